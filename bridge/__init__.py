@@ -1,0 +1,1 @@
+"""Request branch -> claim -> job spec -> run -> verdict -> result tree, over any git remote."""

@@ -1,0 +1,1 @@
+"""Prompt -> prefill -> (draft -> verify -> accept -> crop)* -> tokens, on MLX or torch."""

@@ -1,0 +1,1 @@
+"""kakeya-engine: the only engine modules that print."""

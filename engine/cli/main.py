@@ -1,0 +1,46 @@
+"""Dispatch `kakeya-engine VERB …` to the module of that verb.
+
+Knows the verbs and nothing about what they do: a verb's module is imported when it is called, so `--help` stays light.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+VERBS = {
+    "generate": ("engine.cli.generate", "complete a prompt, speculatively or not, streaming"),
+    "eval": ("engine.cli.eval", "measure a workload and write a schema 3 report"),
+    "bench": ("engine.cli.bench", "interleaved comparison against other implementations"),
+    "probe": ("engine.cli.probe", "say what this machine can run, and measure a small matrix product"),
+    "tests": ("engine.cli.tests", "run a test suite and write its outcome as a report"),
+    "train": ("engine.cli.train", "train the tokenizer, a target or a DFlash drafter"),
+}
+
+
+def usage() -> str:
+    """Return the help text, one line a verb."""
+    lines = [f"  {verb:<9} {summary}" for verb, (_, summary) in VERBS.items()]
+    return "usage: kakeya-engine VERB [options]\n\n" + "\n".join(lines) + "\n\n`kakeya-engine VERB --help` says more."
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one verb and return its exit code.
+
+    Returns:
+        The verb's exit code; 0 for help, 2 for an unknown verb.
+    """
+    arguments = sys.argv[1:] if argv is None else argv
+    if not arguments or arguments[0] in {"-h", "--help"}:
+        print(usage())
+        return 0
+    verb = arguments[0]
+    if verb not in VERBS:
+        print(f"unknown verb {verb!r}; known: {', '.join(VERBS)}. See `kakeya-engine --help`.", file=sys.stderr)
+        return 2
+    module = importlib.import_module(VERBS[verb][0])
+    return int(module.main(arguments[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
