@@ -1,0 +1,26 @@
+"""A draft length that never changes: the simplest ``Depth``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FixedDepth:
+    """Draft ``tokens`` tokens every step; 0 decodes without drafting."""
+
+    tokens: int
+
+    def choose(self, position: int, limit: int) -> int:
+        """Return the fixed length, shortened near the end of the budget."""
+        del position
+        return min(self.tokens, limit)
+
+    def park(self, position: int) -> int:
+        """Return a length longer than any budget: nothing is ever reconsidered."""
+        del position
+        return 1 << 30
+
+    def record(self, position: int, drafted: int, accepted: int, elapsed_s: float) -> None:
+        """Learn nothing."""
+        del position, drafted, accepted, elapsed_s

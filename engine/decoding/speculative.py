@@ -1,0 +1,188 @@
+"""The speculative decoding loop: draft -> verify -> accept -> crop -> emit.
+
+A block is ``[bonus, drafts...]``. The bonus is the newest committed token, so its forward is the one plain decoding
+would have run anyway, and the target's correction of a rejected draft is simply the next block's bonus: no extra
+forward, and every step commits at least one token. Without a draft the loop decodes ahead, pipelined like any
+autoregressive loop, while the drafter goes on observing.
+
+Knows nothing about tensors, text or clocks of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+from engine.decoding.stopping import Stopping
+from engine.errors import NonFiniteLogitsError, PromptError
+from engine.protocols import Accept, Clock, Depth, Drafter, Sequence
+from engine.types import Draft, Forward, Outcome, Step, StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What one speculative sequence is made of."""
+
+    sequence: Sequence
+    drafter: Drafter
+    accept: Accept
+    depth: Depth
+    clock: Clock
+
+
+def speculative(parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk: int = 512) -> Iterator[Step]:
+    """Decode ``prompt`` and yield every step with its counts; the first step is the prefill's token.
+
+    In fp32 the emitted tokens equal plain autoregressive decoding, whatever the drafter proposes.
+
+    Raises:
+        PromptError: If the prompt is empty.
+        NonFiniteLogitsError: If a plain forward yields no usable token.
+    """
+    sequence, drafter, clock = parts.sequence, parts.drafter, parts.clock
+    outcome = yield from _prefill(parts, prompt, stopping, chunk)
+    if outcome is None:
+        return
+    bonus = outcome.bonus
+    # The forward after a rejected first row is a plain one: if that fails too, the target itself is broken.
+    force_plain = False
+    while True:
+        if stopping.cancelled():
+            yield _closing(sequence, StopReason.CANCELLED)
+            return
+        position = sequence.length
+        limit = stopping.remaining_tokens - 1
+        count = 0 if force_plain else parts.depth.choose(position, limit)
+        began_ns, drafts_before = clock.host_ns(), drafter.forwards
+        draft = drafter.propose(bonus, position, count) if count > 0 else Draft()
+        if draft.count == 0:
+            tokens = 1 if force_plain or count > 0 else min(parts.depth.park(position), stopping.remaining_tokens)
+            bonus, stopped = yield from _plain(parts, bonus, tokens, stopping, draft.skipped)
+            if stopped:
+                return
+            force_plain = False
+            continue
+
+        forward = sequence.forward_block(bonus, draft)
+        outcome = parts.accept.decide(draft, forward)
+        kept = 1 + outcome.accepted if outcome.tokens else 0
+        sequence.crop(position + kept)
+        emitted, stop = stopping.cut(outcome.tokens)
+        if kept and stop is None:
+            drafter.observe(position, (bonus, *outcome.tokens[:-1]), sequence.committed(forward, kept))
+        parts.depth.record(position, draft.count, outcome.accepted, (clock.host_ns() - began_ns) / 1e9)
+        yield Step(
+            tokens=emitted,
+            drafted=draft.count,
+            accepted=outcome.accepted,
+            committed=len(outcome.tokens),
+            position=sequence.length,
+            target_forwards=1,
+            drafter_forwards=drafter.forwards - drafts_before,
+            host_syncs=1,
+            stop=stop,
+            guard=outcome.guard,
+        )
+        if stop is not None:
+            return
+        force_plain = not outcome.tokens
+        bonus = outcome.bonus if outcome.tokens else bonus
+
+
+def _prefill(
+    parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk: int
+) -> Generator[Step, None, Outcome | None]:
+    """Forward the prompt, show every chunk to the drafter and yield the first token's step.
+
+    Returns:
+        The first outcome, None when the sequence ended with it.
+    """
+    last: Forward | None = None
+    chunks = 0
+    for forward in parts.sequence.prefill(prompt, chunk):
+        shown = prompt[forward.start : forward.start + forward.rows]
+        parts.drafter.observe(forward.start, shown, parts.sequence.committed(forward, forward.rows))
+        last = forward
+        chunks += 1
+    if last is None:
+        raise PromptError("the prompt has no tokens; expected at least one")
+    outcome = _usable(parts.accept.first(last), parts.sequence.length)
+    emitted, stop = stopping.cut(outcome.tokens)
+    yield Step(
+        tokens=emitted,
+        drafted=0,
+        accepted=0,
+        committed=1,
+        position=parts.sequence.length,
+        target_forwards=chunks,
+        drafter_forwards=0,
+        host_syncs=1,
+        prefill=True,
+        stop=stop,
+    )
+    return None if stop is not None else outcome
+
+
+def _plain(
+    parts: Parts, bonus: int, tokens: int, stopping: Stopping, skipped: str | None
+) -> Generator[Step, None, tuple[int, bool]]:
+    """Decode up to ``tokens`` tokens without drafting and yield a step for each.
+
+    Returns:
+        The newest bonus and whether the sequence ended.
+    """
+    sequence = parts.sequence
+    began_ns = parts.clock.host_ns()
+    stop = None
+    for read, forward in sequence.decode_ahead(bonus, tokens):
+        outcome = _usable(read, forward.start)
+        emitted, stop = stopping.cut(outcome.tokens)
+        if stop is None and stopping.cancelled():
+            stop = StopReason.CANCELLED
+        if stop is None:
+            parts.drafter.observe(forward.start, (bonus,), sequence.committed(forward, 1))
+        ended_ns = parts.clock.host_ns()
+        parts.depth.record(forward.start, 0, 0, (ended_ns - began_ns) / 1e9)
+        began_ns = ended_ns
+        bonus = outcome.bonus
+        if stop is not None:
+            # The forward written ahead of this token is dropped before anyone sees the length.
+            sequence.crop(forward.start + 1)
+        yield Step(
+            tokens=emitted,
+            drafted=0,
+            accepted=0,
+            committed=1,
+            position=forward.start + 1,
+            target_forwards=1,
+            drafter_forwards=0,
+            host_syncs=1,
+            stop=stop,
+            skipped=skipped,
+        )
+        if stop is not None:
+            break
+    return bonus, stop is not None
+
+
+def _usable(outcome: Outcome, position: int) -> Outcome:
+    if not outcome.tokens:
+        raise NonFiniteLogitsError(
+            f"the target has no usable next token after position {position}: {outcome.guard}; expected finite logits. "
+            "Check the weights (NaN or overflow in a low-precision checkpoint) or use another dtype."
+        )
+    return outcome
+
+
+def _closing(sequence: Sequence, reason: StopReason) -> Step:
+    return Step(
+        tokens=(),
+        drafted=0,
+        accepted=0,
+        committed=0,
+        position=sequence.length,
+        target_forwards=0,
+        drafter_forwards=0,
+        host_syncs=0,
+        stop=reason,
+    )

@@ -1,0 +1,69 @@
+"""Where a sequence ends, decided on token ids.
+
+Order of the rules within one step: cancellation (checked before the step), then per token in emission order stop ids,
+stop strings, the loop guard, the budget. A stop token is emitted and is the last token; a stop string ends the output
+with the token that completes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from engine.types import StopReason
+
+
+@dataclass
+class Stopping:
+    """The stop rules of one sequence and what they have seen so far."""
+
+    budget_tokens: int
+    stop_ids: frozenset[int] = frozenset()
+    stop_strings: tuple[str, ...] = ()
+    decode: Callable[[list[int]], str] | None = None
+    loop_guard: Callable[[list[int]], bool] | None = None
+    cancelled: Callable[[], bool] = lambda: False
+    emitted: list[int] = field(default_factory=list)
+
+    @property
+    def remaining_tokens(self) -> int:
+        """Tokens that may still be emitted."""
+        return self.budget_tokens - len(self.emitted)
+
+    def cut(self, tokens: tuple[int, ...]) -> tuple[tuple[int, ...], StopReason | None]:
+        """Emit ``tokens`` up to the first one that ends the sequence.
+
+        Returns:
+            The emitted prefix and the reason, None while the sequence goes on.
+        """
+        for index, token in enumerate(tokens):
+            self.emitted.append(token)
+            reason = self._reason(token)
+            if reason is not None:
+                return tokens[: index + 1], reason
+        return tokens, None
+
+    def _reason(self, token: int) -> StopReason | None:
+        if token in self.stop_ids:
+            return StopReason.EOS
+        if self.stop_strings and self._completes_a_stop_string():
+            return StopReason.STOP_STRING
+        if self.loop_guard is not None and self.loop_guard(self.emitted):
+            return StopReason.LOOP_GUARD
+        if self.remaining_tokens <= 0:
+            return StopReason.BUDGET
+        return None
+
+    def _completes_a_stop_string(self) -> bool:
+        if self.decode is None:
+            return False
+        # A token holds at least one byte, so the tail below can contain any stop string that ends at this token.
+        longest = max(len(text.encode()) for text in self.stop_strings)
+        tail = self.decode(self.emitted[-(longest + 4) :])
+        return any(text in tail for text in self.stop_strings)
+
+
+def cut_text(text: str, stop_strings: tuple[str, ...]) -> str:
+    """Return ``text`` up to the earliest stop string."""
+    ends = [text.find(stop) for stop in stop_strings if stop in text]
+    return text[: min(ends)] if ends else text

@@ -1,0 +1,1 @@
+"""What proposes tokens: rules and settings here, tensors in the backends."""

@@ -1,0 +1,72 @@
+"""Errors of the engine, one tree.
+
+EngineError
+├── UsageError                 the command line or a parameter is wrong
+├── ModelError                 a model folder cannot be used
+│   ├── ModelNotFoundError     no folder of that name
+│   ├── ModelConfigError       its config.json says something unusable
+│   ├── ModelWeightsError      tensors missing, unexpected, of the wrong shape or not finite
+│   └── ModelMismatchError     target and drafter do not belong together
+├── PromptError                the prompt cannot be decoded with this model
+├── BackendMissingError        an array library or a device is not there
+├── CacheCropError             a cache was asked for rows it no longer holds
+└── NonFiniteLogitsError       the target itself produced NaN or infinite logits
+
+Every message says what happened, what was got and expected, and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class EngineError(Exception):
+    """Base class: the command line turns it into one line on stderr and ``exit_code``."""
+
+    exit_code = 1
+
+
+class UsageError(EngineError):
+    """Report a wrong argument."""
+
+    exit_code = 2
+
+
+class ModelError(EngineError):
+    """Report an unusable model folder."""
+
+    exit_code = 3
+
+
+class ModelNotFoundError(ModelError):
+    """Report a model name that no root knows."""
+
+
+class ModelConfigError(ModelError):
+    """Report a config.json the engine cannot honour."""
+
+
+class ModelWeightsError(ModelError):
+    """Report missing, unexpected, misshapen or non-finite tensors."""
+
+
+class ModelMismatchError(ModelError):
+    """Report a target and a drafter that do not fit each other."""
+
+
+class PromptError(EngineError):
+    """Report a prompt that cannot be decoded: empty, too long, ids out of range."""
+
+    exit_code = 4
+
+
+class BackendMissingError(EngineError):
+    """Report a missing array library or device."""
+
+    exit_code = 5
+
+
+class CacheCropError(EngineError):
+    """Report a crop to a length whose rows are gone."""
+
+
+class NonFiniteLogitsError(EngineError):
+    """Report a plain target forward without a usable next token."""

@@ -1,0 +1,202 @@
+"""What the decoding policy needs from a backend, a drafter and a host.
+
+A backend implements these with its own arrays; the policy never looks inside them. Implementations satisfy the
+protocols structurally and pass ``tests/conformance/engine``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from engine.types import (
+    BlasInfo,
+    CacheLayout,
+    Draft,
+    DrafterInfo,
+    Features,
+    Forward,
+    Outcome,
+    Step,
+    TargetInfo,
+)
+
+
+class Cache(Protocol):
+    """Keys and values of one layer."""
+
+    @property
+    def length(self) -> int:
+        """Positions seen so far, evicted ones included."""
+
+    def crop(self, length: int) -> None:
+        """Forget every position >= ``length``.
+
+        Exact for any length not before the start of the last append: what follows is bitwise what it would have been
+        had the dropped rows never been written.
+
+        Raises:
+            CacheCropError: If rows needed to be exact are gone.
+        """
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of the buffers held now, read from the buffers themselves."""
+
+
+class Sequence(Protocol):
+    """One request on a target: its caches and its captured layers."""
+
+    @property
+    def length(self) -> int:
+        """Positions in the cache; the bonus sits at this position and is not in it."""
+
+    def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
+        """Forward the prompt in chunks of at most ``chunk`` rows; only the last forward carries logits (one row)."""
+
+    def forward_block(self, bonus: int, draft: Draft) -> Forward:
+        """Queue one forward over ``[bonus, *draft]`` and append its rows to the cache."""
+
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
+        """Decode up to ``limit`` tokens greedily without drafting, each forward queued before the previous is read.
+
+        A consumer that stops early must ``crop`` to the committed length: one row may have been written ahead.
+        """
+
+    def committed(self, forward: Forward, rows: int) -> Features | None:
+        """Return the features of the first ``rows`` rows of ``forward``, None when nothing is captured."""
+
+    def crop(self, length: int) -> None:
+        """Crop every layer's cache to ``length`` positions; called exactly once after each ``forward_block``."""
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of all cache buffers, each shared buffer counted once."""
+
+
+class TargetModel(Protocol):
+    """Weights of the big model, shared by sequences and threads."""
+
+    @property
+    def info(self) -> TargetInfo:
+        """Name, digest and sizes."""
+
+    def open(self, capture: tuple[int, ...], layout: CacheLayout) -> Sequence:
+        """Start a sequence that captures the residual stream after the given zero-based layers."""
+
+
+class Drafter(Protocol):
+    """A proposer's state for one sequence."""
+
+    def propose(self, bonus: int, position: int, count: int) -> Draft:
+        """Propose up to ``count`` tokens for ``position + 1`` on; ``bonus`` sits at ``position``."""
+
+    def observe(self, start: int, tokens: tuple[int, ...], features: Features | None) -> None:
+        """Take the committed ``tokens`` at ``start`` on with the target's features of those rows."""
+
+    def crop(self, length: int) -> None:
+        """Forget everything observed at positions >= ``length``."""
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of context held on the device."""
+
+    @property
+    def forwards(self) -> int:
+        """Drafter forwards run so far; 0 for ever for a drafter without a network."""
+
+
+class DrafterModel(Protocol):
+    """A proposer's weights or rules, shared by sequences."""
+
+    @property
+    def info(self) -> DrafterInfo:
+        """Name, digest and settings."""
+
+    @property
+    def capture(self) -> tuple[int, ...]:
+        """Target layers whose features ``observe`` needs, ascending; empty for none."""
+
+    def open(self) -> Drafter:
+        """Start a proposer for one sequence."""
+
+
+class Accept(Protocol):
+    """The rule that turns a forward into tokens: the only host synchronisation of a step."""
+
+    def first(self, forward: Forward) -> Outcome:
+        """Decide the first token from the last prefill forward."""
+
+    def decide(self, draft: Draft, forward: Forward) -> Outcome:
+        """Decide how much of ``draft`` is accepted and which token follows."""
+
+
+class Depth(Protocol):
+    """How many tokens to draft next, learnt from what earlier steps cost and brought."""
+
+    def choose(self, position: int, limit: int) -> int:
+        """Return the draft length for the next step, 0 <= n <= ``limit``."""
+
+    def park(self, position: int) -> int:
+        """Return for how many tokens to decode without drafting once ``choose`` said 0 (>= 1)."""
+
+    def record(self, position: int, drafted: int, accepted: int, elapsed_s: float) -> None:
+        """Take one finished step; ``drafted`` is what was really proposed."""
+
+
+class Clock(Protocol):
+    """Time as a benchmark needs it."""
+
+    def now_ns(self) -> int:
+        """Wait for every stream in use, then return monotonic nanoseconds."""
+
+    def host_ns(self) -> int:
+        """Return monotonic nanoseconds without waiting: for moments right after a host read."""
+
+
+class NativeDecoder(Protocol):
+    """The array library's own autoregressive decoding: the baseline a user would run otherwise."""
+
+    @property
+    def code_path(self) -> str:
+        """``module:function`` of the code that decodes."""
+
+    def decode(self, prompt: tuple[int, ...], budget: int, chunk: int) -> Iterator[Step]:
+        """Yield one step per token, the first after prefill."""
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of the cache of the newest sequence."""
+
+
+class Backend(Protocol):
+    """One array library on one device."""
+
+    @property
+    def name(self) -> str:
+        """``mlx`` or ``torch``."""
+
+    @property
+    def device(self) -> str:
+        """``cpu``, ``metal`` or ``cuda:<name>``."""
+
+    @property
+    def clock(self) -> Clock:
+        """The device clock."""
+
+    def load_target(self, folder: Any) -> TargetModel:
+        """Load a checkpoint folder."""
+
+    def load_dflash(self, folder: Any, target: TargetModel) -> DrafterModel:
+        """Load a DFlash drafter for ``target``."""
+
+    def greedy(self, target: TargetModel) -> Accept:
+        """Return the greedy accept rule."""
+
+    def native(self, target: TargetModel) -> NativeDecoder:
+        """Return the library's own autoregressive decoder."""
+
+    def allocator_active_bytes(self) -> int | None:
+        """Return the allocator's live bytes, None where the library has no counter."""
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of the packages that compute."""
+
+    def blas(self) -> BlasInfo | None:
+        """Return the matrix library in use on a CPU, None on an accelerator."""
