@@ -1,1 +1,70 @@
-"""TBD."""
+"""Frozen, strict records that cross a boundary; their JSON Schemas are generated from here.
+
+Knows shapes, not meaning: whether a request is allowed, a lease is live or a number may be quoted is decided elsewhere.
+"""
+
+from bridge.records.base import Record
+from bridge.records.bus import Beacon, BusRecord, KeyRecord, Wake
+from bridge.records.claim import Claim, ClaimState, Delivery, Reason
+from bridge.records.jobspec import Command, DeclaredOutput, EnvironmentVariable, JobSpec, Limits, SandboxSpec
+from bridge.records.logs import LogHead
+from bridge.records.manifest import Manifest, ManifestEntry
+from bridge.records.request import LimitRequest, Request, RunnerSelector, Workload
+from bridge.records.run import (
+    Attempt,
+    CodeRecord,
+    CommandResult,
+    HostRecord,
+    LimitHit,
+    ModelDigest,
+    OutputRecord,
+    RunRecord,
+    SampleMark,
+    SandboxApplied,
+    Telemetry,
+    TelemetrySample,
+)
+from bridge.records.verdict import ClaimResult, Decision, Finding, GateIdentity, Severity, Verdict
+
+__all__ = [
+    "Attempt",
+    "Beacon",
+    "BusRecord",
+    "Claim",
+    "ClaimResult",
+    "ClaimState",
+    "CodeRecord",
+    "Command",
+    "CommandResult",
+    "Decision",
+    "DeclaredOutput",
+    "Delivery",
+    "EnvironmentVariable",
+    "Finding",
+    "GateIdentity",
+    "HostRecord",
+    "JobSpec",
+    "KeyRecord",
+    "LimitHit",
+    "LimitRequest",
+    "Limits",
+    "LogHead",
+    "Manifest",
+    "ManifestEntry",
+    "ModelDigest",
+    "OutputRecord",
+    "Reason",
+    "Record",
+    "Request",
+    "RunRecord",
+    "RunnerSelector",
+    "SampleMark",
+    "SandboxApplied",
+    "SandboxSpec",
+    "Severity",
+    "Telemetry",
+    "TelemetrySample",
+    "Verdict",
+    "Wake",
+    "Workload",
+]

@@ -1,1 +1,1 @@
-"""TBD."""
+"""The only doors to the outside: processes, git, clocks."""

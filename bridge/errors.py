@@ -1,0 +1,166 @@
+"""Every error the bridge raises on purpose, with the exit code it ends in.
+
+::
+
+    KakeyaError                       70  a bug, when nothing below fits
+    ├── UsageError                     2  the command line or a configuration file is wrong
+    │   ├── PresetNotFoundError        2
+    │   ├── ParameterError             2
+    │   ├── RunNotFoundError           2
+    │   └── RequestRejectedError       2  a request that is not a request
+    ├── InfrastructureError            3  nothing is wrong with the request
+    │   ├── GitError                   3
+    │   │   └── RemoteError            3  unreachable, refused, timed out
+    │   ├── BusError                   3
+    │   │   ├── BusMissingError        3  the remote carries no bus
+    │   │   ├── WrongBusError          3  the remote carries another bus
+    │   │   ├── NoRunnerError          3  nobody has been seen who could run it
+    │   │   └── FencedError            3  somebody else owns the claim now
+    │   ├── PublishError               3
+    │   ├── SandboxUnavailableError    3
+    │   └── JournalError               3
+    ├── PolicyRefusedError             7  the host's owner does not allow it
+    ├── PendingError                   8  the wait ended before the run did
+    └── IntegrityError                 1  bytes are not what they claim to be
+
+A message says what happened, what was got and what was expected, and what to do next.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class KakeyaError(Exception):
+    """Base of all errors raised on purpose.
+
+    Attributes:
+        remedy: the next thing to do, a sentence or a command, or None when the message already says it.
+    """
+
+    exit_code: ClassVar[int] = 70
+    reason: ClassVar[str] = "bug"
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+    @property
+    def message(self) -> str:
+        """The message without its remedy."""
+        return str(self.args[0])
+
+    def __str__(self) -> str:
+        return self.message if self.remedy is None else f"{self.message}\n  next: {self.remedy}"
+
+
+class UsageError(KakeyaError):
+    """The command line or a configuration file is wrong."""
+
+    exit_code = 2
+    reason = "usage"
+
+
+class PresetNotFoundError(UsageError):
+    """No preset has this name."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"unknown preset {name!r}; known: {', '.join(known)}", remedy="kakeya-mac presets")
+
+
+class ParameterError(UsageError):
+    """A parameter is unknown, missing, of the wrong type or out of its bounds."""
+
+
+class RunNotFoundError(UsageError):
+    """No run, or more than one, matches this id."""
+
+
+class RequestRejectedError(UsageError):
+    """The request's bytes are not a valid request for this bus and this ref."""
+
+    reason = "request_rejected"
+
+
+class InfrastructureError(KakeyaError):
+    """Something between requester and host failed; the request itself may be fine."""
+
+    exit_code = 3
+    reason = "infrastructure"
+
+
+class GitError(InfrastructureError):
+    """A git command failed; the message shows command, code and stderr."""
+
+    reason = "git"
+
+
+class RemoteError(GitError):
+    """The remote is unreachable, refused the operation or did not answer in time."""
+
+    reason = "remote"
+
+
+class BusError(InfrastructureError):
+    """The bus is not usable as it is."""
+
+    reason = "bus"
+
+
+class BusMissingError(BusError):
+    """The remote carries no bus record."""
+
+
+class WrongBusError(BusError):
+    """The remote carries another bus than the pinned one."""
+
+
+class NoRunnerError(BusError):
+    """No live runner has been seen on this bus."""
+
+    reason = "no_runner"
+
+
+class FencedError(BusError):
+    """The claim moved on without us: somebody else owns it, or it was ended."""
+
+    reason = "fenced"
+
+
+class PublishError(InfrastructureError):
+    """A finished result could not be delivered; it is kept in the spool."""
+
+    reason = "publish_failed"
+
+
+class SandboxUnavailableError(InfrastructureError):
+    """The preset or the policy requires a sandbox that this host cannot give."""
+
+    reason = "sandbox_unavailable"
+
+
+class JournalError(InfrastructureError):
+    """The journal cannot be written, or its chain does not hold."""
+
+    reason = "journal"
+
+
+class PolicyRefusedError(KakeyaError):
+    """The host's policy does not allow this request."""
+
+    exit_code = 7
+    reason = "policy_refused"
+
+
+class PendingError(KakeyaError):
+    """The wait ended before the run did; nothing is lost."""
+
+    exit_code = 8
+    reason = "pending"
+
+
+class IntegrityError(KakeyaError):
+    """Bytes are not what they claim to be."""
+
+    exit_code = 1
+    reason = "integrity"

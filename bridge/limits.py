@@ -1,0 +1,63 @@
+"""Every bound of the bridge with its unit: the file a security reviewer opens first.
+
+A bound on what strangers may send is never configurable; a bound on what a host spends is a default that its policy may change.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+# Request bytes: strangers write them.
+REQUEST_MAX_BYTES: Final = 64 * KIB
+JSON_MAX_DEPTH: Final = 16
+TEXT_MAX_CHARS: Final = 1024
+PARAMS_MAX_COUNT: Final = 64
+LABELS_MAX_COUNT: Final = 16
+EXPIRY_MAX_S: Final = 24 * 3600
+EXPIRY_DEFAULT_S: Final = 2 * 3600
+CLOCK_SKEW_MAX_S: Final = 15 * 60  # created in the future by more than this is refused
+
+# Report bytes: the workload writes them.
+REPORT_MAX_BYTES: Final = 16 * MIB
+REPORT_JSON_MAX_DEPTH: Final = 32
+REPORTS_MAX_COUNT: Final = 64
+SAMPLE_MARK_MAX_BYTES: Final = 512
+SAMPLE_MARKS_MAX_COUNT: Final = 100_000
+
+# One run on a host: defaults, tightened by preset and request, capped by policy.
+WALL_DEFAULT_S: Final = 600.0
+INACTIVITY_DEFAULT_S: Final = 300.0
+GRACE_S: Final = 5.0  # between TERM and KILL
+MEMORY_DEFAULT_BYTES: Final = 16 * 1024 * MIB
+PROCESSES_DEFAULT_COUNT: Final = 512
+OPEN_FILES_DEFAULT_COUNT: Final = 4096
+OUTPUT_DEFAULT_BYTES: Final = 256 * MIB  # everything a run may leave in its directories
+LOG_MAX_BYTES: Final = 4 * MIB
+DISK_FLOOR_BYTES: Final = 1024 * MIB  # free space below which nothing is claimed
+
+# Result tree.
+RESULT_MAX_BYTES: Final = 32 * MIB
+RESULT_MAX_FILES: Final = 256
+
+# Fetch and checkout of request code.
+TREE_MAX_ENTRIES: Final = 20_000
+TREE_MAX_BYTES: Final = 512 * MIB
+CHECKOUT_WALL_S: Final = 60.0
+
+# Bus protocol.
+LEASE_HOSTED_S: Final = 600.0
+LEASE_LOCAL_S: Final = 15.0
+LEASE_MARGIN_SHARE: Final = 1 / 3
+PUSHES_PER_MINUTE_HOSTED: Final = 4.0
+BEACON_INTERVAL_HOSTED_S: Final = 120.0
+BEACON_INTERVAL_LOCAL_S: Final = 5.0
+BEACON_LIVE_INTERVALS: Final = 3
+BEACON_LIVE_SLACK_S: Final = 120.0
+LOG_CHUNK_MAX_BYTES: Final = 256 * KIB
+EMBEDDED_IDLE_S: Final = 60.0
+GIT_WALL_S: Final = 60.0  # one git call over a network
+GIT_LOCAL_WALL_S: Final = 20.0  # one git call on this machine
+CLAIM_CHAIN_MAX_COUNT: Final = 10_000

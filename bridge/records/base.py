@@ -1,0 +1,69 @@
+"""The base of all records and the field types they share.
+
+Strict: no coercion, no unknown field. Frozen: a changed record is a new record.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from bridge import strictjson
+from bridge.ids import ID_PATTERN
+from bridge.limits import TEXT_MAX_CHARS
+
+
+def _moment(text: str) -> str:
+    if not text.endswith("Z"):
+        raise ValueError("expected an RFC 3339 time in UTC, ending in Z")
+    dt.datetime.fromisoformat(text)
+    return text
+
+
+def _no_controls(text: str) -> str:
+    if any(ord(char) < 32 or 127 <= ord(char) < 160 or char in "\u2028\u2029" for char in text):
+        raise ValueError("control characters are not allowed")
+    return text
+
+
+RunId = Annotated[str, StringConstraints(pattern=f"^{ID_PATTERN}$", min_length=26, max_length=26)]
+Sha256 = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+Oid = Annotated[str, StringConstraints(pattern="^([0-9a-f]{40}|[0-9a-f]{64})$")]
+Name = Annotated[str, StringConstraints(pattern="^[a-z0-9][a-z0-9._-]{0,62}$")]
+Text = Annotated[str, StringConstraints(max_length=TEXT_MAX_CHARS), AfterValidator(_no_controls)]
+Moment = Annotated[str, StringConstraints(max_length=40), AfterValidator(_moment)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]
+_ParamText = Annotated[str, StringConstraints(max_length=TEXT_MAX_CHARS), AfterValidator(_no_controls)]
+ParamValue = bool | int | float | _ParamText
+
+
+class Record(BaseModel):
+    """A frozen, strict value with canonical bytes."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+    def canonical(self) -> bytes:
+        """Return the canonical JSON bytes of this record."""
+        return strictjson.encode(self.model_dump(mode="json"))
+
+    @classmethod
+    def parse(cls, data: bytes, **bounds: int) -> Self:
+        """Return the record of strict JSON bytes.
+
+        Args:
+            data: UTF-8 JSON.
+            bounds: ``max_bytes`` and ``max_depth`` of `bridge.strictjson.decode`.
+
+        Raises:
+            bridge.strictjson.StrictJsonError: not strict JSON.
+            pydantic.ValidationError: strict JSON of another shape.
+        """
+        strictjson.decode(data, **bounds)
+        return cls.model_validate_json(data)
+
+    def evolve(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, validated again."""
+        return type(self).model_validate({**{name: getattr(self, name) for name in type(self).model_fields}, **changes})

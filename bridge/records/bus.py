@@ -1,0 +1,77 @@
+"""What a bus says of itself, and what its runners say of themselves."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bridge.records.base import Count, Moment, Name, Record, Seconds, Sha256, Text
+
+Wake = Literal["poll", "actions", "embedded"]
+
+
+class KeyRecord(Record):
+    """A runner's public key: its name, algorithm and OpenSSH or base64 text, and the key that vouches for it."""
+
+    name: Name
+    algorithm: Literal["ed25519"]
+    public: Text
+    vouched_by: Text | None = None
+
+
+class BusRecord(Record):
+    """The host-issued record at the `bus` ref.
+
+    Attributes:
+        bus_id: 128 random bits in hex; requests are bound to it, not to a URL.
+        wake: what makes a runner look: its own polling, GitHub Actions, or the client itself.
+        request_form: ``manifest`` (a root commit holding only the request) or ``workload`` (over the workload tree).
+        request_branches: glob patterns of branches on which requests are accepted.
+        prefix: prefix of the runner-written refs.
+        attestation: whether results carry a signature.
+        lease_s, beacon_interval_s: protocol times of this bus.
+        minimum_client: the oldest client version that understands this bus.
+    """
+
+    schema_version: Literal[1] = 1
+    bus_id: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+    wake: Wake
+    request_form: Literal["manifest", "workload"]
+    request_branches: tuple[Text, ...]
+    prefix: Text
+    attestation: Literal["none", "dsse"]
+    keys: tuple[KeyRecord, ...] = ()
+    lease_s: Seconds
+    beacon_interval_s: Seconds
+    minimum_client: Text
+    created: Moment
+
+
+class Beacon(Record):
+    """A runner's sign of life.
+
+    Attributes:
+        sequence: one more each time; liveness is seeing it advance, or its commit being young.
+        state: what the runner would do with a request now.
+        presets: names it would accept.
+        capabilities: measured facts such as ``mlx``, ``cuda``, ``sandbox:bwrap``.
+        queue: pending requests it has seen.
+        thermal: ``unknown`` is a value.
+    """
+
+    schema_version: Literal[1] = 1
+    runner: Name
+    version: Text
+    sequence: Count
+    state: Literal["idle", "busy", "paused", "draining"]
+    policy_digest: Sha256
+    presets: tuple[Name, ...]
+    labels: tuple[Name, ...]
+    capabilities: tuple[Text, ...]
+    host: Text
+    queue: Count
+    running: tuple[Text, ...]
+    disk_free_bytes: Count
+    thermal: Text
+    time: Moment

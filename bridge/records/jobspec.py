@@ -1,0 +1,118 @@
+"""What will run: the meet of a request, a preset and the host's policy."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bridge.records.base import Count, Name, Oid, ParamValue, Record, RunId, Seconds, Sha256, Text
+from bridge.records.request import Profile
+
+CodeOrigin = Literal["host", "request"]
+
+
+class Command(Record):
+    """One process to run.
+
+    Attributes:
+        name: unique within the job spec; the log and the record use it.
+        argv: absolute interpreter first, never a shell.
+    """
+
+    name: Name
+    argv: Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+class EnvironmentVariable(Record):
+    """A variable of the workload, and who set it.
+
+    Attributes:
+        origin: ``runner`` (the run's facts), ``policy`` (the host's owner) or ``preset``; never the request.
+        secret: whether its value must not appear in any record or log.
+    """
+
+    name: Annotated[str, Field(pattern="^[A-Z_][A-Z0-9_]*$")]
+    value: str
+    origin: Literal["runner", "policy", "preset"]
+    secret: bool = False
+
+
+class Limits(Record):
+    """Enforced bounds of one run; see `bridge.limits` for the defaults."""
+
+    wall_s: Seconds
+    inactivity_s: Seconds
+    grace_s: Seconds
+    memory_bytes: Count
+    processes: Count
+    open_files: Count
+    output_bytes: Count
+    log_bytes: Count
+
+
+class SandboxSpec(Record):
+    """What the run may see.
+
+    Attributes:
+        mode: ``required`` fails closed where the host has none, ``preferred`` runs without and says so, ``off`` never.
+        network: whether the run may reach a network.
+        read_only: absolute paths it may read beyond the interpreter and the packages.
+        devices: absolute paths of device nodes it may open.
+        uid: numeric user it runs as, or None for the runner's own.
+    """
+
+    mode: Literal["required", "preferred", "off"]
+    network: bool = False
+    read_only: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    uid: int | None = None
+
+
+class DeclaredOutput(Record):
+    """A report the preset promises to write below KAKEYA_OUT.
+
+    Attributes:
+        path: relative POSIX path.
+        kind: report kind; the gate judges by it.
+        required: whether its absence fails the gate.
+    """
+
+    path: Text
+    kind: Name
+    required: bool = True
+
+
+class JobSpec(Record):
+    """Everything the executor needs and the gate compares with.
+
+    Attributes:
+        request_digest: sha256 of the stored request bytes.
+        code: whose code runs.
+        trust_class: ``host``, ``trusted`` or ``untrusted``.
+        tree: the tree that runs, for request code.
+        preset_digest, policy_digest: sha256 over effective values.
+        decisions: what was decided and why, one line each, shown by ``explain``.
+        labels: facts every result must carry, e.g. ``trust_pushers``.
+    """
+
+    schema_version: Literal[1] = 1
+    id: RunId
+    request_digest: Sha256
+    preset: Name
+    preset_digest: Sha256
+    policy_digest: Sha256
+    params: dict[Name, ParamValue]
+    profile: Profile
+    code: CodeOrigin
+    trust_class: Literal["host", "trusted", "untrusted"]
+    tree: Oid | None = None
+    commands: Annotated[tuple[Command, ...], Field(min_length=1)]
+    environment: tuple[EnvironmentVariable, ...]
+    limits: Limits
+    sandbox: SandboxSpec
+    outputs: tuple[DeclaredOutput, ...]
+    gate_profile: Name
+    primary_claim: Name | None = None
+    decisions: tuple[str, ...] = ()
+    labels: tuple[Name, ...] = ()

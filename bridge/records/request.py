@@ -1,0 +1,79 @@
+"""What a requester sends: a manifest, never code and never policy."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bridge.limits import LABELS_MAX_COUNT, PARAMS_MAX_COUNT
+from bridge.records.base import Moment, Name, Oid, ParamValue, Record, RunId, Seconds, Sha256, Text
+
+Profile = Literal["smoke", "claim"]
+
+
+class Workload(Record):
+    """The code a request brings, for presets whose code comes from the request.
+
+    Attributes:
+        commit: the commit whose tree is to be tested.
+        tree: its tree.
+        origin: where it can be read, without user information; empty when unknown.
+        dirty: whether the tree holds uncommitted changes of tracked files.
+    """
+
+    commit: Oid
+    tree: Oid
+    origin: Text
+    dirty: bool
+
+
+class RunnerSelector(Record):
+    """Which runner may take it: one named runner, or any runner with all of these labels; at most one runs it."""
+
+    name: Name | None = None
+    labels: Annotated[tuple[Name, ...], Field(max_length=LABELS_MAX_COUNT)] = ()
+
+
+class LimitRequest(Record):
+    """Limits that only tighten what the preset and the host allow."""
+
+    wall_s: Seconds | None = None
+    log_bytes: Annotated[int, Field(gt=0)] | None = None
+    output_bytes: Annotated[int, Field(gt=0)] | None = None
+
+
+class Request(Record):
+    """A request, schema 2. Stored bytes are canonical bytes.
+
+    Attributes:
+        id: the run id; the branch name ends in it.
+        bus_id: the random id of the bus it is meant for; a copy on another bus is refused.
+        ref: the full name of the request branch it is pushed on.
+        principal: who asks; ``unsigned`` without a signature.
+        signer: the key fingerprint that signs it, or None.
+        preset: the name of a preset of the host.
+        params: typed values; the host's preset decides which are allowed.
+        profile: how strictly a speed claim is measured.
+        workload: the code brought along, or None for host code.
+        expires: after this it is never started; the host caps the validity.
+        idempotency_key: digest over bus, principal, preset, params, profile, workload tree, runner and limits.
+        retry_of: the run this one repeats, or None.
+    """
+
+    schema_version: Literal[2] = 2
+    id: RunId
+    bus_id: Text
+    ref: Text
+    principal: Text
+    signer: Text | None = None
+    preset: Name
+    params: Annotated[dict[Name, ParamValue], Field(max_length=PARAMS_MAX_COUNT)]
+    profile: Profile
+    workload: Workload | None = None
+    runner: RunnerSelector = RunnerSelector()
+    limits: LimitRequest = LimitRequest()
+    created: Moment
+    expires: Moment
+    idempotency_key: Sha256
+    retry_of: RunId | None = None

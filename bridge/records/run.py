@@ -1,0 +1,215 @@
+"""What happened: written by the runner, never by the workload."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bridge.records.base import Count, Moment, Name, Oid, Record, RunId, Seconds, Sha256, Text
+
+
+class HostRecord(Record):
+    """The machine. ``unknown`` is a value; a guess is not."""
+
+    name: Text
+    os: Text
+    os_version: Text
+    machine: Text
+    cpu: Text
+    cpu_count: Count
+    memory_bytes: Count
+    devices: tuple[Text, ...]
+    drivers: dict[str, str]
+    virtualised: Text
+
+
+class CodeRecord(Record):
+    """The code that ran.
+
+    Attributes:
+        origin: whose code.
+        trust_class: what the host's owner says of it.
+        identity: commit or wheel digest of host code; commit of request code; ``unknown`` when neither is known.
+        dirty: whether it differs from that commit; None when unknown.
+        interpreter, interpreter_version: what ran it.
+        packages: installed distributions and versions.
+        lock_digest: sha256 over the canonical package list.
+    """
+
+    origin: Literal["host", "request"]
+    trust_class: Literal["host", "trusted", "untrusted"]
+    identity: Text
+    tree: Oid | None = None
+    dirty: bool | None
+    interpreter: Text
+    interpreter_version: Text
+    packages: dict[str, str]
+    lock_digest: Sha256
+
+
+class ModelDigest(Record):
+    """A model folder the run could read: digest over its files' names, sizes and digests."""
+
+    name: Text
+    path: Text
+    files: Count
+    bytes: Count
+    sha256: Sha256
+
+
+class CommandResult(Record):
+    """One command's end. Exactly one of exit_code and signal is set when the process ended by itself.
+
+    Attributes:
+        started_s, ended_s: seconds since the run's start on the runner's steady clock.
+        survivors: processes that were still there after the kill; 0 is the only good number.
+    """
+
+    name: Name
+    argv: tuple[str, ...]
+    started_s: Seconds
+    ended_s: Seconds
+    exit_code: int | None
+    signal: int | None
+    peak_rss_bytes: Count
+    cpu_s: Seconds
+    survivors: Count
+
+
+class LimitHit(Record):
+    """A bound that ended or cut something: which, at what value, and what was done."""
+
+    limit: Name
+    bound: float
+    observed: float
+    action: Literal["killed", "truncated", "refused"]
+
+
+class SandboxApplied(Record):
+    """What confined the run in fact.
+
+    Attributes:
+        kind: ``none``, ``bwrap`` or ``seatbelt``.
+        reason: why none, or None.
+        network: whether the run could reach a network.
+        namespaces, filters: as applied, for people and the gate.
+        uid: numeric user it ran as.
+    """
+
+    kind: Literal["none", "bwrap", "seatbelt"]
+    reason: Text | None
+    network: bool
+    namespaces: tuple[Text, ...]
+    filters: tuple[Text, ...]
+    uid: int
+
+
+class SampleMark(Record):
+    """A line of the sample pipe, timestamped on arrival: seconds since the run's start, steady clock."""
+
+    event: Literal["start", "first_token", "end"]
+    sample: Text
+    token_digest: Sha256 | None
+    t_s: Seconds
+
+
+class TelemetrySample(Record):
+    """What the runner saw of the machine at one moment; None where the platform offers no source."""
+
+    t_s: Seconds
+    cpu_share: float | None
+    other_cpu_share: float | None
+    rss_bytes: Count | None
+    gpu_share: float | None
+    gpu_memory_bytes: Count | None
+
+
+class Telemetry(Record):
+    """Sampled by the runner, outside the workload.
+
+    Attributes:
+        interval_s: time between samples.
+        sources: where each number came from, ``unknown`` where there is no source.
+        thermal, power, memory_pressure: before and after; ``unknown`` is a value.
+    """
+
+    interval_s: Seconds
+    sources: dict[str, str]
+    samples: tuple[TelemetrySample, ...]
+    thermal: tuple[Text, Text]
+    power: tuple[Text, Text]
+    memory_pressure: tuple[Text, Text]
+
+
+class OutputRecord(Record):
+    """A file the run left in its report directory; `after_start` says it was created in this run."""
+
+    path: Text
+    bytes: Count
+    sha256: Sha256
+    after_start: bool
+
+
+class Attempt(Record):
+    """How often this host has run this (preset, params, profile, code): `number` counts this one."""
+
+    key: Sha256
+    number: Annotated[int, Field(ge=1)]
+    earlier: tuple[RunId, ...]
+
+
+class RunRecord(Record):
+    """Three facts are three fields: the executor worked, the program exited 0; the gate's verdict is elsewhere.
+
+    Attributes:
+        request_digest, request_oid: what was asked.
+        claims: commit ids of the claim chain so far, oldest first.
+        executor_ok: whether the executor did its own work.
+        program_exit: exit code of the last command that ran, 128 + n for signal n, None when none ran.
+        reason: the executor's view of the ending; the gate may still turn ``passed`` into ``gate_rejected``.
+        started, ended: wall clock; `wall_s` is from the steady clock.
+        imported: module path of the workload's own package as the run saw it, or None.
+        log_bytes, log_sha256: of the whole log kept, after the cap and redaction.
+    """
+
+    schema_version: Literal[1] = 1
+    id: RunId
+    bus_id: Text
+    request_digest: Sha256
+    request_oid: Oid
+    claims: tuple[Oid, ...]
+    runner: Name
+    runner_version: Text
+    preset: Name
+    preset_digest: Sha256
+    policy_digest: Sha256
+    gate_digest: Sha256
+    labels: tuple[Name, ...]
+    host: HostRecord
+    code: CodeRecord | None
+    models: tuple[ModelDigest, ...]
+    environment: tuple[tuple[str, str], ...]
+    commands: tuple[CommandResult, ...]
+    executor_ok: bool
+    program_exit: int | None
+    reason: Text
+    message: Text | None
+    limits_hit: tuple[LimitHit, ...]
+    sandbox: SandboxApplied
+    telemetry: Telemetry | None
+    sample_marks: tuple[SampleMark, ...]
+    sample_marks_dropped: Count
+    outputs: tuple[OutputRecord, ...]
+    attempt: Attempt | None
+    imported: Text | None
+    created: Moment
+    claimed: Moment
+    started: Moment | None
+    ended: Moment
+    queue_s: Seconds
+    wall_s: Seconds
+    log_bytes: Count
+    log_sha256: Sha256
+    log_truncated_bytes: Count
+    redactions: Count

@@ -1,0 +1,87 @@
+"""Parse and write JSON with nothing left to chance.
+
+Canonical form: sorted keys, separators ``,`` and ``:``, UTF-8, Python float repr, no newline. Stored bytes are signed bytes.
+Knows nothing about what the documents mean.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from bridge.limits import JSON_MAX_DEPTH, REQUEST_MAX_BYTES
+
+_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+
+
+class StrictJsonError(ValueError):
+    """The bytes are not strict JSON: size, depth, encoding, duplicate key, NaN or plain syntax."""
+
+
+def encode(value: object) -> bytes:
+    """Return the canonical bytes of a JSON value.
+
+    Raises:
+        ValueError: the value holds NaN or an infinity, or is no JSON value.
+    """
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8")
+
+
+def decode(data: bytes, *, max_bytes: int = REQUEST_MAX_BYTES, max_depth: int = JSON_MAX_DEPTH) -> Any:
+    """Return the value of strict JSON bytes; size and depth are checked before parsing.
+
+    Raises:
+        StrictJsonError: too large, too deep, not UTF-8, a duplicate key, NaN or an infinity, or a syntax error.
+    """
+    if len(data) > max_bytes:
+        raise StrictJsonError(f"{len(data)} bytes, at most {max_bytes} are read")
+    depth = _depth(data, stop_at=max_depth)
+    if depth > max_depth:
+        raise StrictJsonError(f"nested deeper than {max_depth} levels")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise StrictJsonError(f"not UTF-8: byte {error.start}") from error
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite)
+    except StrictJsonError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise StrictJsonError(f"not JSON: {error}") from error
+
+
+def _depth(data: bytes, *, stop_at: int) -> int:
+    depth = deepest = 0
+    for match in _STRING_OR_BRACKET.finditer(data):
+        token = match.group()
+        if token in (b"[", b"{"):
+            depth += 1
+            deepest = max(deepest, depth)
+            if deepest > stop_at:
+                return deepest
+        elif token in (b"]", b"}"):
+            depth -= 1
+    return deepest
+
+
+def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in result:
+            raise StrictJsonError(f"duplicate key {key[:64]!r}")
+        result[key] = value
+    return result
+
+
+def _refuse_constant(name: str) -> Any:
+    raise StrictJsonError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise StrictJsonError(f"{text[:32]} overflows a double")
+    return value

@@ -1,0 +1,65 @@
+"""Clocks: wall time for people, a suspend-counting clock for leases.
+
+Knows nothing about leases. No lease is ever decided by a timestamp somebody else wrote.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the bridge needs to know about time; a fake in tests."""
+
+    def now(self) -> dt.datetime:
+        """Return the wall time, UTC, with microseconds."""
+        ...
+
+    def steady_s(self) -> float:
+        """Return seconds of a clock that never jumps and goes on counting while the machine sleeps."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for about this many seconds."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks.
+
+    The steady clock is CLOCK_BOOTTIME on Linux; on macOS CLOCK_MONOTONIC, which counts through sleep there.
+    """
+
+    def __init__(self) -> None:
+        self._steady_id = time.CLOCK_MONOTONIC if sys.platform == "darwin" else time.CLOCK_BOOTTIME
+
+    def now(self) -> dt.datetime:
+        """Return the wall time, UTC."""
+        return dt.datetime.now(dt.UTC)
+
+    def steady_s(self) -> float:
+        """Return seconds since boot, sleep included."""
+        return time.clock_gettime(self._steady_id)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(max(0.0, seconds))
+
+
+def rfc3339(moment: dt.datetime) -> str:
+    """Return a UTC moment as RFC 3339 with milliseconds, e.g. ``2026-11-20T10:07:00.123Z``."""
+    return moment.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_rfc3339(text: str) -> dt.datetime:
+    """Return the moment of an RFC 3339 UTC text.
+
+    Raises:
+        ValueError: not RFC 3339, or not UTC (``Z``).
+    """
+    if not text.endswith("Z"):
+        raise ValueError(f"{text[:40]!r} is not UTC; expected a time ending in Z")
+    return dt.datetime.fromisoformat(text)

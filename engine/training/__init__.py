@@ -1,0 +1,1 @@
+"""Training of the small models that everything is measured on: corpus, targets, drafters."""
