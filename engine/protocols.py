@@ -84,16 +84,13 @@ class TargetModel(Protocol):
 
 
 class Drafter(Protocol):
-    """A proposer's state for one sequence."""
+    """A proposer's state for one sequence. It is shown committed tokens only, so it never has anything to forget."""
 
     def propose(self, bonus: int, position: int, count: int) -> Draft:
         """Propose up to ``count`` tokens for ``position + 1`` on; ``bonus`` sits at ``position``."""
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features | None) -> None:
         """Take the committed ``tokens`` at ``start`` on with the target's features of those rows."""
-
-    def crop(self, length: int) -> None:
-        """Forget everything observed at positions >= ``length``."""
 
     def measured_bytes(self) -> int:
         """Return the bytes of context held on the device."""

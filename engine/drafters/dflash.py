@@ -1,0 +1,232 @@
+"""DFlash v1 drafters: what a checkpoint's config and tensor names mean.
+
+Knows no tensors; both backends read their settings here. A DFlash drafter (arXiv 2602.06036) proposes a whole block in
+one pass: row 0 is the bonus, the other rows are the mask token, and row j predicts the token at its own position. Its
+context is the target's hidden states of chosen layers, projected once per committed position.
+
+Published files and engines disagree on some rules; the reading here:
+1. ``block_size``, ``mask_token_id``, ``target_layer_ids`` come from ``dflash_config`` first, then from the top level.
+2. ``layer_types`` absent means every layer is full attention; ``use_sliding_window: false`` does too.
+3. Full layers see the whole block. Sliding layers are causal inside it unless ``dflash_config.causal`` or ``is_causal``
+   says otherwise. A sliding query at q sees keys with q - k < window, on both sides when it is not causal.
+4. ``MuseGlimmerAssistantModel`` (the class in transformers) is bidirectional with abs(q - k) <= window.
+5. The target's embedding rows are used unscaled, times ``input_embedding_scale``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.errors import ModelConfigError, ModelMismatchError, ModelWeightsError
+from engine.types import TargetInfo
+
+SUPPORTED = ("DFlashDraftModel", "MuseGlimmerAssistantModel")
+DEFAULT_CONTEXT_TOKENS = 2048
+_ALIASES = {"encoder.fc.": "fc.", "encoder.output_norm_enc.": "hidden_norm."}
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRule:
+    """Which keys a draft layer's query may see. ``reach`` is the largest allowed distance, None for any."""
+
+    reach: int | None
+    causal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DFlashConfig:
+    """A validated drafter configuration. Sizes are counts; ``block_size`` counts the bonus row."""
+
+    hidden_size: int
+    intermediate_size: int
+    head_count: int
+    kv_head_count: int
+    head_dim: int
+    rms_norm_eps: float
+    rope_theta: float
+    rope_scaling: Mapping[str, Any] | None
+    max_positions: int
+    block_size: int
+    mask_token_id: int
+    target_layer_ids: tuple[int, ...]
+    target_layer_count: int | None
+    vocab_size: int | None
+    layers: tuple[LayerRule, ...]
+    softcap: float | None
+    output_multiplier: float
+    input_embedding_scale: float
+    context_tokens: int
+
+    @property
+    def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Every tensor a checkpoint must hold, by canonical name."""
+        hidden, inner = self.hidden_size, self.intermediate_size
+        queries, keys = self.head_count * self.head_dim, self.kv_head_count * self.head_dim
+        shapes: dict[str, tuple[int, ...]] = {
+            "fc.weight": (hidden, hidden * len(self.target_layer_ids)),
+            "hidden_norm.weight": (hidden,),
+            "norm.weight": (hidden,),
+        }
+        for index in range(len(self.layers)):
+            prefix = f"layers.{index}."
+            shapes |= {
+                prefix + "input_layernorm.weight": (hidden,),
+                prefix + "post_attention_layernorm.weight": (hidden,),
+                prefix + "self_attn.q_proj.weight": (queries, hidden),
+                prefix + "self_attn.k_proj.weight": (keys, hidden),
+                prefix + "self_attn.v_proj.weight": (keys, hidden),
+                prefix + "self_attn.o_proj.weight": (hidden, queries),
+                prefix + "self_attn.q_norm.weight": (self.head_dim,),
+                prefix + "self_attn.k_norm.weight": (self.head_dim,),
+                prefix + "mlp.gate_proj.weight": (inner, hidden),
+                prefix + "mlp.up_proj.weight": (inner, hidden),
+                prefix + "mlp.down_proj.weight": (hidden, inner),
+            }
+        return shapes
+
+
+def parse(config: Mapping[str, Any]) -> DFlashConfig:
+    """Read a drafter's config.json.
+
+    Raises:
+        ModelConfigError: If the architecture is another one or a required field is missing or unusable.
+    """
+    architecture = next(iter(config.get("architectures") or ()), "DFlashDraftModel")
+    if architecture not in SUPPORTED:
+        raise ModelConfigError(
+            f"drafter architecture {architecture!r} cannot be loaded; expected one of {', '.join(SUPPORTED)}. "
+            "Use a DFlash v1 checkpoint."
+        )
+    nested: Mapping[str, Any] = config.get("dflash_config") or {}
+
+    def read(name: str, default: Any = None) -> Any:
+        value = nested.get(name)
+        return config.get(name, default) if value is None else value
+
+    def required(name: str) -> Any:
+        value = read(name)
+        if value is None:
+            raise ModelConfigError(f"drafter config.json has no {name!r}; expected it in dflash_config or at top level")
+        return value
+
+    rope: Mapping[str, Any] = config.get("rope_parameters") or {}
+    theta = config.get("rope_theta") or rope.get("rope_theta")
+    if theta is None:
+        raise ModelConfigError("drafter config.json has no 'rope_theta'; expected it or rope_parameters.rope_theta")
+    if config.get("rope_interleaved") or config.get("rope_is_neox_style") is False:
+        raise ModelConfigError("drafter uses interleaved RoPE pairs; expected rotate-half pairs")
+    heads, hidden = int(required("num_attention_heads")), int(required("hidden_size"))
+    parsed = DFlashConfig(
+        hidden_size=hidden,
+        intermediate_size=int(required("intermediate_size")),
+        head_count=heads,
+        kv_head_count=int(config.get("num_key_value_heads") or heads),
+        head_dim=int(config.get("head_dim") or hidden // heads),
+        rms_norm_eps=float(config.get("rms_norm_eps", 1e-6)),
+        rope_theta=float(theta),
+        rope_scaling=config.get("rope_scaling") or (rope if rope.get("rope_type", "default") != "default" else None),
+        max_positions=int(config.get("max_position_embeddings", 40960)),
+        block_size=int(required("block_size")),
+        mask_token_id=int(required("mask_token_id")),
+        target_layer_ids=tuple(int(index) for index in required("target_layer_ids")),
+        target_layer_count=config.get("num_target_layers"),
+        vocab_size=config.get("vocab_size"),
+        layers=_layer_rules(config, nested, architecture),
+        softcap=read("final_logit_softcapping"),
+        output_multiplier=float(read("output_multiplier", 1.0)),
+        input_embedding_scale=float(read("input_embedding_scale", 1.0)),
+        context_tokens=int(read("context_tokens", DEFAULT_CONTEXT_TOKENS)),
+    )
+    _check_values(parsed)
+    return parsed
+
+
+def _layer_rules(config: Mapping[str, Any], nested: Mapping[str, Any], architecture: str) -> tuple[LayerRule, ...]:
+    count = config.get("num_hidden_layers")
+    if count is None:
+        raise ModelConfigError("drafter config.json has no 'num_hidden_layers'")
+    kinds = list(config.get("layer_types") or ["full_attention"] * count)
+    if len(kinds) != count:
+        raise ModelConfigError(f"drafter layer_types names {len(kinds)} layers; expected num_hidden_layers = {count}")
+    window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
+    native = architecture == "MuseGlimmerAssistantModel"
+    override = nested.get("causal")
+    sliding_causal = override if override is not None else config.get("is_causal", not native)
+    rules = []
+    for kind in kinds:
+        if kind not in {"full_attention", "sliding_attention"}:
+            raise ModelConfigError(f"drafter layer type {kind!r}; expected full_attention or sliding_attention")
+        if kind == "sliding_attention" and window:
+            rules.append(LayerRule(reach=int(window) if native else int(window) - 1, causal=bool(sliding_causal)))
+        else:
+            rules.append(LayerRule(reach=None, causal=bool(override)))
+    return tuple(rules)
+
+
+def _check_values(config: DFlashConfig) -> None:
+    if config.block_size < 2:
+        raise ModelConfigError(
+            f"drafter block_size is {config.block_size}; expected at least 2 (the bonus and a draft)"
+        )
+    ids = config.target_layer_ids
+    if not ids or list(ids) != sorted(set(ids)) or ids[0] < 0:
+        raise ModelConfigError(f"drafter target_layer_ids is {list(ids)}; expected ascending zero-based layer numbers")
+    if config.head_count % config.kv_head_count:
+        raise ModelConfigError(
+            f"drafter has {config.head_count} query heads and {config.kv_head_count} key heads; expected a multiple"
+        )
+
+
+def check_fits(config: DFlashConfig, target: TargetInfo) -> None:
+    """Check that a drafter belongs to a target.
+
+    Raises:
+        ModelMismatchError: If hidden size, layer count, vocabulary or mask id do not fit.
+    """
+    facts = [
+        ("hidden_size", config.hidden_size, target.hidden_size),
+        ("num_target_layers", config.target_layer_count, target.layer_count),
+        ("vocab_size", config.vocab_size, target.vocab_size),
+    ]
+    for name, got, expected in facts:
+        if got is not None and got != expected:
+            raise ModelMismatchError(
+                f"drafter {name} is {got}; the target {target.name!r} has {expected}. Use the drafter trained for it."
+            )
+    if config.target_layer_ids[-1] >= target.layer_count:
+        raise ModelMismatchError(
+            f"drafter reads target layer {config.target_layer_ids[-1]}; {target.name!r} has {target.layer_count} layers"
+        )
+    if not 0 <= config.mask_token_id < target.vocab_size:
+        raise ModelMismatchError(
+            f"drafter mask_token_id is {config.mask_token_id}; expected 0 <= id < vocabulary size {target.vocab_size}"
+        )
+
+
+def canonical_name(name: str) -> str:
+    """Return the z-lab name of a tensor: no leading ``model.``, encoder aliases resolved."""
+    name = name.removeprefix("model.")
+    for alias, canonical in _ALIASES.items():
+        if name.startswith(alias):
+            return canonical + name.removeprefix(alias)
+    return name
+
+
+def check_tensors(config: DFlashConfig, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Check canonical tensor names and shapes of a checkpoint.
+
+    Raises:
+        ModelWeightsError: If a tensor is missing, unexpected or has another shape.
+    """
+    expected = config.tensor_shapes
+    missing, extra = sorted(expected.keys() - shapes.keys()), sorted(shapes.keys() - expected.keys())
+    if missing or extra:
+        raise ModelWeightsError(
+            f"drafter tensors do not match its config: missing {missing[:4]} ({len(missing)} in all), "
+            f"unexpected {extra[:4]} ({len(extra)} in all)"
+        )
+    for name, shape in expected.items():
+        if tuple(shapes[name]) != shape:
+            raise ModelWeightsError(f"drafter tensor {name} has shape {tuple(shapes[name])}; expected {shape}")

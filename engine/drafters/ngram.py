@@ -1,0 +1,99 @@
+"""Prompt lookup: propose what followed the longest, most recent earlier occurrence of the current suffix.
+
+Knows only token ids. Without a match of at least ``min_tokens`` it proposes nothing, because a wrong draft costs a
+verify forward. The search is bounded: every occurrence of the last ``min_tokens`` tokens is found through an index kept
+as tokens arrive, and only the ``max_candidates`` most recent ones are compared further back.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+
+from engine.types import Draft, DrafterInfo, Features
+
+
+@dataclass(frozen=True, slots=True)
+class NgramModel:
+    """The rule's settings; ``open`` starts it on a sequence."""
+
+    min_tokens: int = 2
+    max_tokens: int = 8
+    max_candidates: int = 64
+
+    @property
+    def info(self) -> DrafterInfo:
+        """Settings, for reports."""
+        settings = {"min_tokens": self.min_tokens, "max_tokens": self.max_tokens, "max_candidates": self.max_candidates}
+        return DrafterInfo(name="ngram", digest=None, format="rule", parameters=0, block_size=None, settings=settings)
+
+    @property
+    def capture(self) -> tuple[int, ...]:
+        """Return no layers: token ids are all it reads."""
+        return ()
+
+    def open(self) -> NgramDrafter:
+        """Start on an empty sequence."""
+        return NgramDrafter(self)
+
+
+@dataclass(slots=True)
+class NgramDrafter:
+    """The index of one sequence: where each run of ``min_tokens`` tokens ended, newest last."""
+
+    model: NgramModel
+    tokens: list[int] = field(default_factory=list)
+    _ends: defaultdict[tuple[int, ...], deque[int]] = field(default_factory=lambda: defaultdict(deque))
+
+    @property
+    def forwards(self) -> int:
+        """Return 0: there is no network."""
+        return 0
+
+    def propose(self, bonus: int, position: int, count: int) -> Draft:
+        """Propose the continuation of the best earlier match of ``tokens + [bonus]``."""
+        del position
+        history = [*self.tokens[-self.model.max_tokens + 1 :], bonus]
+        if len(history) < self.model.min_tokens:
+            return Draft(skipped="no match")
+        best_length, best_end = 0, 0
+        for end in reversed(self._ends.get(tuple(history[-self.model.min_tokens :]), ())):
+            length = self._match(history, end)
+            if length > best_length:
+                best_length, best_end = length, end
+            if length == len(history):
+                break
+        if best_length == 0:
+            return Draft(skipped="no match")
+        proposal: list[int] = []
+        known = len(self.tokens)
+        for index in range(best_end, best_end + count):
+            if index < known:
+                proposal.append(self.tokens[index])
+            else:
+                # The match runs into the present: the text is periodic, so go on with the period itself.
+                proposal.append(bonus if index == known else proposal[index - known - 1])
+        return Draft(tokens=tuple(proposal), count=count)
+
+    def observe(self, start: int, tokens: tuple[int, ...], features: Features | None) -> None:
+        """Append committed tokens to the history and the index."""
+        del start, features
+        size = self.model.min_tokens
+        for token in tokens:
+            self.tokens.append(token)
+            if len(self.tokens) >= size:
+                ends = self._ends[tuple(self.tokens[-size:])]
+                ends.append(len(self.tokens))
+                if len(ends) > self.model.max_candidates:
+                    ends.popleft()
+
+    def measured_bytes(self) -> int:
+        """Return 0: nothing is held on the device."""
+        return 0
+
+    def _match(self, history: list[int], end: int) -> int:
+        """Return how many tokens before ``end`` equal the end of ``history``."""
+        length = 0
+        while length < len(history) and length < end and self.tokens[end - 1 - length] == history[-1 - length]:
+            length += 1
+        return length
