@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-NOTE = "# NOTE: the secret code for {key} is {code}.\n"
-QUESTION = "# Q: what is the secret code for {key}?\n# A:"
-ANSWER = " the secret code for {key} is {code}.\n"
+NOTE = "\n# NOTE: the secret code for {key} is {code}."
+QUESTION = "\n# Q: what is the secret code for {key}?\n# A:"
+ANSWER = " the secret code for {key} is {code}."
 
 
 @dataclass(frozen=True)
@@ -46,20 +46,20 @@ def make_needles(rng: np.random.Generator, words: tuple[str, ...], count: int) -
 
 
 def hide(filler: list[int], lines: list[list[int]], depths: list[float], newline_ids: frozenset[int]) -> list[int]:
-    """Insert each of `lines` after the first line end at or past its depth (0 to 1) of `filler`.
+    """Insert each of `lines` before the first line break at or past its depth (0 to 1) of `filler`.
 
     Args:
         filler: Token ids of the surrounding code.
-        lines: Token ids of each line to hide.
+        lines: Token ids of each line to hide; each starts with its own line break.
         depths: Where each line goes, as a share of the filler.
-        newline_ids: Ids of tokens that end with a bare line break.
+        newline_ids: Ids of tokens that start with a line break.
     """
     places = sorted(zip((int(d * len(filler)) for d in depths), range(len(lines)), strict=True))
     result: list[int] = []
     done = 0
     for place, index in places:
         end = max(place, done)
-        while 0 < end < len(filler) and end < place + 40 and filler[end - 1] not in newline_ids:
+        while end < len(filler) and filler[end] not in newline_ids:
             end += 1
         result += filler[done:end] + lines[index]
         done = end

@@ -56,7 +56,7 @@ class RowSource:
         texts = [document.prompt + document.completion for document in made]
         self.documents = [[*item.ids, EOS_ID] for item in tokenizer.encode_batch(texts, add_special_tokens=False)]
         vocabulary = tokenizer.get_vocab_size()
-        self.newlines = frozenset(i for i in range(len(SPECIAL_TOKENS), vocabulary) if tokenizer.decode([i]).endswith("\n"))
+        self.newlines = frozenset(i for i in range(len(SPECIAL_TOKENS), vocabulary) if tokenizer.decode([i]).startswith("\n"))
         self.vocabulary = vocabulary
 
     def batch(self, stage: Stage, step: int, stream: int = 2) -> Batch:

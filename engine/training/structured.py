@@ -209,3 +209,10 @@ def make_document(
     prompt = header.format(title=title, noun=names.noun, members=", ".join(names.members), parts=", ".join(parts))
     completion = joint.join(table[part](names) for part in parts)
     return Document(prompt, completion, f"{family}:{','.join(parts)}")
+
+
+def tokenizer_texts(words: tuple[str, ...], seed: int, count: int = 2000) -> list[str]:
+    """Return structured documents for training the tokenizer."""
+    rng = np.random.default_rng([seed, 4])
+    made = [make_document(rng, words, held_out=False) for _ in range(count)]
+    return [document.prompt + document.completion for document in made]

@@ -1,0 +1,120 @@
+"""`kakeya-engine train tokenizer|target|dflash`: one seeded, resumable command per shipped model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the three training commands."""
+    parser = argparse.ArgumentParser(prog="kakeya-engine train", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--out", type=Path, required=True, help="folder of the finished model")
+    common.add_argument("--seed", type=int, default=1)
+    common.add_argument("--threads", type=int, default=1, help="torch threads")
+    common.add_argument("--work", type=Path, default=None, help="folder of checkpoints and curve (default: OUT.work)")
+    common.add_argument("--quiet", action="store_true", help="plain log lines instead of a progress bar")
+    verbs.add_parser("tokenizer", parents=[common], help="train the tokenizer")
+    target = verbs.add_parser("target", parents=[common], help="train a target from nothing")
+    target.add_argument("--family", choices=("gemma4", "qwen3"), required=True)
+    target.add_argument("--preset-size", choices=("small", "60m"), default="small")
+    target.add_argument("--steps", type=int, required=True, help="optimiser steps of 2,048 tokens after the copy steps")
+    target.add_argument("--tokenizer", type=Path, required=True, help="folder of the trained tokenizer")
+    target.add_argument("--evaluate-every", type=int, default=300)
+    target.add_argument("--documents", type=int, default=12_000, help="structured documents to draw rows from")
+    target.add_argument("--export-at", type=int, default=None, help="stop at this step and export what there is")
+    dflash = verbs.add_parser("dflash", parents=[common], help="train a DFlash drafter for a target")
+    dflash.add_argument("--target", type=Path, required=True, help="folder of the trained target")
+    dflash.add_argument("--steps", type=int, required=True)
+    dflash.add_argument("--rows", type=int, default=4096, help="regenerated rows to train on")
+    dflash.add_argument("--evaluate-every", type=int, default=300)
+    return parser
+
+
+class Progress:
+    """A rich progress bar on stderr, or a log line every few seconds when `plain`."""
+
+    def __init__(self, label: str, plain: bool) -> None:
+        """Remember the label; the bar starts with the first report."""
+        self.label, self.plain, self.last = label, plain, 0.0
+        self.bar: Any = None
+
+    def __call__(self, step: int, total: int, values: dict[str, Any]) -> None:
+        """Show `step` of `total` with the newest values."""
+        text = " ".join(f"{key}={value:.4g}" for key, value in values.items())
+        if self.plain:
+            if "loss" in values or time.perf_counter() - self.last > 20.0:
+                self.last = time.perf_counter()
+                print(f"{self.label} {step}/{total} {text}", file=sys.stderr, flush=True)
+            return
+        if self.bar is None:
+            from rich.console import Console
+            from rich.progress import Progress as Bar
+
+            self.bar = Bar(console=Console(stderr=True))
+            self.bar.start()
+            self.entry = self.bar.add_task(self.label, total=total)
+        self.bar.update(self.entry, completed=step, description=f"{self.label} loss {values['train_loss']:.3f}")
+        if step == total:
+            self.bar.stop()
+
+
+def train_tokenizer_command(arguments: argparse.Namespace) -> None:
+    """Train and write the tokenizer."""
+    from engine.training.corpus import corpus_record, read_corpus, word_pool
+    from engine.training.structured import tokenizer_texts
+    from engine.training.tokenizer import save_tokenizer, train_tokenizer
+
+    files = read_corpus()
+    texts = [file.text for file in files if not file.held_out]
+    tokenizer = train_tokenizer(texts + tokenizer_texts(word_pool(files).training, arguments.seed))
+    save_tokenizer(tokenizer, arguments.out)
+    (arguments.out / "corpus.json").write_text(json.dumps(corpus_record(files), indent=1) + "\n")
+
+
+def train_target_command(arguments: argparse.Namespace) -> None:
+    """Train and export a target."""
+    import torch
+
+    from engine.training.corpus import read_corpus, word_pool
+    from engine.training.export import export_target
+    from engine.training.recipe import target_recipe
+    from engine.training.target import TargetRun, Trainer
+    from engine.training.tokenizer import load_tokenizer
+
+    torch.set_num_threads(arguments.threads)
+    files = read_corpus()
+    tokenizer = load_tokenizer(arguments.tokenizer)
+    recipe = target_recipe(arguments.family, arguments.preset_size, arguments.steps)
+    run = TargetRun(recipe, arguments.seed, arguments.work or arguments.out.with_suffix(".work"), arguments.evaluate_every)
+    trainer = Trainer(run, tokenizer, files, word_pool(files), arguments.documents)
+    model = trainer.train(Progress(arguments.out.name, arguments.quiet), arguments.export_at)
+    export_target(model, tokenizer, arguments.out)
+
+
+def train_dflash_command(arguments: argparse.Namespace) -> None:
+    """Regenerate data with the target, train its drafter and export it."""
+    import torch
+
+    from engine.training.dflash import train_drafter
+
+    torch.set_num_threads(arguments.threads)
+    train_drafter(arguments, Progress(arguments.out.name, arguments.quiet))
+
+
+def main(argv: list[str]) -> int:
+    """Run one training command."""
+    arguments = build_parser().parse_args(argv)
+    commands = {"tokenizer": train_tokenizer_command, "target": train_target_command, "dflash": train_dflash_command}
+    commands[arguments.verb](arguments)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

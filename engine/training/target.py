@@ -1,0 +1,216 @@
+"""Training of a target from nothing: curriculum, periodic held-out evaluation, resumable checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.training import checkpoint
+from engine.training.corpus import SourceFile, WordPool
+from engine.training.models import build_target, logits_of, neutralise_mask_row
+from engine.training.needles import hide, make_needles
+from engine.training.optimiser import Optimisers, Schedule
+from engine.training.recipe import COPY_STAGE, Stage, TargetRecipe
+from engine.training.rows import RowSource, encode
+from engine.training.structured import make_document
+from engine.training.tokenizer import BOS_ID, EOS_ID, MASK_ID
+
+if TYPE_CHECKING:
+    import torch
+
+COPY_STREAM = 3
+CHECKPOINT_EVERY_S = 90.0
+EVALUATION_ROWS = 8
+Report = Callable[[int, int, dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class TargetRun:
+    """One training run: recipe, seed, where its state lives and how often it evaluates."""
+
+    recipe: TargetRecipe
+    seed: int
+    work: Path
+    evaluate_every: int = 300
+
+
+class Trainer:
+    """Trains one target; `train` may be called again after an interruption and continues from the last checkpoint."""
+
+    def __init__(
+        self, run: TargetRun, tokenizer: Any, files: tuple[SourceFile, ...], words: WordPool, documents: int = 12_000
+    ) -> None:
+        """Build model, optimisers and rows, and restore the last checkpoint when there is one."""
+        self.run, self.words, self.tokenizer = run, words, tokenizer
+        recipe = run.recipe
+        self.source = RowSource(tokenizer, files, words, run.seed, documents)
+        self.model = build_target(recipe.family, recipe.size, tokenizer.get_vocab_size(), run.seed)
+        self.optimisers = Optimisers(self.model, recipe.matrix_lr, recipe.vector_lr)
+        self.total = recipe.warmup_copy_steps + recipe.steps
+        self.schedule = Schedule(recipe.steps, recipe.warmup_steps, recipe.constant_until, recipe.final_lr_share)
+        self.path = run.work / "checkpoint.pt"
+        state = checkpoint.load(self.path)
+        self.step = 0
+        if state is not None:
+            self.model.load_state_dict(state["model"])
+            self.optimisers.restore(state["optimisers"])
+            self.step = int(state["step"])
+        self.tokens = int(state["tokens"]) if state else 0
+        self.trained_s = float(state["trained_s"]) if state else 0.0
+        self.curve = checkpoint.CurveLog(run.work / "curve.jsonl", self.step)
+        self.held_out_code = self._held_out_code(files)
+
+    def _held_out_code(self, files: tuple[SourceFile, ...]) -> np.ndarray:
+        ids: list[int] = []
+        for file in files:
+            if file.held_out:
+                ids += [*encode(self.tokenizer, file.text), EOS_ID]
+        return np.array(ids, dtype=np.int64)
+
+    def stage_of(self, step: int) -> tuple[Stage, int, float]:
+        """Return stage, row stream and learning-rate share of global `step`."""
+        warm = self.run.recipe.warmup_copy_steps
+        if step < warm:
+            return COPY_STAGE, COPY_STREAM, min(1.0, (step + 1) / self.run.recipe.warmup_steps)
+        main = step - warm
+        share = main / self.run.recipe.steps
+        stage = next(item for item in self.run.recipe.stages if share < item.until)
+        return stage, 2, self.schedule.share(main)
+
+    def positions(self, rows: int, length: int, step: int) -> torch.Tensor | None:
+        """Return position ids with two random jumps per row, so that short rows visit far positions; None for none."""
+        import torch
+
+        if not self.run.recipe.position_jumps or length >= 1024:
+            return None
+        rng = np.random.default_rng([self.run.seed, 9, step])
+        ids = np.tile(np.arange(length), (rows, 1))
+        for row in range(rows):
+            if rng.random() < 0.5:
+                continue
+            for place in rng.integers(1, length, size=2):
+                ids[row, place:] += int(rng.integers(0, (2048 - length) // 2))
+        return torch.from_numpy(ids)
+
+    def train_step(self) -> float:
+        """Take one optimiser step and return its weighted loss."""
+        import torch
+
+        stage, stream, share = self.stage_of(self.step)
+        batch = self.source.batch(stage, self.step, stream)
+        ids, weights = torch.from_numpy(batch.ids), torch.from_numpy(batch.weights)
+        positions = self.positions(stage.rows, stage.length, self.step)
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = logits_of(self.model, ids[:, :-1], positions)
+        losses = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none"
+        )
+        loss = (losses * weights.flatten()).sum() / weights.sum().clamp(min=1.0)
+        loss.backward()
+        self.optimisers.step(share)
+        self.step += 1
+        self.tokens += int(ids[:, 1:].numel())
+        return float(loss.detach())
+
+    def evaluate(self) -> dict[str, float]:
+        """Return held-out code loss and accuracy, structured accuracy and needle recall at 150, 300 and 480 tokens."""
+        import torch
+
+        self.model.eval()
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            result = self._held_out_language()
+            result["structured_accuracy"] = self._structured_accuracy()
+            for length in (150, 300, 480, 1000):
+                result[f"needle_{length}"] = self._needle_recall(length, 16 if length < 900 else 6)
+        self.model.train()
+        return result
+
+    def _held_out_language(self) -> dict[str, float]:
+        import torch
+
+        rng = np.random.default_rng(11)
+        starts = rng.integers(0, len(self.held_out_code) - 400, size=EVALUATION_ROWS)
+        rows = np.stack([np.concatenate([[BOS_ID], self.held_out_code[s : s + 384]]) for s in starts])
+        ids = torch.from_numpy(rows)
+        logits = logits_of(self.model, ids[:, :-1])
+        labels = ids[:, 1:]
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        return {"loss": float(loss), "accuracy": float((logits.argmax(-1) == labels).float().mean())}
+
+    def _structured_accuracy(self) -> float:
+        import torch
+
+        rng = np.random.default_rng(12)
+        right = total = 0
+        for _ in range(EVALUATION_ROWS):
+            document = make_document(rng, self.words.held_out, held_out=True)
+            prompt = [BOS_ID, *encode(self.tokenizer, document.prompt)]
+            ids = torch.tensor([[*prompt, *encode(self.tokenizer, document.completion), EOS_ID]])
+            guess = logits_of(self.model, ids[:, :-1]).argmax(-1)[0, len(prompt) - 1 :]
+            right += int((guess == ids[0, len(prompt) :]).sum())
+            total += guess.shape[0]
+        return right / total
+
+    def _needle_recall(self, length: int, count: int) -> float:
+        import torch
+
+        rng = np.random.default_rng([13, length])
+        right = 0
+        for _ in range(count):
+            needles = make_needles(rng, self.words.training, 2)
+            lines = [encode(self.tokenizer, needle.note) for needle in needles]
+            start = int(rng.integers(0, len(self.held_out_code) - length))
+            filler = [int(i) for i in self.held_out_code[start : start + length - 60]]
+            body = hide(filler, lines, [float(d) for d in rng.random(2)], self.source.newlines)
+            prompt = [BOS_ID, *body, *encode(self.tokenizer, needles[0].question)]
+            ids = torch.tensor([[*prompt, *encode(self.tokenizer, needles[0].answer)]])
+            guess = logits_of(self.model, ids[:, :-1]).argmax(-1)[0, len(prompt) - 1 :]
+            right += int(bool((guess == ids[0, len(prompt) :]).all()))
+        return right / count
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        checkpoint.save(
+            self.path,
+            {
+                "model": self.model.state_dict(),
+                "optimisers": self.optimisers.state(),
+                "step": self.step,
+                "tokens": self.tokens,
+                "trained_s": self.trained_s,
+            },
+        )
+
+    def train(self, report: Report | None = None, stop_after: int | None = None) -> Any:
+        """Train to the end (or `stop_after` steps), evaluating on the way, and return the model.
+
+        Args:
+            report: Called after each step with step, total and the newest values.
+            stop_after: Global step to stop at with a checkpoint, for tests of resumption.
+        """
+        last = min(self.total, stop_after if stop_after is not None else self.total)
+        saved_at = time.perf_counter()
+        smooth: float | None = None
+        while self.step < last:
+            started = time.perf_counter()
+            loss = self.train_step()
+            self.trained_s += time.perf_counter() - started
+            smooth = loss if smooth is None else 0.98 * smooth + 0.02 * loss
+            values: dict[str, Any] = {"train_loss": smooth, "tokens": self.tokens, "trained_s": self.trained_s}
+            if self.step % self.run.evaluate_every == 0 or self.step == self.total:
+                values |= self.evaluate()
+                self.curve.append({"step": self.step} | values)
+            if report is not None:
+                report(self.step, self.total, values)
+            if time.perf_counter() - saved_at > CHECKPOINT_EVERY_S:
+                self.save()
+                saved_at = time.perf_counter()
+        if self.step == self.total:
+            neutralise_mask_row(self.model, MASK_ID, self.run.seed)
+        self.save()
+        return self.model
