@@ -218,6 +218,13 @@ class Bus(Protocol):
         """Append the result below `.mac-bridge/result/` on the request branch if it is still where it was."""
         ...
 
+    def claim_commits(self, chain: tuple[str, ...]) -> tuple[tuple[bytes, bytes], ...]:
+        """Return (raw commit object, claim JSON bytes) of each commit of a chain, for the result tree.
+
+        The raw object is what git hashes: sha1 of ``commit <length>\\0`` and these bytes is the commit's id.
+        """
+        ...
+
     def beacon(self, beacon: Beacon) -> None:
         """Write this runner's sign of life."""
         ...
