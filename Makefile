@@ -1,0 +1,59 @@
+# Every target works in a fresh clone: the environment is made on first use and lies in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# MLX's Linux wheel carries a reference BLAS; OpenBLAS makes its fp32 products about 28 times faster (docs/LOG.md).
+OPENBLAS := $(wildcard /usr/lib/x86_64-linux-gnu/libopenblas.so.0 /usr/lib/aarch64-linux-gnu/libopenblas.so.0)
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
+PYTEST := $(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m pytest
+
+.PHONY: help demo test unit lint check drift bench gate-score fuzz studies clean
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+
+$(VENV)/.demo: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) -e ".[mlx]"
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) -e ".[mlx,torch,github,trust,dev]"
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo ## install what a runner needs and send one real request through the bridge
+	$(BIN)/kakeya-mac run k3-fused-allmlx-code --wait
+
+test: check ## everything CI runs: linters, drift checks, then all tests but the slow studies
+	$(PYTEST) -q -n 2 --dist loadgroup -m "not slow" $(PYTEST_ARGS)
+
+unit: $(VENV)/.dev ## the offline tier, under a minute
+	$(PYTEST) -q tests/unit -m "not slow" $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev ## ruff, mypy --strict, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+drift: $(VENV)/.dev ## generated files equal what their source generates
+	$(BIN)/python -m tests.drift
+
+check: lint drift ## what must hold before tests are worth running
+	$(BIN)/zizmor --offline --persona auditor .github/workflows
+
+bench: $(VENV)/.dev ## ratios inside interleaved runs; needs a quiet machine
+	$(ONE_THREAD) $(BIN)/python -m benchmarks
+
+gate-score: $(VENV)/.dev ## mutation score of the gate
+	$(BIN)/python -m tests.gate_score
+
+fuzz: $(VENV)/.dev ## millions of mutated manifests through the request parser
+	$(BIN)/python -m tests.fuzz_request
+
+studies: $(VENV)/.dev ## the slow tests
+	$(PYTEST) -q -m slow $(PYTEST_ARGS)
+
+clean: ## remove what make made
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
