@@ -1,0 +1,112 @@
+"""Ask torch what it can do here. Imports nothing of torch until asked, so that a broken installation is an answer."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import statistics
+import time
+from typing import Any
+
+from engine.evaluation.probe import Check, MatmulRate, ProbeResult, attempt
+
+SIZE = 512
+REPEATS = 7
+TOLERANCE = 1e-3
+TRANSFORMERS_FLOOR = (5, 0)
+
+
+def measure(*, accelerator: bool) -> ProbeResult:
+    """Run all torch checks; `accelerator` makes an NVIDIA device a requirement."""
+    checks = [attempt("torch imports", _imports), attempt("transformers imports", _imports_transformers)]
+    if not checks[0].ok:
+        checks.append(Check("matrix product", False, True, "not run: torch does not import"))
+        return ProbeResult("torch", "none", tuple(checks), (), _versions(), None)
+    checks.append(attempt("cuda", _cuda, required=accelerator))
+    rates: list[MatmulRate] = []
+    checks.append(attempt("matrix product", lambda: _matmul(rates)))
+    return ProbeResult("torch", _device(), tuple(checks), tuple(rates), _versions(), _blas())
+
+
+def _imports() -> tuple[bool, str, Any]:
+    torch = importlib.import_module("torch")
+    return True, f"torch {torch.__version__}", str(torch.__version__)
+
+
+def _imports_transformers() -> tuple[bool, str, Any]:
+    version = str(importlib.import_module("transformers").__version__)
+    parts = tuple(int(part) for part in version.split(".")[:2])
+    return parts >= TRANSFORMERS_FLOOR, f"transformers {version}, at least 5.0 is needed", version
+
+
+def _device() -> str:
+    import torch
+
+    return f"cuda:{torch.cuda.get_device_name(0)}" if torch.cuda.is_available() else "cpu"
+
+
+def _cuda() -> tuple[bool, str, Any]:
+    import torch
+
+    if not torch.cuda.is_available():
+        built = torch.version.cuda
+        why = "this torch build has no CUDA" if built is None else f"built for CUDA {built}, no usable device"
+        return False, f"no NVIDIA device: {why}", None
+    devices = [
+        {
+            "name": torch.cuda.get_device_name(index),
+            "capability": list(torch.cuda.get_device_capability(index)),
+            "memory_bytes": torch.cuda.get_device_properties(index).total_memory,
+        }
+        for index in range(torch.cuda.device_count())
+    ]
+    return True, ", ".join(str(device["name"]) for device in devices), devices
+
+
+def _matmul(rates: list[MatmulRate]) -> tuple[bool, str, Any]:
+    import torch
+
+    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    generator = torch.Generator().manual_seed(1)
+    a = torch.rand(SIZE, SIZE, generator=generator).to(place)
+    b = torch.rand(SIZE, SIZE, generator=generator).to(place)
+    product = a @ b
+    seconds = []
+    for _ in range(REPEATS):
+        _synchronise(place)
+        start = time.perf_counter_ns()
+        product = a @ b
+        _synchronise(place)
+        seconds.append((time.perf_counter_ns() - start) / 1e9)
+    exact = a.double().cpu() @ b.double().cpu()
+    error = float(((product.double().cpu() - exact) / exact).abs().max())
+    rate = 2 * SIZE**3 / statistics.median(seconds) / 1e9
+    rates.append(MatmulRate("torch", _device(), "float32", SIZE, tuple(seconds), rate, error))
+    return error <= TOLERANCE, f"{SIZE}x{SIZE} float32: {rate:.1f} GFLOP/s, max error {error:.1e}", rate
+
+
+def _synchronise(place: Any) -> None:
+    import torch
+
+    if place.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def _blas() -> dict[str, str] | None:
+    import torch
+
+    if torch.cuda.is_available():
+        return None
+    lines = [line.strip() for line in torch.__config__.show().splitlines()]
+    found = next((line for line in lines if "Math Kernel Library" in line or "BLAS_INFO" in line), "not stated")
+    return {"name": "mkl" if "Math Kernel Library" in found else "unknown", "evidence": found[:200]}
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in ("torch", "transformers", "safetensors", "tokenizers", "numpy"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

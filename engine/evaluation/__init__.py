@@ -1,0 +1,1 @@
+"""What is measured: workloads, studies and the probe."""

@@ -1,0 +1,97 @@
+"""What an environment probe reports: named checks and the rate of a small matrix product.
+
+Knows no array library: `engine.backends.<name>.probe` measures, this module gives the measurements one shape.
+A check that could not be made is a failed check, never an absent one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+BACKENDS = ("mlx", "torch")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question to the machine.
+
+    Attributes:
+        ok: whether the answer is the wanted one.
+        required: whether the machine is unfit without it.
+        detail: the answer for people; value: the same for programs, None when there is none.
+    """
+
+    name: str
+    ok: bool
+    required: bool
+    detail: str
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class MatmulRate:
+    """Square matrix products of size n: seconds of each repeat, device synchronised, and the median rate."""
+
+    backend: str
+    device: str
+    dtype: str
+    n: int
+    seconds: tuple[float, ...]
+    gflop_per_s: float
+    max_abs_error: float
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """All checks and rates of one backend, and the facts the report's environment needs."""
+
+    backend: str
+    device: str
+    checks: tuple[Check, ...]
+    matmul: tuple[MatmulRate, ...]
+    versions: dict[str, str]
+    blas: dict[str, str] | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether every required check is."""
+        return all(check.ok for check in self.checks if check.required)
+
+    def rows(self) -> dict[str, Any]:
+        """Return the raw rows of the report."""
+        return {"checks": [asdict(check) for check in self.checks], "matmul": [_rate(rate) for rate in self.matmul]}
+
+
+def attempt(name: str, question: Callable[[], tuple[bool, str, Any]], *, required: bool = True) -> Check:
+    """Ask one question; an exception is the answer no, with its text."""
+    try:
+        ok, detail, value = question()
+    except Exception as error:  # noqa: BLE001  a probe reports whatever breaks
+        return Check(name, False, required, f"{type(error).__name__}: {error}"[:400])
+    return Check(name, ok, required, detail, value)
+
+
+def probe(backend: str, *, accelerator: bool) -> ProbeResult:
+    """Measure one backend.
+
+    Args:
+        backend: one of BACKENDS.
+        accelerator: whether a GPU is required.
+
+    Raises:
+        ValueError: unknown backend.
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"unknown backend {backend!r}; expected one of {', '.join(BACKENDS)}")
+    module = importlib.import_module(f"engine.backends.{backend}.probe")
+    result: ProbeResult = module.measure(accelerator=accelerator)
+    return result
+
+
+def _rate(rate: MatmulRate) -> dict[str, Any]:
+    row = asdict(rate)
+    row["seconds"] = list(rate.seconds)
+    return row
