@@ -31,6 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
     target.add_argument("--export-at", type=int, default=None, help="stop at this step and export what there is")
     dflash = verbs.add_parser("dflash", parents=[common], help="train a DFlash drafter for a target")
     dflash.add_argument("--target", type=Path, required=True, help="folder of the trained target")
+    dflash.add_argument("--preset-size", choices=("small", "60m"), default="small")
     dflash.add_argument("--steps", type=int, required=True)
     dflash.add_argument("--rows", type=int, default=4096, help="regenerated rows to train on")
     dflash.add_argument("--evaluate-every", type=int, default=300)
@@ -102,10 +103,14 @@ def train_dflash_command(arguments: argparse.Namespace) -> None:
     """Regenerate data with the target, train its drafter and export it."""
     import torch
 
-    from engine.training.dflash import train_drafter
+    from engine.training.dflash import DrafterRun, train_drafter
 
     torch.set_num_threads(arguments.threads)
-    train_drafter(arguments, Progress(arguments.out.name, arguments.quiet))
+    work = arguments.work or arguments.out.with_suffix(".work")
+    run = DrafterRun(
+        arguments.seed, arguments.steps, arguments.rows, work, arguments.preset_size, arguments.evaluate_every
+    )
+    train_drafter(arguments.target, arguments.out, run, Progress(arguments.out.name, arguments.quiet))
 
 
 def main(argv: list[str]) -> int:

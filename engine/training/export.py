@@ -28,6 +28,7 @@ def export_target(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write config, fp32 weights, tokenizer, chat template and generation config of `model` into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     model.float().save_pretrained(folder, safe_serialization=True)
+    (folder / "model.safetensors").chmod(0o644)
     complete_config(folder)
     save_tokenizer(tokenizer, folder)
     generation = {"bos_token_id": BOS_ID, "eos_token_id": [EOS_ID], "pad_token_id": PAD_ID, "do_sample": False}

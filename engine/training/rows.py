@@ -71,7 +71,8 @@ class RowSource:
             np.stack([np.asarray(weights[1 : stage.length + 1], dtype=np.float32) for _, weights in rows]),
         )
 
-    def _code_ids(self, rng: np.random.Generator, length: int) -> list[int]:
+    def code_ids(self, rng: np.random.Generator, length: int) -> list[int]:
+        """Return `length` token ids of training files, every fifth time from the start of a file."""
         if rng.random() < 0.2:
             start = int(self.starts[rng.integers(0, len(self.files))])
         else:
@@ -86,14 +87,14 @@ class RowSource:
             if rng.random() < 0.5:
                 segment = [int(i) for i in rng.integers(len(SPECIAL_TOKENS), self.vocabulary, size=size)]
             else:
-                segment = self._code_ids(rng, size)
+                segment = self.code_ids(rng, size)
             times = int(rng.integers(2, 6))
             ids += segment * times
             weights += [0.0] * size + [0.0, *[1.0] * (size - 1)] * (times - 1)
         return ids, weights
 
     def _code_row(self, rng: np.random.Generator, length: int) -> tuple[list[int], list[float]]:
-        return [BOS_ID, *self._code_ids(rng, length)], [0.0] + [1.0] * length
+        return [BOS_ID, *self.code_ids(rng, length)], [0.0] + [1.0] * length
 
     def _structured_row(self, rng: np.random.Generator, length: int) -> tuple[list[int], list[float]]:
         ids = [BOS_ID]
@@ -118,5 +119,5 @@ class RowSource:
             return self._needle_row(rng, length)
         depths = [float(d) for d in rng.random(len(lines))]
         order = [int(i) for i in rng.permutation(len(lines))]
-        body = hide(self._code_ids(rng, room), [lines[i] for i in order], depths, self.newlines)
+        body = hide(self.code_ids(rng, room), [lines[i] for i in order], depths, self.newlines)
         return [BOS_ID, *body, *tail], [0.0] + [FILLER_WEIGHT] * len(body) + tail_weights
