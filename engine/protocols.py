@@ -7,6 +7,7 @@ protocols structurally and pass ``tests/conformance/engine``.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Protocol
 
 from engine.types import (
@@ -62,7 +63,7 @@ class Sequence(Protocol):
         A consumer that stops early must ``crop`` to the committed length: one row may have been written ahead.
         """
 
-    def committed(self, forward: Forward, rows: int) -> Features | None:
+    def committed(self, forward: Forward, rows: int) -> Features:
         """Return the features of the first ``rows`` rows of ``forward``, None when nothing is captured."""
 
     def crop(self, length: int) -> None:
@@ -89,7 +90,7 @@ class Drafter(Protocol):
     def propose(self, bonus: int, position: int, count: int) -> Draft:
         """Propose up to ``count`` tokens for ``position + 1`` on; ``bonus`` sits at ``position``."""
 
-    def observe(self, start: int, tokens: tuple[int, ...], features: Features | None) -> None:
+    def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Take the committed ``tokens`` at ``start`` on with the target's features of those rows."""
 
     def measured_bytes(self) -> int:
@@ -177,16 +178,16 @@ class Backend(Protocol):
     def clock(self) -> Clock:
         """The device clock."""
 
-    def load_target(self, folder: Any) -> TargetModel:
+    def load_target(self, folder: Path) -> TargetModel:
         """Load a checkpoint folder."""
 
-    def load_dflash(self, folder: Any, target: TargetModel) -> DrafterModel:
-        """Load a DFlash drafter for ``target``."""
+    def load_dflash(self, folder: Path, target: Any) -> DrafterModel:
+        """Load a DFlash drafter for ``target``, which this backend loaded."""
 
-    def greedy(self, target: TargetModel) -> Accept:
+    def greedy(self, target: Any) -> Accept:
         """Return the greedy accept rule."""
 
-    def native(self, target: TargetModel) -> NativeDecoder:
+    def native(self, target: Any) -> NativeDecoder:
         """Return the library's own autoregressive decoder."""
 
     def allocator_active_bytes(self) -> int | None:

@@ -46,7 +46,7 @@ class Draft:
     drafter's distribution of each proposed row. A drafter that proposes nothing says why in ``skipped``.
     """
 
-    tokens: Ids | tuple[int, ...] = ()
+    tokens: Ids = ()
     count: int = 0
     probs: Rows | None = None
     skipped: str | None = None
@@ -60,8 +60,8 @@ class Forward:
     chunk; ``features`` is ``[rows, captured * hidden]`` or None when no layer is captured.
     """
 
-    logits: Rows | None
-    features: Features | None
+    logits: Rows
+    features: Features
     start: int
     rows: int
 

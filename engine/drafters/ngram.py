@@ -75,7 +75,7 @@ class NgramDrafter:
                 proposal.append(bonus if index == known else proposal[index - known - 1])
         return Draft(tokens=tuple(proposal), count=count)
 
-    def observe(self, start: int, tokens: tuple[int, ...], features: Features | None) -> None:
+    def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Append committed tokens to the history and the index."""
         del start, features
         size = self.model.min_tokens

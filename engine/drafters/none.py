@@ -35,7 +35,7 @@ class NoDrafter:
         del bonus, position, count
         return Draft(skipped="no drafter")
 
-    def observe(self, start: int, tokens: tuple[int, ...], features: Features | None) -> None:
+    def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Ignore what was committed."""
         del start, tokens, features
 

@@ -1,0 +1,181 @@
+"""The MLX backend's entry: loading, checking and describing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+from mlx_lm.utils import get_total_parameters, load_model
+
+from engine import checkpoint
+from engine.backends.mlx.accept import GreedyAccept
+from engine.backends.mlx.clock import MlxClock
+from engine.backends.mlx.dflash import MlxDFlash
+from engine.backends.mlx.models import MlxTarget, family_of
+from engine.backends.mlx.native import MlxNative
+from engine.drafters import dflash
+from engine.errors import ModelConfigError, ModelWeightsError
+from engine.types import BlasInfo, DrafterInfo, TargetInfo
+
+
+class MlxBackend:
+    """MLX on its default device."""
+
+    name = "mlx"
+
+    def __init__(self) -> None:
+        self.clock = MlxClock()
+
+    @property
+    def device(self) -> str:
+        """``metal`` on an Apple GPU, ``cuda`` or ``cpu`` elsewhere."""
+        if mx.default_device().type == mx.DeviceType.cpu:
+            return "cpu"
+        return "metal" if mx.metal.is_available() else "cuda"
+
+    def load_target(self, folder: Path) -> MlxTarget:
+        """Load a Hugging Face or mlx-lm folder, quantised or not.
+
+        Raises:
+            ModelConfigError: If the family or a config value cannot be honoured.
+            ModelWeightsError: If tensors are missing, misshapen or not finite.
+        """
+        config = checkpoint.read_config(folder)
+        checkpoint.weight_files(folder)
+        supported = {"gemma4", "gemma4_unified", "gemma4_text", "qwen3"}
+        if config.get("model_type") not in supported:
+            raise ModelConfigError(
+                f"model type {config.get('model_type')!r} in {folder}; expected one of {', '.join(sorted(supported))}"
+            )
+        try:
+            module, _ = load_model(folder, lazy=True, model_config=_completed(config))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ModelWeightsError(f"cannot load {folder}: {error}") from error
+        _check_finite(dict(tree_flatten(module.parameters())), folder)
+        text = checkpoint.text_config(config)
+        rows = int(family_of(module).embed(mx.arange(1)).shape[-1])
+        info = TargetInfo(
+            name=folder.name,
+            digest=checkpoint.folder_digest(folder),
+            format="mlx-lm" if "quantization" in config else "huggingface",
+            parameters=int(get_total_parameters(module)),
+            vocab_size=int(text.get("vocab_size") or config["vocab_size"]),
+            hidden_size=rows,
+            layer_count=len(module.layers),
+            max_positions=int(text.get("max_position_embeddings", 131072)),
+            sliding_window=text.get("sliding_window"),
+            dtype=_dtype_name(config, module),
+            stop_ids=checkpoint.stop_ids(folder, config),
+        )
+        return MlxTarget(module, info)
+
+    def load_dflash(self, folder: Path, target: MlxTarget) -> MlxDFlash:
+        """Load a DFlash v1 drafter and check that it belongs to ``target``.
+
+        Raises:
+            ModelConfigError: If its config cannot be honoured.
+            ModelMismatchError: If it was made for another target.
+            ModelWeightsError: If tensors are missing, misshapen or not finite.
+        """
+        config = dflash.parse(checkpoint.read_config(folder))
+        dflash.check_fits(config, target.info)
+        tensors: dict[str, mx.array] = {}
+        for file in checkpoint.weight_files(folder):
+            loaded: Any = mx.load(str(file))
+            tensors |= {dflash.canonical_name(name): tensor for name, tensor in loaded.items()}
+        dflash.check_tensors(config, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
+        _check_finite(tensors, folder)
+        info = DrafterInfo(
+            name=folder.name,
+            digest=checkpoint.folder_digest(folder),
+            format="dflash-v1",
+            parameters=sum(int(tensor.size) for tensor in tensors.values()),
+            block_size=config.block_size,
+            settings={
+                "target_layer_ids": list(config.target_layer_ids),
+                "context_tokens": config.context_tokens,
+                "layers": [asdict(rule) for rule in config.layers],
+                "input_embedding_scale": config.input_embedding_scale,
+            },
+        )
+        return MlxDFlash(config, tensors, target, info)
+
+    def greedy(self, target: MlxTarget) -> GreedyAccept:
+        """Return the greedy rule for a target's vocabulary."""
+        return GreedyAccept(target.info.vocab_size)
+
+    def native(self, target: MlxTarget) -> MlxNative:
+        """Return mlx-lm's own decoding."""
+        return MlxNative(target)
+
+    def allocator_active_bytes(self) -> int | None:
+        """Return MLX's live bytes."""
+        return int(mx.get_active_memory())
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of mlx and mlx-lm."""
+        return {name: version(name) for name in ("mlx", "mlx-lm")}
+
+    def blas(self) -> BlasInfo | None:
+        """Say which BLAS the CPU backend's products run on, from what is mapped into this process."""
+        return blas_in_use() if self.device == "cpu" and sys.platform == "linux" else None
+
+
+def blas_in_use(maps: str | None = None) -> BlasInfo:
+    """Read /proc/self/maps: a preloaded OpenBLAS or MKL takes the place of the wheel's bundled reference BLAS.
+
+    Args:
+        maps: The text of a maps file; this process's own when None.
+    """
+    text = Path("/proc/self/maps").read_text(encoding="utf-8") if maps is None else maps
+    files = {line.split()[-1] for line in text.splitlines() if ".so" in line}
+    # numpy and scipy bundle OpenBLAS under prefixed symbols, which MLX does not call.
+    names = sorted(Path(path).name for path in files if "numpy" not in path and "scipy" not in path)
+    for label, prefix in (("openblas", "libopenblas"), ("mkl", "libmkl_rt"), ("reference", "libblas")):
+        for name in names:
+            if name.startswith(prefix):
+                return BlasInfo(name=label, evidence=f"{name} is mapped into the process")
+    return BlasInfo(name="unknown", evidence="no libopenblas, libmkl_rt or libblas is mapped into the process")
+
+
+def _completed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the config entries mlx-lm needs and transformers 5 does not write.
+
+    transformers writes the sizes of Gemma 4's full-attention layers per layer; mlx-lm reads them from two global keys
+    and would otherwise assume the largest model's.
+    """
+    text = checkpoint.text_config(config)
+    per_layer = text.get("per_layer_config")
+    if not str(config.get("model_type", "")).startswith("gemma4") or not isinstance(per_layer, Mapping):
+        return {}
+    kinds = text.get("layer_types") or []
+    full = [per_layer.get(str(index)) for index, kind in enumerate(kinds) if kind == "full_attention"]
+    entry: Mapping[str, Any] = next((item for item in full if item), {})
+    added = {
+        "global_head_dim": entry.get("head_dim", text.get("head_dim")),
+        "num_global_key_value_heads": entry.get("num_key_value_heads", text.get("num_key_value_heads")),
+    }
+    added = {key: value for key, value in added.items() if text.get(key) is None}
+    return {"text_config": {**text, **added}} if text is not config else added
+
+
+def _check_finite(tensors: Mapping[str, mx.array], folder: Path) -> None:
+    """Raise when a floating tensor holds NaN or infinity; one read for all of them."""
+    floating = {name: tensor for name, tensor in tensors.items() if mx.issubdtype(tensor.dtype, mx.floating)}
+    verdicts: Any = mx.stack([mx.all(mx.isfinite(tensor)) for tensor in floating.values()]).tolist()
+    bad = [name for name, fine in zip(floating, verdicts, strict=True) if not fine]
+    if bad:
+        raise ModelWeightsError(f"{folder} holds NaN or infinite values in {bad[:4]} ({len(bad)} tensors in all)")
+
+
+def _dtype_name(config: Mapping[str, Any], module: Any) -> str:
+    named = checkpoint.number_format(config)
+    if named.endswith("bit"):
+        return named
+    return str(family_of(module).embed(mx.arange(1)).dtype).removeprefix("mlx.core.")

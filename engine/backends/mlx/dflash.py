@@ -1,0 +1,194 @@
+"""The DFlash v1 drafter on MLX.
+
+All layers' context keys and values are computed from one projected vector per committed position, so they live in one
+buffer ``[layers, kv heads, positions, head_dim]`` and a step appends to it with one matrix product. The rules (layer
+directions, windows, names) come from ``engine.drafters.dflash``.
+
+Shapes: L layers, N rows, C context positions, D hidden size, H query heads, G kv heads, E head_dim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.models.rope_utils import initialize_rope
+
+from engine.backends.mlx.caches import WindowCache
+from engine.backends.mlx.models import MlxTarget
+from engine.drafters.dflash import DFlashConfig, LayerRule
+from engine.types import Draft, DrafterInfo, Features
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """One draft layer's weights, projections of the same input joined into one matrix."""
+
+    input_norm: mx.array
+    qkv: mx.array
+    q_norm: mx.array
+    k_norm: mx.array
+    out: mx.array
+    post_norm: mx.array
+    gate_up: mx.array
+    down: mx.array
+
+
+class MlxDFlash:
+    """The drafter's weights, bound to the target whose embedding and head it borrows."""
+
+    def __init__(
+        self, config: DFlashConfig, tensors: dict[str, mx.array], target: MlxTarget, info: DrafterInfo
+    ) -> None:
+        self.config = config
+        self.target = target
+        self._info = info
+        # One dtype throughout: a 16-bit drafter of another kind than its target would promote every product to fp32.
+        named = {name: tensor.astype(target.dtype) for name, tensor in tensors.items()}
+        self.fc = named["fc.weight"].T
+        self.hidden_norm = named["hidden_norm.weight"]
+        self.norm = named["norm.weight"]
+        self.layers = [_layer(named, f"layers.{index}.") for index in range(len(config.layers))]
+        attention = [f"layers.{index}.self_attn." for index in range(len(config.layers))]
+        sides = [named[f"{prefix}{side}_proj.weight"] for side in "kv" for prefix in attention]
+        self.context_kv = mx.concatenate(sides).T
+        self.context_k_norm = mx.stack([named[prefix + "k_norm.weight"] for prefix in attention])[:, None, None]
+        self.rope = initialize_rope(
+            config.head_dim,
+            base=config.rope_theta,
+            traditional=False,
+            scaling_config=dict(config.rope_scaling) if config.rope_scaling else None,
+            max_position_embeddings=config.max_positions,
+        )
+        mx.eval(self.fc, self.context_kv, self.context_k_norm, [list(vars(layer).values()) for layer in self.layers])
+
+    @property
+    def info(self) -> DrafterInfo:
+        """Name, digest and settings."""
+        return self._info
+
+    @property
+    def capture(self) -> tuple[int, ...]:
+        """Target layers it reads."""
+        return self.config.target_layer_ids
+
+    def open(self) -> MlxDFlashDrafter:
+        """Start with an empty context."""
+        return MlxDFlashDrafter(self)
+
+    def project_context(self, features_NF: mx.array, start: int) -> tuple[mx.array, mx.array]:
+        """Return every layer's context keys and values ``[L, G, N, E]`` for positions from ``start`` on."""
+        config, rows = self.config, features_NF.shape[0]
+        context_ND = mx.fast.rms_norm(features_NF @ self.fc, self.hidden_norm, config.rms_norm_eps)
+        both = (context_ND @ self.context_kv).reshape(rows, 2, len(self.layers), config.kv_head_count, config.head_dim)
+        keys, values = both.transpose(1, 2, 3, 0, 4)
+        keys = mx.fast.rms_norm(keys, None, config.rms_norm_eps) * self.context_k_norm
+        return self.rope(keys, offset=start), values
+
+    def hidden_rows(self, ids_N: mx.array, position: int, context: tuple[mx.array, mx.array] | None) -> mx.array:
+        """Run the block ``ids_N`` whose first row sits at ``position``; return normed hidden states ``[N, D]``."""
+        config = self.config
+        x_ND = self.target.family.embed(ids_N)
+        if config.input_embedding_scale != 1.0:
+            x_ND = x_ND * config.input_embedding_scale
+        rows, shown = ids_N.shape[0], 0 if context is None else context[0].shape[2]
+        masks = {rule: _mask(rule, rows, shown) for rule in set(config.layers)}
+        for index, (layer, rule) in enumerate(zip(self.layers, config.layers, strict=True)):
+            normed = mx.fast.rms_norm(x_ND, layer.input_norm, config.rms_norm_eps)
+            queries, keys, values = self._heads(layer, normed, position)
+            if context is not None:
+                keys = mx.concatenate([context[0][index][None], keys], axis=2)
+                values = mx.concatenate([context[1][index][None], values], axis=2)
+            attended = mx.fast.scaled_dot_product_attention(
+                queries, keys, values, scale=config.head_dim**-0.5, mask=masks[rule]
+            )
+            x_ND = x_ND + attended[0].transpose(1, 0, 2).reshape(rows, -1) @ layer.out
+            normed = mx.fast.rms_norm(x_ND, layer.post_norm, config.rms_norm_eps)
+            gate, up = mx.split(normed @ layer.gate_up, 2, axis=-1)
+            x_ND = x_ND + (gate * mx.sigmoid(gate) * up) @ layer.down
+        return mx.fast.rms_norm(x_ND, self.norm, config.rms_norm_eps)
+
+    def logits(self, hidden_ND: mx.array) -> mx.array:
+        """Return the target head's logits with the drafter's own multiplier and soft cap."""
+        config = self.config
+        logits = self.target.family.head(hidden_ND, soft_capped=False)
+        if config.output_multiplier != 1.0:
+            logits = logits * config.output_multiplier
+        return logits if config.softcap is None else mx.tanh(logits / config.softcap) * config.softcap
+
+    def _heads(self, layer: _Layer, normed_ND: mx.array, position: int) -> tuple[mx.array, mx.array, mx.array]:
+        """Return rotated queries ``[1, H, N, E]``, rotated keys and values ``[1, G, N, E]`` of block rows."""
+        config, rows = self.config, normed_ND.shape[0]
+        joined = (normed_ND @ layer.qkv).reshape(rows, -1, config.head_dim).transpose(1, 0, 2)[None]
+        edges = [config.head_count, config.head_count + config.kv_head_count]
+        queries, keys, values = mx.split(joined, edges, axis=1)
+        queries = self.rope(mx.fast.rms_norm(queries, layer.q_norm, config.rms_norm_eps), offset=position)
+        return queries, self.rope(mx.fast.rms_norm(keys, layer.k_norm, config.rms_norm_eps), offset=position), values
+
+
+class MlxDFlashDrafter:
+    """The context of one sequence: append-only, capped to the newest ``context_tokens`` positions."""
+
+    def __init__(self, model: MlxDFlash) -> None:
+        self.model = model
+        self.context = WindowCache(model.config.context_tokens + 1)
+        self._shown: tuple[mx.array, mx.array] | None = None
+        self._forwards = 0
+
+    @property
+    def forwards(self) -> int:
+        """Drafter forwards run so far."""
+        return self._forwards
+
+    def propose(self, bonus: int, position: int, count: int) -> Draft:
+        """Queue one pass over ``[bonus, mask * count]`` and start evaluating it; row j proposes position + j."""
+        config = self.model.config
+        count = min(count, config.block_size - 1)
+        ids = mx.array([bonus] + [config.mask_token_id] * count, mx.int32)
+        hidden = self.model.hidden_rows(ids, position, self._shown)
+        tokens = mx.argmax(self.model.logits(hidden[1:]), axis=-1)
+        # Drafter and target stay two evaluations: one fused graph of both is far slower on Metal at long contexts.
+        mx.async_eval(tokens)
+        self._forwards += 1
+        return Draft(tokens=tokens, count=count)
+
+    def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
+        """Append the context rows of committed positions and let them compute in the background."""
+        del tokens
+        keys, values = self.model.project_context(features, start)
+        kept_keys, kept_values = self.context.update_and_fetch(keys, values)
+        cap = self.model.config.context_tokens
+        self._shown = (kept_keys[..., -cap:, :], kept_values[..., -cap:, :])
+        mx.async_eval(*self.context.buffers())
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of the context buffers."""
+        return self.context.measured_bytes()
+
+
+def _layer(named: dict[str, mx.array], prefix: str) -> _Layer:
+    def joined(*names: str) -> mx.array:
+        return mx.concatenate([named[f"{prefix}{name}_proj.weight"] for name in names]).T
+
+    return _Layer(
+        input_norm=named[prefix + "input_layernorm.weight"],
+        qkv=joined("self_attn.q", "self_attn.k", "self_attn.v"),
+        q_norm=named[prefix + "self_attn.q_norm.weight"],
+        k_norm=named[prefix + "self_attn.k_norm.weight"],
+        out=joined("self_attn.o"),
+        post_norm=named[prefix + "post_attention_layernorm.weight"],
+        gate_up=joined("mlp.gate", "mlp.up"),
+        down=joined("mlp.down"),
+    )
+
+
+def _mask(rule: LayerRule, rows: int, shown: int) -> Any:
+    """Return which of ``shown`` context keys and ``rows`` block keys each block row sees, None for all."""
+    if rule.reach is None and not rule.causal:
+        return None
+    distance = mx.arange(shown, shown + rows)[:, None] - mx.arange(shown + rows)[None]
+    seen = mx.ones(distance.shape, mx.bool_)
+    if rule.reach is not None:
+        seen = (distance <= rule.reach) & (distance >= -rule.reach)
+    return seen & (distance >= 0) if rule.causal else seen

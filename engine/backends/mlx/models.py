@@ -1,0 +1,252 @@
+"""Targets on MLX: mlx-lm's modules run layer by layer with the engine's own caches and capture.
+
+mlx-lm owns the weights, the quantisation and the layer mathematics. Running the layers from here gives three things its
+own ``__call__`` does not: hidden states of chosen layers from the forward that is run anyway, caches that crop exactly
+past the sliding window, and logits for only the rows that are needed. No class or instance is patched, so one set of
+weights serves any number of sequences and threads.
+
+Shapes: S rows, D hidden size, K captured layers, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import mlx.core as mx
+from mlx_lm.models.gemma4_text import logit_softcap
+
+from engine.backends.mlx.accept import predictions
+from engine.backends.mlx.caches import LayerCache, attention_mask, make_cache
+from engine.errors import ModelConfigError, ModelMismatchError, PromptError
+from engine.types import CacheLayout, Draft, Forward, Outcome, TargetInfo
+from engine.verification import greedy
+
+
+class Family(Protocol):
+    """How one model family embeds, runs its layers and predicts."""
+
+    windows: tuple[int | None, ...]
+    """The sliding window of every layer that owns a cache, None on full-attention layers."""
+
+    def embed(self, ids_S: mx.array) -> mx.array:
+        """Return raw embedding rows ``[S, D]``, without the model's own scale."""
+
+    def forward(self, ids_S: mx.array, caches: list[LayerCache], capture: tuple[int, ...]) -> tuple[mx.array, Any]:
+        """Append ``S`` rows; return the normed output ``[1, S, D]`` and the captured states ``[S, K * D]`` or None."""
+
+    def head(self, hidden: mx.array, soft_capped: bool = True) -> mx.array:
+        """Return logits of normed hidden states."""
+
+
+class Gemma4Family:
+    """Gemma 4 text models: dense, mixture of experts, shared K/V, per-layer inputs."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.text = model.model
+        args = model.args
+        owners = args.num_hidden_layers - args.num_kv_shared_layers
+        self.kinds: list[str] = list(args.layer_types)
+        self.window = int(args.sliding_window)
+        self.windows = tuple(self.window if kind == "sliding_attention" else None for kind in self.kinds[:owners])
+
+    def embed(self, ids_S: mx.array) -> mx.array:
+        """Return raw embedding rows."""
+        return self.text.embed_tokens(ids_S)
+
+    def forward(self, ids_S: mx.array, caches: list[LayerCache], capture: tuple[int, ...]) -> tuple[mx.array, Any]:
+        """Run every layer; layers beyond the last cache reuse the keys and values of an earlier one of their type."""
+        text = self.text
+        ids, rows, offset = ids_S[None], ids_S.shape[0], caches[0].offset
+        raw = text.embed_tokens(ids)
+        hidden = raw * text.embed_scale
+        extra: list[Any] = [None] * len(text.layers)
+        if text.hidden_size_per_layer_input:
+            projected = text._project_per_layer_inputs(hidden, text._get_per_layer_inputs(ids, raw))
+            extra = [projected[:, :, index, :] for index in range(len(text.layers))]
+        masks = {
+            "full_attention": attention_mask(rows, offset, None),
+            "sliding_attention": attention_mask(rows, offset, self.window),
+        }
+        shared: list[tuple[Any, Any]] = [(None, None)] * len(text.layers)
+        captured: list[mx.array] = []
+        for index, layer in enumerate(text.layers):
+            own = caches[index] if index < len(caches) else None
+            keys_values, position = (None, None) if own is not None else shared[text.previous_kvs[index]]
+            hidden, keys_values, position = layer(
+                hidden,
+                masks[self.kinds[index]],
+                own,
+                per_layer_input=extra[index],
+                shared_kv=keys_values,
+                offset=position,
+            )
+            shared[index] = (keys_values, position)
+            if index in capture:
+                captured.append(hidden[0])
+        return text.norm(hidden), mx.concatenate(captured, axis=-1) if captured else None
+
+    def head(self, hidden: mx.array, soft_capped: bool = True) -> mx.array:
+        """Return logits, soft-capped as the model defines unless told otherwise."""
+        model = self.model
+        logits = self.text.embed_tokens.as_linear(hidden) if model.tie_word_embeddings else model.lm_head(hidden)
+        cap = model.final_logit_softcapping
+        return logit_softcap(cap, logits) if soft_capped and cap is not None else logits
+
+
+class Qwen3Family:
+    """Qwen3 dense models: full attention everywhere."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.windows: tuple[int | None, ...] = (None,) * len(model.model.layers)
+
+    def embed(self, ids_S: mx.array) -> mx.array:
+        """Return raw embedding rows."""
+        return self.model.model.embed_tokens(ids_S)
+
+    def forward(self, ids_S: mx.array, caches: list[LayerCache], capture: tuple[int, ...]) -> tuple[mx.array, Any]:
+        """Run every layer under one causal mask."""
+        inner = self.model.model
+        hidden = inner.embed_tokens(ids_S[None])
+        mask = attention_mask(ids_S.shape[0], caches[0].offset, None)
+        captured: list[mx.array] = []
+        for index, (layer, cache) in enumerate(zip(inner.layers, caches, strict=True)):
+            hidden = layer(hidden, mask, cache)
+            if index in capture:
+                captured.append(hidden[0])
+        return inner.norm(hidden), mx.concatenate(captured, axis=-1) if captured else None
+
+    def head(self, hidden: mx.array, soft_capped: bool = True) -> mx.array:
+        """Return logits; there is no soft cap."""
+        del soft_capped
+        model = self.model
+        return model.model.embed_tokens.as_linear(hidden) if model.args.tie_word_embeddings else model.lm_head(hidden)
+
+
+def family_of(model: Any) -> Family:
+    """Return how to run a module that mlx-lm loaded.
+
+    Raises:
+        ModelConfigError: If the engine has no layer-by-layer forward for it.
+    """
+    if model.model_type in {"gemma4", "gemma4_unified"}:
+        model = model.language_model
+    if model.model_type == "gemma4_text":
+        return Gemma4Family(model)
+    if model.model_type == "qwen3":
+        return Qwen3Family(model)
+    raise ModelConfigError(f"model type {model.model_type!r} is not supported; expected gemma4, gemma4_text or qwen3")
+
+
+class MlxTarget:
+    """Loaded weights with the way to run them. ``module`` is mlx-lm's own model, callable as mlx-lm would."""
+
+    def __init__(self, module: Any, info: TargetInfo) -> None:
+        self.module = module
+        self.family = family_of(module)
+        self.dtype = self.family.embed(mx.array([0])).dtype
+        self._info = info
+
+    @property
+    def info(self) -> TargetInfo:
+        """Name, digest and sizes."""
+        return self._info
+
+    def open(self, capture: tuple[int, ...], layout: CacheLayout) -> MlxSequence:
+        """Start a sequence.
+
+        Raises:
+            ModelMismatchError: If a captured layer does not exist.
+        """
+        if any(not 0 <= layer < self.info.layer_count for layer in capture):
+            raise ModelMismatchError(f"capture of layers {list(capture)}; the target has {self.info.layer_count}")
+        return MlxSequence(self, capture, layout)
+
+
+class MlxSequence:
+    """Caches and capture of one request."""
+
+    def __init__(self, target: MlxTarget, capture: tuple[int, ...], layout: CacheLayout) -> None:
+        self.target = target
+        self.capture = capture
+        self.caches = [make_cache(window, layout) for window in target.family.windows]
+
+    @property
+    def length(self) -> int:
+        """Positions in the cache."""
+        return self.caches[0].length
+
+    def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
+        """Forward the prompt chunk by chunk, evaluating each so that no more than one chunk is pending.
+
+        Raises:
+            PromptError: If the prompt is empty, too long for the model or holds ids outside the vocabulary.
+        """
+        self._check(ids)
+        for start in range(0, len(ids), chunk):
+            part = ids[start : start + chunk]
+            hidden, features = self.target.family.forward(mx.array(part), self.caches, self.capture)
+            last = start + len(part) == len(ids)
+            logits = self.target.family.head(hidden[0, -1:]) if last else None
+            pending = [array for cache in self.caches for array in cache.buffers()]
+            mx.async_eval(*pending, *(array for array in (logits, features) if array is not None))
+            yield Forward(logits=logits, features=features, start=start, rows=len(part))
+
+    def forward_block(self, bonus: int, draft: Draft) -> Forward:
+        """Queue the verify forward of ``[bonus, *draft]``; nothing is read here."""
+        if isinstance(draft.tokens, mx.array):
+            ids = mx.concatenate([mx.array([bonus], mx.int32), draft.tokens.astype(mx.int32)])
+        else:
+            ids = mx.array([bonus, *draft.tokens], mx.int32)
+        return self._forward(ids)
+
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
+        """Decode greedily with one forward always queued behind the one being read."""
+        forward, packed = self._queue(mx.array([bonus], mx.int32))
+        for index in range(limit):
+            if index + 1 < limit:
+                following = self._queue(packed[0])
+            read: Any = packed[:, 0].tolist()
+            token, finite = read
+            yield greedy.decide((), (token,), (bool(finite),), self.target.info.vocab_size), forward
+            if index + 1 < limit:
+                forward, packed = following
+
+    def committed(self, forward: Forward, rows: int) -> mx.array | None:
+        """Return the first ``rows`` rows of the captured states."""
+        return None if forward.features is None else forward.features[:rows]
+
+    def crop(self, length: int) -> None:
+        """Crop every cache."""
+        for cache in self.caches:
+            cache.crop(length)
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of every cache buffer."""
+        return sum(cache.measured_bytes() for cache in self.caches)
+
+    def _forward(self, ids: mx.array) -> Forward:
+        start = self.length
+        hidden, features = self.target.family.forward(ids, self.caches, self.capture)
+        return Forward(self.target.family.head(hidden[0]), features, start, ids.shape[0])
+
+    def _queue(self, ids: mx.array) -> tuple[Forward, mx.array]:
+        forward = self._forward(ids)
+        packed = predictions(forward.logits)
+        mx.async_eval(packed)
+        return forward, packed
+
+    def _check(self, ids: tuple[int, ...]) -> None:
+        info = self.target.info
+        if self.length + len(ids) >= info.max_positions:
+            raise PromptError(
+                f"the prompt has {len(ids)} tokens; {info.name!r} holds {info.max_positions} positions and needs one "
+                "for its answer. Shorten the prompt."
+            )
+        if ids and not (min(ids) >= 0 and max(ids) < info.vocab_size):
+            raise PromptError(
+                f"the prompt holds token id {max(ids) if min(ids) >= 0 else min(ids)}; expected 0 <= id < "
+                f"{info.vocab_size}. Tokenise it with the target's own tokenizer."
+            )

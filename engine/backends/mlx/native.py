@@ -1,0 +1,66 @@
+"""mlx-lm's own autoregressive decoding, unchanged: the baseline of every MLX measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.generate import generate_step
+from mlx_lm.models.cache import make_prompt_cache
+
+from engine.backends.mlx.models import MlxTarget
+from engine.types import Step
+
+
+class _CountedModel:
+    """Calls the model and counts the calls: ``generate_step`` sees a plain callable."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self.calls = 0
+
+    def __call__(self, ids: mx.array, cache: Any) -> mx.array:
+        self.calls += 1
+        return self.module(ids, cache=cache)
+
+
+class MlxNative:
+    """``mlx_lm.generate.generate_step`` with its native cache: pipelined, greedy, no speculation."""
+
+    code_path = "mlx_lm.generate:generate_step"
+
+    def __init__(self, target: MlxTarget) -> None:
+        self.target = target
+        self._cache: list[Any] = []
+
+    def decode(self, prompt: tuple[int, ...], budget: int, chunk: int) -> Iterator[Step]:
+        """Yield one step per token; forwards are counted where they are called, the one queued ahead included."""
+        model = _CountedModel(self.target.module)
+        self._cache = make_prompt_cache(self.target.module)
+        counted, first = 0, True
+        steps = generate_step(
+            mx.array(prompt), model, max_tokens=budget, prompt_cache=self._cache, prefill_step_size=chunk
+        )
+        with closing(steps):
+            for token, _ in steps:
+                # When the first token arrives the forward after it is already queued: that one belongs to decoding.
+                calls = model.calls - counted - (1 if first else 0)
+                counted += calls
+                yield Step(
+                    tokens=(token,),
+                    drafted=0,
+                    accepted=0,
+                    committed=1,
+                    position=int(self._cache[0].offset),
+                    target_forwards=calls,
+                    drafter_forwards=0,
+                    host_syncs=1,
+                    prefill=first,
+                )
+                first = False
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of the buffers in mlx-lm's cache."""
+        return sum(int(layer.nbytes) for layer in self._cache)

@@ -1,0 +1,116 @@
+"""Checkpoint folders as files: finding them, reading their config, digesting them.
+
+Knows no array library and no network: a model that is not on this machine is an error, never a download.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from engine.errors import ModelConfigError, ModelNotFoundError, ModelWeightsError
+
+ASSETS = Path(__file__).parent / "assets"
+HASH_CHUNK_BYTES = 1 << 22
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+
+
+def resolve_model(name_or_path: str, roots: str | None = None) -> Path:
+    """Return the folder of a model.
+
+    Tried in order: an absolute path, each root (default: the variable KAKEYA_MODEL_ROOTS), ``~/kakeya-models``, the
+    models shipped with the package.
+
+    Raises:
+        ModelNotFoundError: If none of them holds a config.json.
+    """
+    wanted = Path(name_or_path)
+    listed = os.environ.get("KAKEYA_MODEL_ROOTS", "") if roots is None else roots
+    places = [Path(root) for root in listed.split(os.pathsep) if root]
+    places += [Path.home() / "kakeya-models", ASSETS]
+    candidates = [wanted] if wanted.is_absolute() else [place / name_or_path for place in places]
+    for candidate in candidates:
+        if (candidate / "config.json").is_file():
+            return candidate
+    raise ModelNotFoundError(
+        f"no model {name_or_path!r}: looked for config.json in {', '.join(str(path) for path in candidates)}. "
+        "Put the folder there or set KAKEYA_MODEL_ROOTS."
+    )
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return config.json of a folder.
+
+    Raises:
+        ModelConfigError: If it is absent or not a JSON object.
+    """
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelConfigError(f"cannot read {path}: {error}; expected a JSON object") from error
+    if not isinstance(config, dict):
+        raise ModelConfigError(f"{path} holds a {type(config).__name__}; expected a JSON object")
+    return config
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the safetensors files of a folder, sorted by name.
+
+    Raises:
+        ModelWeightsError: If there are none, or one is an unfetched git-lfs pointer.
+    """
+    files = sorted(folder.glob("model*.safetensors"))
+    if not files:
+        raise ModelWeightsError(f"no model*.safetensors in {folder}; expected at least one. Fetch the weights first.")
+    for file in files:
+        with file.open("rb") as stream:
+            if stream.read(len(LFS_POINTER)) == LFS_POINTER:
+                raise ModelWeightsError(f"{file} is a git-lfs pointer, not weights; run `git lfs pull`")
+    return files
+
+
+def folder_digest(folder: Path) -> str:
+    """Return sha256 hex over config.json and every weight file: name and content digest of each, one per line."""
+    lines = [f"{path.name} {_file_digest(path)}\n" for path in [folder / "config.json", *weight_files(folder)]]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def stop_ids(folder: Path, config: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the stop token ids: those of generation_config.json, else those of config.json."""
+    generation = folder / "generation_config.json"
+    value: Any = None
+    if generation.is_file():
+        value = json.loads(generation.read_text(encoding="utf-8")).get("eos_token_id")
+    if value is None:
+        value = text_config(config).get("eos_token_id", config.get("eos_token_id"))
+    if value is None:
+        return ()
+    return tuple(int(item) for item in value) if isinstance(value, Sequence) else (int(value),)
+
+
+def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the language model's part of a config: the nested one of a multimodal wrapper, else the whole."""
+    nested = config.get("text_config")
+    return nested if isinstance(nested, Mapping) else config
+
+
+def number_format(config: Mapping[str, Any]) -> str:
+    """Return ``4bit`` style for a quantised folder, else the dtype its config names."""
+    quantization = config.get("quantization") or config.get("quantization_config")
+    if isinstance(quantization, Mapping) and "bits" in quantization:
+        return f"{quantization['bits']}bit"
+    inner = text_config(config)
+    return str(inner.get("dtype") or inner.get("torch_dtype") or config.get("torch_dtype") or "unknown")
+
+
+def _file_digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(HASH_CHUNK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,76 @@
+"""The composition root: the only module that imports a backend, and only inside a function."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.checkpoint import resolve_model
+from engine.drafters.ngram import NgramModel
+from engine.drafters.none import NoDrafter
+from engine.errors import BackendMissingError, UsageError
+from engine.protocols import Accept, Backend, DrafterModel, NativeDecoder, TargetModel
+
+BACKENDS = ("mlx", "torch")
+
+__all__ = ["BACKENDS", "Engine", "load_backend", "open_engine", "resolve_model"]
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A loaded target with everything that decodes it."""
+
+    backend: Backend
+    target: TargetModel
+    drafter: DrafterModel
+    accept: Accept
+    native: NativeDecoder
+    folder: Path
+
+
+def load_backend(name: str) -> Backend:
+    """Import a backend.
+
+    Raises:
+        BackendMissingError: If its library is not installed or its shared objects do not load.
+        UsageError: If there is no backend of that name.
+    """
+    if name not in BACKENDS:
+        raise UsageError(f"unknown backend {name!r}; expected one of {', '.join(BACKENDS)}")
+    try:
+        if name == "mlx":
+            from engine.backends.mlx.backend import MlxBackend
+
+            return MlxBackend()
+        from engine.backends.torch.backend import TorchBackend
+
+        return TorchBackend()
+    except ImportError as error:
+        raise BackendMissingError(
+            f"the {name} backend cannot be imported on {sys.platform}: {error}. "
+            f"Install it with `pip install 'kakeya[{name}]'`."
+        ) from error
+
+
+def open_engine(backend: Backend, target: str, drafter: str | None, roots: str | None = None) -> Engine:
+    """Load a target and a drafter (a DFlash folder, ``ngram``, or None for no drafting).
+
+    Raises:
+        ModelError: If a folder is missing, unusable, or the two do not fit.
+    """
+    folder = resolve_model(target, roots)
+    # A missing drafter is found before a large target is read.
+    drafter_folder = None if drafter in {None, "ngram"} else resolve_model(str(drafter), roots)
+    model = backend.load_target(folder)
+    proposer: DrafterModel = NgramModel() if drafter == "ngram" else NoDrafter()
+    if drafter_folder is not None:
+        proposer = backend.load_dflash(drafter_folder, model)
+    return Engine(
+        backend=backend,
+        target=model,
+        drafter=proposer,
+        accept=backend.greedy(model),
+        native=backend.native(model),
+        folder=folder,
+    )
