@@ -1,0 +1,55 @@
+"""`kakeya-engine probe`: what this machine can run, as a table and as a report."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+from engine.evaluation.probe import BACKENDS, ProbeResult, probe
+from engine.reports import Report, RunContext, write_report
+from engine.reports.context import machine_facts, thread_facts, utc_now
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line of this verb."""
+    built = argparse.ArgumentParser(prog="kakeya-engine probe", description=__doc__)
+    built.add_argument("backend", choices=BACKENDS, help="which array library to ask")
+    built.add_argument("--accelerator", action="store_true", help="a machine without a GPU fails the probe")
+    built.add_argument("--report", metavar="FILE", help="also write a schema 3 report, below KAKEYA_OUT under a runner")
+    built.add_argument("--out", type=Path, help="report directory when started by hand (default: here)")
+    return built
+
+
+def main(argv: list[str]) -> int:
+    """Probe; exit 0 when every required check holds, 1 otherwise."""
+    options = parser().parse_args(argv)
+    started_at, started = utc_now(), time.perf_counter()
+    result = probe(options.backend, accelerator=options.accelerator)
+    _show(result)
+    if options.report:
+        report = Report(
+            kind="environment_probe",
+            config={"backend": options.backend, "accelerator_required": options.accelerator},
+            environment={
+                "backend": result.backend,
+                "device": result.device,
+                **machine_facts(),
+                "versions": result.versions,
+                "blas": result.blas,
+                "threads": thread_facts(os.environ),
+            },
+            started_at=started_at,
+            ended_at=utc_now(),
+            wall_s=time.perf_counter() - started,
+            rows=result.rows(),
+        )
+        write_report(report, RunContext.current(out=options.out), options.report)
+    return 0 if result.ok else 1
+
+
+def _show(result: ProbeResult) -> None:
+    for check in result.checks:
+        mark = "ok  " if check.ok else ("FAIL" if check.required else "no  ")
+        print(f"{mark} {check.name:<16} {check.detail}")

@@ -1,0 +1,24 @@
+"""The one builder of schema 3 reports, and the pipe on which samples announce themselves."""
+
+from engine.reports.builder import Arm, Claim, Fallback, Report, write_report
+from engine.reports.context import RunContext
+from engine.reports.pipe import SamplePipe
+from engine.reports.sample import Counters, Memory, Sample, Stages
+from engine.reports.tokens import loop_onset, repeated_share, token_digest
+
+__all__ = [
+    "Arm",
+    "Claim",
+    "Counters",
+    "Fallback",
+    "Memory",
+    "Report",
+    "RunContext",
+    "Sample",
+    "SamplePipe",
+    "Stages",
+    "loop_onset",
+    "repeated_share",
+    "token_digest",
+    "write_report",
+]

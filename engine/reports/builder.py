@@ -1,0 +1,105 @@
+"""Build and write a schema 3 report; every harness goes through here.
+
+Knows the shape, not the meaning: whether a claim holds is the gate's business.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine.reports.context import RunContext
+from engine.reports.sample import Sample
+
+SCHEMA_VERSION = 3
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way of doing the work; `role` is baseline, control or candidate."""
+
+    name: str
+    role: str
+    code_path: str
+    samples: tuple[Sample, ...]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement the gate recomputes: candidate arm first, baseline second."""
+
+    id: str
+    metric: str
+    arms: tuple[str, ...]
+    value: float
+    unit: str
+    wording: str | None = None
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """Something intended that did not run, how often, and why."""
+
+    arm: str
+    component: str
+    sample: str | None
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """All parts of a report but the run's own facts."""
+
+    kind: str
+    config: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    started_at: str
+    ended_at: str
+    wall_s: float
+    arms: tuple[Arm, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
+    rows: Mapping[str, Any] | None = field(default=None)
+
+    def as_json(self, context: RunContext) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        value: dict[str, Any] = {
+            "kind": self.kind,
+            "schema_version": SCHEMA_VERSION,
+            "run": context.as_run(),
+            "config": dict(self.config),
+            "environment": dict(self.environment),
+            "started_at": self.started_at,
+            "ended_at": self.ended_at,
+            "wall_s": self.wall_s,
+            "arms": [asdict(arm) for arm in self.arms],
+            "claims": [asdict(claim) for claim in self.claims],
+            "fallbacks": [asdict(fallback) for fallback in self.fallbacks],
+        }
+        if self.rows is not None:
+            value["rows"] = dict(self.rows)
+        return value
+
+
+def write_report(report: Report, context: RunContext, name: str) -> Path:
+    """Write a report below the run's report directory, whole or not at all.
+
+    Raises:
+        ValueError: a value is NaN, infinite or no JSON value.
+        OSError: the directory cannot be written.
+    """
+    data = json.dumps(report.as_json(context), allow_nan=False, ensure_ascii=False, sort_keys=True, indent=1).encode()
+    path = context.out / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    return path

@@ -1,0 +1,74 @@
+"""One measured generation. Every number is a counter or a clock reading; nothing here is derived."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Seconds, device synchronised. `decode_s` runs from the first token's availability to the last one's."""
+
+    prefill_s: float
+    decode_s: float
+    total_s: float
+    draft_s: float | None = None
+    verify_s: float | None = None
+    other_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What ran, counted where it ran: calls, not acceptances, prove that a component was alive."""
+
+    target_forwards: int
+    drafter_forwards: int
+    drafted_tokens: int
+    accepted_tokens: int
+    steps: int
+    host_syncs: int
+    guard_rejections: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes read from the real buffers after at least one decode step; None where there is no counter."""
+
+    kv_bytes: int
+    kv_bytes_peak: int | None = None
+    drafter_bytes: int | None = None
+    allocator_active_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A row of an arm.
+
+    Attributes:
+        id: `launch/order_index/arm/prompt_id`, the name used on the sample pipe.
+        accepted_per_step, drafted_per_step: one entry a decode step, None for an arm without steps.
+        expected, correct: for prompts with a known answer.
+    """
+
+    id: str
+    prompt_id: str
+    prompt_digest: str
+    kind: str
+    launch: int
+    order_index: int
+    is_warmup: bool
+    prompt_tokens: int
+    output_tokens: int
+    tokens: tuple[int, ...]
+    token_digest: str
+    text: str
+    stop_reason: str
+    stages: Stages
+    counters: Counters
+    memory: Memory
+    accepted_per_step: tuple[int, ...] | None = None
+    drafted_per_step: tuple[int, ...] | None = None
+    loop_onset: int | None = None
+    top2_margin_at_divergence: float | None = None
+    expected: str | None = None
+    correct: bool | None = None

@@ -1,0 +1,42 @@
+"""Facts about a token list that both sides compute for themselves: digest, loops, repeats."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+
+LOOP_MAX_PERIOD = 32
+LOOP_MIN_REPEATS = 3
+LOOP_MIN_TOKENS = 48
+REPEAT_NGRAM = 8
+
+
+def token_digest(tokens: Sequence[int]) -> str:
+    """Return the sha256 hex over the ids as little-endian uint32."""
+    return hashlib.sha256(struct.pack(f"<{len(tokens)}I", *tokens)).hexdigest()
+
+
+def loop_onset(tokens: Sequence[int]) -> int | None:
+    """Return the first index from which tokens repeat with a period <= 32, >= 3 times, over >= 48 tokens; None when never."""
+    best: int | None = None
+    count = len(tokens)
+    for period in range(1, LOOP_MAX_PERIOD + 1):
+        needed = max(LOOP_MIN_TOKENS, LOOP_MIN_REPEATS * period)
+        run = 0
+        for index in range(period, count):
+            run = run + 1 if tokens[index] == tokens[index - period] else 0
+            if run + period >= needed:
+                start = index - run - period + 1
+                best = start if best is None else min(best, start)
+                break
+    return best
+
+
+def repeated_share(tokens: Sequence[int]) -> float:
+    """Return 1 - distinct/total over all 8-grams, 0 for fewer than 8 tokens."""
+    total = len(tokens) - REPEAT_NGRAM + 1
+    if total <= 0:
+        return 0.0
+    distinct = {tuple(tokens[index : index + REPEAT_NGRAM]) for index in range(total)}
+    return 1.0 - len(distinct) / total
