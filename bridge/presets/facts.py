@@ -1,0 +1,78 @@
+"""What a host's policy and trust decisions say, as values: resolving needs no file and no runner."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+SandboxMode = Literal["required", "preferred", "off"]
+TrustClass = Literal["host", "trusted", "untrusted"]
+
+
+@dataclass(frozen=True)
+class LimitCaps:
+    """The most a host gives a run; None leaves the preset's own bound as it is."""
+
+    wall_s: float | None = None
+    inactivity_s: float | None = None
+    memory_bytes: int | None = None
+    processes: int | None = None
+    open_files: int | None = None
+    output_bytes: int | None = None
+    log_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class PolicyFacts:
+    """The effective host policy, as far as a job spec depends on it.
+
+    Attributes:
+        digest: sha256 over the effective policy values.
+        allow: patterns of preset names.
+        embedded: whether the requester is the owner of this very machine.
+        trust_pushers: whether whoever can push may have request code run, sandboxed and under another user.
+        interpreter: absolute path.
+        environment, secrets: variables the owner sets.
+        target, drafter: model folders or names; they replace the preset's.
+        sandbox_network: whether any run may have a network.
+        devices: device nodes a run that asks for a GPU may open.
+    """
+
+    digest: str
+    interpreter: str
+    allow: tuple[str, ...] = ("*",)
+    embedded: bool = False
+    trust_pushers: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    model_roots: tuple[str, ...] = ()
+    target: str | None = None
+    drafter: str | None = None
+    sandbox_mode: SandboxMode = "preferred"
+    sandbox_network: bool = False
+    sandbox_uid: int | None = None
+    devices: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
+    limits: LimitCaps = LimitCaps()
+    grace_s: float = 5.0
+
+    def allows(self, preset: str) -> bool:
+        """Return whether the owner allows presets of this name."""
+        return any(fnmatch.fnmatchcase(preset, pattern) for pattern in self.allow)
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What the runner found out about the request's sender and code before resolving.
+
+    Attributes:
+        signed: whether a principal of the host's list signed the request.
+        request_code: trust class of the code the request brings.
+        why: one line, shown by ``explain``.
+    """
+
+    signed: bool = False
+    request_code: Literal["trusted", "untrusted"] = "untrusted"
+    why: str = "unsigned request"

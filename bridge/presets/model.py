@@ -1,0 +1,148 @@
+"""What a preset file may say: strict, frozen, data only.
+
+Knows the shape of a preset and nothing about requests, hosts or what its commands do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from bridge.presets.parameters import Parameter
+from bridge.records import DeclaredOutput, Record
+from bridge.records.base import Name, Seconds, Text
+from bridge.records.jobspec import CodeOrigin
+from bridge.records.request import Profile
+
+PARAMETER_TOKEN = re.compile(r"\{([a-z0-9][a-z0-9._-]*)\}")
+HOST_TOKEN = re.compile(r"\$\{([a-z_]+)\}")
+HOST_NAMES = frozenset({"engine", "launch", "launches", "profile", "target", "drafter"})
+
+PositiveCount = Annotated[int, Field(gt=0)]
+PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+VariableName = Annotated[str, Field(pattern="^[A-Z_][A-Z0-9_]*$")]
+
+
+class PresetLimits(Record):
+    """Bounds this preset needs; what it leaves out is the default of `bridge.limits`."""
+
+    wall_s: PositiveSeconds | None = None
+    inactivity_s: PositiveSeconds | None = None
+    memory_bytes: PositiveCount | None = None
+    processes: PositiveCount | None = None
+    open_files: PositiveCount | None = None
+    output_bytes: PositiveCount | None = None
+    log_bytes: PositiveCount | None = None
+
+
+class ProfileLimits(PresetLimits):
+    """Bounds for every profile, and what the claim profile changes (it repeats its commands)."""
+
+    claim: PresetLimits = PresetLimits()
+
+
+class Repeat(Record):
+    """How many launches of a command a profile makes, each in its own process."""
+
+    smoke: Annotated[int, Field(ge=1, le=64)] = 1
+    claim: Annotated[int, Field(ge=1, le=64)] = 1
+
+
+class CommandTemplate(Record):
+    """One command; a token is literal, exactly ``{parameter}``, or exactly ``${host value}``."""
+
+    name: Name
+    argv: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=512)], ...], Field(min_length=1)]
+    repeat: Repeat = Repeat()
+
+    @model_validator(mode="after")
+    def _whole_tokens(self) -> Self:
+        for token in self.argv:
+            host = HOST_TOKEN.fullmatch(token)
+            if host is not None and host.group(1) not in HOST_NAMES:
+                raise ValueError(f"command {self.name}: ${{{host.group(1)}}} is unknown; known: {sorted(HOST_NAMES)}")
+            if host is None and PARAMETER_TOKEN.fullmatch(token) is None and any(char in token for char in "{}$\0"):
+                raise ValueError(f"command {self.name}: {token!r} mixes text and a placeholder; use a token of its own")
+        return self
+
+
+class PresetSandbox(Record):
+    """What the run needs to see. A host may give less, never more."""
+
+    mode: Literal["required", "preferred", "off"] = "preferred"
+    network: bool = False
+    gpu: bool = False
+
+
+class Models(Record):
+    """Names of the models this preset uses when the host's policy names none."""
+
+    target: Text | None = None
+    drafter: Text | None = None
+
+
+class Preset(Record):
+    """A named, allowed configuration.
+
+    Attributes:
+        status: ``planned`` names are known and refused.
+        code: whose code runs: the host's installed engine, or the tree of the request.
+        needs: labels a runner must carry to take it.
+        secrets: names of policy secrets its environment gets; never for request code.
+        only_when: host conditions it waits for.
+        gate_profile: thresholds the gate judges by.
+        primary_claim: the one claim fixed beforehand.
+        labels: facts every result carries.
+    """
+
+    schema_version: Literal[1] = Field(alias="schema")
+    name: Name
+    status: Literal["ready", "planned"]
+    description: Text
+    code: CodeOrigin = "host"
+    profiles: Annotated[tuple[Profile, ...], Field(min_length=1)] = ("smoke", "claim")
+    params: dict[Name, Parameter] = Field(default_factory=dict)
+    commands: tuple[CommandTemplate, ...] = ()
+    outputs: tuple[DeclaredOutput, ...] = ()
+    limits: ProfileLimits = ProfileLimits()
+    sandbox: PresetSandbox = PresetSandbox()
+    models: Models = Models()
+    environment: dict[VariableName, Text] = Field(default_factory=dict)
+    secrets: tuple[VariableName, ...] = ()
+    needs: tuple[Name, ...] = ()
+    only_when: tuple[Name, ...] = ()
+    labels: tuple[Name, ...] = ()
+    gate_profile: Name = "default"
+    primary_claim: Name | None = None
+    typical_s: Seconds | None = None
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if self.name == "cancel":
+            raise ValueError("the name 'cancel' is reserved for cancel branches")
+        if self.status == "ready" and not (self.commands and self.outputs):
+            raise ValueError("a ready preset has at least one command and one declared output")
+        if self.code == "request" and self.secrets:
+            raise ValueError("request code gets no secret: whatever a run can read is public")
+        reserved = sorted(name for name in self.environment if name.startswith("KAKEYA_"))
+        if reserved:
+            raise ValueError(f"the runner sets {', '.join(reserved)}")
+        self._tokens_are_declared()
+        return self
+
+    def _tokens_are_declared(self) -> None:
+        names = [command.name for command in self.commands]
+        paths = [output.path for output in self.outputs]
+        if len(set(names)) != len(names) or len(set(paths)) != len(paths):
+            raise ValueError("command names and output paths are unique")
+        tokens = [token for command in self.commands for token in command.argv]
+        used = {match.group(1) for token in tokens if (match := PARAMETER_TOKEN.fullmatch(token))}
+        if self.status == "ready" and used != set(self.params):
+            raise ValueError(f"argv uses {sorted(used)}, params declares {sorted(self.params)}")
+
+    def digest(self) -> str:
+        """Return sha256 over this preset's effective values, defaults included."""
+        return hashlib.sha256(self.canonical()).hexdigest()

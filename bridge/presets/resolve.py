@@ -1,0 +1,256 @@
+"""Meet a request, a preset and a host's policy in a job spec. Pure: values in, a value or a refusal out.
+
+A request can tighten, never loosen; every decision is written down with its reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from bridge import limits as bounds
+from bridge import strictjson
+from bridge.errors import ParameterError, PolicyRefusedError, RequestRejectedError
+from bridge.presets.facts import PolicyFacts, SandboxMode, Trust, TrustClass
+from bridge.presets.model import HOST_TOKEN, PARAMETER_TOKEN, CommandTemplate, Preset, PresetLimits
+from bridge.presets.parameters import bind, render
+from bridge.records import Command, EnvironmentVariable, JobSpec, Limits, Request, SandboxSpec
+from bridge.records.base import ParamValue
+
+_STRICTNESS: dict[SandboxMode, int] = {"off": 0, "preferred": 1, "required": 2}
+
+
+def resolve(request: Request, preset: Preset, policy_facts: PolicyFacts, trust: Trust) -> JobSpec:
+    """Return what will run.
+
+    Raises:
+        RequestRejectedError: the preset is planned, or the request does not fit it.
+        PolicyRefusedError: the host's owner does not allow it.
+    """
+    try:
+        params = _check_request(request, preset)
+    except ParameterError as error:
+        raise RequestRejectedError(f"preset {preset.name}: {error.message}", remedy=error.remedy) from error
+    trust_class, said = _check_policy(request, preset, policy_facts, trust)
+    environment = tuple(_environment(request, preset, policy_facts, params))
+    limits, limit_lines = _limits(request, preset, policy_facts)
+    sandbox, sandbox_lines = _sandbox(preset, policy_facts, trust_class)
+    commands = tuple(_commands(request, preset, policy_facts, params))
+    labels = dict.fromkeys((*preset.labels, *_labels(preset, policy_facts, trust)))
+    return JobSpec(
+        id=request.id,
+        request_digest=hashlib.sha256(request.canonical()).hexdigest(),
+        preset=preset.name,
+        preset_digest=preset.digest(),
+        policy_digest=policy_facts.digest,
+        params=params,
+        profile=request.profile,
+        code=preset.code,
+        trust_class=trust_class,
+        tree=request.workload.tree if request.workload is not None and preset.code == "request" else None,
+        commands=commands,
+        environment=environment,
+        limits=limits,
+        sandbox=sandbox,
+        outputs=preset.outputs,
+        gate_profile=preset.gate_profile,
+        primary_claim=preset.primary_claim,
+        decisions=(*said, *_param_lines(request, params), *limit_lines, *sandbox_lines),
+        labels=tuple(labels),
+    )
+
+
+def explain(spec: JobSpec) -> tuple[str, ...]:
+    """Return what was decided and why, then what would run, one line each."""
+    argv = tuple(f"command {command.name}: {' '.join(command.argv)}" for command in spec.commands)
+    hidden = (f"{v.name}={'***' if v.secret else v.value} (set by the {v.origin})" for v in spec.environment)
+    return (*spec.decisions, *argv, *(f"environment {line}" for line in hidden))
+
+
+def _check_request(request: Request, preset: Preset) -> dict[str, ParamValue]:
+    if preset.status == "planned":
+        raise RequestRejectedError(f"preset {preset.name!r} is planned, not built yet", remedy="kakeya-mac presets")
+    if request.profile not in preset.profiles:
+        raise RequestRejectedError(
+            f"preset {preset.name!r} has no profile {request.profile!r}; expected {' or '.join(preset.profiles)}"
+        )
+    if request.limits.wall_s is not None and request.limits.wall_s <= 0:
+        raise RequestRejectedError("limits.wall_s is 0; expected more, or nothing at all")
+    if preset.code == "request" and request.workload is None:
+        raise RequestRejectedError(
+            f"preset {preset.name!r} runs the request's code, but the request brings none",
+            remedy="run it inside the git repository to be tested",
+        )
+    return bind(preset.params, request.params)
+
+
+def _check_policy(request: Request, preset: Preset, facts: PolicyFacts, trust: Trust) -> tuple[TrustClass, list[str]]:
+    if not facts.allows(preset.name):
+        raise PolicyRefusedError(
+            f"this host does not allow preset {preset.name!r}; it allows {', '.join(facts.allow) or 'none'}",
+            remedy="the host's owner adds it to presets.allow in policy.toml",
+        )
+    said = [f"preset {preset.name}: allowed by presets.allow = {list(facts.allow)}"]
+    if preset.code == "host":
+        note = "; the workload it brings is not used" if request.workload is not None else ""
+        return "host", [*said, f"code: the host's installed engine{note}"]
+    if trust.request_code == "trusted":
+        return "trusted", [*said, f"code: the request's tree, trusted ({trust.why})"]
+    if not facts.embedded and not (facts.trust_pushers and facts.sandbox_uid is not None):
+        raise PolicyRefusedError(
+            f"preset {preset.name!r} runs the request's code and nobody this host trusts vouches for it ({trust.why})",
+            remedy="run it on your own machine: kakeya-mac run --bus embedded; or the host's owner sets trust_pushers "
+            "and sandbox.uid in policy.toml",
+        )
+    who = "embedded: the requester owns this machine" if facts.embedded else "policy trust_pushers = true"
+    return "untrusted", [*said, f"code: the request's tree, untrusted, at most valid_not_citable ({who})"]
+
+
+def _labels(preset: Preset, facts: PolicyFacts, trust: Trust) -> Iterator[str]:
+    if facts.embedded:
+        yield "embedded"
+    if (facts.trust_pushers or facts.embedded) and not trust.signed:
+        yield "trust_pushers"
+    if preset.code == "request" and trust.request_code == "untrusted":
+        yield "untrusted_code"
+
+
+def _param_lines(request: Request, params: dict[str, ParamValue]) -> list[str]:
+    origin = {name: "request" if name in request.params else "preset default" for name in params}
+    return [f"parameter {name} = {value} ({origin[name]})" for name, value in params.items()]
+
+
+def _environment(
+    request: Request, preset: Preset, facts: PolicyFacts, params: dict[str, ParamValue]
+) -> Iterator[EnvironmentVariable]:
+    """Yield variables, later ones never overriding: the run's facts first, then policy, then preset."""
+    wanted: list[tuple[str, str, Literal["runner", "policy", "preset"], bool]] = [
+        ("KAKEYA_RUN_ID", request.id, "runner", False),
+        ("KAKEYA_REQUEST_DIGEST", hashlib.sha256(request.canonical()).hexdigest(), "runner", False),
+        ("KAKEYA_PRESET", preset.name, "runner", False),
+        ("KAKEYA_PARAMS", strictjson.encode(params).decode(), "runner", False),
+        ("KAKEYA_PROFILE", request.profile, "runner", False),
+    ]
+    if facts.model_roots:
+        wanted.append(("KAKEYA_MODEL_ROOTS", os.pathsep.join(facts.model_roots), "policy", False))
+    for variable, own, theirs in (
+        ("KAKEYA_TARGET", preset.models.target, facts.target),
+        ("KAKEYA_DRAFTER", preset.models.drafter, facts.drafter),
+    ):
+        if own is not None:  # a preset without a model is not given the host's
+            wanted.append((variable, theirs or own, "policy" if theirs else "preset", False))
+    wanted += [(name, value, "policy", False) for name, value in facts.environment.items()]
+    wanted += [(name, facts.secrets[name], "policy", True) for name in preset.secrets if name in facts.secrets]
+    wanted += [(name, value, "preset", False) for name, value in preset.environment.items()]
+    seen: set[str] = set()
+    for name, value, origin, secret in wanted:
+        if name not in seen:
+            seen.add(name)
+            yield EnvironmentVariable(name=name, value=value, origin=origin, secret=secret)
+
+
+def _commands(request: Request, preset: Preset, facts: PolicyFacts, params: dict[str, ParamValue]) -> Iterator[Command]:
+    for template in preset.commands:
+        launches = template.repeat.claim if request.profile == "claim" else template.repeat.smoke
+        for launch in range(launches):
+            name = template.name if launches == 1 else f"{template.name}-{launch}"
+            argv = _argv(template, request, preset, facts, params, launch=launch, launches=launches)
+            yield Command(name=name, argv=argv)
+
+
+def _argv(
+    template: CommandTemplate,
+    request: Request,
+    preset: Preset,
+    facts: PolicyFacts,
+    params: dict[str, ParamValue],
+    *,
+    launch: int,
+    launches: int,
+) -> tuple[str, ...]:
+    # Host code must not be shadowed by the working directory (-I); request code must be found there first.
+    flags = ("-I",) if preset.code == "host" else ("-s",)
+    host_values = {
+        "engine": (facts.interpreter, *flags, "-m", "engine.cli"),
+        "launch": (str(launch),),
+        "launches": (str(launches),),
+        "profile": (request.profile,),
+        "target": (facts.target or preset.models.target or "",),
+        "drafter": (facts.drafter or preset.models.drafter or "",),
+    }
+    argv: list[str] = []
+    for token in template.argv:
+        if (host := HOST_TOKEN.fullmatch(token)) is not None:
+            argv += host_values[host.group(1)]
+        elif (parameter := PARAMETER_TOKEN.fullmatch(token)) is not None:
+            name = parameter.group(1)
+            argv += render(name, preset.params[name], params[name])
+        else:
+            argv.append(token)
+    return tuple(argv)
+
+
+_DEFAULTS: dict[str, float] = {
+    "wall_s": bounds.WALL_DEFAULT_S,
+    "inactivity_s": bounds.INACTIVITY_DEFAULT_S,
+    "memory_bytes": bounds.MEMORY_DEFAULT_BYTES,
+    "processes": bounds.PROCESSES_DEFAULT_COUNT,
+    "open_files": bounds.OPEN_FILES_DEFAULT_COUNT,
+    "output_bytes": bounds.OUTPUT_DEFAULT_BYTES,
+    "log_bytes": bounds.LOG_MAX_BYTES,
+}
+
+
+def _limits(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[Limits, list[str]]:
+    values: dict[str, float] = {}
+    lines: list[str] = []
+    for name, default in _DEFAULTS.items():
+        own = _preset_limit(preset.limits, name)
+        if request.profile == "claim":
+            own = _preset_limit(preset.limits.claim, name) or own
+        candidates = {
+            "preset" if own is not None else "default": own or default,
+            "host policy": getattr(facts.limits, name),
+            "request": getattr(request.limits, name, None),
+        }
+        given = {who: value for who, value in candidates.items() if value is not None}
+        who = min(given, key=lambda key: given[key])
+        values[name] = given[who]
+        rest = "".join(f"; {other} {value}" for other, value in given.items() if other != who)
+        lines.append(f"limit {name} = {given[who]} ({who}{rest}; the least counts)")
+    whole = {name: int(value) for name, value in values.items() if not name.endswith("_s")}
+    limits = Limits(wall_s=values["wall_s"], inactivity_s=values["inactivity_s"], grace_s=facts.grace_s, **whole)
+    return limits, lines
+
+
+def _preset_limit(limits: PresetLimits, name: str) -> float | None:
+    value: float | None = getattr(limits, name)
+    return value
+
+
+def _sandbox(preset: Preset, facts: PolicyFacts, trust_class: TrustClass) -> tuple[SandboxSpec, list[str]]:
+    wanted: list[tuple[SandboxMode, str]] = [(preset.sandbox.mode, "preset"), (facts.sandbox_mode, "host policy")]
+    if trust_class == "untrusted":
+        wanted.append(("preferred" if facts.embedded else "required", "untrusted code"))
+    mode, who = max(wanted, key=lambda pair: _STRICTNESS[pair[0]])
+    network = preset.sandbox.network and facts.sandbox_network
+    models = (facts.target, facts.drafter) if preset.models != type(preset.models)() else (None, None)
+    folders = (*facts.read_only, *facts.model_roots, *(path for path in models if path and Path(path).is_absolute()))
+    spec = SandboxSpec(
+        mode=mode,
+        network=network,
+        read_only=tuple(dict.fromkeys(folders)),
+        devices=facts.devices if preset.sandbox.gpu else (),
+        uid=facts.sandbox_uid,
+    )
+    return spec, [
+        f"sandbox {mode} ({who}; the strictest counts)",
+        f"network {_on(network)} (both must say on: preset {_on(preset.sandbox.network)}, host {_on(facts.sandbox_network)})",
+    ]
+
+
+def _on(value: bool) -> str:
+    return "on" if value else "off"
