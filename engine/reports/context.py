@@ -1,6 +1,6 @@
 """The facts a run is given by whoever started it, and the machine facts every report carries.
 
-A runner sets the KAKEYA_* variables; started by hand, a report says so: its run id is all zeros and its preset `manual`.
+A runner sets the KAKEYA_* variables; started by hand, a report says so: its run id is zeros and its preset `manual`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ REPEATS = 7
 TOLERANCE = 1e-3  # fp32 sums of 512 products of numbers below 1
 
 CPU_NOTE = (
-    "CPU timing says nothing about Metal: with the reference BLAS of the Linux wheel a verify of 8 rows is compute-bound, "
+    "CPU timing says nothing about Metal: with the Linux wheel's reference BLAS a verify of 8 rows is compute-bound, "
     "the opposite of a GPU"
 )
 SPEED_UP = "preload OpenBLAS for the runner: apt-get install libopenblas0-pthread, then env.LD_PRELOAD in policy.toml"
