@@ -1,0 +1,221 @@
+"""Find which bus a command talks to, and say where that answer came from.
+
+First hit wins: ``--bus`` › ``KAKEYA_BUS`` › ``<git common dir>/kakeya.toml`` › committed ``kakeya.toml`` › user config ›
+embedded. Knows files and variables, not git and not buses: whether a route exists is checked before the first write.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from bridge.client.repository import Repository, find_repository
+from bridge.errors import UsageError
+
+Source = Literal["--bus", "KAKEYA_BUS", "clone", "committed", "user", "embedded"]
+FILE_NAME: Final = "kakeya.toml"
+USER_FILE_NAME: Final = "config.toml"
+FILE_MAX_BYTES: Final = 64 * 1024
+EMBEDDED: Final = "embedded"
+_BUS_ID = re.compile(r"[0-9a-f]{32}")
+_TEMPLATE = re.compile(r"[A-Za-z0-9._/-]*\{preset\}-\{id\}[A-Za-z0-9._-]*")
+_KEYS: Final = frozenset({"schema", "bus_id", "route", "runner_keys", "branch_template"})
+
+
+@dataclass(frozen=True)
+class BusChoice:
+    """The bus a command will use.
+
+    Attributes:
+        source: which of the six places answered.
+        where: the file, variable or option, for people.
+        route: remote name, path or URL; None for the embedded bus, or when a committed file names only an id.
+        bus_id: the pinned id, or None.
+        branch_template: full or short branch name with ``{preset}`` and ``{id}``, or None.
+        runner_keys: pinned public keys, OpenSSH text.
+    """
+
+    source: Source
+    where: str
+    route: str | None = None
+    bus_id: str | None = None
+    branch_template: str | None = None
+    runner_keys: tuple[str, ...] = ()
+
+    @property
+    def embedded(self) -> bool:
+        """Whether this is the bus on this machine, made on demand."""
+        return self.route is None and self.bus_id is None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where a command works: the clone around it if any, its bus, and where results and state go."""
+
+    directory: Path
+    repository: Repository | None
+    data_dir: Path
+    config_dir: Path
+    bus: BusChoice
+
+    @property
+    def state_dir(self) -> Path:
+        """Return `<git common dir>/kakeya`, or the data directory outside of a clone."""
+        return self.data_dir if self.repository is None else self.repository.common_dir / "kakeya"
+
+    @property
+    def runs_dir(self) -> Path:
+        """Return the folder that holds one folder of results per run."""
+        return self.state_dir / "runs"
+
+
+def discover(directory: Path, environment: Mapping[str, str], bus_option: str | None = None) -> Settings:
+    """Return the settings of a command started in a directory.
+
+    Raises:
+        UsageError: a configuration file or option is malformed; the message names the file and the key.
+    """
+    repository = find_repository(directory)
+    data_dir, config_dir = _user_dirs(environment)
+    choice = (
+        _from_text(bus_option, "--bus", "--bus")
+        or _from_text(environment.get("KAKEYA_BUS"), "KAKEYA_BUS", "KAKEYA_BUS")
+        or (_from_file(repository.common_dir / FILE_NAME, "clone") if repository else None)
+        or (_from_file(repository.top / FILE_NAME, "committed") if repository else None)
+        or _from_file(config_dir / USER_FILE_NAME, "user")
+        or BusChoice("embedded", "nothing else is configured")
+    )
+    return Settings(directory.resolve(), repository, data_dir, config_dir, choice)
+
+
+def candidates(settings: Settings) -> list[tuple[str, str, bool]]:
+    """Return (place, path or variable, used) for every place that is looked at, in order."""
+    repository = settings.repository
+    places: list[tuple[Source, str]] = [("--bus", "option"), ("KAKEYA_BUS", "environment variable")]
+    if repository is not None:
+        places.append(("clone", str(repository.common_dir / FILE_NAME)))
+        places.append(("committed", str(repository.top / FILE_NAME)))
+    places.append(("user", str(settings.config_dir / USER_FILE_NAME)))
+    places.append(("embedded", str(settings.data_dir)))
+    return [(source, where, source == settings.bus.source) for source, where in places]
+
+
+def parse_route(text: str, source: Source, where: str) -> BusChoice:
+    """Return the choice of a ``ROUTE[#ID]`` text.
+
+    Raises:
+        UsageError: empty, with user information in the URL, beginning with a dash, or with a malformed id.
+    """
+    route, mark, bus_id = text.partition("#")
+    if mark and _BUS_ID.fullmatch(bus_id) is None:
+        raise UsageError(f"{where}: got bus id {bus_id[:64]!r}; expected 32 hexadecimal digits after '#'")
+    if not route or route.startswith("-") or any(ord(char) < 33 for char in route):
+        raise UsageError(f"{where}: got route {route[:200]!r}; expected a remote name, a path or a URL")
+    if route.startswith("ext::") or "::" in route.split("/", 1)[0]:
+        raise UsageError(f"{where}: remote helpers such as {route[:40]!r} are not used; give an https, ssh or file URL")
+    if re.match(r"https?://[^/]*@", route):
+        raise UsageError(
+            f"{where}: the URL carries user information, which would end up in records",
+            remedy="leave it out and let git's credential helper answer",
+        )
+    if route == EMBEDDED:
+        return BusChoice(source, where)
+    return BusChoice(source, where, route=route, bus_id=bus_id or None)
+
+
+def _from_text(text: str | None, source: Source, where: str) -> BusChoice | None:
+    if text is None or (not text and source != "--bus"):
+        return None
+    return parse_route(text, source, where)
+
+
+def _from_file(path: Path, source: Source) -> BusChoice | None:
+    if not path.is_file():
+        return None
+    table = _load(path)
+    unknown = sorted(set(table) - _KEYS)
+    if unknown:
+        raise UsageError(f"{path}: unknown key {unknown[0]!r}; known: {', '.join(sorted(_KEYS))}")
+    if table.get("schema") != 1:
+        raise UsageError(f"{path}: got schema = {table.get('schema')!r}; this version reads schema = 1")
+    bus_id, route = _text(table, "bus_id", path), _text(table, "route", path)
+    if bus_id is None and route is None:
+        return None
+    if bus_id is not None and _BUS_ID.fullmatch(bus_id) is None:
+        raise UsageError(f"{path}: got bus_id = {bus_id[:64]!r}; expected 32 hexadecimal digits")
+    template = _text(table, "branch_template", path)
+    if template is not None:
+        check_template(template, str(path))
+    base = parse_route(route, source, str(path)) if route is not None else BusChoice(source, str(path))
+    return BusChoice(source, str(path), base.route, bus_id, template, _keys(table, path))
+
+
+def check_template(template: str, where: str) -> None:
+    """Refuse a branch template that cannot carry a preset and an id.
+
+    Raises:
+        UsageError: it does not read ``…{preset}-{id}…``.
+    """
+    if _TEMPLATE.fullmatch(template) is None or ".." in template or "//" in template:
+        raise UsageError(
+            f"{where}: got branch_template = {template[:120]!r}; expected something like 'mac-bridge/{{preset}}-{{id}}'"
+        )
+
+
+def _keys(table: Mapping[str, Any], path: Path) -> tuple[str, ...]:
+    keys = table.get("runner_keys", [])
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise UsageError(f"{path}: runner_keys is a list of texts")
+    return tuple(keys)
+
+
+def _text(table: Mapping[str, Any], key: str, path: Path) -> str | None:
+    value = table.get(key)
+    if value is not None and (not isinstance(value, str) or not value):
+        raise UsageError(f"{path}: {key} is a text, got {value!r}")
+    return value
+
+
+def _load(path: Path) -> dict[str, Any]:
+    data = path.read_bytes()
+    if len(data) > FILE_MAX_BYTES:
+        raise UsageError(f"{path}: {len(data)} bytes; a configuration has at most {FILE_MAX_BYTES}")
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{path}: not TOML: {error}", remedy=f"correct or remove {path}") from error
+
+
+def _user_dirs(environment: Mapping[str, str]) -> tuple[Path, Path]:
+    data, config = environment.get("KAKEYA_DATA_DIR"), environment.get("KAKEYA_CONFIG_DIR")
+    if not (data and config):
+        import platformdirs
+
+        data = data or platformdirs.user_data_dir("kakeya")
+        config = config or platformdirs.user_config_dir("kakeya")
+    return Path(data), Path(config)
+
+
+def write_clone_config(settings: Settings, choice: BusChoice) -> Path:
+    """Write `<git common dir>/kakeya.toml` (the user config outside of a clone) and return its path, atomically."""
+    from bridge.client.files import write_atomic
+
+    repository = settings.repository
+    path = settings.config_dir / USER_FILE_NAME if repository is None else repository.common_dir / FILE_NAME
+    lines = ["# Written by `kakeya-mac init`. Not committed: it is this clone's own choice.", "schema = 1"]
+    for key, value in (("route", choice.route), ("bus_id", choice.bus_id), ("branch_template", choice.branch_template)):
+        if value is not None:
+            lines.append(f"{key} = {_quoted(value)}")
+    if choice.runner_keys:
+        lines.append(f"runner_keys = [{', '.join(_quoted(key) for key in choice.runner_keys)}]")
+    write_atomic(path, ("\n".join(lines) + "\n").encode())
+    return path
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
