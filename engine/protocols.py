@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from engine.decoding.stopping import Stopping
 from engine.types import (
     BlasInfo,
     CacheLayout,
@@ -125,6 +126,9 @@ class Accept(Protocol):
     def decide(self, draft: Draft, forward: Forward) -> Outcome:
         """Decide how much of ``draft`` is accepted and which token follows."""
 
+    def margin(self, forward: Forward) -> float:
+        """Return the last row's largest logit minus its second largest: how near a tie the choice was."""
+
 
 class Depth(Protocol):
     """How many tokens to draft next, learnt from what earlier steps cost and brought."""
@@ -156,8 +160,8 @@ class NativeDecoder(Protocol):
     def code_path(self) -> str:
         """``module:function`` of the code that decodes."""
 
-    def decode(self, prompt: tuple[int, ...], budget: int, chunk: int) -> Iterator[Step]:
-        """Yield one step per token, the first after prefill."""
+    def decode(self, prompt: tuple[int, ...], stopping: Stopping, chunk: int) -> Iterator[Step]:
+        """Yield one step per token until ``stopping`` ends it, the first from the prefill."""
 
     def measured_bytes(self) -> int:
         """Return the bytes of the cache of the newest sequence."""

@@ -42,3 +42,8 @@ class GreedyAccept:
         proposed = numbers[2 * rows :] if on_device else list(draft.tokens)
         usable = [bool(value) for value in numbers[rows : 2 * rows]]
         return greedy.decide(proposed, numbers[:rows], usable, self.vocab_size)
+
+    def margin(self, forward: Forward) -> float:
+        """Return how far the last row's best logit is above its second."""
+        top = mx.sort(forward.logits[-1].astype(mx.float32))
+        return float((top[-1] - top[-2]).item())

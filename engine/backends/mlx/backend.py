@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
@@ -15,6 +14,7 @@ from mlx_lm.utils import get_total_parameters, load_model
 
 from engine import checkpoint
 from engine.backends.mlx.accept import GreedyAccept
+from engine.backends.mlx.blas import loaded_blas
 from engine.backends.mlx.clock import MlxClock
 from engine.backends.mlx.dflash import MlxDFlash
 from engine.backends.mlx.models import MlxTarget, family_of
@@ -123,25 +123,8 @@ class MlxBackend:
         return {name: version(name) for name in ("mlx", "mlx-lm")}
 
     def blas(self) -> BlasInfo | None:
-        """Say which BLAS the CPU backend's products run on, from what is mapped into this process."""
-        return blas_in_use() if self.device == "cpu" and sys.platform == "linux" else None
-
-
-def blas_in_use(maps: str | None = None) -> BlasInfo:
-    """Read /proc/self/maps: a preloaded OpenBLAS or MKL takes the place of the wheel's bundled reference BLAS.
-
-    Args:
-        maps: The text of a maps file; this process's own when None.
-    """
-    text = Path("/proc/self/maps").read_text(encoding="utf-8") if maps is None else maps
-    files = {line.split()[-1] for line in text.splitlines() if ".so" in line}
-    # numpy and scipy bundle OpenBLAS under prefixed symbols, which MLX does not call.
-    names = sorted(Path(path).name for path in files if "numpy" not in path and "scipy" not in path)
-    for label, prefix in (("openblas", "libopenblas"), ("mkl", "libmkl_rt"), ("reference", "libblas")):
-        for name in names:
-            if name.startswith(prefix):
-                return BlasInfo(name=label, evidence=f"{name} is mapped into the process")
-    return BlasInfo(name="unknown", evidence="no libopenblas, libmkl_rt or libblas is mapped into the process")
+        """Say which BLAS the CPU backend's products run on, from the process itself."""
+        return loaded_blas() if self.device == "cpu" else None
 
 
 def _completed(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import make_prompt_cache
 
 from engine.backends.mlx.models import MlxTarget
-from engine.types import Step
+from engine.decoding.stopping import Stopping
+from engine.types import Step, StopReason
 
 
 class _CountedModel:
@@ -35,21 +36,28 @@ class MlxNative:
         self.target = target
         self._cache: list[Any] = []
 
-    def decode(self, prompt: tuple[int, ...], budget: int, chunk: int) -> Iterator[Step]:
+    def decode(self, prompt: tuple[int, ...], stopping: Stopping, chunk: int) -> Iterator[Step]:
         """Yield one step per token; forwards are counted where they are called, the one queued ahead included."""
         model = _CountedModel(self.target.module)
         self._cache = make_prompt_cache(self.target.module)
         counted, first = 0, True
         steps = generate_step(
-            mx.array(prompt), model, max_tokens=budget, prompt_cache=self._cache, prefill_step_size=chunk
+            mx.array(prompt),
+            model,
+            max_tokens=stopping.remaining_tokens,
+            prompt_cache=self._cache,
+            prefill_step_size=chunk,
         )
         with closing(steps):
             for token, _ in steps:
                 # When the first token arrives the forward after it is already queued: that one belongs to decoding.
                 calls = model.calls - counted - (1 if first else 0)
                 counted += calls
+                emitted, stop = stopping.cut((token,))
+                if stop is None and stopping.cancelled():
+                    stop = StopReason.CANCELLED
                 yield Step(
-                    tokens=(token,),
+                    tokens=emitted,
                     drafted=0,
                     accepted=0,
                     committed=1,
@@ -58,7 +66,10 @@ class MlxNative:
                     drafter_forwards=0,
                     host_syncs=1,
                     prefill=first,
+                    stop=stop,
                 )
+                if stop is not None:
+                    return
                 first = False
 
     def measured_bytes(self) -> int:
