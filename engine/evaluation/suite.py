@@ -76,5 +76,8 @@ def _outcome(report: Any) -> tuple[str, str | None]:
 def _reason(report: Any) -> str:
     if report.skipped and isinstance(report.longrepr, tuple):
         return str(report.longrepr[2])[:400]
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None:
+        return str(crash.message).splitlines()[0][:400]
     lines = str(report.longrepr or "").strip().splitlines()
     return (lines[-1] if lines else "no reason given")[:400]

@@ -18,7 +18,7 @@ def token_digest(tokens: Sequence[int]) -> str:
 
 
 def loop_onset(tokens: Sequence[int]) -> int | None:
-    """Return the first index from which tokens repeat (period <= 32, >= 3 times, over >= 48 tokens), None when never."""
+    """Return the first index from which tokens repeat: period <= 32, >= 3 times, over >= 48 tokens; None if never."""
     best: int | None = None
     count = len(tokens)
     for period in range(1, LOOP_MAX_PERIOD + 1):

@@ -1,0 +1,1 @@
+"""Sources of generated files, for `tests.drift`."""
