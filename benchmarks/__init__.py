@@ -1,0 +1,1 @@
+"""Ratios measured inside one interleaved run; no test asserts them. `python -m benchmarks [NAME …]`."""
