@@ -248,7 +248,7 @@ def _sandbox(preset: Preset, facts: PolicyFacts, trust_class: TrustClass) -> tup
     )
     return spec, [
         f"sandbox {mode} ({who}; the strictest counts)",
-        f"network {_on(network)} (both must say on: preset {_on(preset.sandbox.network)}, host {_on(facts.sandbox_network)})",
+        f"network {_on(network)} (preset {_on(preset.sandbox.network)}, host {_on(facts.sandbox_network)}; both count)",
     ]
 
 

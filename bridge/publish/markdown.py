@@ -1,0 +1,55 @@
+"""Say in markdown what happened; every text of a workload or a requester is escaped: no mention, no image, no link.
+
+Knows how to quote, not what to think of a verdict.
+"""
+
+from __future__ import annotations
+
+import re
+
+from bridge.records import RunRecord, Verdict
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+!|~&$-])")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_SHOWN_CHARS = 400
+_WORD_JOINER = "\u2060"  # breaks @name, #12 and host.tld without being seen
+
+
+def escape(text: str) -> str:
+    """Return text that markdown renders as itself on one line."""
+    cut = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+    plain = _CONTROL.sub(" ", cut)
+    plain = re.sub(r"([@#])(?=\w)", rf"\1{_WORD_JOINER}", plain)
+    plain = re.sub(r"(?i)(https?|ftp|www)(?=[:.])", rf"\1{_WORD_JOINER}", plain)
+    return _SPECIAL.sub(r"\\\1", plain)
+
+
+def summary(record: RunRecord, verdict: Verdict) -> str:
+    """Return `summary.md`: one table of facts, then claims and findings."""
+    program = "not started" if record.program_exit is None else f"exit {record.program_exit}"
+    facts = (
+        ("run", record.id),
+        ("preset", record.preset),
+        ("ending", record.reason),
+        ("executor", "worked" if record.executor_ok else "did not work"),
+        ("program", program),
+        ("gate", verdict.decision),
+        ("headline", verdict.headline),
+        ("message", record.message or ""),
+        ("where", f"{record.runner}, {record.host.os} {record.host.machine}, {record.host.cpu}"),
+        ("sandbox", record.sandbox.kind if record.sandbox.reason is None else f"none: {record.sandbox.reason}"),
+        ("attempt", "" if record.attempt is None else str(record.attempt.number)),
+        ("labels", ", ".join(record.labels)),
+        ("wall", f"{record.wall_s:.2f} s after {record.queue_s:.1f} s in the queue"),
+    )
+    lines = [f"# {escape(record.preset)}: {escape(record.reason)}", "", "| fact | value |", "|---|---|"]
+    lines += [f"| {name} | {escape(value)} |" for name, value in facts if value]
+    if verdict.claims:
+        lines += ["", "## Claims", ""]
+    for claim in verdict.claims:
+        citable = "may be quoted" if claim.citable else f"not citable: {escape('; '.join(claim.why))}"
+        lines.append(f"- {escape(claim.wording)} ({citable})")
+    if verdict.findings:
+        lines += ["", "## Findings", ""]
+    lines += [f"- {finding.code} {finding.severity}: {escape(finding.message)}" for finding in verdict.findings]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,80 @@
+"""Build the self-contained result tree: what was asked, what happened, what the gate said, and a list of it all.
+
+Knows no bus and no disk: values in, files out. The same values give the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from bridge.errors import PublishError
+from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
+from bridge.publish.chain import write_chain
+from bridge.publish.markdown import summary
+from bridge.records import JobSpec, Manifest, ManifestEntry, RunRecord, Verdict
+
+MASK = "***"
+
+
+def build_tree(
+    *,
+    request_bytes: bytes | None,
+    signature: bytes | None,
+    claims: Sequence[tuple[bytes, bytes]],
+    log: bytes,
+    record: RunRecord,
+    spec: JobSpec | None,
+    reports: Mapping[str, bytes],
+    verdict: Verdict,
+    bus_id: str,
+    request_oid: str,
+) -> dict[str, bytes]:
+    """Return the files of a result tree by relative POSIX path, `manifest.json` included.
+
+    Args:
+        request_bytes: the stored request, or None when it could not even be read.
+        signature: its signature, or None.
+        claims: (raw commit object, claim JSON) of the claim chain up to the last non-terminal claim.
+        log: the whole log kept.
+        record: what happened.
+        spec: what was to run, or None when the request never became one; secret values are masked here.
+        reports: declared reports by path below the report directory.
+        verdict: what the gate says.
+        bus_id: the bus the run is bound to.
+        request_oid: the request commit the run is bound to.
+
+    Raises:
+        PublishError: the tree breaks its bounds.
+    """
+    files: dict[str, bytes] = {
+        "log.txt": log,
+        "claims.jsonl": write_chain(claims),
+        "run.json": record.canonical(),
+        "verdict.json": verdict.canonical(),
+        "summary.md": summary(record, verdict).encode("utf-8"),
+    }
+    if request_bytes is not None:
+        files["request.json"] = request_bytes
+    if signature is not None:
+        files["request.json.sig"] = signature
+    if spec is not None:
+        files["spec.json"] = mask(spec).canonical()
+    files |= {f"reports/{path}": data for path, data in reports.items()}
+    total = sum(map(len, files.values()))
+    if total > RESULT_MAX_BYTES or len(files) >= RESULT_MAX_FILES:
+        raise PublishError(
+            f"the result holds {len(files)} files and {total} bytes; at most {RESULT_MAX_FILES} and {RESULT_MAX_BYTES}"
+        )
+    entries = tuple(
+        ManifestEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+        for path, data in sorted(files.items())
+    )
+    manifest = Manifest(id=record.id, bus_id=bus_id, request_oid=request_oid, attestation="none", files=entries)
+    return {**files, "manifest.json": manifest.canonical()}
+
+
+def mask(spec: JobSpec) -> JobSpec:
+    """Return the job spec without the values of its secret variables."""
+    shown = tuple(v.evolve(value=MASK) if v.secret else v for v in spec.environment)
+    return spec.evolve(environment=shown)
