@@ -1,0 +1,228 @@
+"""The torch backend's entry: loading, checking and describing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engine import checkpoint
+from engine.backends.torch.accept import GreedyAccept
+from engine.backends.torch.clock import TorchClock
+from engine.backends.torch.dflash import TorchDFlash
+from engine.backends.torch.models import SUPPORTED, TorchTarget
+from engine.backends.torch.native import TorchNative
+from engine.backends.torch.sampling import SamplingAccept
+from engine.drafters import dflash
+from engine.errors import BackendMissingError, ModelConfigError, ModelWeightsError
+from engine.types import BlasInfo, DrafterInfo, TargetInfo
+from engine.verification.rejection import Sampling
+
+OLDEST_TRANSFORMERS = (5, 20)
+ROPE_TYPES = {"default", "linear", "proportional", "llama3", "yarn"}
+"""Rotary types without state: ``dynamic`` and ``longrope`` change shared tables during a forward."""
+
+
+class TorchBackend:
+    """torch on one device, fp32 on a CPU and the checkpoint's own dtype on an accelerator unless told otherwise."""
+
+    name = "torch"
+
+    def __init__(self, device: str | None = None, dtype: str | None = None) -> None:
+        """Choose a device.
+
+        Raises:
+            BackendMissingError: If transformers is too old or the device is not there.
+        """
+        check_transformers(version("transformers"))
+        self._device = pick_device(device)
+        self._dtype = dtype or ("float32" if self._device.type == "cpu" else "auto")
+        self.clock = TorchClock(self._device)
+
+    @property
+    def device(self) -> str:
+        """``cpu`` or ``cuda:<name of the card>``."""
+        return "cpu" if self._device.type == "cpu" else f"cuda:{torch.cuda.get_device_name(self._device)}"
+
+    def load_target(self, folder: Path) -> TorchTarget:
+        """Load a Hugging Face folder onto the device.
+
+        Raises:
+            ModelConfigError: If the family or a config value cannot be honoured.
+            ModelWeightsError: If tensors are missing, misshapen or not finite.
+        """
+        config = checkpoint.read_config(folder)
+        _check_config(config, folder)
+        checkpoint.weight_files(folder)
+        module = _load(folder, self._dtype).to(self._device).eval().requires_grad_(False)
+        _check_finite(dict(module.named_parameters()), folder)
+        text = checkpoint.text_config(config)
+        weight = module.get_input_embeddings().weight
+        info = TargetInfo(
+            name=folder.name,
+            digest=checkpoint.folder_digest(folder),
+            format="huggingface",
+            parameters=sum(int(parameter.numel()) for parameter in module.parameters()),
+            vocab_size=int(weight.shape[0]),
+            hidden_size=int(weight.shape[1]),
+            layer_count=int(text["num_hidden_layers"]),
+            max_positions=int(text.get("max_position_embeddings", 131072)),
+            sliding_window=text.get("sliding_window"),
+            dtype=str(weight.dtype).removeprefix("torch."),
+            stop_ids=checkpoint.stop_ids(folder, config),
+        )
+        return TorchTarget(module, info)
+
+    def load_dflash(self, folder: Path, target: TorchTarget) -> TorchDFlash:
+        """Load a DFlash v1 drafter and check that it belongs to ``target``.
+
+        Raises:
+            ModelConfigError: If its config cannot be honoured.
+            ModelMismatchError: If it was made for another target.
+            ModelWeightsError: If tensors are missing, misshapen or not finite.
+        """
+        from safetensors.torch import load_file
+
+        config = dflash.parse(checkpoint.read_config(folder))
+        dflash.check_fits(config, target.info)
+        tensors: dict[str, torch.Tensor] = {}
+        for file in checkpoint.weight_files(folder):
+            try:
+                loaded = load_file(file)
+            except Exception as error:
+                raise ModelWeightsError(f"cannot read {file}: {error}") from error
+            tensors |= {dflash.canonical_name(name): tensor for name, tensor in loaded.items()}
+        dflash.check_tensors(config, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
+        _check_finite(tensors, folder)
+        info = DrafterInfo(
+            name=folder.name,
+            digest=checkpoint.folder_digest(folder),
+            format="dflash-v1",
+            parameters=sum(int(tensor.numel()) for tensor in tensors.values()),
+            block_size=config.block_size,
+            settings={
+                "target_layer_ids": list(config.target_layer_ids),
+                "context_tokens": config.context_tokens,
+                "layers": [asdict(rule) for rule in config.layers],
+                "input_embedding_scale": config.input_embedding_scale,
+            },
+        )
+        return TorchDFlash(config, tensors, target, info)
+
+    def greedy(self, target: TorchTarget) -> GreedyAccept:
+        """Return the greedy rule for a target's vocabulary."""
+        return GreedyAccept(target.info.vocab_size)
+
+    def sampling(self, target: TorchTarget, settings: Sampling) -> SamplingAccept:
+        """Return a sampling rule: one per sequence, because it owns the sequence's draws."""
+        return SamplingAccept(target.info.vocab_size, settings)
+
+    def native(self, target: TorchTarget) -> TorchNative:
+        """Return transformers' own decoding."""
+        return TorchNative(target)
+
+    def allocator_active_bytes(self) -> int | None:
+        """Return the CUDA allocator's live bytes; torch counts nothing on a CPU."""
+        return int(torch.cuda.memory_allocated(self._device)) if self._device.type == "cuda" else None
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of torch and transformers."""
+        return {name: version(name) for name in ("torch", "transformers")}
+
+    def blas(self) -> BlasInfo | None:
+        """Say which matrix library the CPU build was linked with, None on an accelerator."""
+        if self._device.type != "cpu":
+            return None
+        built = torch.__config__.show()
+        name = next((label for label in ("mkl", "openblas", "accelerate") if f"BLAS_INFO={label}" in built), "unknown")
+        return BlasInfo(name=name, evidence="BLAS_INFO of torch.__config__.show()")
+
+
+def check_transformers(found: str) -> None:
+    """Check the transformers version.
+
+    Raises:
+        BackendMissingError: If it is older than what the layer-by-layer forward was written for.
+    """
+    numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
+    if numbers < OLDEST_TRANSFORMERS:
+        floor = ".".join(map(str, OLDEST_TRANSFORMERS))
+        raise BackendMissingError(
+            f"transformers {found} is installed; the torch backend needs {floor} or later. "
+            f"Run `pip install -U 'transformers>={floor}'`."
+        )
+
+
+def pick_device(wanted: str | None) -> torch.device:
+    """Return the device to run on: what was asked for, else CUDA when there is one, else the CPU.
+
+    Raises:
+        BackendMissingError: If the device asked for is not there.
+    """
+    if wanted is None:
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted not in {"cpu", "cuda"} and not wanted.startswith("cuda:"):
+        raise BackendMissingError(f"device {wanted!r}; the torch backend knows cpu and cuda. Use --device cpu.")
+    if wanted.startswith("cuda") and not torch.cuda.is_available():
+        raise BackendMissingError(
+            f"device {wanted!r} was asked for; this torch ({torch.__version__}) finds no NVIDIA device. "
+            "Use --device cpu, or a CUDA build of torch on a machine with a card."
+        )
+    return torch.device(wanted)
+
+
+def _load(folder: Path, dtype: str) -> Any:
+    """Load a causal language model from local files.
+
+    Raises:
+        ModelWeightsError: If a tensor is missing or has another shape than the config says.
+    """
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+    noisy = logging.getLogger("transformers")
+    level = noisy.level
+    noisy.setLevel(logging.ERROR)
+    try:
+        module, report = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, attn_implementation="sdpa", local_files_only=True, output_loading_info=True
+        )
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
+        raise ModelWeightsError(f"cannot load {folder}: {error}") from error
+    finally:
+        noisy.setLevel(level)
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise ModelWeightsError(
+            f"{folder} lacks the tensors {missing[:4]} ({len(missing)} in all); expected what its config.json describes"
+        )
+    return module
+
+
+def _check_config(config: Mapping[str, Any], folder: Path) -> None:
+    if config.get("model_type") not in SUPPORTED:
+        raise ModelConfigError(
+            f"model type {config.get('model_type')!r} in {folder}; expected one of {', '.join(SUPPORTED)}"
+        )
+    if "quantization" in config:
+        raise ModelConfigError(f"{folder} holds weights quantised by mlx-lm; torch cannot read them. Use --backend mlx.")
+    rope = checkpoint.text_config(config).get("rope_parameters") or {}
+    entries = [rope, *(entry for entry in rope.values() if isinstance(entry, Mapping))]
+    kinds = {entry.get("rope_type", "default") for entry in entries}
+    if kinds - ROPE_TYPES:
+        raise ModelConfigError(f"rope type {sorted(kinds - ROPE_TYPES)} in {folder}; expected {sorted(ROPE_TYPES)}")
+
+
+def _check_finite(tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
+    """Raise when a floating tensor holds NaN or infinity; one read for all of them."""
+    floating = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
+    verdicts = torch.stack([tensor.isfinite().all() for tensor in floating.values()]).tolist()
+    bad = [name for name, fine in zip(floating, verdicts, strict=True) if not fine]
+    if bad:
+        raise ModelWeightsError(f"{folder} holds NaN or infinite values in {bad[:4]} ({len(bad)} tensors in all)")

@@ -1,0 +1,268 @@
+"""The DFlash v1 drafter on torch.
+
+All layers' context keys and values are computed from one projected vector per committed position, so they live in one
+buffer ``[layers, kv heads, positions, head_dim]`` and a step appends to it with one matrix product. The block's own
+rows are written behind the context and never counted. The rules (layer directions, windows, names) come from
+``engine.drafters.dflash``.
+
+Shapes: L layers, N rows, C context positions, D hidden size, H query heads, G kv heads, E head_dim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from engine.backends.torch import sampling
+from engine.backends.torch.caches import WindowCache
+from engine.backends.torch.models import TorchTarget
+from engine.backends.torch.rotary import RotaryTable, Table, rotated
+from engine.drafters.dflash import DFlashConfig, LayerRule
+from engine.types import Draft, DrafterInfo, Features
+from engine.verification.rejection import Sampling, Uniforms
+
+FLUSH_ROWS = 256
+"""How many committed rows may wait for their projection: the bound of what a stretch without drafting holds back."""
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """One draft layer's weights, projections of the same input joined into one matrix."""
+
+    input_norm: torch.Tensor
+    qkv: torch.Tensor
+    q_norm: torch.Tensor
+    k_norm: torch.Tensor
+    out: torch.Tensor
+    post_norm: torch.Tensor
+    gate_up: torch.Tensor
+    down: torch.Tensor
+
+
+class TorchDFlash:
+    """The drafter's weights, bound to the target whose embedding and head it borrows."""
+
+    def __init__(
+        self, config: DFlashConfig, tensors: dict[str, torch.Tensor], target: TorchTarget, info: DrafterInfo
+    ) -> None:
+        self.config = config
+        self.target = target
+        self._info = info
+        # One dtype throughout: a 16-bit drafter of another kind than its target would promote every product to fp32.
+        named = {name: tensor.to(target.device, target.dtype) for name, tensor in tensors.items()}
+        self.fc = named["fc.weight"]
+        self.hidden_norm = named["hidden_norm.weight"]
+        self.norm = named["norm.weight"]
+        self.layers = [_layer(named, f"layers.{index}.") for index in range(len(config.layers))]
+        attention = [f"layers.{index}.self_attn." for index in range(len(config.layers))]
+        self.context_kv = torch.cat([named[f"{prefix}{side}_proj.weight"] for side in "kv" for prefix in attention])
+        self.context_k_norm = torch.stack([named[prefix + "k_norm.weight"] for prefix in attention])[:, None, None]
+        self._frequencies, self._rope_scale = _rope(config, target.device)
+
+    @property
+    def info(self) -> DrafterInfo:
+        """Name, digest and settings."""
+        return self._info
+
+    @property
+    def capture(self) -> tuple[int, ...]:
+        """Target layers it reads."""
+        return self.config.target_layer_ids
+
+    def open(self) -> TorchDFlashDrafter:
+        """Start with an empty context, proposing the most likely tokens."""
+        return TorchDFlashDrafter(self, None)
+
+    def sampling(self, settings: Sampling) -> SampledDFlash:
+        """Return the same drafter proposing by sampling, with the distribution of every proposal in its drafts."""
+        return SampledDFlash(self, settings)
+
+    def rotary(self, position_ids: torch.Tensor) -> Table:
+        """Return the rotary table of positions ``[1, rows]``."""
+        angles = position_ids[..., None].float() * self._frequencies
+        both = torch.cat((angles, angles), dim=-1)
+        cos, sin = both.cos() * self._rope_scale, both.sin() * self._rope_scale
+        return {"all": (cos.to(self.target.dtype), sin.to(self.target.dtype))}
+
+    @torch.inference_mode()
+    def project_context(self, features_NF: torch.Tensor, table: RotaryTable, start: int) -> tuple[Any, Any]:
+        """Return every layer's context keys and values ``[L, G, N, E]`` for positions from ``start`` on."""
+        config, rows = self.config, features_NF.shape[0]
+        context_ND = self._normed(functional.linear(features_NF, self.fc), self.hidden_norm)
+        both = functional.linear(context_ND, self.context_kv)
+        both = both.view(rows, 2, len(self.layers), config.kv_head_count, config.head_dim).permute(1, 2, 3, 0, 4)
+        keys, values = both.unbind(0)
+        keys = self._normed(keys, None) * self.context_k_norm
+        cos, sin = table.rows(start, rows)["all"]
+        return rotated(keys, cos[0], sin[0]), values
+
+    @torch.inference_mode()
+    def hidden_rows(self, ids_N: torch.Tensor, position: int, context: WindowCache, table: RotaryTable) -> torch.Tensor:
+        """Run the block ``ids_N`` whose first row sits at ``position``; return normed hidden states ``[N, D]``."""
+        config, rows = self.config, ids_N.shape[0]
+        x_ND = self.target.family.embed(ids_N)
+        if config.input_embedding_scale != 1.0:
+            x_ND = x_ND * config.input_embedding_scale
+        keys_LGCE, values_LGCE = context.room(rows, self._no_rows(), self._no_rows())
+        shown = keys_LGCE.shape[2] - rows
+        masks = {rule: _mask(rule, rows, shown, ids_N.device) for rule in set(config.layers)}
+        cos, sin = (side[0] for side in table.rows(position, rows)["all"])
+        for index, (layer, rule) in enumerate(zip(self.layers, config.layers, strict=True)):
+            normed = self._normed(x_ND, layer.input_norm)
+            heads = functional.linear(normed, layer.qkv).view(rows, -1, config.head_dim).transpose(0, 1)
+            queries, keys, values = heads.split([config.head_count, config.kv_head_count, config.kv_head_count])
+            keys_LGCE[index, :, shown:] = rotated(self._normed(keys, layer.k_norm), cos, sin)
+            values_LGCE[index, :, shown:] = values
+            attended = functional.scaled_dot_product_attention(
+                rotated(self._normed(queries, layer.q_norm), cos, sin)[None],
+                keys_LGCE[index][None],
+                values_LGCE[index][None],
+                attn_mask=masks[rule],
+                scale=config.head_dim**-0.5,
+                enable_gqa=config.head_count != config.kv_head_count,
+            )
+            x_ND = x_ND + functional.linear(attended[0].transpose(0, 1).reshape(rows, -1), layer.out)
+            gate, up = functional.linear(self._normed(x_ND, layer.post_norm), layer.gate_up).chunk(2, dim=-1)
+            x_ND = x_ND + functional.linear(functional.silu(gate) * up, layer.down)
+        return self._normed(x_ND, self.norm)
+
+    @torch.inference_mode()
+    def logits(self, hidden_ND: torch.Tensor) -> torch.Tensor:
+        """Return the target head's logits with the drafter's own multiplier and soft cap."""
+        config = self.config
+        logits = self.target.family.head(hidden_ND, soft_capped=False)
+        if config.output_multiplier != 1.0:
+            logits = logits * config.output_multiplier
+        return logits if config.softcap is None else torch.tanh(logits / config.softcap) * config.softcap
+
+    def _normed(self, x: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor:
+        return functional.rms_norm(x, x.shape[-1:], weight, self.config.rms_norm_eps)
+
+    def _no_rows(self) -> torch.Tensor:
+        config = self.config
+        return self.fc.new_empty((len(self.layers), config.kv_head_count, 0, config.head_dim))
+
+
+@dataclass(frozen=True)
+class SampledDFlash:
+    """A DFlash drafter that samples its proposals."""
+
+    model: TorchDFlash
+    settings: Sampling
+
+    @property
+    def info(self) -> DrafterInfo:
+        """Name, digest and settings of the drafter."""
+        return self.model.info
+
+    @property
+    def capture(self) -> tuple[int, ...]:
+        """Target layers it reads."""
+        return self.model.capture
+
+    def open(self) -> TorchDFlashDrafter:
+        """Start with an empty context and the first draw of the seed."""
+        return TorchDFlashDrafter(self.model, self.settings)
+
+
+class TorchDFlashDrafter:
+    """The context of one sequence: append-only, capped to the newest ``context_tokens`` positions."""
+
+    def __init__(self, model: TorchDFlash, settings: Sampling | None) -> None:
+        self.model = model
+        self.context = WindowCache(model.config.context_tokens + 1)
+        self._table = RotaryTable(model.rotary, model.target.device)
+        self._settings = settings
+        self._uniforms = None if settings is None else Uniforms(settings.seed, "drafter")
+        self._waiting: list[torch.Tensor] = []
+        self._forwards = 0
+
+    @property
+    def forwards(self) -> int:
+        """Drafter forwards run so far."""
+        return self._forwards
+
+    def propose(self, bonus: int, position: int, count: int) -> Draft:
+        """Run one pass over ``[bonus, mask * count]``; row j proposes the token at position + j."""
+        count = min(count, self.model.config.block_size - 1)
+        logits = self.model.logits(self.hidden_rows(bonus, position, count)[1:])
+        if self._settings is None or self._uniforms is None:
+            return Draft(tokens=logits.argmax(dim=-1), count=count)
+        probs = sampling.shape(logits, self._settings)
+        uniforms = torch.tensor(self._uniforms.take(count), dtype=probs.dtype, device=probs.device)
+        return Draft(tokens=sampling.draw(probs, uniforms), count=count, probs=probs)
+
+    def hidden_rows(self, bonus: int, position: int, count: int) -> torch.Tensor:
+        """Return the normed hidden states ``[1 + count, D]`` of one pass."""
+        self._flush()
+        ids = torch.tensor([bonus] + [self.model.config.mask_token_id] * count, device=self.model.target.device)
+        self._forwards += 1
+        return self.model.hidden_rows(ids, position, self.context, self._table)
+
+    def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
+        """Take committed positions; they are projected together, at the next draft or when enough wait."""
+        del start, tokens
+        self._waiting.append(features)
+        if sum(rows.shape[0] for rows in self._waiting) >= FLUSH_ROWS:
+            self._flush()
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of the context buffers and of the features that wait."""
+        waiting = sum(rows.untyped_storage().nbytes() for rows in self._waiting)
+        return self.context.measured_bytes() + waiting
+
+    @torch.inference_mode()
+    def _flush(self) -> None:
+        if self._waiting:
+            features = torch.cat(self._waiting)
+            self._waiting.clear()
+            keys, values = self.model.project_context(features, self._table, self.context.length)
+            self.context.append(keys, values)
+
+
+def _rope(config: DFlashConfig, device: torch.device) -> tuple[torch.Tensor, float]:
+    """Return inverse frequencies ``[head_dim / 2]`` and the factor on cosines and sines, scaled rotary included."""
+    from transformers import Qwen3Config
+    from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
+
+    parameters = {**(config.rope_scaling or {}), "rope_theta": config.rope_theta}
+    parameters.setdefault("rope_type", parameters.pop("type", "default"))
+    module = Qwen3RotaryEmbedding(
+        Qwen3Config(
+            head_dim=config.head_dim, rope_parameters=parameters, max_position_embeddings=config.max_positions
+        )
+    )
+    return module.inv_freq.to(device, torch.float32), float(module.attention_scaling)
+
+
+def _layer(named: dict[str, torch.Tensor], prefix: str) -> _Layer:
+    def joined(*names: str) -> torch.Tensor:
+        return torch.cat([named[f"{prefix}{name}_proj.weight"] for name in names])
+
+    return _Layer(
+        input_norm=named[prefix + "input_layernorm.weight"],
+        qkv=joined("self_attn.q", "self_attn.k", "self_attn.v"),
+        q_norm=named[prefix + "self_attn.q_norm.weight"],
+        k_norm=named[prefix + "self_attn.k_norm.weight"],
+        out=joined("self_attn.o"),
+        post_norm=named[prefix + "post_attention_layernorm.weight"],
+        gate_up=joined("mlp.gate", "mlp.up"),
+        down=joined("mlp.down"),
+    )
+
+
+def _mask(rule: LayerRule, rows: int, shown: int, device: torch.device) -> torch.Tensor | None:
+    """Return which of ``shown`` context keys and ``rows`` block keys each block row sees, None for all."""
+    if rule.reach is None and not rule.causal:
+        return None
+    seen = torch.ones(rows, shown + rows, dtype=torch.bool, device=device)
+    if rule.causal:
+        seen.tril_(shown)
+    if rule.reach is not None:
+        seen.triu_(shown - rule.reach)
+        if not rule.causal:
+            seen.tril_(shown + rule.reach)
+    return seen

@@ -1,0 +1,297 @@
+"""Targets on torch: transformers' modules run layer by layer with the engine's own caches and capture.
+
+transformers owns the weights and the layer mathematics. Running the layers from here gives three things the model's own
+``forward`` does not: hidden states of chosen layers without hooks, caches that crop exactly past the sliding window,
+and logits for only the rows that are needed. No class or instance is patched and no layer keeps state, so one set of
+weights serves any number of sequences and threads.
+
+Shapes: S rows, D hidden size, K captured layers, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import torch
+
+from engine.backends.torch.accept import GreedyAccept, predictions
+from engine.backends.torch.caches import LayerCaches, attention_mask
+from engine.backends.torch.rotary import RotaryTable, Table
+from engine.errors import ModelConfigError, ModelMismatchError, PromptError
+from engine.types import CacheLayout, Draft, Forward, Outcome, TargetInfo
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+SUPPORTED = ("gemma4", "gemma4_text", "qwen3")
+
+
+class Family(Protocol):
+    """How one model family embeds, runs its layers and predicts."""
+
+    windows: tuple[int | None, ...]
+    """The sliding window of every layer that owns a cache, None on full-attention layers."""
+
+    def embed(self, ids_S: torch.Tensor) -> torch.Tensor:
+        """Return raw embedding rows ``[S, D]``, without the model's own scale."""
+
+    def rotary(self, position_ids: torch.Tensor) -> Table:
+        """Return the rotary tables of positions ``[1, rows]``."""
+
+    def forward(
+        self, ids_S: torch.Tensor, start: int, caches: LayerCaches, tables: Table, capture: tuple[int, ...]
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Append ``S`` rows; return the normed output ``[S, D]`` and the captured states, each ``[S, D]``."""
+
+    def head(self, hidden: torch.Tensor, soft_capped: bool = True) -> torch.Tensor:
+        """Return logits of normed hidden states."""
+
+
+class Gemma4Family:
+    """Gemma 4 text models: dense, mixture of experts, shared K/V, per-layer inputs."""
+
+    def __init__(self, module: Any) -> None:
+        self.lm_head = module.lm_head
+        self.text = getattr(module.model, "language_model", module.model)
+        config = self.text.config
+        if config.use_bidirectional_attention == "all":
+            raise ModelConfigError("the target attends to later tokens; expected a causal language model")
+        self.kinds: list[str] = list(config.layer_types)
+        self.window = int(config.sliding_window)
+        self.soft_cap: float | None = config.final_logit_softcapping
+        owners = config.num_hidden_layers - config.num_kv_shared_layers
+        self.windows = tuple(self.window if kind == SLIDING else None for kind in self.kinds[:owners])
+
+    def embed(self, ids_S: torch.Tensor) -> torch.Tensor:
+        """Return raw embedding rows."""
+        return torch.nn.functional.embedding(ids_S, self.text.embed_tokens.weight)
+
+    def rotary(self, position_ids: torch.Tensor) -> Table:
+        """Return one table per layer kind."""
+        like = self.text.embed_tokens.weight
+        return {kind: self.text.rotary_emb(like, position_ids, kind) for kind in sorted(set(self.kinds))}
+
+    def forward(
+        self, ids_S: torch.Tensor, start: int, caches: LayerCaches, tables: Table, capture: tuple[int, ...]
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Run every layer; layers beyond the last cache reuse the keys and values of an earlier one of their type."""
+        text, ids, rows = self.text, ids_S[None], ids_S.shape[0]
+        hidden = text.embed_tokens(ids)
+        extra: Any = None
+        if text.hidden_size_per_layer_input:
+            extra = text.project_per_layer_inputs(hidden, text.get_per_layer_inputs(ids))
+        masks = {
+            FULL: attention_mask(rows, start, None, ids.device),
+            SLIDING: attention_mask(rows, start, self.window, ids.device),
+        }
+        shared: dict[str, Any] = {}
+        captured: list[torch.Tensor] = []
+        for index, (layer, kind) in enumerate(zip(text.layers, self.kinds, strict=True)):
+            hidden = layer(
+                hidden,
+                None if extra is None else extra[:, :, index, :],
+                shared_kv_states=shared,
+                position_embeddings=tables[kind],
+                attention_mask=masks[kind],
+                past_key_values=caches,
+            )
+            if index in capture:
+                captured.append(hidden[0])
+        return text.norm(hidden)[0], captured
+
+    def head(self, hidden: torch.Tensor, soft_capped: bool = True) -> torch.Tensor:
+        """Return logits, soft-capped as the model defines unless told otherwise."""
+        logits: torch.Tensor = self.lm_head(hidden)
+        if soft_capped and self.soft_cap is not None:
+            return torch.tanh(logits / self.soft_cap) * self.soft_cap
+        return logits
+
+
+class Qwen3Family:
+    """Qwen3 dense models: full attention unless the config says otherwise per layer."""
+
+    def __init__(self, module: Any) -> None:
+        self.lm_head = module.lm_head
+        self.inner = module.model
+        config = self.inner.config
+        self.kinds: list[str] = list(config.layer_types)
+        self.window: int | None = config.sliding_window if SLIDING in self.kinds else None
+        self.windows = tuple(self.window if kind == SLIDING else None for kind in self.kinds)
+
+    def embed(self, ids_S: torch.Tensor) -> torch.Tensor:
+        """Return raw embedding rows."""
+        rows: torch.Tensor = self.inner.embed_tokens(ids_S)
+        return rows
+
+    def rotary(self, position_ids: torch.Tensor) -> Table:
+        """Return the one table that every layer uses."""
+        return {FULL: self.inner.rotary_emb(self.inner.embed_tokens.weight, position_ids)}
+
+    def forward(
+        self, ids_S: torch.Tensor, start: int, caches: LayerCaches, tables: Table, capture: tuple[int, ...]
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Run every layer."""
+        rows, device = ids_S.shape[0], ids_S.device
+        hidden = self.inner.embed_tokens(ids_S[None])
+        masks = {FULL: attention_mask(rows, start, None, device)}
+        if self.window is not None:
+            masks[SLIDING] = attention_mask(rows, start, self.window, device)
+        captured: list[torch.Tensor] = []
+        for index, (layer, kind) in enumerate(zip(self.inner.layers, self.kinds, strict=True)):
+            hidden = layer(
+                hidden, attention_mask=masks[kind], past_key_values=caches, position_embeddings=tables[FULL]
+            )
+            if index in capture:
+                captured.append(hidden[0])
+        return self.inner.norm(hidden)[0], captured
+
+    def head(self, hidden: torch.Tensor, soft_capped: bool = True) -> torch.Tensor:
+        """Return logits; there is no soft cap."""
+        del soft_capped
+        logits: torch.Tensor = self.lm_head(hidden)
+        return logits
+
+
+def family_of(module: Any) -> Family:
+    """Return how to run a module that transformers loaded.
+
+    Raises:
+        ModelConfigError: If the engine has no layer-by-layer forward for it.
+    """
+    kind = module.config.model_type
+    if kind in {"gemma4", "gemma4_text"}:
+        return Gemma4Family(module)
+    if kind == "qwen3":
+        return Qwen3Family(module)
+    raise ModelConfigError(f"model type {kind!r} is not supported; expected one of {', '.join(SUPPORTED)}")
+
+
+class TorchTarget:
+    """Loaded weights with the way to run them. ``module`` is transformers' own model, callable as usual."""
+
+    def __init__(self, module: Any, info: TargetInfo, ahead: bool | None = None) -> None:
+        self.module = module
+        self.family = family_of(module)
+        weight = module.get_input_embeddings().weight
+        self.device: torch.device = weight.device
+        self.dtype: torch.dtype = weight.dtype
+        # Queueing a forward early hides the host's work behind an accelerator; a CPU would only delay each token.
+        self.ahead = self.device.type != "cpu" if ahead is None else ahead
+        self._info = info
+
+    @property
+    def info(self) -> TargetInfo:
+        """Name, digest and sizes."""
+        return self._info
+
+    def open(self, capture: tuple[int, ...], layout: CacheLayout) -> TorchSequence:
+        """Start a sequence.
+
+        Raises:
+            ModelMismatchError: If a captured layer does not exist.
+        """
+        if any(not 0 <= layer < self.info.layer_count for layer in capture):
+            raise ModelMismatchError(f"capture of layers {list(capture)}; the target has {self.info.layer_count}")
+        return TorchSequence(self, capture, layout)
+
+    def warm_up(self, block_rows: int) -> None:
+        """Run every block shape up to ``block_rows`` once, so that kernels are chosen before anything is timed."""
+        sequence = self.open((), CacheLayout.NATIVE)
+        for _ in sequence.prefill((0,) * 16, 512):
+            pass
+        for rows in range(1, block_rows + 1):
+            sequence.forward_block(0, Draft(tokens=(0,) * (rows - 1), count=rows - 1))
+            sequence.crop(16)
+
+
+class TorchSequence:
+    """Caches, rotary tables and capture of one request."""
+
+    def __init__(self, target: TorchTarget, capture: tuple[int, ...], layout: CacheLayout) -> None:
+        self.target = target
+        self.capture = capture
+        self.caches = LayerCaches(target.family.windows, layout)
+        self._rotary = RotaryTable(target.family.rotary, target.device)
+        self._accept = GreedyAccept(target.info.vocab_size)
+
+    @property
+    def length(self) -> int:
+        """Positions in the cache."""
+        return self.caches.layers[0].length
+
+    def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
+        """Forward the prompt chunk by chunk.
+
+        Raises:
+            PromptError: If the prompt is empty, too long for the model or holds ids outside the vocabulary.
+        """
+        check_prompt(ids, self.length, self.target.info)
+        for start in range(0, len(ids), chunk):
+            part = torch.tensor(ids[start : start + chunk], device=self.target.device)
+            yield self._forward(part, logits_rows=1 if start + chunk >= len(ids) else 0)
+
+    def forward_block(self, bonus: int, draft: Draft) -> Forward:
+        """Queue the verify forward of ``[bonus, *draft]``; nothing is read here."""
+        if isinstance(draft.tokens, torch.Tensor):
+            first = torch.tensor([bonus], device=self.target.device)
+            ids = torch.cat([first, draft.tokens.to(first.dtype)])
+        else:
+            ids = torch.tensor([bonus, *draft.tokens], device=self.target.device)
+        return self._forward(ids, logits_rows=ids.shape[0])
+
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
+        """Decode greedily; on an accelerator one forward is always queued behind the one being read."""
+        forward, packed = self._queue(torch.tensor([bonus], device=self.target.device))
+        for left in range(limit - 1, -1, -1):
+            following = self._queue(packed[0]) if left and self.target.ahead else None
+            yield self._accept.read(Draft(), packed), forward
+            if left:
+                forward, packed = following or self._queue(packed[0])
+
+    def committed(self, forward: Forward, rows: int) -> torch.Tensor | None:
+        """Return the first ``rows`` rows of the captured states."""
+        return None if forward.features is None else forward.features[:rows]
+
+    def crop(self, length: int) -> None:
+        """Crop every cache."""
+        self.caches.crop(length)
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of every cache buffer."""
+        return self.caches.measured_bytes()
+
+    @torch.inference_mode()
+    def _forward(self, ids_S: torch.Tensor, logits_rows: int) -> Forward:
+        family, start, rows = self.target.family, self.length, ids_S.shape[0]
+        tables = self._rotary.rows(start, rows)
+        hidden, captured = family.forward(ids_S, start, self.caches, tables, self.capture)
+        return Forward(
+            logits=family.head(hidden[-logits_rows:]) if logits_rows else None,
+            features=torch.cat(captured, dim=-1) if captured else None,
+            start=start,
+            rows=rows,
+        )
+
+    @torch.inference_mode()
+    def _queue(self, ids_S: torch.Tensor) -> tuple[Forward, torch.Tensor]:
+        forward = self._forward(ids_S, logits_rows=1)
+        return forward, predictions(forward.logits)
+
+
+def check_prompt(ids: tuple[int, ...], length: int, info: TargetInfo) -> None:
+    """Check a prompt before anything runs.
+
+    Raises:
+        PromptError: If it is empty, too long for the model or holds ids outside the vocabulary.
+    """
+    if not ids:
+        raise PromptError("the prompt has no tokens; expected at least one")
+    if length + len(ids) >= info.max_positions:
+        raise PromptError(
+            f"the prompt has {len(ids)} tokens; {info.name!r} holds {info.max_positions} positions and needs one "
+            "for its answer. Shorten the prompt."
+        )
+    if min(ids) < 0 or max(ids) >= info.vocab_size:
+        raise PromptError(
+            f"the prompt holds token id {max(ids) if min(ids) >= 0 else min(ids)}; expected 0 <= id < "
+            f"{info.vocab_size}. Tokenise it with the target's own tokenizer."
+        )

@@ -1,0 +1,71 @@
+"""transformers' own autoregressive decoding: the baseline of every torch measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+
+from engine.backends.torch.models import TorchTarget, check_prompt
+from engine.types import Step
+
+
+class TorchNative:
+    """The model's own ``forward`` on transformers' own cache, one token at a time.
+
+    This is the greedy loop of ``generate`` (same forward, same ``DynamicCache``, argmax, one read per token) without its
+    bookkeeping of masks, processors and stopping criteria, so it is never slower than ``generate`` itself.
+    """
+
+    def __init__(self, target: TorchTarget) -> None:
+        self.target = target
+        self._cache: Any = None
+
+    @property
+    def code_path(self) -> str:
+        """The class whose ``forward`` decodes."""
+        kind = type(self.target.module)
+        return f"{kind.__module__}:{kind.__qualname__}.forward"
+
+    def decode(self, prompt: tuple[int, ...], budget: int, chunk: int) -> Iterator[Step]:
+        """Yield one step per token; the first carries the forwards of the prefill.
+
+        Raises:
+            PromptError: If the prompt cannot be decoded.
+        """
+        check_prompt(prompt, 0, self.target.info)
+        self._cache = DynamicCache(config=self.target.module.config)
+        chunks = [prompt[start : start + chunk] for start in range(0, len(prompt), chunk)]
+        for part in chunks[:-1]:
+            self._forward(torch.tensor([part], device=self.target.device))
+        ids, forwards = torch.tensor([chunks[-1]], device=self.target.device), len(chunks)
+        position = len(prompt)
+        for index in range(budget):
+            ids = self._forward(ids)
+            yield Step(
+                tokens=(int(ids.item()),),
+                drafted=0,
+                accepted=0,
+                committed=1,
+                position=position + index,
+                target_forwards=forwards,
+                drafter_forwards=0,
+                host_syncs=1,
+                prefill=index == 0,
+            )
+            forwards = 1
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of the buffers in transformers' cache."""
+        layers = [] if self._cache is None else self._cache.layers
+        tensors = [getattr(layer, side, None) for layer in layers for side in ("keys", "values")]
+        return sum(tensor.untyped_storage().nbytes() for tensor in tensors if tensor is not None)
+
+    @torch.inference_mode()
+    def _forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Append ids ``[1, rows]`` and return the most likely next one, ``[1, 1]`` on the device."""
+        output = self.target.module(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
+        best: torch.Tensor = output.logits[:, -1].argmax(dim=-1, keepdim=True)
+        return best

@@ -1,0 +1,102 @@
+"""Speculative sampling on torch: everything is drawn on the device, then read once.
+
+The rule and the order of draws are those of ``engine.verification.rejection``. Probabilities are float64, so that the
+inverse cumulative distribution of a large vocabulary stays exact to well below what a test can see.
+
+Shapes: R rows, N drafted tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from engine.types import Draft, Forward, Outcome
+from engine.verification import rejection
+from engine.verification.rejection import Sampling, Uniforms
+
+
+def shape(logits_RV: torch.Tensor, settings: Sampling) -> torch.Tensor:
+    """Return the distribution to sample from, float64 ``[R, V]``: temperature, top-k, top-p, renormalised."""
+    probs_RV = (logits_RV.double() / settings.temperature).softmax(dim=-1)
+    vocabulary = probs_RV.shape[-1]
+    if settings.top_k in range(1, vocabulary) or settings.top_p < 1.0:
+        kept = settings.top_k or vocabulary
+        # Stable, so that equally likely ids are kept lowest first, as in the reference.
+        ordered, ids = probs_RV.sort(dim=-1, descending=True, stable=True)
+        ordered, ids = ordered[:, :kept], ids[:, :kept]
+        ordered = ordered / ordered.sum(dim=-1, keepdim=True)
+        before = ordered.cumsum(dim=-1).roll(1, dims=-1)
+        before[:, 0] = 0.0
+        ordered = ordered.masked_fill(before >= settings.top_p, 0.0)
+        probs_RV = torch.zeros_like(probs_RV).scatter_(-1, ids, ordered)
+    return probs_RV / probs_RV.sum(dim=-1, keepdim=True)
+
+
+def draw(weights_RV: torch.Tensor, uniforms_R: torch.Tensor) -> torch.Tensor:
+    """Return one id per row, int64 ``[R]``: the first whose cumulative weight exceeds ``uniform * total``."""
+    cumulative = weights_RV.cumsum(dim=-1)
+    wanted = uniforms_R[:, None] * cumulative[:, -1:]
+    ids = torch.searchsorted(cumulative, wanted, right=True)[:, 0]
+    # Rounding may put a draw close to 1 past the end; the last id with weight is the one meant.
+    positive = (weights_RV > 0).to(torch.int64)
+    last = weights_RV.shape[-1] - 1 - positive.flip(-1).argmax(dim=-1)
+    return torch.minimum(ids, last)
+
+
+class SamplingAccept:
+    """Accept drafts by rejection sampling; the committed tokens follow the target's distribution."""
+
+    greedy = False
+
+    def __init__(self, vocab_size: int, settings: Sampling) -> None:
+        self.vocab_size = vocab_size
+        self.settings = settings
+        self._uniforms = Uniforms(settings.seed, "target")
+
+    def first(self, forward: Forward) -> Outcome:
+        """Draw the token after the prompt."""
+        return self.decide(Draft(), forward)
+
+    def decide(self, draft: Draft, forward: Forward) -> Outcome:
+        """Draw with the next uniforms of this sequence."""
+        return decide(draft, forward.logits, self.settings, self._uniforms.take(draft.count + 1))
+
+
+def decide(draft: Draft, logits: torch.Tensor, settings: Sampling, uniforms: Sequence[float]) -> Outcome:
+    """Test the draft, draw what follows at every row it could end at, and read it all at once.
+
+    Args:
+        draft: N tokens; without ``probs`` the proposal was deterministic, a distribution with all mass on its token.
+        logits: ``[N + 1, V]``.
+        settings: How to shape the logits.
+        uniforms: N tests, then the draw of the token that follows.
+    """
+    count = draft.count
+    usable = logits.sum(dim=-1, dtype=torch.float32).isfinite()
+    target = shape(logits.nan_to_num(0.0, 0.0, 0.0), settings)
+    chances = torch.tensor(uniforms, dtype=target.dtype, device=target.device)
+    tokens = torch.as_tensor(draft.tokens, dtype=torch.int64, device=target.device)
+    rest = target.clone()
+    passed = torch.zeros(0, dtype=torch.bool, device=target.device)
+    if count:
+        column = tokens[:, None]
+        proposed = torch.zeros_like(target[:count]) if draft.probs is None else draft.probs.to(target.dtype)
+        if draft.probs is None:
+            proposed.scatter_(-1, column, 1.0)
+        passed = (chances[:count, None] * proposed.gather(-1, column) < target[:count].gather(-1, column))[:, 0]
+        positive = (target[:count] - proposed).clamp(min=0.0)
+        # Nothing left means the two agree, so a rejection cannot happen; the row must still be a distribution.
+        empty = positive.sum(dim=-1, keepdim=True) <= 0.0
+        rest[:count] = torch.where(empty, target[:count], positive)
+    recovered = draw(rest, chances[-1:].expand(count + 1))
+    packed = torch.cat([usable.long(), recovered, passed.long(), tokens])
+    numbers: list[int] = packed.tolist()
+    rows = count + 1
+    return rejection.settle(
+        draft=numbers[2 * rows + count :],
+        passed=[bool(value) for value in numbers[2 * rows : 2 * rows + count]],
+        recovered=numbers[rows : 2 * rows],
+        usable=[bool(value) for value in numbers[:rows]],
+    )
