@@ -21,7 +21,7 @@ Row = Sequence[float]
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How to sample: ``temperature`` > 0, ``top_k`` 0 for all ids, ``top_p`` the mass to keep, ``seed`` of the draws."""
+    """How to sample: ``temperature`` > 0, ``top_k`` (0 keeps all ids), ``top_p`` the mass to keep, ``seed``."""
 
     temperature: float = 1.0
     top_k: int = 0

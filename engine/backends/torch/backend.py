@@ -211,7 +211,9 @@ def _check_config(config: Mapping[str, Any], folder: Path) -> None:
             f"model type {config.get('model_type')!r} in {folder}; expected one of {', '.join(SUPPORTED)}"
         )
     if "quantization" in config:
-        raise ModelConfigError(f"{folder} holds weights quantised by mlx-lm; torch cannot read them. Use --backend mlx.")
+        raise ModelConfigError(
+            f"{folder} holds weights quantised by mlx-lm; torch cannot read them. Use --backend mlx."
+        )
     rope = checkpoint.text_config(config).get("rope_parameters") or {}
     entries = [rope, *(entry for entry in rope.values() if isinstance(entry, Mapping))]
     kinds = {entry.get("rope_type", "default") for entry in entries}

@@ -231,9 +231,7 @@ def _rope(config: DFlashConfig, device: torch.device) -> tuple[torch.Tensor, flo
     parameters = {**(config.rope_scaling or {}), "rope_theta": config.rope_theta}
     parameters.setdefault("rope_type", parameters.pop("type", "default"))
     module = Qwen3RotaryEmbedding(
-        Qwen3Config(
-            head_dim=config.head_dim, rope_parameters=parameters, max_position_embeddings=config.max_positions
-        )
+        Qwen3Config(head_dim=config.head_dim, rope_parameters=parameters, max_position_embeddings=config.max_positions)
     )
     return module.inv_freq.to(device, torch.float32), float(module.attention_scaling)
 

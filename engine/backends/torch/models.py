@@ -137,9 +137,7 @@ class Qwen3Family:
             masks[SLIDING] = attention_mask(rows, start, self.window, device)
         captured: list[torch.Tensor] = []
         for index, (layer, kind) in enumerate(zip(self.inner.layers, self.kinds, strict=True)):
-            hidden = layer(
-                hidden, attention_mask=masks[kind], past_key_values=caches, position_embeddings=tables[FULL]
-            )
+            hidden = layer(hidden, attention_mask=masks[kind], past_key_values=caches, position_embeddings=tables[FULL])
             if index in capture:
                 captured.append(hidden[0])
         return self.inner.norm(hidden)[0], captured

@@ -15,8 +15,8 @@ from engine.types import Step
 class TorchNative:
     """The model's own ``forward`` on transformers' own cache, one token at a time.
 
-    This is the greedy loop of ``generate`` (same forward, same ``DynamicCache``, argmax, one read per token) without its
-    bookkeeping of masks, processors and stopping criteria, so it is never slower than ``generate`` itself.
+    This is the greedy loop of ``generate`` (same forward, same ``DynamicCache``, argmax, one read per token) without
+    its bookkeeping of masks, processors and stopping criteria.
     """
 
     def __init__(self, target: TorchTarget) -> None:
