@@ -1,0 +1,99 @@
+"""Names of refs: request and cancel branches (see `bridge.request.branches`) and the refs a runner writes.
+
+::
+
+    <prefix>bus            <prefix>claim/<id>      <prefix>log/<id>      <prefix>runner/<name>
+
+The prefix is ``refs/kakeya/``, or ``refs/heads/kakeya/`` on hosts whose protection rules cover only branches.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from bridge.ids import is_id
+from bridge.request.branches import (
+    DEFAULT_TEMPLATE,
+    HEADS,
+    cancel_branch,
+    cancelled_id_of,
+    request_branch,
+    run_id_of,
+)
+
+DEFAULT_PREFIX: Final = "refs/kakeya/"
+BRANCH_PREFIX: Final = "refs/heads/kakeya/"
+PREFIXES: Final = (DEFAULT_PREFIX, BRANCH_PREFIX)
+DEFAULT_PATTERNS: Final = ("mac-bridge/*", "AgentMemory/mac-bridge-*")
+_RUNNER = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_GLOB = re.compile(r"[*?\[]")
+
+__all__ = [
+    "BRANCH_PREFIX",
+    "DEFAULT_PATTERNS",
+    "DEFAULT_PREFIX",
+    "DEFAULT_TEMPLATE",
+    "HEADS",
+    "PREFIXES",
+    "accepts",
+    "beacon_ref",
+    "bus_ref",
+    "cancel_branch",
+    "cancelled_id_of",
+    "claim_ref",
+    "listing_prefixes",
+    "log_ref",
+    "request_branch",
+    "run_id_of",
+    "runner_id_of",
+    "runner_name_of",
+]
+
+
+def bus_ref(prefix: str) -> str:
+    """Return the ref of the bus record."""
+    return f"{prefix}bus"
+
+
+def claim_ref(prefix: str, run_id: str) -> str:
+    """Return the ref of a run's claim."""
+    return f"{prefix}claim/{run_id}"
+
+
+def log_ref(prefix: str, run_id: str) -> str:
+    """Return the ref of a run's log."""
+    return f"{prefix}log/{run_id}"
+
+
+def beacon_ref(prefix: str, runner: str) -> str:
+    """Return the ref of a runner's sign of life."""
+    return f"{prefix}runner/{runner}"
+
+
+def runner_id_of(prefix: str, kind: str, ref: str) -> str | None:
+    """Return the run id in a ``claim`` or ``log`` ref, or None when the ref is something else."""
+    head = f"{prefix}{kind}/"
+    tail = ref.removeprefix(head)
+    return tail if ref.startswith(head) and is_id(tail) else None
+
+
+def runner_name_of(prefix: str, ref: str) -> str | None:
+    """Return the runner's name in a beacon ref, or None when the ref is something else."""
+    head = f"{prefix}runner/"
+    tail = ref.removeprefix(head)
+    return tail if ref.startswith(head) and _RUNNER.fullmatch(tail) else None
+
+
+def accepts(patterns: Iterable[str], ref: str) -> bool:
+    """Return whether a bus accepts requests on this branch; patterns are globs over branch names."""
+    branch = ref.removeprefix(HEADS)
+    return ref.startswith(HEADS) and any(fnmatch.fnmatchcase(branch, pattern) for pattern in patterns)
+
+
+def listing_prefixes(patterns: Iterable[str]) -> tuple[str, ...]:
+    """Return the ref prefixes that a listing of request and cancel branches needs; none covers another."""
+    found = sorted({HEADS + _GLOB.split(pattern, maxsplit=1)[0] for pattern in patterns})
+    return tuple(one for one in found if not any(one != other and one.startswith(other) for other in found))

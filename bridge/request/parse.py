@@ -1,0 +1,186 @@
+"""Untrusted bytes -> Request, or one clear line.
+
+Order: size, depth and duplicate keys; schema version; shape; canonical bytes; then what only the receiver knows: the
+branch, the bus, the clock. Knows nothing about presets, policy or signatures.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import re
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+
+from bridge import strictjson
+from bridge.errors import RequestRejectedError
+from bridge.limits import CLOCK_SKEW_MAX_S, EXPIRY_MAX_S
+from bridge.records import LimitRequest, Request, RunnerSelector
+from bridge.records.base import ParamValue
+from bridge.request.branches import run_id_of
+from bridge.system.clock import parse_rfc3339
+
+UNSIGNED = "unsigned"
+SCHEMA = 2
+_USER_INFO = re.compile(r"://[^/]*@")
+
+
+def parse(received_bytes: bytes, *, ref: str, bus_id: str, now: dt.datetime) -> Request:
+    """Return the request in bytes that anybody could have pushed.
+
+    Args:
+        received_bytes: the stored request, exactly as it was pushed.
+        ref: full name of the branch it was found on.
+        bus_id: id of the bus it was found on.
+        now: the receiver's wall clock, UTC.
+
+    Raises:
+        RequestRejectedError: anything at all is not as it must be; the message is one line.
+    """
+    try:
+        document = strictjson.decode(received_bytes)
+    except strictjson.StrictJsonError as error:
+        raise RequestRejectedError(f"request is not strict JSON: {_line(error)}") from error
+    _check_schema(document)
+    try:
+        request = Request.model_validate_json(received_bytes)
+    except ValidationError as error:
+        raise RequestRejectedError(f"request does not fit schema {SCHEMA}: {_first(error)}") from error
+    if _canonical(request) != received_bytes:
+        raise RequestRejectedError(
+            "request bytes are not canonical: expected sorted keys, no spaces, every field present, shortest numbers"
+        )
+    _check_binding(request, ref, bus_id)
+    _check_times(request, now)
+    _check_meaning(request)
+    return request
+
+
+def expired(request: Request, now: dt.datetime) -> bool:
+    """Return whether a request may no longer be started."""
+    return parse_rfc3339(request.expires) <= now
+
+
+def idempotency_key(
+    *,
+    bus_id: str,
+    principal: str,
+    preset: str,
+    params: Mapping[str, ParamValue],
+    profile: str,
+    tree: str | None,
+    runner: RunnerSelector,
+    limits: LimitRequest,
+) -> str:
+    """Return the digest under which the same question asked again is the same run (sha256, hex).
+
+    The bus, the principal, the preset and its params, the profile, the runner selector and the limits all count;
+    `tree` is the workload's tree, or None for host code.
+    """
+    value = {
+        "bus_id": bus_id,
+        "limits": limits.model_dump(mode="json"),
+        "params": dict(params),
+        "preset": preset,
+        "principal": principal,
+        "profile": profile,
+        "runner": runner.model_dump(mode="json"),
+        "tree": tree,
+    }
+    return hashlib.sha256(strictjson.encode(value)).hexdigest()
+
+
+def key_of(request: Request) -> str:
+    """Return the idempotency key that a request's own fields give."""
+    return idempotency_key(
+        bus_id=request.bus_id,
+        principal=request.principal,
+        preset=request.preset,
+        params=request.params,
+        profile=request.profile,
+        tree=None if request.workload is None else request.workload.tree,
+        runner=request.runner,
+        limits=request.limits,
+    )
+
+
+def _check_schema(document: object) -> None:
+    if not isinstance(document, dict):
+        raise RequestRejectedError(f"request is a JSON {type(document).__name__}; expected an object")
+    version = document.get("schema_version")
+    if type(version) is not int:
+        raise RequestRejectedError(f"request has schema_version {_short(version)}; expected the integer {SCHEMA}")
+    if version == 1:
+        raise RequestRejectedError(
+            "request has schema_version 1, which binds no bus, no branch and no expiry; schema 2 is needed: "
+            "install kakeya and send it again with 'kakeya-mac run PRESET'"
+        )
+    if version > SCHEMA:
+        raise RequestRejectedError(
+            f"request has schema_version {_short(version)}, this host reads {SCHEMA}: upgrade kakeya on the host"
+        )
+    if version != SCHEMA:
+        raise RequestRejectedError(f"request has schema_version {_short(version)}; expected {SCHEMA}")
+
+
+def _check_binding(request: Request, ref: str, bus_id: str) -> None:
+    if request.ref != ref:
+        raise RequestRejectedError(f"request was written for {_short(request.ref)}, found on {_short(ref)}")
+    if run_id_of(ref) != request.id:
+        raise RequestRejectedError(f"request has id {request.id}, its branch {_short(ref)} says {run_id_of(ref)}")
+    if request.bus_id != bus_id:
+        raise RequestRejectedError(f"request was written for bus {_short(request.bus_id)}, this is bus {bus_id}")
+    if request.retry_of == request.id:
+        raise RequestRejectedError("request repeats itself: retry_of is its own id")
+
+
+def _check_times(request: Request, now: dt.datetime) -> None:
+    try:
+        created, expires = parse_rfc3339(request.created), parse_rfc3339(request.expires)
+        valid_s, ahead_s = (expires - created).total_seconds(), (created - now).total_seconds()
+    except (ValueError, TypeError, OverflowError) as error:
+        raise RequestRejectedError(f"request has an unreadable time: {_line(error)}") from error
+    if not 0 < valid_s <= EXPIRY_MAX_S:
+        raise RequestRejectedError(f"request is valid for {valid_s:.0f} s; expected 1 to {EXPIRY_MAX_S}")
+    if ahead_s > CLOCK_SKEW_MAX_S:
+        raise RequestRejectedError(
+            f"request was created {ahead_s:.0f} s in the future; at most {CLOCK_SKEW_MAX_S} s are accepted: "
+            "check the clocks"
+        )
+
+
+def _check_meaning(request: Request) -> None:
+    if request.principal != UNSIGNED or request.signer is not None:
+        raise RequestRejectedError(
+            f"request claims principal {_short(request.principal)}, but this host verifies no signatures; "
+            f"expected principal '{UNSIGNED}' and no signer"
+        )
+    if request.workload is not None and _USER_INFO.search(request.workload.origin):
+        raise RequestRejectedError("workload.origin carries user information; expected a URL without it")
+    if request.idempotency_key != key_of(request):
+        raise RequestRejectedError("idempotency_key does not match the request's fields")
+
+
+def _canonical(request: Request) -> bytes:
+    try:
+        return request.canonical()
+    except ValueError as error:  # a lone surrogate cannot be written as UTF-8
+        raise RequestRejectedError(f"request cannot be written back: {_line(error)}") from error
+
+
+def _first(error: ValidationError) -> str:
+    problems = error.errors(include_url=False, include_input=False, include_context=False)
+    where = ".".join(str(part) for part in problems[0]["loc"]) or "document"
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{_short(where)}: {_line(problems[0]['msg'])}{more}"
+
+
+def _line(value: object) -> str:
+    text = "".join(char if char.isprintable() else "?" for char in str(value))
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _short(value: object) -> str:
+    text = ascii(value) if not isinstance(value, int) or isinstance(value, bool) else format(value % 10**12, "d")
+    return text if len(text) <= 100 else text[:97] + "..."
