@@ -1,0 +1,36 @@
+"""Dispatch ``kakeya-engine eval WHAT`` to the module that measures it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+WORKLOADS = {
+    "code": ("engine.cli.eval_compare", "speculative against autoregressive decoding on code prompts"),
+    "needle": ("engine.cli.eval_compare", "the same on needle prompts, answers scored"),
+    "native": ("engine.cli.eval_compare", "the array library's own decoding alone"),
+    "assemble": ("engine.cli.eval_assemble", "join the parts of a run's launches into its report"),
+    "single-graph": ("engine.cli.eval_single_graph", "evaluation times of draft and verify in one graph, bounded"),
+}
+
+
+def usage() -> str:
+    """Return the help text, one line a workload."""
+    lines = [f"  {name:<13} {summary}" for name, (_, summary) in WORKLOADS.items()]
+    return (
+        "usage: kakeya-engine eval WHAT [options]\n\n"
+        + "\n".join(lines)
+        + "\n\n`kakeya-engine eval WHAT --help` says more."
+    )
+
+
+def main(argv: list[str]) -> int:
+    """Run one workload and return its exit code, 2 for an unknown one."""
+    if not argv or argv[0] in {"-h", "--help"}:
+        print(usage())
+        return 0
+    if argv[0] not in WORKLOADS:
+        print(f"unknown workload {argv[0]!r}; known: {', '.join(WORKLOADS)}", file=sys.stderr)
+        return 2
+    module = importlib.import_module(WORKLOADS[argv[0]][0])
+    return int(module.main(argv))

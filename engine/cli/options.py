@@ -1,0 +1,81 @@
+"""Options that several verbs share, and the one place where an engine error becomes an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.decoding.depth import FixedDepth
+from engine.errors import EngineError, UsageError
+from engine.loading import BACKENDS, Engine, load_backend, open_engine
+from engine.protocols import Depth
+
+DEFAULT_TARGET = "kakeya-tiny-gemma4"
+DEFAULT_DRAFTER = "kakeya-tiny-gemma4-dflash"
+DEFAULT_DEPTH = 3
+"""Drafted tokens per step: a block of 4 rows was the best measured one on CPU."""
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add backend, target and drafter."""
+    parser.add_argument("--backend", choices=BACKENDS, default="mlx", help="array library (default: %(default)s)")
+    parser.add_argument(
+        "--target", help=f"model folder or name (default: KAKEYA_TARGET, else the packaged {DEFAULT_TARGET})"
+    )
+    parser.add_argument(
+        "--drafter",
+        help=f"DFlash folder or name, ngram, or none (default: KAKEYA_DRAFTER, else {DEFAULT_DRAFTER} for the default "
+        "target and none for others)",
+    )
+
+
+def add_decoding_options(parser: argparse.ArgumentParser) -> None:
+    """Add cache layout and draft depth."""
+    parser.add_argument(
+        "--layout", choices=("native", "full"), default="native", help="rows kept on sliding layers (default: native)"
+    )
+    parser.add_argument(
+        "--depth",
+        default=str(DEFAULT_DEPTH),
+        help="drafted tokens per step, or auto for the never-slower controller (default: %(default)s)",
+    )
+    parser.add_argument("--prefill-chunk", type=int, default=512, help="prompt rows per forward (default: %(default)s)")
+
+
+def open_selected(options: argparse.Namespace) -> Engine:
+    """Load what the options and the environment name."""
+    target = options.target or os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET
+    drafter = options.drafter or os.environ.get("KAKEYA_DRAFTER")
+    if drafter is None and Path(target).name == DEFAULT_TARGET:
+        drafter = DEFAULT_DRAFTER
+    return open_engine(load_backend(options.backend), target, None if drafter == "none" else drafter)
+
+
+def depth_factory(text: str, engine: Engine) -> tuple[Callable[[], Depth], dict[str, object]]:
+    """Return a maker of fresh depth policies and their description for reports.
+
+    Raises:
+        UsageError: If ``text`` is neither a count nor ``auto``.
+    """
+    block = engine.drafter.info.block_size
+    longest = block - 1 if block else 16
+    if text == "auto":
+        from engine.decoding.controller import ControlledDepth
+
+        return lambda: ControlledDepth(longest), {"policy": "controller", "longest": longest}
+    if not text.isdigit():
+        raise UsageError(f"--depth {text!r}; expected a number of tokens or auto")
+    depth = min(int(text), longest)
+    return lambda: FixedDepth(depth), {"policy": "fixed", "tokens": depth}
+
+
+def guarded(run: Callable[[], int]) -> int:
+    """Run a verb; an engine error becomes one line on stderr and its exit code."""
+    try:
+        return run()
+    except EngineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code

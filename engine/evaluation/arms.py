@@ -1,0 +1,53 @@
+"""The ways of decoding that a workload compares: the library's own loop, and the engine's speculative loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.decoding.speculative import Parts, speculative
+from engine.decoding.stopping import Stopping
+from engine.evaluation.measure import Running
+from engine.loading import Engine
+from engine.protocols import Depth
+from engine.types import CacheLayout
+
+AUTOREGRESSIVE = "autoregressive"
+AUTOREGRESSIVE_AGAIN = "autoregressive_again"
+SPECULATIVE = "speculative"
+ROLES = {AUTOREGRESSIVE: "baseline", AUTOREGRESSIVE_AGAIN: "control", SPECULATIVE: "candidate"}
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSettings:
+    """How the arms of one workload decode. ``depth`` makes a fresh, cold policy for each sample."""
+
+    layout: CacheLayout
+    depth: Callable[[], Depth]
+    chunk_tokens: int
+
+
+def code_path(engine: Engine, arm: str) -> str:
+    """Return ``module:function`` of the code that decodes an arm."""
+    return "engine.decoding.speculative:speculative" if arm == SPECULATIVE else engine.native.code_path
+
+
+def start(engine: Engine, arm: str, settings: ArmSettings, prompt: tuple[int, ...], stopping: Stopping) -> Running:
+    """Begin decoding ``prompt`` on an arm; nothing runs until the first step is asked for."""
+    if arm != SPECULATIVE:
+        native = engine.native
+        return Running(
+            steps=native.decode(prompt, stopping, settings.chunk_tokens),
+            kv_bytes=native.measured_bytes,
+            drafter_bytes=lambda: None,
+            speculative=False,
+        )
+    sequence = engine.target.open(engine.drafter.capture, settings.layout)
+    drafter = engine.drafter.open()
+    parts = Parts(sequence, drafter, engine.accept, settings.depth(), engine.backend.clock)
+    return Running(
+        steps=speculative(parts, prompt, stopping, settings.chunk_tokens),
+        kv_bytes=sequence.measured_bytes,
+        drafter_bytes=drafter.measured_bytes,
+        speculative=True,
+    )

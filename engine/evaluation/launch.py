@@ -1,0 +1,144 @@
+"""From options to one launch's part of a report: what was loaded, under which settings, and what was measured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from engine.evaluation.arms import SPECULATIVE, ArmSettings
+from engine.evaluation.measure import Instruments
+from engine.evaluation.schedule import Profile
+from engine.evaluation.selection import Prompt, PromptSet
+from engine.evaluation.workload import Plan, run_launch
+from engine.loading import Engine
+from engine.protocols import Backend
+from engine.reports import Report, RunContext, Sample, SamplePipe
+from engine.reports.context import machine_facts, thread_facts, utc_now
+from engine.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What one kind of report measures.
+
+    ``score`` says whether an answer is right, None for workloads without known answers.
+    """
+
+    kind: str
+    prompts: PromptSet
+    profile: Profile
+    stop: str
+    settings: ArmSettings
+    depth: Mapping[str, object]
+    score: Callable[[Prompt, str], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Which launch of how many this process is, and who hears of every finished sample."""
+
+    launch: int
+    launches: int
+    heard: Callable[[Sample], None] = lambda _: None
+
+
+def run_part(
+    engine: Engine,
+    tokenizer: Tokenizer,
+    workload: Workload,
+    context: RunContext,
+    turn: Turn,
+) -> Report:
+    """Measure one launch and return its part."""
+    clock, profile = engine.backend.clock, workload.profile
+    started_at, began_ns = utc_now(), clock.host_ns()
+    measured, warmups = workload.prompts.select(turn.launch, turn.launches, profile.prompts_per_launch, profile.warmups)
+    stop_ids = frozenset(engine.target.info.stop_ids if workload.stop == "natural" else ())
+    plan = Plan(
+        arms=profile.arms,
+        measured=measured,
+        warmups=warmups,
+        launch=turn.launch,
+        seed=context.request_digest,
+        max_new_tokens=profile.max_new_tokens,
+        stop_ids=stop_ids,
+        settings=workload.settings,
+    )
+    instruments = Instruments(
+        clock=clock,
+        pipe=SamplePipe(context.pipe_fd),
+        allocator_active_bytes=engine.backend.allocator_active_bytes,
+        decode_text=tokenizer.decode,
+    )
+    result = run_launch(engine, plan, instruments, turn.heard)
+    arms = result.arms
+    if workload.score is not None:
+        known = {prompt.id: prompt for prompt in (*measured, *warmups)}
+        arms = tuple(
+            replace(arm, samples=tuple(_scored(sample, known, workload.score) for sample in arm.samples))
+            for arm in arms
+        )
+    return Report(
+        kind=workload.kind,
+        config=describe(engine, workload, stop_ids),
+        environment=environment(engine.backend),
+        started_at=started_at,
+        ended_at=utc_now(),
+        wall_s=(clock.host_ns() - began_ns) / 1e9,
+        arms=arms,
+        fallbacks=result.fallbacks,
+    )
+
+
+def describe(engine: Engine, workload: Workload, stop_ids: frozenset[int]) -> dict[str, Any]:
+    """Return the report's ``config``: everything that decides what was measured."""
+    target, profile = engine.target.info, workload.profile
+    speculates = SPECULATIVE in profile.arms
+    return {
+        "target": {
+            "name": target.name,
+            "digest": target.digest,
+            "format": target.format,
+            "parameters": target.parameters,
+            "vocab_size": target.vocab_size,
+            "dtype": target.dtype,
+        },
+        "drafter": asdict(engine.drafter.info) if speculates else None,
+        "block_size": _block_size(workload.depth) if speculates else None,
+        "cache_layout": str(workload.settings.layout),
+        "max_new_tokens": profile.max_new_tokens,
+        "stop": workload.stop,
+        "stopping_ids": sorted(stop_ids),
+        "seed": 0,
+        "dtype": target.dtype,
+        "depth": dict(workload.depth) if speculates else None,
+        "prompt_set": workload.prompts.name,
+        "prompt_rule": workload.prompts.rule,
+        "prefill_chunk_tokens": workload.settings.chunk_tokens,
+    }
+
+
+def environment(backend: Backend) -> dict[str, Any]:
+    """Return the report's ``environment``."""
+    blas = backend.blas()
+    return {
+        "backend": backend.name,
+        "device": backend.device,
+        **machine_facts(),
+        "versions": backend.versions(),
+        "blas": None if blas is None else asdict(blas),
+        "threads": thread_facts(os.environ),
+    }
+
+
+def _block_size(depth: Mapping[str, object]) -> int:
+    """Return the rows of the longest block: the bonus and its drafts."""
+    longest = depth.get("tokens", depth.get("longest", 0))
+    return 1 + int(str(longest))
+
+
+def _scored(sample: Sample, known: Mapping[str, Prompt], score: Callable[[Prompt, str], bool]) -> Sample:
+    prompt = known[sample.prompt_id]
+    return sample if prompt.expected is None else replace(sample, correct=score(prompt, sample.text))

@@ -1,0 +1,55 @@
+"""In which order arms meet prompts: balanced, and drawn from the request digest so that nobody chose it.
+
+Every order of the arms occurs equally often in a launch. Which prompt gets which order, and which prompt comes when, is
+the order of sha256 values over the request digest: reproducible by anyone, and not known before the request exists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import TypeVar
+
+from engine.errors import UsageError
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How much a profile measures. ``arms`` are names in declaration order."""
+
+    name: str
+    arms: tuple[str, ...]
+    prompts_per_launch: int
+    warmups: int
+    max_new_tokens: int
+
+
+PROFILES = {
+    "smoke": Profile("smoke", ("autoregressive", "speculative"), 6, 1, 48),
+    "claim": Profile("claim", ("autoregressive", "autoregressive_again", "speculative"), 12, 2, 256),
+}
+
+
+def shuffled(items: Sequence[Item], *seed: object) -> list[Item]:
+    """Return the items in the order of sha256 over the seed and their index."""
+
+    def rank(index: int) -> bytes:
+        return hashlib.sha256("/".join(str(part) for part in (*seed, index)).encode()).digest()
+
+    return [items[index] for index in sorted(range(len(items)), key=rank)]
+
+
+def balanced_orders(arms: Sequence[str], count: int, *seed: object) -> list[tuple[str, ...]]:
+    """Return ``count`` orders of the arms, every permutation equally often, shuffled.
+
+    Raises:
+        UsageError: If ``count`` is no multiple of the number of permutations.
+    """
+    orders = list(permutations(arms))
+    if count % len(orders):
+        raise UsageError(f"{count} prompts cannot balance {len(orders)} orders of {len(arms)} arms; use a multiple")
+    return shuffled(orders * (count // len(orders)), *seed, "orders")

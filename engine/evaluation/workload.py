@@ -1,0 +1,120 @@
+"""One launch of an interleaved comparison: every prompt on every arm, in drawn order, after warm-ups.
+
+The launch is one process. It returns a part of the report; ``engine.reports.parts`` joins the parts of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from engine.decoding.stopping import Stopping
+from engine.evaluation import arms as arm_module
+from engine.evaluation.arms import ROLES, SPECULATIVE, ArmSettings
+from engine.evaluation.measure import Instruments, Measured, Place, measure
+from engine.evaluation.schedule import balanced_orders, shuffled
+from engine.evaluation.selection import Prompt
+from engine.loading import Engine
+from engine.reports import Arm, Fallback, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one launch measures. ``seed`` is the request digest."""
+
+    arms: tuple[str, ...]
+    measured: Sequence[Prompt]
+    warmups: Sequence[Prompt]
+    launch: int
+    seed: str
+    max_new_tokens: int
+    stop_ids: frozenset[int]
+    settings: ArmSettings
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchResult:
+    """The arms of one launch with their samples, warm-ups included, and what fell back."""
+
+    arms: tuple[Arm, ...]
+    fallbacks: tuple[Fallback, ...]
+
+
+def run_launch(
+    engine: Engine, plan: Plan, instruments: Instruments, report: Callable[[Sample], None] = lambda _: None
+) -> LaunchResult:
+    """Measure a launch; ``report`` hears of every finished sample."""
+    finished: list[Measured] = []
+    for index, (prompt, arm, is_warmup) in enumerate(_sequence(plan)):
+        stopping = Stopping(budget_tokens=plan.max_new_tokens, stop_ids=plan.stop_ids)
+        measured = measure(
+            lambda arm=arm, prompt=prompt, stopping=stopping: arm_module.start(  # type: ignore[misc]
+                engine, arm, plan.settings, prompt.ids, stopping
+            ),
+            prompt,
+            Place(plan.launch, index, arm, is_warmup),
+            instruments,
+        )
+        finished.append(measured)
+        report(measured.sample)
+    samples = _with_margins(engine, plan, finished)
+    arms = tuple(
+        Arm(
+            name=arm,
+            role=ROLES[arm],
+            code_path=arm_module.code_path(engine, arm),
+            samples=tuple(sample for sample in samples if sample.id.split("/")[2] == arm),
+        )
+        for arm in plan.arms
+    )
+    return LaunchResult(arms, tuple(_fallbacks(finished)))
+
+
+def _sequence(plan: Plan) -> list[tuple[Prompt, str, bool]]:
+    """Return every generation of the launch in order: warm-ups first, each on every arm."""
+    listed = [(prompt, arm, True) for prompt in plan.warmups for arm in plan.arms]
+    prompts = shuffled(plan.measured, plan.seed, plan.launch, "prompts")
+    orders = balanced_orders(plan.arms, len(prompts), plan.seed, plan.launch)
+    listed += [(prompt, arm, False) for prompt, order in zip(prompts, orders, strict=True) for arm in order]
+    return listed
+
+
+def _with_margins(engine: Engine, plan: Plan, finished: Sequence[Measured]) -> list[Sample]:
+    """Return the samples; one that differs from the baseline gets the target's top-2 margin where it does."""
+    reference = {
+        item.sample.prompt_id: item.sample.tokens for item in finished if item.sample.id.split("/")[2] == plan.arms[0]
+    }
+    prompts = {prompt.id: prompt for prompt in (*plan.measured, *plan.warmups)}
+    samples = []
+    for item in finished:
+        sample, expected = item.sample, reference[item.sample.prompt_id]
+        if sample.tokens != expected:
+            agreed = _agreement(sample.tokens, expected)
+            margin = top2_margin(engine, prompts[sample.prompt_id].ids + sample.tokens[:agreed], plan.settings)
+            sample = replace(sample, top2_margin_at_divergence=margin)
+        samples.append(sample)
+    return samples
+
+
+def _agreement(left: Sequence[int], right: Sequence[int]) -> int:
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(left), len(right)))
+
+
+def top2_margin(engine: Engine, ids: tuple[int, ...], settings: ArmSettings) -> float:
+    """Return how near a tie the target's choice after ``ids`` is, from a forward of its own."""
+    sequence = engine.target.open((), settings.layout)
+    *_, last = sequence.prefill(ids, settings.chunk_tokens)
+    return engine.accept.margin(last)
+
+
+def _fallbacks(finished: Sequence[Measured]) -> list[Fallback]:
+    """Return one row per sample and reason: a step that did not draft, or a guard that refused a row."""
+    rows = []
+    for item in finished:
+        for component, reasons in (("drafter", item.skips), ("target", item.guards)):
+            rows += [
+                Fallback(arm=SPECULATIVE, component=component, sample=item.sample.id, reason=reason, count=count)
+                for reason, count in sorted(reasons.items())
+            ]
+    return rows

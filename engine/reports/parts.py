@@ -1,0 +1,84 @@
+"""Join the parts that the launches of one run wrote into the one report that is declared.
+
+A launch is a process of its own, so that start-up effects are seen as spread between launches instead of hidden.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from engine.errors import UsageError
+from engine.reports.builder import Arm, Fallback, Report
+from engine.reports.sample import Counters, Memory, Sample, Stages
+
+FOLDER = "parts"
+
+
+def part_name(launch: int) -> str:
+    """Return a part's path below the report directory."""
+    return f"{FOLDER}/launch-{launch}.json"
+
+
+def read_parts(out: Path) -> list[dict[str, Any]]:
+    """Return the parts of a run in launch order.
+
+    Raises:
+        UsageError: If there are none, or launches are missing.
+    """
+    files = {int(path.stem.removeprefix("launch-")): path for path in (out / FOLDER).glob("launch-*.json")}
+    if not files or sorted(files) != list(range(len(files))):
+        raise UsageError(f"{out / FOLDER} holds launches {sorted(files)}; expected 0, 1, … without gaps")
+    return [json.loads(files[launch].read_text(encoding="utf-8")) for launch in sorted(files)]
+
+
+def remove_parts(out: Path) -> None:
+    """Delete the parts: only declared reports may be left in the directory."""
+    for path in (out / FOLDER).glob("launch-*.json"):
+        path.unlink()
+    (out / FOLDER).rmdir()
+
+
+def merge(parts: Sequence[Mapping[str, Any]]) -> Report:
+    """Return one report: settings must agree, samples are concatenated in launch order, ``wall_s`` is summed.
+
+    Raises:
+        UsageError: If two launches ran under different settings.
+    """
+    first = parts[0]
+    for part in parts[1:]:
+        for name in ("kind", "config", "environment"):
+            if part[name] != first[name]:
+                raise UsageError(f"launches of one run differ in {name!r}; expected identical settings in all of them")
+    arms: dict[str, Arm] = {}
+    for part in parts:
+        for arm in part["arms"]:
+            known = arms.get(arm["name"])
+            samples = tuple(sample_from_json(row) for row in arm["samples"])
+            earlier = known.samples if known else ()
+            arms[arm["name"]] = Arm(arm["name"], arm["role"], arm["code_path"], earlier + samples)
+    return Report(
+        kind=first["kind"],
+        config=first["config"],
+        environment=first["environment"],
+        started_at=min(part["started_at"] for part in parts),
+        ended_at=max(part["ended_at"] for part in parts),
+        wall_s=sum(part["wall_s"] for part in parts),
+        arms=tuple(arms.values()),
+        fallbacks=tuple(Fallback(**row) for part in parts for row in part["fallbacks"]),
+        rows=first.get("rows"),
+    )
+
+
+def sample_from_json(row: Mapping[str, Any]) -> Sample:
+    """Return the sample that was written as ``row``."""
+    values = dict(row)
+    values["tokens"] = tuple(values["tokens"])
+    for name in ("accepted_per_step", "drafted_per_step"):
+        values[name] = None if values[name] is None else tuple(values[name])
+    values["stages"] = Stages(**values["stages"])
+    values["counters"] = Counters(**values["counters"])
+    values["memory"] = Memory(**values["memory"])
+    return Sample(**values)
