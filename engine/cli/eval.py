@@ -6,11 +6,12 @@ import importlib
 import sys
 
 WORKLOADS = {
-    "code": ("engine.cli.eval_compare", "speculative against autoregressive decoding on code prompts"),
-    "needle": ("engine.cli.eval_compare", "the same on needle prompts, answers scored"),
-    "native": ("engine.cli.eval_compare", "the array library's own decoding alone"),
-    "assemble": ("engine.cli.eval_assemble", "join the parts of a run's launches into its report"),
-    "single-graph": ("engine.cli.eval_single_graph", "evaluation times of draft and verify in one graph, bounded"),
+    "code": ("engine.cli.eval_compare:code", "speculative against autoregressive decoding on code prompts"),
+    "needle": ("engine.cli.eval_compare:needle", "the same on needle prompts, answers scored"),
+    "native": ("engine.cli.eval_compare:native", "the array library's own decoding alone"),
+    "assemble": ("engine.cli.eval_assemble:main", "join the parts of a run's launches into its report"),
+    "single-graph": ("engine.cli.eval_single_graph:main", "evaluation times of draft and verify in one graph, bounded"),
+    "model": ("engine.cli.eval_model:main", "the measurements behind the model cards and prompt sets"),
 }
 
 
@@ -32,5 +33,5 @@ def main(argv: list[str]) -> int:
     if argv[0] not in WORKLOADS:
         print(f"unknown workload {argv[0]!r}; known: {', '.join(WORKLOADS)}", file=sys.stderr)
         return 2
-    module = importlib.import_module(WORKLOADS[argv[0]][0])
-    return int(module.main(argv))
+    module, _, function = WORKLOADS[argv[0]][0].partition(":")
+    return int(getattr(importlib.import_module(module), function)(argv[1:]))

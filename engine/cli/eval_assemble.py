@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     """Join; exit 0 when the report is written and the parts are gone."""
-    options = parser().parse_args(argv[1:])
+    options = parser().parse_args(argv)
     return guarded(lambda: _run(options))
 
 
@@ -47,17 +47,16 @@ def claims(report: Report, summary: Summary) -> tuple[Claim, ...]:
 
 
 def _show(summary: Summary) -> None:
-    print(
-        f"{'arm':<22} {'samples':>7} {'tokens':>7} {'decode s':>9} {'tokens/s':>9} {'per forward':>11} {'KV bytes':>11}"
-    )
+    columns = ("samples", "tokens", "decode s", "tokens/s", "per forward", "KV bytes")
+    print(f"{'arm':<22}" + "".join(f"{column:>12}" for column in columns))
     for arm in summary.arms:
         print(
-            f"{arm.name:<22} {arm.samples:>7} {arm.output_tokens:>7} {arm.decode_s:>9.3f} {arm.tokens_per_s:>9.1f} "
-            f"{arm.acceptance_length:>11.2f} {arm.kv_bytes:>11}"
+            f"{arm.name:<22}{arm.samples:>12}{arm.output_tokens:>12}{arm.decode_s:>12.3f}{arm.tokens_per_s:>12.1f}"
+            f"{arm.acceptance_length:>12.2f}{arm.kv_bytes:>12}"
         )
     if summary.ratio is not None:
         word = "faster" if summary.ratio > 1 else "slower"
         print(
-            f"speculative / autoregressive: {summary.ratio:.2f}x ({word} in this run; the gate says what may be quoted)\n"
-            f"tokens identical on {summary.identical} of {summary.compared} prompts"
+            f"speculative / autoregressive: {summary.ratio:.2f}x ({word} in this run; the gate says what may be quoted)"
         )
+        print(f"tokens identical on {summary.identical} of {summary.compared} prompts")

@@ -59,10 +59,24 @@ def parser(name: str) -> argparse.ArgumentParser:
     return built
 
 
-def main(argv: list[str]) -> int:
-    """Measure; exit 0 when the part is written."""
-    options = parser(argv[0]).parse_args(argv[1:])
-    return guarded(lambda: _run(PRESETS[argv[0]], options))
+def code(argv: list[str]) -> int:
+    """Measure code prompts; exit 0 when the part is written."""
+    return _main("code", argv)
+
+
+def needle(argv: list[str]) -> int:
+    """Measure needle prompts and score the answers."""
+    return _main("needle", argv)
+
+
+def native(argv: list[str]) -> int:
+    """Measure the array library's own decoding alone."""
+    return _main("native", argv)
+
+
+def _main(name: str, argv: list[str]) -> int:
+    options = parser(name).parse_args(argv)
+    return guarded(lambda: _run(PRESETS[name], options))
 
 
 def _run(preset: Preset, options: argparse.Namespace) -> int:
@@ -82,11 +96,9 @@ def _run(preset: Preset, options: argparse.Namespace) -> int:
         depth=described,
         score=answered if preset.kind == "needle_recall" else None,
     )
-    print(
-        f"launch {options.launch + 1} of {options.launches}: {engine.target.info.name} with {engine.drafter.info.name} "
-        f"on {engine.backend.name} {engine.backend.device}, {len(profile.arms)} arms, {profile.prompts_per_launch} prompts",
-        flush=True,
-    )
+    names = f"{engine.target.info.name} with {engine.drafter.info.name}"
+    device = f"{engine.backend.name} {engine.backend.device}"
+    print(f"launch {options.launch + 1} of {options.launches}: {names} on {device}", flush=True)
     part = run_part(engine, tokenizer, workload, context, Turn(options.launch, options.launches, _show))
     write_report(part, context, part_name(options.launch))
     return 0
