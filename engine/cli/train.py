@@ -86,6 +86,7 @@ def train_target_command(arguments: argparse.Namespace) -> None:
     from engine.training.corpus import read_corpus, word_pool
     from engine.training.export import export_target
     from engine.training.recipe import target_recipe
+    from engine.training.record import recorded_command, write_training
     from engine.training.target import TargetRun, Trainer
     from engine.training.tokenizer import load_tokenizer
 
@@ -93,24 +94,38 @@ def train_target_command(arguments: argparse.Namespace) -> None:
     files = read_corpus()
     tokenizer = load_tokenizer(arguments.tokenizer)
     recipe = target_recipe(arguments.family, arguments.preset_size, arguments.steps)
-    run = TargetRun(recipe, arguments.seed, arguments.work or arguments.out.with_suffix(".work"), arguments.evaluate_every)
+    run = TargetRun(
+        recipe, arguments.seed, arguments.work or arguments.out.with_suffix(".work"), arguments.evaluate_every
+    )
     trainer = Trainer(run, tokenizer, files, word_pool(files), arguments.documents)
     model = trainer.train(Progress(arguments.out.name, arguments.quiet), arguments.export_at)
     export_target(model, tokenizer, arguments.out)
+    write_training(
+        arguments.out, command=recorded_command("target", vars(arguments)), seed=arguments.seed, steps=trainer.step,
+        tokens=trainer.tokens, trained_s=trainer.trained_s, threads=arguments.threads, model=model, files=files,
+        curve=trainer.curve.rows,
+    )
 
 
 def train_dflash_command(arguments: argparse.Namespace) -> None:
     """Regenerate data with the target, train its drafter and export it."""
     import torch
 
+    from engine.training.corpus import read_corpus
     from engine.training.dflash import DrafterRun, train_drafter
+    from engine.training.record import recorded_command, write_training
 
     torch.set_num_threads(arguments.threads)
     work = arguments.work or arguments.out.with_suffix(".work")
     run = DrafterRun(
         arguments.seed, arguments.steps, arguments.rows, work, arguments.preset_size, arguments.evaluate_every
     )
-    train_drafter(arguments.target, arguments.out, run, Progress(arguments.out.name, arguments.quiet))
+    trainer = train_drafter(arguments.target, arguments.out, run, Progress(arguments.out.name, arguments.quiet))
+    write_training(
+        arguments.out, command=recorded_command("dflash", vars(arguments)), seed=arguments.seed, steps=trainer.step,
+        tokens=trainer.tokens, trained_s=trainer.trained_s, threads=arguments.threads, model=trainer.drafter,
+        files=read_corpus(), curve=trainer.curve.rows,
+    )
 
 
 def main(argv: list[str]) -> int:

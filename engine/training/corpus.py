@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 EXCLUDED_FOLDERS = frozenset(
-    {"test", "tests", "idle_test", "site-packages", "dist-packages", "encodings", "__pycache__", "pydoc_data", "ensurepip"}
+    {
+        "test",
+        "tests",
+        "idle_test",
+        "site-packages",
+        "dist-packages",
+        "encodings",
+        "__pycache__",
+        "pydoc_data",
+        "ensurepip",
+    }
 )
 MAX_FILE_BYTES = 200_000
 HELD_OUT_FILES_IN_256 = 8

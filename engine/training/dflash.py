@@ -17,7 +17,7 @@ from engine.training.corpus import read_corpus, word_pool
 from engine.training.drafter_model import DFlashDrafter, drafter_config
 from engine.training.models import attention_masks
 from engine.training.optimiser import Optimisers, Schedule
-from engine.training.responses import Response, make_requests, regenerate
+from engine.training.responses import Response, make_requests, regenerate_in_order
 from engine.training.rows import RowSource
 from engine.training.tokenizer import MASK_ID, PAD_ID, load_tokenizer
 
@@ -66,6 +66,7 @@ class DrafterTrainer:
         if state is not None:
             self.drafter.load_state_dict(state["model"])
             self.optimisers.restore(state["optimisers"])
+        self.tokens = int(state["tokens"]) if state else 0
         self.curve = checkpoint.CurveLog(run.work / "curve.jsonl", self.step)
 
     def features(self, rows: list[Response], ids: torch.Tensor) -> torch.Tensor:
@@ -81,7 +82,9 @@ class DrafterTrainer:
     def _target_features(self, ids: torch.Tensor) -> torch.Tensor:
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
             output = self.target.model(
-                input_ids=ids, attention_mask=attention_masks(self.target, ids.shape[1]), use_cache=False,
+                input_ids=ids,
+                attention_mask=attention_masks(self.target, ids.shape[1]),
+                use_cache=False,
                 output_hidden_states=True,
             )
         layers = self.config["dflash_config"]["target_layer_ids"]
@@ -160,7 +163,7 @@ class DrafterTrainer:
     def save(self) -> None:
         """Write the checkpoint."""
         state = {"model": self.drafter.state_dict(), "optimisers": self.optimisers.state()}
-        checkpoint.save(self.path, state | {"step": self.step, "trained_s": self.trained_s})
+        checkpoint.save(self.path, state | {"step": self.step, "trained_s": self.trained_s, "tokens": self.tokens})
 
     def train(self, report: Any = None, stop_after: int | None = None) -> DFlashDrafter:
         """Train to the end (or `stop_after` steps) and return the drafter."""
@@ -169,7 +172,9 @@ class DrafterTrainer:
         while self.step < last:
             started = time.perf_counter()
             rng = np.random.default_rng([self.run.seed, 32, self.step])
-            loss, _ = self.loss(self.rows_of(self.step), rng)
+            rows = self.rows_of(self.step)
+            loss, _ = self.loss(rows, rng)
+            self.tokens += sum(len(row.ids) for row in rows)
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimisers.step(self.schedule.share(self.step))
             self.step += 1
@@ -189,7 +194,9 @@ class DrafterTrainer:
         return self.drafter
 
 
-def cached_responses(path: Path, target: Any, source: RowSource, words: Any, run: DrafterRun, report: Any) -> list[Response]:
+def cached_responses(
+    path: Path, target: Any, source: RowSource, words: Any, run: DrafterRun, report: Any
+) -> list[Response]:
     """Return the regenerated responses, from `path` when they are there already."""
     if path.exists():
         return [Response(tuple(row["ids"]), row["prompt_tokens"]) for row in json.loads(path.read_text())]
@@ -198,7 +205,7 @@ def cached_responses(path: Path, target: Any, source: RowSource, words: Any, run
         if report is not None:
             report(done, total, {"train_loss": float("nan"), "regenerated": done})
 
-    responses = regenerate(target, make_requests(source, words, run.rows, run.seed), progress)
+    responses = regenerate_in_order(target, make_requests(source, words, run.rows, run.seed), progress)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps([{"ids": item.ids, "prompt_tokens": item.prompt_tokens} for item in responses]))
     return responses
@@ -215,8 +222,8 @@ def export_drafter(drafter: DFlashDrafter, folder: Path) -> None:
     (folder / "model.safetensors").chmod(0o644)
 
 
-def train_drafter(target_folder: Path, out: Path, run: DrafterRun, report: Any = None) -> None:
-    """Regenerate data with the target of `target_folder`, train its drafter and write it to `out`."""
+def train_drafter(target_folder: Path, out: Path, run: DrafterRun, report: Any = None) -> DrafterTrainer:
+    """Regenerate data with the target of `target_folder`, train its drafter, write it to `out`, return the trainer."""
     import transformers
 
     target = transformers.AutoModelForCausalLM.from_pretrained(target_folder, dtype=torch.float32).eval()
@@ -225,4 +232,6 @@ def train_drafter(target_folder: Path, out: Path, run: DrafterRun, report: Any =
     words = word_pool(files)
     source = RowSource(load_tokenizer(target_folder), files, words, run.seed, documents=8)
     responses = cached_responses(run.work / "responses.json", target, source, words, run, report)
-    export_drafter(DrafterTrainer(run, target, responses).train(report), out)
+    trainer = DrafterTrainer(run, target, responses)
+    export_drafter(trainer.train(report), out)
+    return trainer

@@ -74,7 +74,9 @@ def target_recipe(family: str, size: str, steps: int) -> TargetRecipe:
     if size == "small":
         return TargetRecipe(family, size, steps, min(180, steps), stages, position_jumps=family == "qwen3")
     if size == "60m":
-        return TargetRecipe(family, size, steps, min(400, steps), stages, 0.01, 1e-3, 200, position_jumps=family == "qwen3")
+        return TargetRecipe(
+            family, size, steps, min(400, steps), stages, 0.01, 1e-3, 200, position_jumps=family == "qwen3"
+        )
     raise KeyError(size)
 
 

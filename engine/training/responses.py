@@ -48,7 +48,9 @@ def make_requests(source: RowSource, words: WordPool, count: int, seed: int) -> 
             document = make_document(rng, words.training, held_out=False)
             prompt = [BOS_ID, *encode(tokenizer, document.prompt)]
             expected = len(encode(tokenizer, document.completion))
-            requests.append(Request(tuple(prompt), STRUCTURED_RESPONSE_TOKENS, min(expected, STRUCTURED_RESPONSE_TOKENS)))
+            requests.append(
+                Request(tuple(prompt), STRUCTURED_RESPONSE_TOKENS, min(expected, STRUCTURED_RESPONSE_TOKENS))
+            )
         elif kind == "code":
             prompt = [BOS_ID, *source.code_ids(rng, CODE_PROMPT_TOKENS)]
             requests.append(Request(tuple(prompt), CODE_RESPONSE_TOKENS, CODE_RESPONSE_TOKENS))
@@ -86,14 +88,16 @@ def generate(model: Any, requests: list[Request]) -> list[Response]:
     return [Response(tuple(ids[row, : int(ends[row])].tolist()), int(lengths[row])) for row in range(len(requests))]
 
 
-def regenerate(
-    model: Any, requests: list[Request], report: Callable[[int, int], None] | None = None
+def regenerate_in_order(
+    model: Any, requests: list[Request], report: Callable[[int, int], None] | None = None, rows: int = GENERATION_ROWS
 ) -> list[Response]:
-    """Generate for all `requests`, batching rows of like length together."""
-    ordered = sorted(requests, key=lambda item: (item.limit, len(item.prompt) + item.expected))
-    responses: list[Response] = []
-    for first in range(0, len(ordered), GENERATION_ROWS):
-        responses += generate(model, ordered[first : first + GENERATION_ROWS])
+    """Generate for all `requests`, batching rows of like length together; responses come in the order of requests."""
+    order = sorted(range(len(requests)), key=lambda i: (requests[i].limit, len(requests[i].prompt) + requests[i].expected))
+    responses: dict[int, Response] = {}
+    for first in range(0, len(order), rows):
+        chosen = order[first : first + rows]
+        made = generate(model, [requests[index] for index in chosen])
+        responses.update(zip(chosen, made, strict=True))
         if report is not None:
-            report(len(responses), len(ordered))
-    return responses
+            report(len(responses), len(order))
+    return [responses[index] for index in range(len(requests))]

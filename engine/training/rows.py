@@ -40,7 +40,12 @@ class RowSource:
     """Draws training rows; equal arguments and step numbers give equal rows."""
 
     def __init__(
-        self, tokenizer: Tokenizer, files: tuple[SourceFile, ...], words: WordPool, seed: int, documents: int = STRUCTURED_DOCUMENTS
+        self,
+        tokenizer: Tokenizer,
+        files: tuple[SourceFile, ...],
+        words: WordPool,
+        seed: int,
+        documents: int = STRUCTURED_DOCUMENTS,
     ) -> None:
         """Encode the training side of the corpus and the structured documents once."""
         self.tokenizer = tokenizer
@@ -56,7 +61,9 @@ class RowSource:
         texts = [document.prompt + document.completion for document in made]
         self.documents = [[*item.ids, EOS_ID] for item in tokenizer.encode_batch(texts, add_special_tokens=False)]
         vocabulary = tokenizer.get_vocab_size()
-        self.newlines = frozenset(i for i in range(len(SPECIAL_TOKENS), vocabulary) if tokenizer.decode([i]).startswith("\n"))
+        self.newlines = frozenset(
+            i for i in range(len(SPECIAL_TOKENS), vocabulary) if tokenizer.decode([i]).startswith("\n")
+        )
         self.vocabulary = vocabulary
 
     def batch(self, stage: Stage, step: int, stream: int = 2) -> Batch:

@@ -119,7 +119,7 @@ def _choices(n: Names) -> str:
 
 def _dispatch(n: Names) -> str:
     lines = "".join(f'    if name == "{m}":\n        return handle_{m}(args)\n' for m in n.members)
-    return f'def dispatch(name, args):\n{lines}    raise KeyError(name)\n'
+    return f"def dispatch(name, args):\n{lines}    raise KeyError(name)\n"
 
 
 def _names(n: Names) -> str:
@@ -163,7 +163,11 @@ def _missing(n: Names) -> str:
 TEST_SECTIONS: dict[str, Section] = {"setUp": _setup, "reads": _reads, "writes": _writes, "missing": _missing}
 
 FAMILIES: dict[str, tuple[dict[str, Section], str, str]] = {
-    "class": (CLASS_SECTIONS, "\n", 'class {title}:\n    """Hold one {noun}: {members}.\n\n    Parts: {parts}.\n    """\n\n'),
+    "class": (
+        CLASS_SECTIONS,
+        "\n",
+        'class {title}:\n    """Hold one {noun}: {members}.\n\n    Parts: {parts}.\n    """\n\n',
+    ),
     "module": (MODULE_SECTIONS, "\n\n", '"""Commands of the {noun} tool: {members}.\n\nParts: {parts}.\n"""\n\n\n'),
     "test": (
         TEST_SECTIONS,

@@ -19,6 +19,7 @@ from engine.training.recipe import COPY_STAGE, Stage, TargetRecipe
 from engine.training.rows import RowSource, encode
 from engine.training.structured import make_document
 from engine.training.tokenizer import BOS_ID, EOS_ID, MASK_ID
+from engine.training.windowed import use_windowed
 
 if TYPE_CHECKING:
     import torch
@@ -50,6 +51,7 @@ class Trainer:
         recipe = run.recipe
         self.source = RowSource(tokenizer, files, words, run.seed, documents)
         self.model = build_target(recipe.family, recipe.size, tokenizer.get_vocab_size(), run.seed)
+        use_windowed(self.model)
         self.optimisers = Optimisers(self.model, recipe.matrix_lr, recipe.vector_lr)
         self.total = recipe.warmup_copy_steps + recipe.steps
         self.schedule = Schedule(recipe.steps, recipe.warmup_steps, recipe.constant_until, recipe.final_lr_share)
@@ -107,9 +109,7 @@ class Trainer:
         positions = self.positions(stage.rows, stage.length, self.step)
         with torch.autocast("cpu", torch.bfloat16):
             logits = logits_of(self.model, ids[:, :-1], positions)
-        losses = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none"
-        )
+        losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
         loss = (losses * weights.flatten()).sum() / weights.sum().clamp(min=1.0)
         loss.backward()
         self.optimisers.step(share)

@@ -1,0 +1,164 @@
+"""`kakeya-engine eval model …`: the measurements behind the model cards and the shipped prompt sets."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.metadata
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the evaluation commands."""
+    parser = argparse.ArgumentParser(prog="kakeya-engine eval model", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--threads", type=int, default=1, help="torch threads")
+    common.add_argument("--prompts", type=Path, default=None, help="folder of prompt sets (default: the packaged ones)")
+    build = verbs.add_parser("prompts", parents=[common], help="build the prompt sets and their digests")
+    build.add_argument("--targets", type=Path, nargs="+", required=True, help="target folders")
+    build.add_argument("--seed", type=int, default=5)
+    build.add_argument("--out", type=Path, required=True)
+    card = verbs.add_parser("card", parents=[common], help="measure a model and write card.json and MODEL_CARD.md")
+    card.add_argument("--target", type=Path, required=True)
+    card.add_argument("--drafter", type=Path, default=None, help="write this drafter's card instead of the target's")
+    card.add_argument("--block-sizes", type=int, nargs="+", default=[4, 8])
+    recall = verbs.add_parser("recall", parents=[common], help="needle recall at one length")
+    recall.add_argument("--target", type=Path, required=True)
+    recall.add_argument("--length", type=int, required=True)
+    recall.add_argument("--count", type=int, default=61)
+    recall.add_argument("--needles", type=int, default=1)
+    recall.add_argument("--seed", type=int, default=5)
+    language = verbs.add_parser("language", parents=[common], help="held-out loss and accuracy")
+    language.add_argument("--target", type=Path, required=True)
+    samples = verbs.add_parser("samples", parents=[common], help="greedy continuations of a prompt set with repeats")
+    samples.add_argument("--target", type=Path, required=True)
+    samples.add_argument("--set", default="code-structured")
+    samples.add_argument("--count", type=int, default=20)
+    samples.add_argument("--budget", type=int, default=640)
+    acceptance = verbs.add_parser("acceptance", parents=[common], help="acceptance length before the first loop")
+    acceptance.add_argument("--target", type=Path, required=True)
+    acceptance.add_argument("--drafter", type=Path, required=True)
+    acceptance.add_argument("--block-sizes", type=int, nargs="+", default=[4, 8])
+    return parser
+
+
+def packaged_prompts() -> Path:
+    """Return the folder of the packaged prompt sets."""
+    return Path(__file__).resolve().parents[1] / "assets" / "prompts"
+
+
+def load_sets(arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+    """Read every prompt set."""
+    from engine.evaluation.prompts import SETS, read_set
+
+    folder = arguments.prompts or packaged_prompts()
+    return {name: read_set(folder, name) for name in SETS}
+
+
+def prompts_command(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Build and write the prompt sets."""
+    from engine.evaluation.loading import load_target
+    from engine.evaluation.prompts import build_sets, write_sets
+
+    sets = build_sets([load_target(folder) for folder in arguments.targets], arguments.seed)
+    write_sets(sets, arguments.out)
+    return {name: len(content["prompts"]) for name, content in sets.items()}
+
+
+def card_command(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Measure and write the card of the drafter, or of the target when no drafter is given."""
+    from engine.evaluation.cards import card_of, evaluate_drafter, evaluate_target, write_card
+    from engine.evaluation.loading import load_drafter, load_target
+
+    sets, target = load_sets(arguments), load_target(arguments.target)
+    environment = {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "threads": str(arguments.threads),
+    }
+    environment |= {name: importlib.metadata.version(name) for name in PACKAGES}
+    command = f"kakeya-engine eval model card --target {arguments.target.name}"
+    if arguments.drafter is None:
+        card = card_of(arguments.target, "target", evaluate_target(target, sets), command, environment)
+        write_card(arguments.target, card)
+        return {"written": str(arguments.target / "card.json")}
+    drafter = load_drafter(arguments.drafter)
+    measured = evaluate_drafter(target, drafter, sets, tuple(arguments.block_sizes))
+    evaluation = {"target": arguments.target.name, "acceptance": measured}
+    command += f" --drafter {arguments.drafter.name}"
+    write_card(arguments.drafter, card_of(arguments.drafter, "drafter", evaluation, command, environment))
+    return {"written": str(arguments.drafter / "card.json")}
+
+
+def recall_command(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Measure recall at one length."""
+    from engine.evaluation.loading import load_target
+    from engine.evaluation.recall import measure_recall, needle_prompts
+    from engine.training.corpus import read_corpus, word_pool
+
+    target, files = load_target(arguments.target), read_corpus()
+    texts = [file.text for file in files if file.held_out]
+    words = word_pool(files).training
+    prompts = needle_prompts(target, texts, words, arguments.length, arguments.count, arguments.seed, arguments.needles)
+    return dataclasses.asdict(measure_recall(target, prompts, arguments.length, arguments.needles))
+
+
+def language_command(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Measure held-out loss and accuracy."""
+    from engine.evaluation.language import held_out_language
+    from engine.evaluation.loading import load_target
+    from engine.training.corpus import read_corpus
+
+    texts = [file.text for file in read_corpus() if file.held_out]
+    return dataclasses.asdict(held_out_language(load_target(arguments.target), texts))
+
+
+def samples_command(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Continue prompts greedily and show the text with its repeats."""
+    from engine.evaluation.cards import sample_summary, spread
+    from engine.evaluation.language import greedy_samples
+    from engine.evaluation.loading import load_target
+
+    target = load_target(arguments.target)
+    prompts = spread(load_sets(arguments)[arguments.set], arguments.count)
+    samples = greedy_samples(target, prompts, arguments.budget)
+    texts = {item.prompt_id: target.tokenizer.decode(list(item.tokens)) for item in samples}
+    return {"summary": sample_summary(samples, arguments.budget), "texts": texts}
+
+
+def acceptance_command(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Measure acceptance of a drafter beside the n-gram drafter."""
+    from engine.evaluation.cards import evaluate_drafter
+    from engine.evaluation.loading import load_drafter, load_target
+
+    target, drafter = load_target(arguments.target), load_drafter(arguments.drafter)
+    return evaluate_drafter(target, drafter, load_sets(arguments), tuple(arguments.block_sizes))
+
+
+def main(argv: list[str]) -> int:
+    """Run one evaluation command and print its result as JSON."""
+    import torch
+
+    arguments = build_parser().parse_args(argv)
+    torch.set_num_threads(arguments.threads)
+    commands = {
+        "prompts": prompts_command,
+        "card": card_command,
+        "recall": recall_command,
+        "language": language_command,
+        "samples": samples_command,
+        "acceptance": acceptance_command,
+    }
+    print(json.dumps(commands[arguments.verb](arguments), indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,120 @@
+"""The text of a model card, made from its measured values only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TARGET_LIMITS = (
+    "Trained on library source code and synthetic rows only. It completes structured code and retrieves short codes; it "
+    "is no general language or code model, was never tuned on conversations, and its chat template only frames text. "
+    "Library code it was not told the shape of soon repeats itself (see the raw row)."
+)
+DRAFTER_LIMITS = (
+    "Works with exactly the target named above: it reads that target's hidden states and borrows its embedding and head. "
+    "It drafts boilerplate well and retrieved digits badly."
+)
+
+
+def card_markdown(card: dict[str, Any]) -> str:
+    """Return MODEL_CARD.md of `card`."""
+    training, evaluation = card["training"], card["evaluation"]
+    lines = [
+        f"# {card['name']}",
+        "",
+        f"{card['architecture']} ({card['model_type']}), {card['parameters']:,} parameters, vocabulary {card['vocab_size']}, "
+        f"{card['dtype']}; evaluated to {card['context_tokens']} tokens. Apache-2.0 like the code that made it.",
+        "",
+        TARGET_LIMITS if card["kind"] == "target" else DRAFTER_LIMITS,
+        "",
+        "## Training",
+        "",
+        f"    {training['command']}",
+        "",
+        f"Seed {training['seed']}, {training['steps']} steps, {training['tokens']:,} tokens seen, "
+        f"{training['trained_s']:.0f} s of optimiser time on {training['threads']} CPU thread(s); "
+        + ", ".join(f"{name} {version}" for name, version in training["versions"].items())
+        + ".",
+        f"Corpus: {training['corpus']['files']} files of the Python {training['corpus']['python']} library "
+        f"({training['corpus']['held_out_files']} held out), listing sha256 `{training['corpus']['listing_sha256']}`; "
+        "per-file digests in `corpus.json` beside the models.",
+        "",
+        "## Evaluation",
+        "",
+        f"    {evaluation['command']}",
+        "",
+    ]
+    lines += _target_lines(evaluation) if card["kind"] == "target" else _drafter_lines(evaluation)
+    lines += ["", "## Curve", "", *_curve(training["curve"])]
+    return "\n".join(lines) + "\n"
+
+
+def _target_lines(evaluation: dict[str, Any]) -> list[str]:
+    language = evaluation["held_out_language"]
+    lines = [
+        f"Held-out library code: loss {language['loss']:.3f} nats, next-token accuracy {language['accuracy']:.3f} "
+        f"over {language['tokens']:,} tokens.",
+        "",
+        "| prompt tokens | needles | recalled | 95 % interval |",
+        "|---|---|---|---|",
+    ]
+    rows = [(str(row["length"]), row) for row in evaluation["recall"]]
+    if "recall_without_full_attention" in evaluation:
+        rows.append(("480, full-attention outputs zeroed", evaluation["recall_without_full_attention"]))
+    for label, row in rows:
+        share = row["proportion"]
+        lines.append(
+            f"| {label} | {row['needles']} | {share['successes']}/{share['trials']} "
+            f"| {share['lower']:.3f} to {share['upper']:.3f} |"
+        )
+    lines += ["", "Recall by depth (share of the prompt before the needle), one needle:", "", *_depths(evaluation["recall"])]
+    lines += ["", "| greedy samples | natural end | looping | mean output tokens | repeated 8-grams |", "|---|---|---|---|---|"]
+    for kind, row in evaluation["samples"].items():
+        ends = row["natural_eos"]
+        lines.append(
+            f"| {kind}, {row['prompts']} prompts, budget {row['budget_tokens']} | {ends['successes']}/{ends['trials']} "
+            f"| {row['looping']} | {row['output_tokens_mean']:.0f} | {row['repeated_8gram_share_mean']:.3f} |"
+        )
+    for item in evaluation["shown"]:
+        shown = (item["prompt"] + "⟶" + item["continuation"]).replace("```", "'''")
+        lines += ["", f"`{item['id']}` (stopped by {item['stop_reason']}; the arrow marks where the prompt ends):", ""]
+        lines += ["```python", shown, "```"]
+    return lines
+
+
+def _depths(recall: list[dict[str, Any]]) -> list[str]:
+    lines = ["| prompt tokens | 0 to .25 | .25 to .5 | .5 to .75 | .75 to 1 |", "|---|---|---|---|---|"]
+    for row in recall:
+        if row["needles"] != 1:
+            continue
+        cells = []
+        for quarter in range(4):
+            met = [right for depth, right in row["outcomes"] if quarter <= depth * 4 < quarter + 1]
+            cells.append(f"{sum(met)}/{len(met)}")
+        lines.append(f"| {row['length']} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _drafter_lines(evaluation: dict[str, Any]) -> list[str]:
+    lines = [
+        f"Target: {evaluation['target']}. Acceptance length is committed tokens per target forward, bonus included, on the "
+        "target's own greedy output before its first loop or end; mean over prompts, bootstrap 95 % interval.",
+        "",
+        "| prompts | natural end | drafter | block | mean | 95 % interval | pooled |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for kind, group in evaluation["acceptance"].items():
+        for row in group["acceptance"]:
+            lines.append(
+                f"| {kind} ({row['prompts']}) | {group['natural_eos']}/{group['prompts']} | {row['drafter']} "
+                f"| {row['block_size']} | {row['mean']:.2f} | {row['lower']:.2f} to {row['upper']:.2f} | {row['pooled']:.2f} |"
+            )
+    return lines
+
+
+def _curve(curve: list[dict[str, Any]]) -> list[str]:
+    if not curve:
+        return ["No evaluation was recorded."]
+    columns = [name for name in curve[-1] if name != "tokens"]
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(f"{row.get(name, float('nan')):.4g}" for name in columns) + " |" for row in curve]
+    return lines

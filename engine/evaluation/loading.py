@@ -1,0 +1,47 @@
+"""Opening targets and drafters with torch for the evaluation behind the model cards, in fp32 on the CPU."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class EvaluatedTarget:
+    """A target in transformers, its tokenizer and its folder's name."""
+
+    name: str
+    model: Any
+    tokenizer: Any
+
+    def encode(self, text: str) -> list[int]:
+        """Return token ids of `text` with `<bos>` first."""
+        return list(self.tokenizer.encode(text).ids)
+
+
+def load_target(folder: Path) -> EvaluatedTarget:
+    """Load a target folder in fp32."""
+    import torch
+    import transformers
+    from tokenizers import Tokenizer
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model.requires_grad_(False)
+    return EvaluatedTarget(folder.name, model, Tokenizer.from_file(str(folder / "tokenizer.json")))
+
+
+def load_drafter(folder: Path) -> Any:
+    """Load a DFlash v1 drafter folder in fp32.
+
+    Raises:
+        RuntimeError: When tensors are missing, unexpected or misshapen.
+    """
+    from safetensors.torch import load_file
+
+    from engine.training.drafter_model import DFlashDrafter
+
+    drafter = DFlashDrafter(json.loads((folder / "config.json").read_text()))
+    drafter.load_state_dict(load_file(folder / "model.safetensors"), strict=True)
+    return drafter.eval().requires_grad_(False)

@@ -1,0 +1,54 @@
+"""The training record that ends up in a model card."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+from engine.training.corpus import SourceFile, corpus_record
+
+PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
+
+
+def recorded_command(verb: str, options: dict[str, Any]) -> str:
+    """Return the command line that repeats a training; paths are reduced to their last part."""
+    parts = [f"kakeya-engine train {verb}"]
+    for name, value in options.items():
+        if value is None or value is False or name in {"verb", "work", "quiet", "export_at"}:
+            continue
+        shown = value.name if isinstance(value, Path) else value
+        parts.append(f"--{name.replace('_', '-')} {shown}")
+    return " ".join(parts)
+
+
+def write_training(
+    folder: Path,
+    *,
+    command: str,
+    seed: int,
+    steps: int,
+    tokens: int,
+    trained_s: float,
+    threads: int,
+    model: Any,
+    files: tuple[SourceFile, ...],
+    curve: list[dict[str, Any]],
+) -> None:
+    """Write training.json: the command, what it consumed, versions, corpus digest and the curve."""
+    corpus = corpus_record(files)
+    record = {
+        "command": command,
+        "seed": seed,
+        "steps": steps,
+        "tokens": tokens,
+        "trained_s": round(trained_s, 1),
+        "threads": threads,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "versions": {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in PACKAGES},
+        "corpus": {key: corpus[key] for key in ("python", "files", "held_out_files", "characters", "listing_sha256")},
+        "curve": curve,
+    }
+    (folder / "training.json").write_text(json.dumps(record, indent=1) + "\n")
