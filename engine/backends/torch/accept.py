@@ -19,6 +19,12 @@ def predictions(logits: torch.Tensor) -> torch.Tensor:
     return torch.stack([best, finite.to(best.dtype)])
 
 
+def margin(forward: Forward) -> float:
+    """Return how far the last row's best logit is above its second."""
+    best, second = forward.logits[-1].float().topk(2).values.tolist()
+    return float(best - second)
+
+
 class GreedyAccept:
     """Accept what the target would have chosen itself."""
 
@@ -32,6 +38,10 @@ class GreedyAccept:
     def decide(self, draft: Draft, forward: Forward) -> Outcome:
         """Read draft and predictions together and apply the rule."""
         return self.read(draft, predictions(forward.logits))
+
+    def margin(self, forward: Forward) -> float:
+        """Return how far the last row's best logit is above its second."""
+        return margin(forward)
 
     def read(self, draft: Draft, packed: torch.Tensor) -> Outcome:
         """Apply the rule to ``predictions`` computed earlier: the host waits here and nowhere else."""

@@ -9,7 +9,8 @@ import torch
 from transformers import DynamicCache
 
 from engine.backends.torch.models import TorchTarget, check_prompt
-from engine.types import Step
+from engine.decoding.stopping import Stopping
+from engine.types import Step, StopReason
 
 
 class TorchNative:
@@ -29,8 +30,8 @@ class TorchNative:
         kind = type(self.target.module)
         return f"{kind.__module__}:{kind.__qualname__}.forward"
 
-    def decode(self, prompt: tuple[int, ...], budget: int, chunk: int) -> Iterator[Step]:
-        """Yield one step per token; the first carries the forwards of the prefill.
+    def decode(self, prompt: tuple[int, ...], stopping: Stopping, chunk: int) -> Iterator[Step]:
+        """Yield one step per token until ``stopping`` ends it; the first carries the forwards of the prefill.
 
         Raises:
             PromptError: If the prompt cannot be decoded.
@@ -41,21 +42,27 @@ class TorchNative:
         for part in chunks[:-1]:
             self._forward(torch.tensor([part], device=self.target.device))
         ids, forwards = torch.tensor([chunks[-1]], device=self.target.device), len(chunks)
-        position = len(prompt)
-        for index in range(budget):
+        position, prefill = len(prompt), True
+        while True:
             ids = self._forward(ids)
+            emitted, stop = stopping.cut((int(ids.item()),))
+            if stop is None and stopping.cancelled():
+                stop = StopReason.CANCELLED
             yield Step(
-                tokens=(int(ids.item()),),
+                tokens=emitted,
                 drafted=0,
                 accepted=0,
                 committed=1,
-                position=position + index,
+                position=position,
                 target_forwards=forwards,
                 drafter_forwards=0,
                 host_syncs=1,
-                prefill=index == 0,
+                prefill=prefill,
+                stop=stop,
             )
-            forwards = 1
+            if stop is not None:
+                return
+            position, forwards, prefill = position + 1, 1, False
 
     def measured_bytes(self) -> int:
         """Return the bytes of the buffers in transformers' cache."""

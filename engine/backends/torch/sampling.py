@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import torch
 
+from engine.backends.torch import accept
 from engine.types import Draft, Forward, Outcome
 from engine.verification import rejection
 from engine.verification.rejection import Sampling, Uniforms
@@ -63,6 +64,10 @@ class SamplingAccept:
         """Draw with the next uniforms of this sequence."""
         return decide(draft, forward.logits, self.settings, self._uniforms.take(draft.count + 1))
 
+    def margin(self, forward: Forward) -> float:
+        """Return how far the last row's best logit is above its second."""
+        return accept.margin(forward)
+
 
 def decide(draft: Draft, logits: torch.Tensor, settings: Sampling, uniforms: Sequence[float]) -> Outcome:
     """Test the draft, draw what follows at every row it could end at, and read it all at once.
@@ -76,23 +81,13 @@ def decide(draft: Draft, logits: torch.Tensor, settings: Sampling, uniforms: Seq
     count = draft.count
     usable = logits.sum(dim=-1, dtype=torch.float32).isfinite()
     target = shape(logits.nan_to_num(0.0, 0.0, 0.0), settings)
-    chances = torch.tensor(uniforms, dtype=target.dtype, device=target.device)
     tokens = torch.as_tensor(draft.tokens, dtype=torch.int64, device=target.device)
-    rest = target.clone()
-    passed = torch.zeros(0, dtype=torch.bool, device=target.device)
-    if count:
-        column = tokens[:, None]
-        proposed = torch.zeros_like(target[:count]) if draft.probs is None else draft.probs.to(target.dtype)
-        if draft.probs is None:
-            proposed.scatter_(-1, column, 1.0)
-        passed = (chances[:count, None] * proposed.gather(-1, column) < target[:count].gather(-1, column))[:, 0]
-        positive = (target[:count] - proposed).clamp(min=0.0)
-        # Nothing left means the two agree, so a rejection cannot happen; the row must still be a distribution.
-        empty = positive.sum(dim=-1, keepdim=True) <= 0.0
-        rest[:count] = torch.where(empty, target[:count], positive)
-    recovered = draw(rest, chances[-1:].expand(count + 1))
-    packed = torch.cat([usable.long(), recovered, passed.long(), tokens])
-    numbers: list[int] = packed.tolist()
+    chances = torch.tensor(uniforms, dtype=target.dtype, device=target.device)
+    # Only one row's final draw is ever used, so all rows share its uniform.
+    final = chances[-1:].expand(count + 1)
+    passed, recovered = verify(target[:count], draft.probs, tokens, chances[:count], final[:count])
+    last = draw(target[count:], final[count:])
+    numbers: list[int] = torch.cat([usable.long(), recovered, last, passed.long(), tokens]).tolist()
     rows = count + 1
     return rejection.settle(
         draft=numbers[2 * rows + count :],
@@ -100,3 +95,26 @@ def decide(draft: Draft, logits: torch.Tensor, settings: Sampling, uniforms: Seq
         recovered=numbers[rows : 2 * rows],
         usable=[bool(value) for value in numbers[:rows]],
     )
+
+
+def verify(
+    target_NV: torch.Tensor,
+    proposed_NV: torch.Tensor | None,
+    tokens_N: torch.Tensor,
+    tests_N: torch.Tensor,
+    finals_N: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Test every drafted row and draw what replaces it should it be the first to fail.
+
+    Returns:
+        Which rows pass, bool ``[N]``, and the replacements, int64 ``[N]``.
+    """
+    column = tokens_N[:, None]
+    if proposed_NV is None:
+        proposed_NV = torch.zeros_like(target_NV).scatter_(-1, column, 1.0)
+    proposed_NV = proposed_NV.to(target_NV.dtype)
+    passed = tests_N[:, None] * proposed_NV.gather(-1, column) < target_NV.gather(-1, column)
+    positive = (target_NV - proposed_NV).clamp(min=0.0)
+    # Nothing left means the two agree, so a rejection cannot happen; the row must still be a distribution.
+    empty = positive.sum(dim=-1, keepdim=True) <= 0.0
+    return passed[:, 0], draw(torch.where(empty, target_NV, positive), finals_N)

@@ -1,0 +1,116 @@
+"""Speculative sampling on MLX: everything is drawn on the device, then read once.
+
+The rule and the order of draws are those of ``engine.verification.rejection``. Metal has no float64, so probabilities
+are float32: the inverse cumulative distribution of a large vocabulary is exact to about 1e-6.
+
+Shapes: R rows, N drafted tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from engine.backends.mlx.accept import GreedyAccept
+from engine.types import Draft, Forward, Outcome
+from engine.verification import rejection
+from engine.verification.rejection import Sampling, Uniforms
+
+
+def shape(logits_RV: mx.array, settings: Sampling) -> mx.array:
+    """Return the distribution to sample from, float32 ``[R, V]``: temperature, top-k, top-p, renormalised."""
+    probs_RV = mx.softmax(logits_RV.astype(mx.float32) / settings.temperature, axis=-1, precise=True)
+    vocabulary = probs_RV.shape[-1]
+    if settings.top_k in range(1, vocabulary) or settings.top_p < 1.0:
+        # argsort is stable, so equally likely ids are kept lowest first, as in the reference.
+        ids = mx.argsort(-probs_RV, axis=-1)
+        ordered = mx.take_along_axis(probs_RV, ids, axis=-1)
+        if settings.top_k:
+            ordered = mx.where(mx.arange(vocabulary) < settings.top_k, ordered, 0.0)
+            ordered = ordered / ordered.sum(axis=-1, keepdims=True)
+        before = mx.cumsum(ordered, axis=-1, inclusive=False)
+        ordered = mx.where(before < settings.top_p, ordered, 0.0)
+        probs_RV = mx.put_along_axis(mx.zeros_like(probs_RV), ids, ordered, axis=-1)
+    return probs_RV / probs_RV.sum(axis=-1, keepdims=True)
+
+
+def draw(weights_RV: mx.array, uniforms_R: mx.array) -> mx.array:
+    """Return one id per row, int32 ``[R]``: the first whose cumulative weight exceeds ``uniform * total``."""
+    cumulative = mx.cumsum(weights_RV, axis=-1)
+    ids = (cumulative <= uniforms_R[:, None] * cumulative[:, -1:]).sum(axis=-1)
+    # Rounding may put a draw close to 1 past the end; the last id with weight is the one meant.
+    last = (mx.arange(weights_RV.shape[-1]) * (weights_RV > 0)).max(axis=-1)
+    return mx.minimum(ids, last).astype(mx.int32)
+
+
+class SamplingAccept:
+    """Accept drafts by rejection sampling; the committed tokens follow the target's distribution."""
+
+    greedy = False
+
+    def __init__(self, vocab_size: int, settings: Sampling) -> None:
+        self.vocab_size = vocab_size
+        self.settings = settings
+        self._uniforms = Uniforms(settings.seed, "target")
+
+    def first(self, forward: Forward) -> Outcome:
+        """Draw the token after the prompt."""
+        return self.decide(Draft(), forward)
+
+    def decide(self, draft: Draft, forward: Forward) -> Outcome:
+        """Draw with the next uniforms of this sequence."""
+        return decide(draft, forward.logits, self.settings, self._uniforms.take(draft.count + 1))
+
+    def margin(self, forward: Forward) -> float:
+        """Return how far the last row's best logit is above its second."""
+        return GreedyAccept(self.vocab_size).margin(forward)
+
+
+def decide(draft: Draft, logits: mx.array, settings: Sampling, uniforms: Sequence[float]) -> Outcome:
+    """Test the draft, draw what follows at every row it could end at, and read it all at once.
+
+    Args:
+        draft: N tokens; without ``probs`` the proposal was deterministic, a distribution with all mass on its token.
+        logits: ``[N + 1, V]``.
+        settings: How to shape the logits.
+        uniforms: N tests, then the draw of the token that follows.
+    """
+    count, rows = draft.count, draft.count + 1
+    usable = mx.isfinite(mx.sum(logits.astype(mx.float32), axis=-1))
+    target = shape(mx.nan_to_num(logits.astype(mx.float32), 0.0, 0.0, 0.0), settings)
+    tokens = draft.tokens if isinstance(draft.tokens, mx.array) else mx.array(list(draft.tokens), mx.int32)
+    chances = mx.array(list(uniforms), mx.float32)
+    # Only one row's final draw is ever used, so all rows share its uniform.
+    final = mx.broadcast_to(chances[-1:], (rows,))
+    parts = [usable, draw(target[count:], final[count:])]
+    if count:
+        passed, recovered = verify(target[:count], draft.probs, tokens, chances[:count], final[:count])
+        parts = [usable, recovered, parts[1], passed, tokens]
+    numbers: Any = mx.concatenate([part.astype(mx.int32) for part in parts]).tolist()
+    return rejection.settle(
+        draft=numbers[2 * rows + count :],
+        passed=[bool(value) for value in numbers[2 * rows : 2 * rows + count]],
+        recovered=numbers[rows : 2 * rows],
+        usable=[bool(value) for value in numbers[:rows]],
+    )
+
+
+def verify(
+    target_NV: mx.array, proposed_NV: mx.array | None, tokens_N: mx.array, tests_N: mx.array, finals_N: mx.array
+) -> tuple[mx.array, mx.array]:
+    """Test every drafted row and draw what replaces it should it be the first to fail.
+
+    Returns:
+        Which rows pass, bool ``[N]``, and the replacements, int32 ``[N]``.
+    """
+    column = tokens_N.astype(mx.int32)[:, None]
+    if proposed_NV is None:
+        proposed_NV = (mx.arange(target_NV.shape[-1])[None] == column).astype(mx.float32)
+    tested = tests_N[:, None] * mx.take_along_axis(proposed_NV, column, axis=-1)
+    passed = tested < mx.take_along_axis(target_NV, column, axis=-1)
+    positive = mx.maximum(target_NV - proposed_NV, 0.0)
+    # Nothing left means the two agree, so a rejection cannot happen; the row must still be a distribution.
+    empty = positive.sum(axis=-1, keepdims=True) <= 0.0
+    return passed[:, 0], draw(mx.where(empty, target_NV, positive), finals_N)
