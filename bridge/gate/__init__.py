@@ -1,1 +1,11 @@
-"""TBD."""
+"""The evidence gate: reports, RunRecord and JobSpec in, a Verdict out.
+
+A number may be quoted only if the verdict says `evidence`. Pure: knows no file, process, clock or network; the same code
+judges on the host, at the requester and in CI.
+"""
+
+from bridge.gate.catalogue import explain, rules_catalogue
+from bridge.gate.identity import identity
+from bridge.gate.judging import judge, judge_bytes
+
+__all__ = ["explain", "identity", "judge", "judge_bytes", "rules_catalogue"]

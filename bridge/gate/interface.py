@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
-from bridge.records import Finding, JobSpec, RunRecord, Severity
+from bridge.records import Finding, GateIdentity, JobSpec, RunRecord, Severity
+
+Authority = Literal["host", "attested", "unattested"]
 
 
 @dataclass(frozen=True)
@@ -21,21 +23,62 @@ class Report:
     data: bytes
     value: Mapping[str, Any] | None
 
+    @property
+    def kind(self) -> str | None:
+        """Kind of a well-formed report."""
+        return None if self.value is None else str(self.value["kind"])
+
+    @property
+    def body(self) -> Mapping[str, Any]:
+        """Value of a well-formed report.
+
+        Raises:
+            ValueError: G0 refused it.
+        """
+        if self.value is None:
+            raise ValueError(f"{self.path} is not well-formed")
+        return self.value
+
 
 @dataclass(frozen=True)
 class Evidence:
     """Everything a rule may look at.
 
     Attributes:
+        reports: every report, refused ones with `value` None.
         record, spec: None when a bare report file is checked outside a run; rules that need them are skipped, and
             such a verdict is never `evidence`.
         profile: thresholds by name, from `profiles/<name>.toml`.
+        run_id: the run that is judged, empty for a bare report file.
+        authority: who vouches for the record: ``host`` made it in this process, ``attested`` means the caller has
+            verified an attestation over it, ``unattested`` means anybody could have written it.
+        files: every file the run left, reports included, by relative path.
+        earlier: well-formed reports of earlier attempts, by run id.
+        problems: what G0 found while reading, by path.
+        gate: the gate that judges.
+        facts: derived values, computed once and shared by rules.
     """
 
     reports: tuple[Report, ...]
     record: RunRecord | None
     spec: JobSpec | None
     profile: Mapping[str, Any]
+    run_id: str = ""
+    authority: Authority = "host"
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    earlier: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
+    problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    gate: GateIdentity | None = None
+    facts: dict[object, Any] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why bytes are no report: the G0 code that says so, where and what."""
+
+    code: str
+    where: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -47,13 +90,19 @@ class Skip:
 
 @dataclass(frozen=True)
 class Violation:
-    """What a rule found; the registry adds code and remedy."""
+    """What a rule found; the registry adds code and remedy.
+
+    Attributes:
+        severity: overrides the rule's own.
+        claims: ids of the claims it stops from being quoted; empty for all of them.
+    """
 
     message: str
     where: str = ""
     report: str | None = None
     severity: Severity | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
+    claims: tuple[str, ...] = ()
 
 
 class Rule(Protocol):
@@ -68,16 +117,22 @@ class Rule(Protocol):
         requires: codes whose violation makes this rule pointless.
     """
 
-    code: str
-    layer: str
-    severity: Severity
-    kinds: tuple[str, ...]
-    remedy: str
-    requires: tuple[str, ...]
+    @property
+    def code(self) -> str: ...  # noqa: D102
+    @property
+    def layer(self) -> str: ...  # noqa: D102
+    @property
+    def severity(self) -> Severity: ...  # noqa: D102
+    @property
+    def kinds(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def remedy(self) -> str: ...  # noqa: D102
+    @property
+    def requires(self) -> tuple[str, ...]: ...  # noqa: D102
 
     def __call__(self, evidence: Evidence) -> Iterable[Violation] | Skip:
         """Look."""
         ...
 
 
-__all__ = ["Evidence", "Finding", "Report", "Rule", "Skip", "Violation"]
+__all__ = ["Authority", "Evidence", "Finding", "Problem", "Report", "Rule", "Skip", "Violation"]

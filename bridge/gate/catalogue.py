@@ -1,0 +1,81 @@
+"""The rules for people: one entry each, and a page of text for one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.errors import UsageError
+from bridge.gate.registry import rules
+from bridge.records import Severity
+
+LAYERS: Final = {
+    "G0": "shape",
+    "G1": "binding",
+    "G2": "provenance",
+    "G3": "liveness",
+    "G4": "consistency",
+    "G5": "statistics",
+    "G6": "identity",
+    "G7": "memory",
+    "G8": "environment",
+    "G9": "integrity",
+}
+CONSEQUENCE: Final[dict[Severity, str]] = {
+    "reject": "the run is rejected",
+    "not_citable": "nothing it concerns may be quoted",
+    "note": "it is said, nothing more",
+}
+
+
+@dataclass(frozen=True)
+class RuleEntry:
+    """What `gate rules` shows of one rule."""
+
+    code: str
+    layer: str
+    severity: Severity
+    kinds: tuple[str, ...]
+    requires: tuple[str, ...]
+    message: str
+    why: str
+    remedy: str
+
+
+def rules_catalogue() -> tuple[RuleEntry, ...]:
+    """Return every rule in the order of its layer and code."""
+    return tuple(
+        RuleEntry(r.code, r.layer, r.severity, r.kinds, r.requires, r.message, r.why, r.remedy)
+        for r in sorted(rules().values(), key=lambda entry: entry.code)
+    )
+
+
+def explain(code: str) -> str:
+    """Return a rule's page as markdown.
+
+    Raises:
+        UsageError: no rule has this code.
+    """
+    found = rules().get(code.upper())
+    if found is None:
+        near = [known for known in rules() if code.upper() in known or known.split("-", 1)[0] == code.upper()]
+        raise UsageError(
+            f"no rule has the code {code!r}" + (f"; near: {', '.join(near[:6])}" if near else ""),
+            remedy="kakeya-mac gate rules",
+        )
+    kinds = ", ".join(found.kinds) if found.kinds else "every kind"
+    lines = [
+        f"# {found.code}",
+        "",
+        found.message,
+        "",
+        f"- **Layer** {found.layer}, {LAYERS[found.layer]}",
+        f"- **When it is violated** {CONSEQUENCE[found.severity]} (`{found.severity}`)",
+        f"- **Looks at** {kinds}",
+    ]
+    if found.requires:
+        lines.append(f"- **Looks only if these hold** {', '.join(found.requires)}")
+    if found.why:
+        lines += ["", "## Why", "", found.why]
+    lines += ["", "## What to do", "", found.remedy, ""]
+    return "\n".join(lines)

@@ -1,0 +1,109 @@
+"""What a report says, recomputed from its raw rows: one module a kind, dispatched by name.
+
+Knows which findings stop which claim, not what the findings mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Final, Literal
+
+from bridge.gate import kinds
+from bridge.gate.interface import Evidence, Report
+from bridge.records import ClaimResult, Finding
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A recomputed claim before findings are held against it.
+
+    Attributes:
+        arms: candidate first, then baseline; as a report's own claim must name them.
+        reported: further values that a report may state under this metric and why they are the same number.
+        stops: what stops it by itself, e.g. an interval that contains no effect.
+    """
+
+    id: str
+    metric: str
+    role: Literal["primary", "secondary", "informational"]
+    value: float | None
+    unit: str
+    n: int
+    wording: str
+    interval: tuple[float, float] | None = None
+    confidence: float | None = None
+    baseline: str | None = None
+    arms: tuple[str, ...] = ()
+    stops: tuple[str, ...] = ()
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+_MODULES: Final = {
+    kinds.ENVIRONMENT_PROBE: "probe",
+    kinds.TEST_SUITE: "suite",
+}
+
+
+def drafts(report: Report, evidence: Evidence) -> tuple[Draft, ...]:
+    """Return the claims of a well-formed report, recomputed once."""
+    key = ("drafts", report.path)
+    if key not in evidence.facts:
+        name = _MODULES.get(report.kind or "")
+        if name is None:
+            evidence.facts[key] = ()
+        else:
+            evidence.facts[key] = tuple(import_module(f"{__name__}.{name}").drafts(report, evidence))
+    found: tuple[Draft, ...] = evidence.facts[key]
+    return found
+
+
+def results(evidence: Evidence, scopes: Iterable[tuple[Finding, tuple[str, ...]]]) -> tuple[ClaimResult, ...]:
+    """Return every claim with what stops it from being quoted."""
+    blocking = [(finding, only) for finding, only in scopes if finding.severity == "not_citable"]
+    cap = evidence.profile["citable_at_most"] != "evidence"
+    wanted = evidence.spec.primary_claim if evidence.spec is not None else None
+    out: list[ClaimResult] = []
+    for report in evidence.reports:
+        if report.value is None:
+            continue
+        try:
+            recomputed = drafts(report, evidence)
+        except Exception:  # noqa: BLE001, S112  the G4-CLAIM rule has already said that it cannot be recomputed
+            continue
+        for draft in recomputed:
+            why = [
+                f"{finding.code}: {finding.message}"
+                for finding, only in blocking
+                if finding.report in {None, report.path} and (not only or draft.id in only)
+            ]
+            if cap:
+                why.append(
+                    f"profile {evidence.profile['name']}: never better than {evidence.profile['citable_at_most']}"
+                )
+            out.append(_result(draft, wanted, (*dict.fromkeys(why), *draft.stops)))
+    return tuple(out)
+
+
+def _result(draft: Draft, wanted: str | None, why: tuple[str, ...]) -> ClaimResult:
+    role = draft.role
+    if wanted is not None and role != "informational":
+        role = "primary" if draft.id == wanted else "secondary"
+    if role == "informational":
+        why = (*why, "informational: not a claim of this preset")
+    return ClaimResult(
+        id=draft.id,
+        metric=draft.metric,
+        role=role,
+        value=draft.value,
+        interval=draft.interval,
+        confidence=draft.confidence,
+        unit=draft.unit,
+        n=draft.n,
+        baseline=draft.baseline,
+        wording=draft.wording,
+        citable=not why,
+        why=why,
+        detail=draft.detail,
+    )

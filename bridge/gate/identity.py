@@ -1,0 +1,41 @@
+"""Which gate judges: package version and sha256 over its sources, schemas and profiles.
+
+Reads only this package's own files, so that two installations with the same digest judge alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Final
+
+from bridge.records import GateIdentity
+
+_SUFFIXES: Final = (".py", ".json", ".toml")
+
+
+@cache
+def identity() -> GateIdentity:
+    """Return version and digest; a changed rule, schema or threshold changes the digest."""
+    digest = hashlib.sha256()
+    for name, data in sorted(_sources(files("bridge.gate"), "")):
+        digest.update(f"{len(name)}:{name}:{len(data)}:".encode())
+        digest.update(data)
+    try:
+        number = version("kakeya")
+    except PackageNotFoundError:
+        number = "unknown"
+    return GateIdentity(version=number, digest=digest.hexdigest())
+
+
+def _sources(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+    for item in folder.iterdir():
+        name = prefix + item.name
+        if item.is_dir() and item.name != "__pycache__":
+            yield from _sources(item, name + "/")
+        elif item.name.endswith(_SUFFIXES):
+            yield name, item.read_bytes()

@@ -1,0 +1,216 @@
+"""Judge: load, run every rule, recompute every claim, decide.
+
+Knows no rule and no kind by name; a rule that fails to look is itself a finding, so nothing passes by accident.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from bridge.gate import claims, profiles
+from bridge.gate.identity import identity
+from bridge.gate.interface import Authority, Evidence, Report, Skip, Violation
+from bridge.gate.kinds import ATTACHMENTS
+from bridge.gate.loading import load
+from bridge.gate.registry import rules
+from bridge.gate.rule import RegisteredRule
+from bridge.gate.wording import headline
+from bridge.limits import REPORT_MAX_BYTES, REPORTS_MAX_COUNT
+from bridge.records import ClaimResult, Decision, Finding, JobSpec, RunRecord, Verdict
+
+FINDINGS_PER_RULE_MAX: Final = 20
+BARE_ID: Final = "0" * 26
+
+
+def judge(
+    run_id: str,
+    reports: Mapping[str, bytes],
+    record: RunRecord | None,
+    spec: JobSpec | None,
+    *,
+    authority: Authority = "host",
+    earlier: Mapping[str, Mapping[str, bytes]] | None = None,
+) -> Verdict:
+    """Return the verdict over one run.
+
+    Args:
+        run_id: the run; `BARE_ID` for report files outside a run.
+        reports: bytes of every file the run left, by path below its report directory.
+        record, spec: None for report files outside a run.
+        authority: who vouches for the record; see `Evidence`.
+        earlier: reports of earlier attempts of the same configuration on the same host, by run id.
+    """
+    names = _report_paths(reports, spec)
+    loaded, problems = load({path: reports[path] for path in names[:REPORTS_MAX_COUNT]})
+    evidence = Evidence(
+        reports=loaded,
+        record=record,
+        spec=spec,
+        profile=_profile(loaded, spec),
+        run_id=run_id,
+        authority=authority,
+        files=reports,
+        earlier={key: load(value)[0] for key, value in (earlier or {}).items()},
+        problems=problems,
+        gate=identity(),
+    )
+    return _verdict(evidence)
+
+
+def judge_bytes(
+    run_id: str,
+    reports: Mapping[str, bytes],
+    record: bytes | None,
+    spec: bytes | None,
+    *,
+    authority: Authority = "unattested",
+    earlier: Mapping[str, Mapping[str, bytes]] | None = None,
+) -> Verdict:
+    """Return the verdict over the stored bytes of a run; unreadable records are findings.
+
+    The authority is ``unattested`` unless the caller verified an attestation over these bytes.
+    """
+    broken: list[Finding] = []
+    parsed: dict[str, RunRecord | JobSpec | None] = {}
+    for name, data, model in (("run.json", record, RunRecord), ("spec.json", spec, JobSpec)):
+        parsed[name] = None
+        if data is None:
+            continue
+        try:
+            parsed[name] = model.parse(data, max_bytes=REPORT_MAX_BYTES)
+        except ValueError as error:  # pydantic's ValidationError is one too
+            text = " ".join(str(error).split())[:300]
+            broken.append(
+                Finding(
+                    code="G0-RECORD",
+                    severity="reject",
+                    report=None,
+                    where=name,
+                    message=f"{name} is no record of this gate's schema: {text}",
+                    remedy=rules()["G0-RECORD"].remedy,
+                )
+            )
+    run, job = parsed["run.json"], parsed["spec.json"]
+    verdict = judge(
+        run_id,
+        reports,
+        run if isinstance(run, RunRecord) else None,
+        job if isinstance(job, JobSpec) else None,
+        authority=authority,
+        earlier=earlier,
+    )
+    return verdict if not broken else _decide(verdict, (*broken, *verdict.findings), verdict.claims)
+
+
+def _report_paths(reports: Mapping[str, bytes], spec: JobSpec | None) -> list[str]:
+    """Return the files to be judged as reports: the declared ones, or all of them outside a run."""
+    if spec is None:
+        return sorted(reports)
+    declared = {output.path for output in spec.outputs if output.kind not in ATTACHMENTS}
+    return sorted(declared & set(reports))
+
+
+def _profile(loaded: tuple[Report, ...], spec: JobSpec | None) -> Mapping[str, object]:
+    measuring = (
+        spec.profile if spec is not None else next((r.value["run"]["profile"] for r in loaded if r.value), "smoke")
+    )
+    gate_profile = spec.gate_profile if spec is not None and spec.gate_profile in profiles.names() else "default"
+    return profiles.named(gate_profile, measuring)
+
+
+def _verdict(evidence: Evidence) -> Verdict:
+    findings: list[Finding] = []
+    scopes: list[tuple[Finding, tuple[str, ...]]] = []
+    skipped: dict[str, str] = {}
+    violated: set[str] = set()
+    ran = 0
+    for code, entry in rules().items():
+        blocked = [required for required in entry.requires if required in violated]
+        if blocked:
+            skipped[code] = f"{blocked[0]} is violated"
+            continue
+        outcome = _look(entry, evidence)
+        if isinstance(outcome, Skip):
+            skipped[code] = outcome.reason
+            continue
+        ran += 1
+        for violation in outcome:
+            finding = _finding(entry, violation)
+            violated.add(code)
+            findings.append(finding)
+            scopes.append((finding, violation.claims))
+    results = claims.results(evidence, scopes)
+    draft = Verdict(
+        id=evidence.run_id or BARE_ID,
+        decision="rejected",
+        headline="",
+        why=(),
+        profile=str(evidence.profile["name"]),
+        gate=evidence.gate or identity(),
+        findings=(),
+        claims=(),
+        reports=tuple(_text(report.path) for report in evidence.reports),
+        rules_run=ran,
+        rules_skipped=dict(sorted(skipped.items())),
+    )
+    return _decide(draft, tuple(findings), results)
+
+
+def _look(entry: RegisteredRule, evidence: Evidence) -> list[Violation] | Skip:
+    try:
+        outcome = entry(evidence)
+        if isinstance(outcome, Skip):
+            return outcome
+        found = list(outcome)
+    except Exception as error:  # noqa: BLE001  whatever a report does to a rule is a finding, never a traceback
+        text = f"the rule could not judge this: {type(error).__name__}: {error}"[:300]
+        return [Violation(text, severity="reject")]
+    if len(found) > FINDINGS_PER_RULE_MAX:
+        rest = len(found) - FINDINGS_PER_RULE_MAX
+        found = [*found[:FINDINGS_PER_RULE_MAX], Violation(f"and {rest} more of the same", severity=found[0].severity)]
+    return found
+
+
+def _finding(entry: RegisteredRule, violation: Violation) -> Finding:
+    return Finding(
+        code=entry.code,
+        severity=violation.severity or entry.severity,
+        report=None if violation.report is None else _text(violation.report),
+        where=_text(violation.where),
+        message=_text(violation.message, 2000),
+        remedy=entry.remedy,
+    )
+
+
+def _text(text: str, most: int = 200) -> str:
+    """Return text that a record may hold: bounded, without control characters."""
+    clean = "".join(c if c.isprintable() or c == " " else "\ufffd" for c in text)
+    return clean if len(clean) <= most else clean[: most - 1] + "…"
+
+
+def _decide(draft: Verdict, findings: tuple[Finding, ...], results: tuple[ClaimResult, ...]) -> Verdict:
+    rejecting = [f for f in findings if f.severity == "reject"]
+    primary = [claim for claim in results if claim.role == "primary"]
+    citable = not rejecting and bool(primary) and all(claim.citable for claim in primary)
+    if rejecting:
+        decision: Decision = "rejected"
+        why = [f"{f.code}: {f.message}" for f in rejecting]
+        results = tuple(
+            claim.evolve(citable=False, why=(*claim.why, *(f"{f.code}: the run is rejected" for f in rejecting[:1])))
+            for claim in results
+        )
+    else:
+        decision = "evidence" if citable else "valid_not_citable"
+        why = [] if citable else list(dict.fromkeys(reason for claim in primary for reason in claim.why))
+        if not citable and not primary:
+            why = [f"{f.code}: {f.message}" for f in findings if f.severity == "not_citable"] or ["no claim is made"]
+    return draft.evolve(
+        decision=decision,
+        findings=tuple(
+            sorted(findings, key=lambda f: ({"reject": 0, "not_citable": 1, "note": 2}[f.severity], f.code))
+        ),
+        claims=results,
+        why=tuple(why[:12]),
+        headline=headline(decision, tuple(why), results),
+    )

@@ -1,0 +1,59 @@
+"""The kinds of report and what they have in common."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SCHEMA_VERSION: Final = 3
+
+ENVIRONMENT_PROBE: Final = "environment_probe"
+TEST_SUITE: Final = "test_suite"
+CODE_THROUGHPUT: Final = "code_throughput"
+NEEDLE_RECALL: Final = "needle_recall"
+ACCEPTANCE: Final = "acceptance"
+DRAFTER_PARITY: Final = "drafter_parity"
+KV_QUANTISATION: Final = "kv_quantisation"
+F_THETA_TRAINING: Final = "f_theta_training"
+BOUNDED_KV: Final = "bounded_kv"
+DISTRIBUTED_E2E: Final = "distributed_e2e"
+DISTRIBUTED_BENCH: Final = "distributed_bench"
+VERIFY_COST: Final = "verify_cost"
+FUSED_GRAPH_PROBE: Final = "fused_graph_probe"
+COMMIT_COMPARISON: Final = "commit_comparison"
+
+KINDS: Final = frozenset(
+    {
+        ENVIRONMENT_PROBE,
+        TEST_SUITE,
+        CODE_THROUGHPUT,
+        NEEDLE_RECALL,
+        ACCEPTANCE,
+        DRAFTER_PARITY,
+        KV_QUANTISATION,
+        F_THETA_TRAINING,
+        BOUNDED_KV,
+        DISTRIBUTED_E2E,
+        DISTRIBUTED_BENCH,
+        VERIFY_COST,
+        FUSED_GRAPH_PROBE,
+        COMMIT_COMPARISON,
+    }
+)
+
+SAMPLED: Final = (
+    CODE_THROUGHPUT,
+    NEEDLE_RECALL,
+    ACCEPTANCE,
+    BOUNDED_KV,
+    KV_QUANTISATION,
+    DISTRIBUTED_E2E,
+    DISTRIBUTED_BENCH,
+    COMMIT_COMPARISON,
+)
+"""Kinds whose arms hold samples of generated tokens."""
+
+PAIRED: Final = (CODE_THROUGHPUT, DISTRIBUTED_BENCH, COMMIT_COMPARISON)
+"""Kinds that compare the times of interleaved arms."""
+
+ATTACHMENTS: Final = frozenset({"junit", "text", "attachment"})
+"""Declared outputs of these kinds are files beside a report and are not judged by themselves."""

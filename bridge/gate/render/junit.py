@@ -1,0 +1,36 @@
+"""A verdict as JUnit XML: a test case per claim and per violated rule, for tools that show nothing else."""
+
+from __future__ import annotations
+
+from xml.sax.saxutils import escape, quoteattr
+
+from bridge.records import Verdict
+
+
+def junit(verdict: Verdict) -> str:
+    """Return one test suite; a rejecting finding is a failure, what is not citable is skipped with its reason."""
+    cases: list[str] = []
+    failures = skipped = 0
+    for finding in verdict.findings:
+        body = ""
+        if finding.severity == "reject":
+            failures += 1
+            body = f"<failure message={quoteattr(_clean(finding.message))}>{escape(_clean(finding.remedy))}</failure>"
+        elif finding.severity == "not_citable":
+            skipped += 1
+            body = f"<skipped message={quoteattr(_clean(finding.message))}/>"
+        name = " ".join(part for part in (finding.code, finding.report or "", finding.where) if part)
+        cases.append(f'<testcase classname="gate" name={quoteattr(_clean(name))}>{body}</testcase>')
+    for claim in verdict.claims:
+        body = ""
+        if not claim.citable:
+            skipped += 1
+            body = f"<skipped message={quoteattr(_clean('; '.join(claim.why)))}/>"
+        name = f"{claim.id}: {claim.wording}"
+        cases.append(f'<testcase classname="claim" name={quoteattr(_clean(name))}>{body}</testcase>')
+    head = f'<testsuite name="kakeya-gate" tests="{len(cases)}" failures="{failures}" errors="0" skipped="{skipped}">'
+    return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', head, *cases, "</testsuite>"]) + "\n"
+
+
+def _clean(text: str) -> str:
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)

@@ -1,0 +1,48 @@
+"""A verdict as markdown: the first sentence says what may be quoted, or what stopped it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from bridge.records import Verdict
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~&$-])")
+_TITLES = {"evidence": "Evidence", "valid_not_citable": "Valid, not citable", "rejected": "Rejected"}
+
+
+def markdown(verdict: Verdict) -> str:
+    """Return the verdict as markdown; nothing in it can become a link, an image, HTML or a mention."""
+    return "\n".join(_lines(verdict)) + "\n"
+
+
+def escape(text: str) -> str:
+    """Return text that markdown shows as it is, on one line."""
+    flat = " ".join(text.split())
+    return _SPECIAL.sub(r"\\\1", flat).replace("@", "@\u200b").replace("://", ":\u200b//")
+
+
+def _lines(verdict: Verdict) -> Iterator[str]:
+    yield f"**{_TITLES[verdict.decision]}.** {escape(verdict.headline)}"
+    yield ""
+    if verdict.claims:
+        yield "| claim | what the raw rows give | n | may be quoted |"
+        yield "|---|---|---|---|"
+        for claim in verdict.claims:
+            said = "yes" if claim.citable else ("informational" if claim.role == "informational" else "no")
+            yield f"| {escape(claim.id)} | {escape(claim.wording)} | {claim.n} | {said} |"
+        yield ""
+    if verdict.findings:
+        yield "| rule | consequence | where | what was found | what to do |"
+        yield "|---|---|---|---|---|"
+        for finding in verdict.findings:
+            where = " ".join(part for part in (finding.report or "", finding.where) if part)
+            yield (
+                f"| {escape(finding.code)} | {escape(finding.severity)} | {escape(where)} "
+                f"| {escape(finding.message)} | {escape(finding.remedy)} |"
+            )
+        yield ""
+    yield (
+        f"Profile {escape(verdict.profile)}; {verdict.rules_run} rules looked, {len(verdict.rules_skipped)} had nothing to "
+        f"look at; gate {escape(verdict.gate.version)}, digest `{verdict.gate.digest[:12]}`."
+    )

@@ -1,0 +1,53 @@
+"""A verdict on a terminal: one aligned line per fact, the ones that stop a number marked at their end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from bridge.ids import short
+from bridge.records import ClaimResult, RunRecord, Verdict
+
+NAME_COLUMNS: Final = 12
+CLAIM_COLUMNS: Final = 66
+MOST_FINDINGS: Final = 8
+
+
+def table(verdict: Verdict, record: RunRecord | None) -> str:
+    """Return the lines of a verdict; what a report said is shown without control characters."""
+    return "\n".join(_lines(verdict, record))
+
+
+def claim_line(claim: ClaimResult) -> str:
+    """Return one claim as it stands in the table, without its name."""
+    text = str(claim.detail.get("summary") or claim.wording)
+    if claim.role == "informational" or claim.citable:
+        return text
+    return f"{text.ljust(CLAIM_COLUMNS)} NOT CITABLE"
+
+
+def _lines(verdict: Verdict, record: RunRecord | None) -> Iterator[str]:
+    yield _row("rejected" if verdict.decision == "rejected" else "passed", "   ".join(_first(verdict, record)))
+    for claim in verdict.claims:
+        yield _row(claim.id.replace("_", " "), claim_line(claim))
+    shown = [finding for finding in verdict.findings if finding.severity != "note"]
+    for finding in shown[:MOST_FINDINGS]:
+        place = " ".join(part for part in (finding.report or "", finding.where) if part)
+        yield _row(
+            finding.severity.replace("_", " "), f"{finding.code}  {finding.message}{f'  ({place})' if place else ''}"
+        )
+    if len(shown) > MOST_FINDINGS:
+        yield _row("", f"and {len(shown) - MOST_FINDINGS} more findings in verdict.json")
+
+
+def _first(verdict: Verdict, record: RunRecord | None) -> Iterator[str]:
+    yield f"{verdict.decision} ({verdict.profile})"
+    if record is not None:
+        yield short(verdict.id)
+        yield f"{record.wall_s:.0f} s" if record.wall_s >= 10 else f"{record.wall_s:.1f} s"
+        yield f"{record.host.os} {record.host.machine}"
+
+
+def _row(name: str, text: str) -> str:
+    clean = "".join(char if char.isprintable() else "\ufffd" for char in text)
+    return f"{name.ljust(NAME_COLUMNS)}{clean}".rstrip()

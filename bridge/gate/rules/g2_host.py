@@ -1,0 +1,56 @@
+"""The report's environment is the runner's host: system, machine, interpreter, package versions.
+
+A report made on another machine, or by another interpreter, was not made by this run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.rule import report_rule
+from bridge.records import RunRecord
+
+SAME_SYSTEM: Final = {"darwin": "macos", "mac": "macos", "macos": "macos"}
+
+
+@report_rule("G2-HOST", remedy="Let the workload describe the machine it runs on with the engine's own builder.")
+def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    if evidence.record is not None:
+        yield from _compare(report.body["environment"], evidence.record)
+
+
+def _compare(said: dict[str, object], record: RunRecord) -> Iterator[Violation]:
+    host = record.host
+    if _system(str(said["os"])) != _system(host.os):
+        yield Violation(f"os: the report says {said['os']!r}, the runner {host.os!r}", "/environment/os")
+    if said["machine"] != host.machine:
+        yield Violation(
+            f"machine: the report says {said['machine']!r}, the runner {host.machine!r}", "/environment/machine"
+        )
+    code = record.code
+    if code is None:
+        return
+    if code.interpreter_version.split()[:1] != [said["python"]]:
+        yield Violation(
+            f"python: the report says {said['python']!r}, the runner {code.interpreter_version!r}",
+            "/environment/python",
+        )
+    versions = said["versions"]
+    known = {_package(name): version for name, version in code.packages.items()}
+    for name, version in versions.items() if isinstance(versions, dict) else ():
+        if known.get(_package(name), version) != version:
+            yield Violation(
+                f"{name}: the report says {version!r}, the runner saw {known[_package(name)]!r}",
+                f"/environment/versions/{name}",
+            )
+
+
+def _system(text: str) -> str:
+    first = text.split(maxsplit=1)[0].lower() if text.split() else ""
+    return SAME_SYSTEM.get(first, first)
+
+
+def _package(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")

@@ -1,0 +1,40 @@
+"""The report's times lie inside the runner's, and its own times agree with each other.
+
+A report that began before its run, or lasted longer, measured something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.moments import seconds
+from bridge.gate.rule import report_rule
+
+
+@report_rule(
+    "G4-WINDOW", remedy="Take started_at, ended_at and wall_s around the measured work, with the engine's builder."
+)
+def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    value = report.body
+    slack_s = float(evidence.profile["clock_tolerance_s"])
+    try:
+        started, ended = seconds(value["started_at"]), seconds(value["ended_at"])
+    except ValueError as error:
+        yield Violation(f"not a time: {error}", "/started_at")
+        return
+    if ended < started:
+        yield Violation(f"ended {value['ended_at']} before it started {value['started_at']}", "/ended_at")
+    span_s, wall_s = ended - started, value["wall_s"]
+    if abs(span_s - wall_s) > 0.05 + 0.005 * span_s:
+        yield Violation(f"wall_s is {wall_s:.3f}, started_at and ended_at are {span_s:.3f} s apart", "/wall_s")
+    record = evidence.record
+    if record is None or record.started is None:
+        return
+    if started < seconds(record.started) - slack_s or ended > seconds(record.ended) + slack_s:
+        yield Violation(
+            f"{value['started_at']} … {value['ended_at']} is not inside the run {record.started} … {record.ended}",
+            "/started_at",
+        )
+    if wall_s > record.wall_s + slack_s:
+        yield Violation(f"wall_s is {wall_s:.3f}, the runner saw a run of {record.wall_s:.3f} s", "/wall_s")

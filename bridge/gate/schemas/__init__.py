@@ -1,0 +1,75 @@
+"""The JSON Schemas of reports (draft 2020-12) and their validation.
+
+`report.schema.json` is the envelope all kinds share; `<kind>.schema.json` narrows `config`, `arms` and `rows`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+_SCALARS: Final[dict[str, tuple[type, ...]]] = {"integer": (int,), "number": (int, float), "string": (str,)}
+
+
+def document(name: str) -> dict[str, Any]:
+    """Return the schema `<name>.schema.json` of this package."""
+    text = files(__name__).joinpath(f"{name}.schema.json").read_text("utf-8")
+    value: dict[str, Any] = json.loads(text)
+    return value
+
+
+def problems(value: dict[str, Any], *, at_most: int) -> Iterator[tuple[str, str]]:
+    """Yield (JSON pointer, message) for what the schema of the value's kind forbids, at most so many."""
+    for count, error in enumerate(_validator(value["kind"]).iter_errors(value)):
+        if count >= at_most:
+            return
+        leaf = _deepest(error)
+        pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in leaf.absolute_path)
+        yield pointer[:200], leaf.message[:300]
+
+
+@cache
+def _validator(kind: str) -> Any:
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+    from referencing import Registry, Resource
+
+    envelope = Resource.from_contents(document("report"))
+    registry: Any = Registry().with_resource("report.schema.json", envelope)
+    quick: Any = extend(  # type: ignore[no-untyped-call]
+        Draft202012Validator,
+        {"items": _items(Draft202012Validator.VALIDATORS["items"])},
+        type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
+    )
+    return quick(document(kind), registry=registry)
+
+
+def _items(standard: Any) -> Any:
+    """Wrap the standard ``items`` keyword: lists of bounded plain scalars (token ids, times) need no descent each."""
+
+    def check(validator: Any, schema: Any, instance: Any, whole: Any) -> Iterator[Any]:
+        if isinstance(instance, list) and isinstance(schema, dict) and set(schema) <= {"type", "minimum"}:
+            kind = _SCALARS.get(schema.get("type", ""))
+            low = schema.get("minimum")
+            if kind is not None and all(
+                isinstance(item, kind) and not isinstance(item, bool) and (low is None or item >= low)
+                for item in instance
+            ):
+                return
+        yield from standard(validator, schema, instance, whole)
+
+    return check
+
+
+def _is_integer(_checker: Any, value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)  # 3.0 is a float: a count was computed, not counted
+
+
+def _deepest(error: Any) -> Any:
+    """Return the most specific error below an ``allOf``/``anyOf`` error."""
+    while error.context:
+        error = max(error.context, key=lambda inner: len(inner.absolute_path))
+    return error

@@ -1,0 +1,1 @@
+"""Honest results of every kind, and the ways to spoil them."""

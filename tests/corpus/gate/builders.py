@@ -1,0 +1,306 @@
+"""Build honest runs: report values, RunRecord and JobSpec that agree with each other in every field.
+
+Everything is a plain function of a seed, so that a broken variant differs from its honest original in one place only.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge import strictjson
+from bridge.gate import identity
+from bridge.records import JobSpec, RunRecord
+
+RUN_ID = "01jd7zk3v8q4w2m6x9c5b7n1ta"
+DIGEST = hashlib.sha256(b"request").hexdigest()
+OID = "a1" * 20
+PACKAGES = {"kakeya": "0.1.0", "mlx": "0.32.4", "mlx-lm": "0.32.2", "numpy": "2.3.4"}
+STARTED, ENDED_AT = "2026-11-18T10:00:00.000Z", "2026-11-18T10:{minutes:02d}:{seconds:06.3f}Z"
+WORDS = ["class", "Node", "def", "value", "return", "self", "list", "name", "left", "right", "count", "items", "total"]
+
+
+def sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def moment(second: float) -> str:
+    return f"2026-11-18T{10 + int(second // 3600):02d}:{int(second // 60) % 60:02d}:{second % 60:06.3f}Z"
+
+
+@dataclass
+class Case:
+    """A run that can be spoilt: plain JSON values, sealed again before judging."""
+
+    reports: dict[str, Any]
+    record: dict[str, Any] | None
+    spec: dict[str, Any] | None
+    raw: dict[str, bytes] = field(default_factory=dict)
+    run_id: str = RUN_ID
+
+    def copy(self) -> Case:
+        return copy.deepcopy(self)
+
+    @property
+    def report(self) -> Any:
+        return next(iter(self.reports.values()))
+
+    def files(self) -> dict[str, bytes]:
+        made = {path: json.dumps(value, ensure_ascii=False).encode() for path, value in self.reports.items()}
+        return {**made, **self.raw}
+
+    def seal(self) -> Case:
+        """Make every digest agree again with what it digests."""
+        if self.record is not None:
+            data = self.files()
+            for output in self.record["outputs"]:
+                if isinstance(output, dict) and output.get("path") in data:
+                    output["bytes"] = len(data[output["path"]])
+                    output["sha256"] = hashlib.sha256(data[output["path"]]).hexdigest()
+        return self
+
+    def record_value(self) -> RunRecord | None:
+        return None if self.record is None else RunRecord.parse(strictjson.encode(self.record), max_bytes=1 << 26)
+
+    def spec_value(self) -> JobSpec | None:
+        return None if self.spec is None else JobSpec.parse(strictjson.encode(self.spec), max_bytes=1 << 26)
+
+
+def envelope(
+    kind: str, *, wall_s: float, profile: str = "claim", started_s: float = 1.0, **parts: Any
+) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "schema_version": 3,
+        "run": {"id": RUN_ID, "request_digest": DIGEST, "preset": "a-preset", "params": {}, "profile": profile},
+        "config": {},
+        "environment": {
+            "backend": "mlx",
+            "device": "cpu",
+            "os": "Linux 6.1.0-18-amd64",
+            "machine": "x86_64",
+            "python": "3.11.2",
+            "versions": {"mlx": "0.32.4", "mlx-lm": "0.32.2"},
+            "blas": {"name": "openblas", "evidence": "/proc/self/maps: libopenblas.so.0"},
+            "threads": {"OPENBLAS_NUM_THREADS": "1"},
+        },
+        "started_at": moment(started_s),
+        "ended_at": moment(started_s + wall_s),
+        "wall_s": round(wall_s, 6),
+        "arms": [],
+        "claims": [],
+        "fallbacks": [],
+        **parts,
+    }
+
+
+def around(
+    reports: dict[str, Any],
+    *,
+    profile: str = "claim",
+    gate_profile: str = "default",
+    primary: str | None = None,
+    commands: list[tuple[float, float]] | None = None,
+    marks: list[dict[str, Any]] | None = None,
+    models: list[dict[str, Any]] | None = None,
+) -> Case:
+    """Return the run that made these reports."""
+    last = max((value["wall_s"] for value in reports.values()), default=1.0) + 2.0
+    spans = commands or [(0.1, last)]
+    wall_s = spans[-1][1] + 0.01
+    python = "/opt/kakeya/bin/python"
+    argv = [[python, "-I", "-m", "engine.cli", "verb", "--launch", str(index)] for index in range(len(spans))]
+    names = [f"verb-{index}" if len(spans) > 1 else "verb" for index in range(len(spans))]
+    environment = [["KAKEYA_PRESET", "a-preset"], ["KAKEYA_PROFILE", profile], ["KAKEYA_RUN_ID", RUN_ID]]
+    spec = {
+        "schema_version": 1,
+        "id": RUN_ID,
+        "request_digest": DIGEST,
+        "preset": "a-preset",
+        "preset_digest": sha("preset"),
+        "policy_digest": sha("policy"),
+        "params": {},
+        "profile": profile,
+        "code": "host",
+        "trust_class": "host",
+        "tree": None,
+        "commands": [{"name": name, "argv": line} for name, line in zip(names, argv, strict=True)],
+        "environment": [{"name": n, "value": v, "origin": "runner", "secret": False} for n, v in environment],
+        "limits": {
+            "wall_s": 3600.0,
+            "inactivity_s": 300.0,
+            "grace_s": 5.0,
+            "memory_bytes": 1 << 34,
+            "processes": 512,
+            "open_files": 4096,
+            "output_bytes": 1 << 28,
+            "log_bytes": 1 << 22,
+        },
+        "sandbox": {"mode": "preferred", "network": False, "read_only": [], "devices": [], "uid": None},
+        "outputs": [{"path": path, "kind": value["kind"], "required": True} for path, value in reports.items()],
+        "gate_profile": gate_profile,
+        "primary_claim": primary,
+        "decisions": [],
+        "labels": ["embedded"],
+    }
+    samples = [
+        {
+            "t_s": round(0.5 + index * 1.0, 3),
+            "cpu_share": 0.52,
+            "other_cpu_share": 0.05,
+            "rss_bytes": 300_000_000,
+            "gpu_share": None,
+            "gpu_memory_bytes": None,
+        }
+        for index in range(int(wall_s))
+    ]
+    record = {
+        "schema_version": 1,
+        "id": RUN_ID,
+        "bus_id": "bus-1",
+        "request_digest": DIGEST,
+        "request_oid": OID,
+        "claims": ["b2" * 20, "c3" * 20],
+        "runner": "desk",
+        "runner_version": identity().version,
+        "preset": "a-preset",
+        "preset_digest": sha("preset"),
+        "policy_digest": sha("policy"),
+        "gate_digest": identity().digest,
+        "labels": ["embedded"],
+        "host": {
+            "name": "desk",
+            "os": "Linux",
+            "os_version": "6.1.0-18-amd64",
+            "machine": "x86_64",
+            "cpu": "AMD EPYC",
+            "cpu_count": 2,
+            "memory_bytes": 1 << 35,
+            "devices": [],
+            "drivers": {},
+            "virtualised": "kvm",
+        },
+        "code": {
+            "origin": "host",
+            "trust_class": "host",
+            "identity": "commit " + "d4" * 20,
+            "tree": None,
+            "dirty": False,
+            "interpreter": python,
+            "interpreter_version": "3.11.2",
+            "packages": PACKAGES,
+            "lock_digest": hashlib.sha256(strictjson.encode(PACKAGES)).hexdigest(),
+        },
+        "models": models or [],
+        "environment": environment,
+        "commands": [
+            {
+                "name": name,
+                "argv": line,
+                "started_s": start,
+                "ended_s": end,
+                "exit_code": 0,
+                "signal": None,
+                "peak_rss_bytes": 310_000_000,
+                "cpu_s": round((end - start) * 0.97, 6),
+                "survivors": 0,
+            }
+            for name, line, (start, end) in zip(names, argv, spans, strict=True)
+        ],
+        "executor_ok": True,
+        "program_exit": 0,
+        "reason": "passed",
+        "message": None,
+        "limits_hit": [],
+        "sandbox": {
+            "kind": "bwrap",
+            "reason": None,
+            "network": False,
+            "namespaces": ["user", "pid", "net"],
+            "filters": ["seccomp"],
+            "uid": 1000,
+        },
+        "telemetry": {
+            "interval_s": 1.0,
+            "sources": {"cpu_share": "/proc/stat", "rss_bytes": "/proc/<pid>/statm", "gpu_share": "unknown"},
+            "samples": samples,
+            "thermal": ["unknown", "unknown"],
+            "power": ["unknown", "unknown"],
+            "memory_pressure": ["0.00", "0.00"],
+        },
+        "sample_marks": marks or [],
+        "sample_marks_dropped": 0,
+        "outputs": [{"path": path, "bytes": 0, "sha256": "", "after_start": True} for path in reports],
+        "attempt": {"key": sha("attempt"), "number": 1, "earlier": []},
+        "imported": "/opt/kakeya/lib/python3.11/site-packages/engine/__init__.py",
+        "created": moment(0.0),
+        "claimed": moment(0.4),
+        "started": moment(0.8),
+        "ended": moment(0.8 + wall_s + 0.2),
+        "queue_s": 0.4,
+        "wall_s": round(wall_s, 6),
+        "log_bytes": 120,
+        "log_sha256": sha("log"),
+        "log_truncated_bytes": 0,
+        "redactions": 0,
+    }
+    return Case(reports, record, spec).seal()
+
+
+def probe(profile: str = "claim") -> Case:
+    seconds = [0.0305, 0.0301, 0.0322]
+    value = envelope(
+        "environment_probe",
+        wall_s=2.5,
+        profile=profile,
+        config={"backend": "mlx", "accelerator_required": False},
+        rows={
+            "checks": [
+                {"name": "import", "ok": True, "required": True, "detail": "mlx 0.32.4", "value": "0.32.4"},
+                {"name": "matmul", "ok": True, "required": True, "detail": "max error 1e-6", "value": 1e-6},
+                {"name": "metal", "ok": False, "required": False, "detail": "no Metal device", "value": None},
+            ],
+            "matmul": [
+                {
+                    "backend": "mlx",
+                    "device": "cpu",
+                    "dtype": "float32",
+                    "n": 512,
+                    "seconds": seconds,
+                    "gflop_per_s": 2 * 512**3 / 0.0305 / 1e9,
+                    "max_abs_error": 1.1e-6,
+                }
+            ],
+        },
+        claims=[
+            {
+                "id": "checks",
+                "metric": "required_checks_held",
+                "arms": [],
+                "value": 2.0,
+                "unit": "checks",
+                "wording": None,
+            }
+        ],
+    )
+    return around({"probe.json": value}, profile=profile, gate_profile="probe")
+
+
+def suite(profile: str = "claim") -> Case:
+    tests = [
+        {"id": "tests/test_a.py::test_one", "outcome": "passed", "duration_s": 0.25, "reason": None},
+        {"id": "tests/test_a.py::test_two[0.1]", "outcome": "passed", "duration_s": 0.5, "reason": None},
+        {"id": "tests/test_b.py::test_gpu", "outcome": "skipped", "duration_s": 0.0, "reason": "no NVIDIA device"},
+    ]
+    value = envelope(
+        "test_suite",
+        wall_s=3.25,
+        profile=profile,
+        config={"paths": ["tests"], "marker": "", "require": []},
+        rows={"exit_code": 0, "command": ["pytest", "-q", "tests"], "collected": 3, "tests": tests},
+    )
+    value["environment"].update({"backend": "none", "versions": {}, "blas": None})
+    return around({"tests.json": value}, profile=profile, gate_profile="tests")
