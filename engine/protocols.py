@@ -22,6 +22,7 @@ from engine.types import (
     Step,
     TargetInfo,
 )
+from engine.verification.rejection import Sampling
 
 
 class Cache(Protocol):
@@ -120,6 +121,10 @@ class DrafterModel(Protocol):
 class Accept(Protocol):
     """The rule that turns a forward into tokens: the only host synchronisation of a step."""
 
+    @property
+    def greedy(self) -> bool:
+        """Whether the rule is the argmax, so that a sequence may decode ahead of it."""
+
     def first(self, forward: Forward) -> Outcome:
         """Decide the first token from the last prefill forward."""
 
@@ -139,8 +144,8 @@ class Depth(Protocol):
     def park(self, position: int) -> int:
         """Return for how many tokens to decode without drafting once ``choose`` said 0 (>= 1)."""
 
-    def record(self, position: int, drafted: int, accepted: int, elapsed_s: float) -> None:
-        """Take one finished step; ``drafted`` is what was really proposed."""
+    def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
+        """Take one finished step that began at ``position``; ``drafted`` is what was really proposed."""
 
 
 class Clock(Protocol):
@@ -190,6 +195,9 @@ class Backend(Protocol):
 
     def greedy(self, target: Any) -> Accept:
         """Return the greedy accept rule."""
+
+    def sampling(self, target: Any, settings: Sampling) -> Accept:
+        """Return a sampling rule; it owns the draws of one sequence."""
 
     def native(self, target: Any) -> NativeDecoder:
         """Return the library's own autoregressive decoder."""

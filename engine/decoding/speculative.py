@@ -70,7 +70,7 @@ def speculative(parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk
         emitted, stop = stopping.cut(outcome.tokens)
         if kept and stop is None:
             drafter.observe(position, (bonus, *outcome.tokens[:-1]), sequence.committed(forward, kept))
-        parts.depth.record(position, draft.count, outcome.accepted, (clock.host_ns() - began_ns) / 1e9)
+        parts.depth.record(position, draft.count, outcome, (clock.host_ns() - began_ns) / 1e9)
         yield Step(
             tokens=emitted,
             drafted=draft.count,
@@ -134,7 +134,8 @@ def _plain(
     sequence = parts.sequence
     began_ns = parts.clock.host_ns()
     stop = None
-    for read, forward in sequence.decode_ahead(bonus, tokens):
+    ahead = sequence.decode_ahead(bonus, tokens) if parts.accept.greedy else _one_by_one(parts, bonus, tokens)
+    for read, forward in ahead:
         outcome = _usable(read, forward.start)
         emitted, stop = stopping.cut(outcome.tokens)
         if stop is None and stopping.cancelled():
@@ -142,7 +143,7 @@ def _plain(
         if stop is None:
             parts.drafter.observe(forward.start, (bonus,), sequence.committed(forward, 1))
         ended_ns = parts.clock.host_ns()
-        parts.depth.record(forward.start, 0, 0, (ended_ns - began_ns) / 1e9)
+        parts.depth.record(forward.start, 0, outcome, (ended_ns - began_ns) / 1e9)
         began_ns = ended_ns
         bonus = outcome.bonus
         if stop is not None:
@@ -163,6 +164,17 @@ def _plain(
         if stop is not None:
             break
     return bonus, stop is not None
+
+
+def _one_by_one(parts: Parts, bonus: int, tokens: int) -> Iterator[tuple[Outcome, Forward]]:
+    """Decode without drafting under a rule that must draw each token before the next forward can be queued."""
+    for _ in range(tokens):
+        position = parts.sequence.length
+        forward = parts.sequence.forward_block(bonus, Draft())
+        parts.sequence.crop(position + 1)
+        outcome = parts.accept.decide(Draft(), forward)
+        yield outcome, forward
+        bonus = outcome.bonus
 
 
 def _usable(outcome: Outcome, position: int) -> Outcome:

@@ -24,6 +24,8 @@ def predictions(logits: mx.array) -> mx.array:
 class GreedyAccept:
     """Accept what the target would have chosen itself."""
 
+    greedy = True
+
     def __init__(self, vocab_size: int) -> None:
         self.vocab_size = vocab_size
 

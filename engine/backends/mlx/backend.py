@@ -19,9 +19,11 @@ from engine.backends.mlx.clock import MlxClock
 from engine.backends.mlx.dflash import MlxDFlash
 from engine.backends.mlx.models import MlxTarget, family_of
 from engine.backends.mlx.native import MlxNative
+from engine.backends.mlx.sampling import SamplingAccept
 from engine.drafters import dflash
 from engine.errors import ModelConfigError, ModelWeightsError
 from engine.types import BlasInfo, DrafterInfo, TargetInfo
+from engine.verification.rejection import Sampling
 
 
 class MlxBackend:
@@ -109,6 +111,10 @@ class MlxBackend:
     def greedy(self, target: MlxTarget) -> GreedyAccept:
         """Return the greedy rule for a target's vocabulary."""
         return GreedyAccept(target.info.vocab_size)
+
+    def sampling(self, target: MlxTarget, settings: Sampling) -> SamplingAccept:
+        """Return a sampling rule: one per sequence, because it owns the sequence's draws."""
+        return SamplingAccept(target.info.vocab_size, settings)
 
     def native(self, target: MlxTarget) -> MlxNative:
         """Return mlx-lm's own decoding."""

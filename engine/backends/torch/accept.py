@@ -28,6 +28,8 @@ def margin(forward: Forward) -> float:
 class GreedyAccept:
     """Accept what the target would have chosen itself."""
 
+    greedy = True
+
     def __init__(self, vocab_size: int) -> None:
         self.vocab_size = vocab_size
 
