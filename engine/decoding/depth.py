@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.types import Outcome
+
 
 @dataclass(frozen=True, slots=True)
 class FixedDepth:
@@ -21,6 +23,6 @@ class FixedDepth:
         del position
         return 1 << 30
 
-    def record(self, position: int, drafted: int, accepted: int, elapsed_s: float) -> None:
+    def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
         """Learn nothing."""
-        del position, drafted, accepted, elapsed_s
+        del position, drafted, outcome, elapsed_s
