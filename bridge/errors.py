@@ -16,6 +16,7 @@
     │   │   ├── WrongBusError          3  the remote carries another bus
     │   │   ├── NoRunnerError          3  nobody has been seen who could run it
     │   │   └── FencedError            3  somebody else owns the claim now
+    │   ├── HostingError               3  the hosting site's API refused or did not answer
     │   ├── PublishError               3
     │   ├── SandboxUnavailableError    3
     │   └── JournalError               3
@@ -125,6 +126,20 @@ class FencedError(BusError):
     """The claim moved on without us: somebody else owns it, or it was ended."""
 
     reason = "fenced"
+
+
+class HostingError(InfrastructureError):
+    """The API of the site that hosts the repository refused, or did not answer; the git side is not concerned.
+
+    Attributes:
+        status: HTTP status, 0 when no answer came.
+    """
+
+    reason = "hosting"
+
+    def __init__(self, message: str, *, remedy: str | None = None, status: int = 0) -> None:
+        super().__init__(message, remedy=remedy)
+        self.status = status
 
 
 class PublishError(InfrastructureError):

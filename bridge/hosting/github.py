@@ -1,0 +1,175 @@
+"""GitHub through PyGithub, imported when first used. Rate limits are waited for by the library, within a bound.
+
+Knows nothing about requests or verdicts; texts arrive ready and escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from bridge.errors import HostingError
+from bridge.hosting.interface import HostRunner, RepositoryFacts, StatusState, WorkflowRun
+from bridge.hosting.token import Token
+
+if TYPE_CHECKING:
+    from github.Repository import Repository
+
+API_URL = "https://api.github.com"
+TIMEOUT_S = 15
+RETRIES = 3
+RUNS_MAX_COUNT = 200
+COMMENTS_MAX_COUNT = 500
+DESCRIPTION_MAX_CHARS = 140  # GitHub refuses longer commit status texts
+
+REMEDIES = {
+    401: "the token is not valid: `gh auth login`, or set GH_TOKEN",
+    403: "the token lacks a permission, or a rate limit is spent: `kakeya-mac doctor` says what each scope is for",
+    404: "the repository is not visible to this token, or the workflow or run does not exist",
+    409: "the run's state changed meanwhile: ask again",
+    422: "GitHub does not accept these values: check the branch, the commit and the workflow's inputs",
+    429: "a rate limit is spent: wait, or go on with git alone",
+}
+
+
+class GitHubHosting:
+    """`Hosting` for one GitHub repository.
+
+    Args:
+        repository: `owner/name`.
+        token: what to authenticate with.
+        api_url: REST endpoint, another one for GitHub Enterprise.
+        pause_s: least time between two requests, as GitHub advises; 0 in tests only.
+        retries: how often a failed or limited request is sent again.
+    """
+
+    def __init__(
+        self, repository: str, token: Token, *, api_url: str = API_URL, pause_s: float = 0.25, retries: int = RETRIES
+    ) -> None:
+        self._name = repository
+        self._options: dict[str, Any] = {"base_url": api_url, "timeout": TIMEOUT_S, "seconds_between_requests": pause_s}
+        self._token = token
+        self._retries = retries
+        self._opened: Repository | None = None
+
+    def repository(self) -> RepositoryFacts:
+        """Return what GitHub says of the repository."""
+        with _told(f"read {self._name}"):
+            found = self._repository
+            found.update()
+            permissions = found.permissions
+            return RepositoryFacts(
+                found.full_name, found.private, found.default_branch, bool(permissions and permissions.push)
+            )
+
+    def runs(self, branch: str) -> tuple[WorkflowRun, ...]:
+        """Return the workflow runs of a branch, newest first."""
+        with _told(f"list the workflow runs of {branch}"):
+            listed = self._repository.get_workflow_runs(branch=branch)
+            return tuple(_run(run) for run in islice(listed, RUNS_MAX_COUNT))
+
+    def queue_position(self, run: WorkflowRun) -> int | None:
+        """Return how many older runs of the same workflow wait, None when this one does not wait."""
+        if run.status not in {"queued", "pending", "waiting", "requested"}:
+            return None
+        with _told("list the queued workflow runs"):
+            waiting = islice(self._repository.get_workflow_runs(status="queued"), RUNS_MAX_COUNT)
+            return sum(
+                1
+                for other in waiting
+                if other.path == run.workflow and (_moment(other), other.id) < (run.created, run.id)
+            )
+
+    def runners(self) -> tuple[HostRunner, ...]:
+        """Return the registered self-hosted runners."""
+        with _told("list the self-hosted runners"):
+            return tuple(
+                HostRunner(
+                    one.name, one.status == "online", one.busy, tuple(str(label["name"]) for label in one.labels)
+                )
+                for one in self._repository.get_self_hosted_runners()
+            )
+
+    def cancel(self, run: WorkflowRun) -> None:
+        """Ask GitHub to cancel a run."""
+        with _told(f"cancel workflow run {run.id}"):
+            accepted = self._repository.get_workflow_run(run.id).cancel()
+        if not accepted:
+            raise HostingError(
+                f"GitHub did not accept the cancellation of run {run.id}", remedy=REMEDIES[409], status=409
+            )
+
+    def dispatch(self, workflow: str, ref: str, inputs: dict[str, str]) -> None:
+        """Start a workflow file, named like `mac-bridge.yml`."""
+        with _told(f"dispatch {workflow} on {ref}"):
+            self._repository.get_workflow(workflow).create_dispatch(ref, dict(inputs), throw=True)
+
+    def set_status(self, commit: str, state: StatusState, context: str, description: str, url: str) -> None:
+        """Set a commit status; a long description is cut at GitHub's bound."""
+        with _told(f"set the status of {commit[:12]}"):
+            cut = (
+                description
+                if len(description) <= DESCRIPTION_MAX_CHARS
+                else description[: DESCRIPTION_MAX_CHARS - 1] + "…"
+            )
+            self._repository.get_commit(commit).create_status(state, target_url=url, description=cut, context=context)
+
+    def comment(self, pull: int, marker: str, body: str) -> str:
+        """Write or rewrite the comment that carries the marker, so that a repeated run does not add another."""
+        hidden = f"<!-- {marker} -->"
+        text = f"{hidden}\n{body}"
+        with _told(f"comment on pull request {pull}"):
+            issue = self._repository.get_pull(pull)
+            for comment in islice(issue.get_issue_comments(), COMMENTS_MAX_COUNT):
+                if comment.body.startswith(hidden):
+                    comment.edit(text)
+                    return str(comment.html_url)
+            return str(issue.create_issue_comment(text).html_url)
+
+    def artifacts(self, run: WorkflowRun) -> tuple[str, ...]:
+        """Return the names of a run's artifacts that have not expired."""
+        with _told(f"list the artifacts of run {run.id}"):
+            listed = self._repository.get_workflow_run(run.id).get_artifacts()
+            return tuple(artifact.name for artifact in islice(listed, RUNS_MAX_COUNT) if not artifact.expired)
+
+    @property
+    def _repository(self) -> Repository:
+        if self._opened is None:
+            from github import Auth, Github, GithubRetry
+
+            retry = GithubRetry(total=self._retries, secondary_rate_wait=5.0) if self._retries else None
+            api = Github(auth=Auth.Token(self._token.text), retry=retry, lazy=True, **self._options)
+            self._opened = api.get_repo(self._name)
+        return self._opened
+
+
+def _run(run: Any) -> WorkflowRun:
+    return WorkflowRun(run.id, run.status, run.conclusion, run.html_url, _moment(run), run.path)
+
+
+def _moment(run: Any) -> str:
+    return str(run.created_at.isoformat())
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Turn what PyGithub and requests raise into one clear error; the token is in none of their texts."""
+    try:
+        import requests
+        from github import GithubException
+    except ImportError as error:
+        raise HostingError("PyGithub is not installed", remedy="pip install 'kakeya[github]'") from error
+    try:
+        yield
+    except GithubException as error:
+        said = error.data.get("message", "") if isinstance(error.data, dict) else ""
+        remedy = REMEDIES.get(error.status, "GitHub has a fault: try again later, or go on with git alone")
+        raise HostingError(
+            f"could not {what}: HTTP {error.status} {said}".rstrip(), remedy=remedy, status=error.status
+        ) from error
+    except requests.RequestException as error:
+        raise HostingError(
+            f"could not {what}: no answer ({type(error).__name__})", remedy="check the network, or go on with git alone"
+        ) from error

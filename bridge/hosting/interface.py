@@ -1,0 +1,83 @@
+"""What requester and runner may ask of a hosting site.
+
+Every call may raise `bridge.errors.HostingError`; no caller depends on an answer for the bus protocol itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+StatusState = Literal["pending", "success", "failure", "error"]
+
+
+@dataclass(frozen=True)
+class RepositoryFacts:
+    """What the site says of the repository; `may_push` is about the token's user."""
+
+    name: str
+    private: bool
+    default_branch: str
+    may_push: bool
+
+
+@dataclass(frozen=True)
+class WorkflowRun:
+    """One workflow run of a request branch; `conclusion` is None until it ended."""
+
+    id: int
+    status: str
+    conclusion: str | None
+    url: str
+    created: str
+    workflow: str
+
+
+@dataclass(frozen=True)
+class HostRunner:
+    """A self-hosted runner registered at the site."""
+
+    name: str
+    online: bool
+    busy: bool
+    labels: tuple[str, ...]
+
+
+class Hosting(Protocol):
+    """A hosting site, for one repository."""
+
+    def repository(self) -> RepositoryFacts:
+        """Return what the site says of the repository."""
+        ...
+
+    def runs(self, branch: str) -> tuple[WorkflowRun, ...]:
+        """Return the workflow runs of a branch, newest first."""
+        ...
+
+    def queue_position(self, run: WorkflowRun) -> int | None:
+        """Return how many older runs of the same workflow wait before this one, None when it is not queued."""
+        ...
+
+    def runners(self) -> tuple[HostRunner, ...]:
+        """Return the registered self-hosted runners."""
+        ...
+
+    def cancel(self, run: WorkflowRun) -> None:
+        """Ask the site to cancel a run."""
+        ...
+
+    def dispatch(self, workflow: str, ref: str, inputs: dict[str, str]) -> None:
+        """Start a workflow file of the default branch with inputs."""
+        ...
+
+    def set_status(self, commit: str, state: StatusState, context: str, description: str, url: str) -> None:
+        """Set a commit status."""
+        ...
+
+    def comment(self, pull: int, marker: str, body: str) -> str:
+        """Write or rewrite the comment that carries the marker; return its URL."""
+        ...
+
+    def artifacts(self, run: WorkflowRun) -> tuple[str, ...]:
+        """Return the names of a run's artifacts that have not expired."""
+        ...

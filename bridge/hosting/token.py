@@ -1,0 +1,70 @@
+"""Find an API token without ever showing it.
+
+First hit wins: GH_TOKEN, GITHUB_TOKEN, the file that KAKEYA_GITHUB_TOKEN_FILE names, `gh auth token`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bridge.errors import HostingError
+from bridge.system import process
+
+VARIABLES = ("GH_TOKEN", "GITHUB_TOKEN")
+FILE_VARIABLE = "KAKEYA_GITHUB_TOKEN_FILE"
+ASK_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token and where it was found; its text is in no repr and in no message."""
+
+    text: str = field(repr=False)
+    source: str
+
+
+def find_token(environ: Mapping[str, str] | None = None, ask: Callable[[], str | None] | None = None) -> Token | None:
+    """Return a token, or None when there is none.
+
+    Args:
+        environ: variables to look into, the process's own by default.
+        ask: how to ask the `gh` command, None for the real one.
+
+    Raises:
+        HostingError: the token file is readable by others, or cannot be read.
+    """
+    variables = os.environ if environ is None else environ
+    for name in VARIABLES:
+        if variables.get(name):
+            return Token(variables[name], name)
+    if variables.get(FILE_VARIABLE):
+        return Token(_read(Path(variables[FILE_VARIABLE])), FILE_VARIABLE)
+    answer = (ask or _ask_gh)()
+    return Token(answer, "gh auth token") if answer else None
+
+
+def _read(path: Path) -> str:
+    try:
+        mode = path.stat().st_mode
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise HostingError(
+                f"{path} is readable by others (mode {stat.S_IMODE(mode):o}, expected 600)", remedy=f"chmod 600 {path}"
+            )
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise HostingError(
+            f"cannot read the token file {path}: {error.strerror}", remedy=f"check {FILE_VARIABLE}"
+        ) from error
+
+
+def _ask_gh() -> str | None:
+    command = shutil.which("gh")
+    if command is None:
+        return None
+    done = process.run([command, "auth", "token"], env=dict(os.environ), cwd=Path.cwd(), timeout_s=ASK_TIMEOUT_S)
+    return done.stdout.decode().strip() or None if done.exit_code == 0 else None
