@@ -35,6 +35,8 @@ MEMORY_DEFAULT_BYTES: Final = 16 * 1024 * MIB
 PROCESSES_DEFAULT_COUNT: Final = 512
 OPEN_FILES_DEFAULT_COUNT: Final = 4096
 OUTPUT_DEFAULT_BYTES: Final = 256 * MIB  # everything a run may leave in its directories
+OUTPUT_FILES_MAX_COUNT: Final = 20_000  # files and directories a run may add to its directories
+RUN_DISK_FLOOR_BYTES: Final = 64 * MIB  # free space below which a running job is ended
 LOG_MAX_BYTES: Final = 4 * MIB
 DISK_FLOOR_BYTES: Final = 1024 * MIB  # free space below which nothing is claimed
 

@@ -39,7 +39,11 @@ class EnvironmentVariable(Record):
 
 
 class Limits(Record):
-    """Enforced bounds of one run; see `bridge.limits` for the defaults."""
+    """Enforced bounds of one run; see `bridge.limits` for the defaults.
+
+    Attributes:
+        cpu_s: processor time of all its processes together, or None for no bound but the wall time.
+    """
 
     wall_s: Seconds
     inactivity_s: Seconds
@@ -49,6 +53,7 @@ class Limits(Record):
     open_files: Count
     output_bytes: Count
     log_bytes: Count
+    cpu_s: Seconds | None = None
 
 
 class SandboxSpec(Record):

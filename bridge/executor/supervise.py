@@ -1,0 +1,331 @@
+"""Run one command under its warden: read what it writes, hold it to its bounds, end it with everything it started.
+
+Knows nothing about sandboxes (it is given a complete command line), reports or host facts. One thread, one loop; every wait is bounded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from bridge.executor import warden
+from bridge.executor.bounds import Bounds, Stop
+from bridge.executor.cgroup import Cgroup
+from bridge.executor.interface import Hooks
+from bridge.executor.logs import LogKeeper
+from bridge.executor.marks import MarkReader
+from bridge.executor.tree import MARKER_NAME, Family, Usage, kill_until_gone
+from bridge.records import CommandResult
+from bridge.system.process import Child
+
+TICK_S: Final = 0.1
+_FORCE_S: Final = 3.0  # how long the warden may take to clean up before we do it over its head
+_READ_BYTES: Final = 1 << 18
+_DRAIN_MAX_BYTES: Final = 1 << 20  # what may still be in a pipe when everybody is dead
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One command, ready to start.
+
+    Attributes:
+        name, argv: as in the job spec, for the record.
+        full_argv: with what wraps it, absolute program first.
+        environment: whole environment, given the number of the sample pipe.
+        wrappers: how many processes at the top of the family belong to the wrapping, and get no TERM.
+        rlimits: names of the resource module to bounds.
+        pass_fds: further descriptors the wrapping needs.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    full_argv: tuple[str, ...]
+    environment: Callable[[int], dict[str, str]]
+    cwd: Path
+    wrappers: int
+    rlimits: dict[str, int]
+    pass_fds: tuple[int, ...] = ()
+
+
+@dataclass
+class Watched:
+    """What one command has shown of itself so far."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    began: bool = False
+    exited: bool = False
+    clean: bool = False
+    lost: bool = False
+    failed: str | None = None
+    killed_after: int = 0
+    left: int = 0
+    cpu_s: float = 0.0
+    peak_rss_bytes: int = 0
+    stop: Stop | None = None
+    stop_at_s: float = 0.0
+    phase: str = "running"  # running, term, kill, forced
+
+
+@dataclass
+class Ended:
+    """One command's end.
+
+    Attributes:
+        stop: what stopped it, or None when it ended by itself.
+        failed: what kept the executor from its own work, or None.
+        began: whether the command ran at all.
+    """
+
+    result: CommandResult
+    stop: Stop | None
+    failed: str | None
+    began: bool
+    notes: list[str] = field(default_factory=list)
+
+
+class Supervisor:
+    """Runs the commands of one run; the log, the marks and the bounds are the run's."""
+
+    def __init__(
+        self,
+        *,
+        marker: str,
+        hooks: Hooks,
+        log: LogKeeper,
+        marks: MarkReader,
+        bounds: Bounds,
+        on_usage: Callable[[float, Usage], None],
+    ) -> None:
+        self._marker = marker
+        self._hooks = hooks
+        self._log = log
+        self._marks = marks
+        self._bounds = bounds
+        self._on_usage = on_usage
+
+    def run(self, plan: Plan) -> Ended:
+        """Start the command and return when it and everything it started are dead.
+
+        Raises:
+            InfrastructureError: the warden cannot be started.
+        """
+        started_s = self._bounds.elapsed_s()
+        with contextlib.ExitStack() as stack:
+            group = Cgroup.create(
+                f"{self._marker}-{plan.name}",
+                memory_bytes=self._bounds.limits.memory_bytes,
+                processes=self._bounds.limits.processes,
+            )
+            if isinstance(group, Cgroup):
+                stack.callback(group.remove)
+            pipes = {name: _pipe(stack) for name in ("log", "marks", "control", "status")}
+            child = stack.enter_context(
+                Child(
+                    [
+                        sys.executable,
+                        "-I",
+                        "-S",
+                        warden.__file__,
+                        str(pipes["control"].read),
+                        str(pipes["status"].write),
+                    ],
+                    env={MARKER_NAME: self._marker},
+                    cwd="/",
+                    output_fd=pipes["log"].write,
+                    pass_fds=(pipes["control"].read, pipes["status"].write, pipes["marks"].write, *plan.pass_fds),
+                )
+            )
+            mark_fd = pipes["marks"].write
+            order = self._order(plan, mark_fd, group)
+            for name in ("log", "marks", "status"):
+                pipes[name].close_write()
+            pipes["control"].close_read()
+            family = Family(child.pid, self._marker)
+            self._hooks.on_started(child.pid, psutil.Process(child.pid).create_time(), self._marker)
+            watched = self._watch(family, group, pipes, order)
+            survivors = self._probe(family, group, watched)
+            self._drain(pipes)
+            return self._ended(plan, watched, started_s, survivors, group)
+
+    def _order(self, plan: Plan, mark_fd: int, group: Cgroup | str) -> bytes:
+        """Return the line that tells the warden what to start."""
+        order = {
+            "argv": plan.full_argv,
+            "env": plan.environment(mark_fd),
+            "cwd": str(plan.cwd),
+            "wrappers": plan.wrappers,
+            "rlimits": plan.rlimits,
+            "pass_fds": [mark_fd, *plan.pass_fds],
+            "cgroups": [str(group.path)] if isinstance(group, Cgroup) else [],
+        }
+        return json.dumps(order).encode("utf-8", "surrogateescape") + b"\n"
+
+    def _watch(self, family: Family, group: Cgroup | str, pipes: dict[str, Pipe], order: bytes) -> Watched:
+        """Follow the command until its family is gone."""
+        watched = Watched()
+        _send(pipes["control"], order)
+        self._bounds.active()
+        pending = b""
+        with selectors.DefaultSelector() as selector:
+            for name in ("log", "marks", "status"):
+                selector.register(pipes[name].read, selectors.EVENT_READ, name)
+            next_tick_s = 0.0
+            while not (watched.clean or watched.lost or watched.phase == "forced"):
+                for key, _events in selector.select(TICK_S):
+                    block = os.read(key.fd, _READ_BYTES)
+                    if not block:
+                        selector.unregister(key.fd)
+                        # Nobody but the warden holds the status pipe: its end is the warden's.
+                        watched.lost = key.data == "status" or watched.lost
+                    elif key.data == "status":
+                        pending = self._hear(watched, pending + block)
+                    else:
+                        self._take(key.data, block)
+                if (now_s := self._bounds.elapsed_s()) >= next_tick_s:
+                    next_tick_s = now_s + TICK_S
+                    self._tick(watched, family, group, pipes["control"])
+        return watched
+
+    def _take(self, name: str, block: bytes) -> None:
+        self._bounds.active()
+        if name == "log":
+            self._log.feed(block)
+        else:
+            self._marks.feed(block, self._bounds.elapsed_s())
+
+    def _hear(self, watched: Watched, text: bytes) -> bytes:
+        """Take the warden's reports; return the unfinished line."""
+        *lines, rest = text.split(b"\n")
+        for line in lines:
+            report: dict[str, Any] = json.loads(line)
+            if report["event"] == "spawned":
+                watched.began = True
+            elif report["event"] == "failed":
+                watched.failed = str(report["message"])
+            elif report["event"] == "exited":
+                watched.exited, watched.exit_code, watched.signal = True, report["code"], report["signal"]
+            elif report["event"] == "clean":
+                watched.clean, watched.killed_after, watched.left = True, report["killed"], report["left"]
+                watched.cpu_s, watched.peak_rss_bytes = report["cpu_s"], report["peak_rss_bytes"]
+        return rest
+
+    def _tick(self, watched: Watched, family: Family, group: Cgroup | str, control: Pipe) -> None:
+        """Measure, ask whether to stop, and carry a stop one step further."""
+        usage = family.usage(memory_bound=self._bounds.limits.memory_bytes)
+        watched.peak_rss_bytes = max(watched.peak_rss_bytes, usage.rss_bytes)
+        self._on_usage(self._bounds.elapsed_s(), usage)
+        now_s = self._bounds.elapsed_s()
+        if watched.stop is None and not watched.exited:
+            watched.stop = self._bounds.check(usage, self._hooks.should_stop)
+            watched.stop_at_s = now_s
+        waited_s = now_s - watched.stop_at_s
+        if watched.stop is not None and watched.phase == "running":
+            watched.phase = "term" if watched.stop.graceful else "kill"
+            _send(control, b"term\n" if watched.stop.graceful else b"kill\n")
+        elif watched.phase == "term" and waited_s > self._bounds.limits.grace_s:
+            watched.phase, watched.stop_at_s = "kill", now_s
+            _send(control, b"kill\n")
+            if isinstance(group, Cgroup):
+                group.kill()
+        elif watched.phase == "kill" and waited_s > _FORCE_S:
+            watched.phase = "forced"
+
+    def _probe(self, family: Family, group: Cgroup | str, watched: Watched) -> int:
+        """Look for anybody left by every means there is, kill them, and return how many remain."""
+
+        def find() -> list[psutil.Process]:
+            found = {process.pid: process for process in family.leftovers()}
+            for pid in group.members() if isinstance(group, Cgroup) else ():
+                with contextlib.suppress(psutil.Error):
+                    found.setdefault(pid, psutil.Process(pid))
+            return list(found.values())
+
+        if isinstance(group, Cgroup) and group.members():
+            group.kill()
+        if not watched.clean:
+            with contextlib.suppress(psutil.Error):
+                psutil.Process(family.root).kill()
+        killed, left = kill_until_gone(find)
+        watched.killed_after += killed
+        return left
+
+    def _drain(self, pipes: dict[str, Pipe]) -> None:
+        """Read what is still in the pipes; nobody writes any more."""
+        for name in ("log", "marks"):
+            for _ in range(_DRAIN_MAX_BYTES // 4096):
+                try:
+                    block = os.read(pipes[name].read, _READ_BYTES)
+                except BlockingIOError:
+                    break
+                if not block:
+                    break
+                self._take(name, block)
+
+    def _ended(self, plan: Plan, watched: Watched, started_s: float, survivors: int, group: Cgroup | str) -> Ended:
+        exit_code, number = watched.exit_code, watched.signal
+        if plan.wrappers and exit_code is not None and 128 < exit_code <= 128 + 64:
+            number, exit_code = exit_code - 128, None  # the wrapping program reports a signal as shells do
+        stop = watched.stop
+        if stop is None and exit_code != 0:
+            kernel_hits = group.hits() if isinstance(group, Cgroup) else {}
+            stop = self._bounds.explain(number, watched.peak_rss_bytes, kernel_hits)
+        if watched.failed is None and not watched.exited and stop is None:
+            watched.failed = "the process that held the command was killed"
+        result = CommandResult(
+            name=plan.name,
+            argv=plan.argv,
+            started_s=started_s,
+            ended_s=self._bounds.elapsed_s(),
+            exit_code=exit_code,
+            signal=number,
+            peak_rss_bytes=watched.peak_rss_bytes,
+            cpu_s=watched.cpu_s,
+            survivors=survivors,
+        )
+        notes: list[str] = []
+        if watched.killed_after and watched.stop is None:
+            notes.append(f"{watched.killed_after} processes outlived the command and were killed")
+        return Ended(result, stop, watched.failed, watched.began, notes)
+
+
+class Pipe:
+    """Both ends of a pipe, closed at most once each."""
+
+    def __init__(self) -> None:
+        self.read, self.write = os.pipe()
+        os.set_blocking(self.read, False)
+
+    def close_read(self) -> None:
+        """Close the reading end."""
+        if self.read >= 0:
+            os.close(self.read)
+        self.read = -1
+
+    def close_write(self) -> None:
+        """Close the writing end."""
+        if self.write >= 0:
+            os.close(self.write)
+        self.write = -1
+
+
+def _pipe(stack: contextlib.ExitStack) -> Pipe:
+    pipe = Pipe()
+    stack.callback(pipe.close_write)
+    stack.callback(pipe.close_read)
+    return pipe
+
+
+def _send(control: Pipe, line: bytes) -> None:
+    """Write to the warden; one that has died is noticed elsewhere."""
+    with contextlib.suppress(BrokenPipeError):
+        os.write(control.write, line)

@@ -1,0 +1,129 @@
+"""What the machine was doing while a run ran, sampled from outside the workload.
+
+Knows nothing about limits. Where a platform offers no source, the value is None or `unknown`, and `sources` says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psutil
+
+from bridge.executor import condition
+from bridge.executor.tree import Usage
+from bridge.records import Telemetry, TelemetrySample
+
+INTERVAL_S: Final = 0.5
+_SAMPLES_MAX: Final = 600
+
+
+@dataclass(frozen=True)
+class GpuReading:
+    """Busy share (0 to 1) and used bytes, summed over the devices we can see."""
+
+    share: float | None
+    memory_bytes: int | None
+
+
+class NvidiaMeter:
+    """Reads NVIDIA devices through NVML."""
+
+    def __init__(self, library: Any, handles: list[Any]) -> None:
+        self._library = library
+        self._handles = handles
+
+    @classmethod
+    def open(cls) -> NvidiaMeter | str:
+        """Return a meter over all devices, or why there is none."""
+        try:
+            import pynvml
+        except ImportError:
+            return "unknown: no NVML binding is installed (nvidia-ml-py)"
+        try:
+            pynvml.nvmlInit()
+            count = pynvml.nvmlDeviceGetCount()
+            handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+        except pynvml.NVMLError as error:
+            return f"unknown: NVML says {error}"
+        return cls(pynvml, handles) if handles else "unknown: NVML sees no device"
+
+    def read(self) -> GpuReading:
+        """Return the mean busy share and the used memory of all devices."""
+        shares: list[float] = []
+        used: list[int] = []
+        for handle in self._handles:
+            with contextlib.suppress(self._library.NVMLError):
+                shares.append(float(self._library.nvmlDeviceGetUtilizationRates(handle).gpu) / 100)
+            with contextlib.suppress(self._library.NVMLError):
+                used.append(int(self._library.nvmlDeviceGetMemoryInfo(handle).used))
+        return GpuReading(sum(shares) / len(shares) if shares else None, sum(used) if used else None)
+
+
+class Sampler:
+    """Collects the samples of one run at an interval that doubles when there get to be too many."""
+
+    def __init__(self) -> None:
+        meter = NvidiaMeter.open()
+        self._gpu: Callable[[], GpuReading] | None = None if isinstance(meter, str) else meter.read
+        self._gpu_source = meter if isinstance(meter, str) else "nvml"
+        self._before = condition.read()
+        self._samples: list[TelemetrySample] = []
+        self._interval_s = INTERVAL_S
+        self._due_s = 0.0
+        self._cpus = os.cpu_count() or 1
+        self._last: tuple[float, float, float] | None = None  # time, family's and machine's busy seconds
+
+    def usage(self, t_s: float, usage: Usage) -> None:
+        """Take a measurement of the family; keep it when the next sample is due."""
+        if t_s < self._due_s:
+            return
+        self._due_s = t_s + self._interval_s
+        times = psutil.cpu_times()
+        busy_s = sum(times) - times.idle - getattr(times, "iowait", 0.0)
+        # Guest time is part of user time on Linux and would count twice.
+        busy_s -= getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
+        own = other = None
+        if self._last is not None and t_s > self._last[0] and usage.cpu_s >= self._last[1]:
+            seconds = (t_s - self._last[0]) * self._cpus
+            own = (usage.cpu_s - self._last[1]) / seconds
+            other = max(0.0, (busy_s - self._last[2]) / seconds - own)
+        self._last = (t_s, usage.cpu_s, busy_s)
+        gpu = self._gpu() if self._gpu is not None else GpuReading(None, None)
+        self._samples.append(
+            TelemetrySample(
+                t_s=t_s,
+                cpu_share=own,
+                other_cpu_share=other,
+                rss_bytes=usage.rss_bytes,
+                gpu_share=gpu.share,
+                gpu_memory_bytes=gpu.memory_bytes,
+            )
+        )
+        if len(self._samples) > _SAMPLES_MAX:
+            del self._samples[1::2]
+            self._interval_s *= 2
+
+    def record(self) -> Telemetry:
+        """Return what was sampled, with the machine's condition before and now."""
+        after = condition.read()
+        before = self._before
+        return Telemetry(
+            interval_s=self._interval_s,
+            sources={
+                "cpu_share": "psutil, living processes of the run over all processors",
+                "other_cpu_share": "psutil, whole machine less the run",
+                "rss_bytes": "psutil, sum over living processes",
+                "gpu": self._gpu_source,
+                "thermal": after.thermal.source,
+                "power": after.power.source,
+                "memory_pressure": after.memory_pressure.source,
+            },
+            samples=tuple(self._samples),
+            thermal=(before.thermal.value, after.thermal.value),
+            power=(before.power.value, after.power.value),
+            memory_pressure=(before.memory_pressure.value, after.memory_pressure.value),
+        )
