@@ -1,0 +1,1 @@
+"""The MLX backend: Metal on a Mac, plain CPU on Linux."""

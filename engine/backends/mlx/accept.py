@@ -47,6 +47,11 @@ class GreedyAccept:
 
     def margin(self, forward: Forward) -> float:
         """Return how far the last row's best logit is above its second."""
-        top = mx.sort(forward.logits[-1].astype(mx.float32))
-        gap: Any = (top[-1] - top[-2]).item()
-        return float(gap)
+        return margin(forward)
+
+
+def margin(forward: Forward) -> float:
+    """Return how far the last row's best logit is above its second."""
+    top = mx.sort(forward.logits[-1].astype(mx.float32))
+    gap: Any = (top[-1] - top[-2]).item()
+    return float(gap)

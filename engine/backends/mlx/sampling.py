@@ -1,7 +1,7 @@
 """Speculative sampling on MLX: everything is drawn on the device, then read once.
 
-The rule and the order of draws are those of ``engine.verification.rejection``. Metal has no float64, so probabilities
-are float32: the inverse cumulative distribution of a large vocabulary is exact to about 1e-6.
+The rule and the order of draws are those of ``engine.verification.rejection``. Probabilities are float32, the widest
+type Metal has.
 
 Shapes: R rows, N drafted tokens, V vocabulary.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from engine.backends.mlx.accept import GreedyAccept
+from engine.backends.mlx import accept
 from engine.types import Draft, Forward, Outcome
 from engine.verification import rejection
 from engine.verification.rejection import Sampling, Uniforms
@@ -24,25 +24,24 @@ def shape(logits_RV: mx.array, settings: Sampling) -> mx.array:
     probs_RV = mx.softmax(logits_RV.astype(mx.float32) / settings.temperature, axis=-1, precise=True)
     vocabulary = probs_RV.shape[-1]
     if settings.top_k in range(1, vocabulary) or settings.top_p < 1.0:
-        # argsort is stable, so equally likely ids are kept lowest first, as in the reference.
-        ids = mx.argsort(-probs_RV, axis=-1)
+        # Merge sort keeps equally likely ids lowest first, as in the reference.
+        ids = mx.argsort(-probs_RV, axis=-1)[:, : settings.top_k or vocabulary]
         ordered = mx.take_along_axis(probs_RV, ids, axis=-1)
-        if settings.top_k:
-            ordered = mx.where(mx.arange(vocabulary) < settings.top_k, ordered, 0.0)
-            ordered = ordered / ordered.sum(axis=-1, keepdims=True)
-        before = mx.cumsum(ordered, axis=-1, inclusive=False)
-        ordered = mx.where(before < settings.top_p, ordered, 0.0)
-        probs_RV = mx.put_along_axis(mx.zeros_like(probs_RV), ids, ordered, axis=-1)
-    return probs_RV / probs_RV.sum(axis=-1, keepdims=True)
+        ordered = ordered / mx.sum(ordered, axis=-1, keepdims=True)
+        before = mx.cumsum(ordered, axis=-1) - ordered
+        # The first id survives whatever rounding says.
+        kept = (before < settings.top_p) | (mx.arange(ordered.shape[-1]) == 0)
+        probs_RV = mx.put_along_axis(mx.zeros_like(probs_RV), ids, mx.where(kept, ordered, 0.0), axis=-1)
+    return probs_RV / mx.sum(probs_RV, axis=-1, keepdims=True)
 
 
 def draw(weights_RV: mx.array, uniforms_R: mx.array) -> mx.array:
     """Return one id per row, int32 ``[R]``: the first whose cumulative weight exceeds ``uniform * total``."""
     cumulative = mx.cumsum(weights_RV, axis=-1)
-    ids = (cumulative <= uniforms_R[:, None] * cumulative[:, -1:]).sum(axis=-1)
+    ids = mx.sum(cumulative <= uniforms_R[:, None] * cumulative[:, -1:], axis=-1)
     # Rounding may put a draw close to 1 past the end; the last id with weight is the one meant.
-    last = (mx.arange(weights_RV.shape[-1]) * (weights_RV > 0)).max(axis=-1)
-    return mx.minimum(ids, last).astype(mx.int32)
+    last = mx.max(mx.where(weights_RV > 0, mx.arange(weights_RV.shape[-1]), 0), axis=-1)
+    return mx.minimum(ids.astype(mx.int32), last.astype(mx.int32))
 
 
 class SamplingAccept:
@@ -65,7 +64,7 @@ class SamplingAccept:
 
     def margin(self, forward: Forward) -> float:
         """Return how far the last row's best logit is above its second."""
-        return GreedyAccept(self.vocab_size).margin(forward)
+        return accept.margin(forward)
 
 
 def decide(draft: Draft, logits: mx.array, settings: Sampling, uniforms: Sequence[float]) -> Outcome:
@@ -77,22 +76,27 @@ def decide(draft: Draft, logits: mx.array, settings: Sampling, uniforms: Sequenc
         settings: How to shape the logits.
         uniforms: N tests, then the draw of the token that follows.
     """
-    count, rows = draft.count, draft.count + 1
+    count = draft.count
     usable = mx.isfinite(mx.sum(logits.astype(mx.float32), axis=-1))
-    target = shape(mx.nan_to_num(logits.astype(mx.float32), 0.0, 0.0, 0.0), settings)
-    tokens = draft.tokens if isinstance(draft.tokens, mx.array) else mx.array(list(draft.tokens), mx.int32)
+    target = shape(mx.where(usable[:, None], logits, 0.0), settings)
     chances = mx.array(list(uniforms), mx.float32)
     # Only one row's final draw is ever used, so all rows share its uniform.
-    final = mx.broadcast_to(chances[-1:], (rows,))
-    parts = [usable, draw(target[count:], final[count:])]
+    final = mx.broadcast_to(chances[-1:], (count + 1,))
+    last = draw(target[count:], final[count:])
+    parts = [usable.astype(mx.int32), last]
     if count:
+        tokens = (
+            draft.tokens.astype(mx.int32) if isinstance(draft.tokens, mx.array) else mx.array(draft.tokens, mx.int32)
+        )
         passed, recovered = verify(target[:count], draft.probs, tokens, chances[:count], final[:count])
-        parts = [usable, recovered, parts[1], passed, tokens]
-    numbers: Any = mx.concatenate([part.astype(mx.int32) for part in parts]).tolist()
+        parts += [recovered, passed.astype(mx.int32), tokens]
+    numbers: Any = mx.concatenate(parts).tolist()
+    rows = count + 1
+    replacements, verdicts = numbers[rows + 1 : rows + 1 + count], numbers[rows + 1 + count : rows + 1 + 2 * count]
     return rejection.settle(
-        draft=numbers[2 * rows + count :],
-        passed=[bool(value) for value in numbers[2 * rows : 2 * rows + count]],
-        recovered=numbers[rows : 2 * rows],
+        draft=numbers[rows + 1 + 2 * count :],
+        passed=[bool(value) for value in verdicts],
+        recovered=[*replacements, numbers[rows]],
         usable=[bool(value) for value in numbers[:rows]],
     )
 
@@ -105,12 +109,12 @@ def verify(
     Returns:
         Which rows pass, bool ``[N]``, and the replacements, int32 ``[N]``.
     """
-    column = tokens_N.astype(mx.int32)[:, None]
+    column = tokens_N[:, None]
     if proposed_NV is None:
-        proposed_NV = (mx.arange(target_NV.shape[-1])[None] == column).astype(mx.float32)
-    tested = tests_N[:, None] * mx.take_along_axis(proposed_NV, column, axis=-1)
-    passed = tested < mx.take_along_axis(target_NV, column, axis=-1)
+        proposed_NV = (mx.arange(target_NV.shape[-1])[None] == column).astype(target_NV.dtype)
+    given = mx.take_along_axis(proposed_NV, column, axis=-1)
+    passed = tests_N[:, None] * given < mx.take_along_axis(target_NV, column, axis=-1)
     positive = mx.maximum(target_NV - proposed_NV, 0.0)
     # Nothing left means the two agree, so a rejection cannot happen; the row must still be a distribution.
-    empty = positive.sum(axis=-1, keepdims=True) <= 0.0
+    empty = mx.sum(positive, axis=-1, keepdims=True) <= 0.0
     return passed[:, 0], draw(mx.where(empty, target_NV, positive), finals_N)
