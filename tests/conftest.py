@@ -1,0 +1,52 @@
+"""What every test gets: a git that ignores the machine's configuration, and a way to insist on facilities.
+
+`--require NAME` turns the skip for a missing facility into a failure, for machines that promise it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+FACILITIES = ("actionlint", "cuda", "metal", "sandbox", "servers", "shellcheck")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--require",
+        action="append",
+        default=[],
+        choices=FACILITIES,
+        help="fail, rather than skip, where this facility is missing; may be given several times",
+    )
+
+
+@pytest.fixture(scope="session")
+def missing(request: pytest.FixtureRequest):
+    """Return a function that ends a test because a facility is missing: a skip with its reason, or a failure."""
+    required = set(request.config.getoption("--require"))
+
+    def end(facility: str, reason: str) -> None:
+        if facility not in FACILITIES:
+            raise ValueError(f"unknown facility {facility!r}; expected one of {', '.join(FACILITIES)}")
+        if facility in required:
+            pytest.fail(f"--require {facility}: {reason}", pytrace=False)
+        pytest.skip(reason)
+
+    return end
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    os.environ.update(
+        GIT_CONFIG_NOSYSTEM="1",
+        GIT_CONFIG_GLOBAL=os.devnull,
+        GIT_TERMINAL_PROMPT="0",
+        GIT_AUTHOR_NAME="tests",
+        GIT_AUTHOR_EMAIL="tests@example.org",
+        GIT_COMMITTER_NAME="tests",
+        GIT_COMMITTER_EMAIL="tests@example.org",
+        NO_COLOR="1",
+    )
+    for name in [name for name in os.environ if name.startswith("KAKEYA_")]:
+        del os.environ[name]
