@@ -1,7 +1,7 @@
 """Publish: turn a run into a self-contained result tree, and check such a tree without anything else."""
 
 from bridge.publish.markdown import escape, summary
-from bridge.publish.tree import build_tree, mask
+from bridge.publish.tree import MASK, build_tree, mask
 from bridge.publish.verify import Problem, verify_tree
 
-__all__ = ["Problem", "build_tree", "escape", "mask", "summary", "verify_tree"]
+__all__ = ["MASK", "Problem", "build_tree", "escape", "mask", "summary", "verify_tree"]

@@ -1,0 +1,103 @@
+"""How a run ends: one reason, one line for people, one exit code. Knows no stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from bridge.errors import KakeyaError, PolicyRefusedError, UsageError
+from bridge.executor.interface import Execution
+from bridge.limits import TEXT_MAX_CHARS
+from bridge.records import Delivery, Reason
+
+EXIT_CODES: Final = MappingProxyType(
+    {
+        "passed": 0,
+        "gate_rejected": 1,
+        "request_rejected": 2,
+        "runner_lost": 3,
+        "interrupted": 3,
+        "expired": 3,
+        "publish_failed": 3,
+        "infrastructure": 3,
+        "program_failed": 4,
+        "timed_out": 5,
+        "cancelled": 6,
+        "policy_refused": 7,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Why a run ended; `message` is one line without control characters, or None."""
+
+    reason: Reason
+    message: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the requester's command, before what it requires of the gate."""
+        return EXIT_CODES[self.reason]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one request on this runner.
+
+    Attributes:
+        delivery: ``copied``, ``branch_moved``, ``branch_deleted``, or ``spooled`` while it could not be published.
+    """
+
+    id: str
+    ending: Ending
+    result_oid: str | None
+    delivery: Delivery
+
+    @property
+    def exit_code(self) -> int:
+        """The ending's exit code; 3 while the result is only in the spool."""
+        return 3 if self.delivery == "spooled" else self.ending.exit_code
+
+
+class EndedError(KakeyaError):
+    """A run ends here although nothing is wrong: cancelled, expired, interrupted."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.message or ending.reason)
+        self.ending = ending
+
+
+def of_error(error: Exception) -> Ending:
+    """Return the ending an exception means; what nobody raised on purpose is our bug, never the requester's."""
+    if isinstance(error, EndedError):
+        return error.ending
+    if isinstance(error, UsageError):
+        return Ending("request_rejected", one_line(str(error)))
+    if isinstance(error, PolicyRefusedError):
+        return Ending("policy_refused", one_line(str(error)))
+    if isinstance(error, KakeyaError):
+        return Ending("infrastructure", one_line(str(error)))
+    return Ending("infrastructure", one_line(f"bug: {type(error).__name__}: {error}"))
+
+
+def of_execution(execution: Execution) -> Ending:
+    """Return the ending of an execution as far as the executor knows: the gate has not looked yet."""
+    message = None if execution.message is None else one_line(execution.message)
+    if execution.ending in ("timed_out", "cancelled", "interrupted"):
+        return Ending(execution.ending, message)
+    if not execution.ok or execution.ending == "not_started":
+        return Ending("infrastructure", message)
+    if execution.ending == "limit":
+        return Ending("program_failed", message or "a limit ended the run")
+    if execution.program_exit != 0:
+        return Ending("program_failed", message or f"the program ended with exit code {execution.program_exit}")
+    return Ending("passed", message)
+
+
+def one_line(text: str) -> str:
+    """Return text as a record may hold it: one line, no control characters, bounded."""
+    line = "".join(char if char.isprintable() else " " for char in text)
+    line = " ".join(line.split())
+    return line if len(line) <= TEXT_MAX_CHARS else f"{line[: TEXT_MAX_CHARS - 1]}…"

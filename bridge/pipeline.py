@@ -1,0 +1,74 @@
+"""The runner's five calls: parse -> resolve -> execute -> judge -> publish. The only module that knows all stages.
+
+Every ending comes out at the same place with a result; only a run that somebody else owns by now has none of ours.
+"""
+
+# ruff: noqa: D102 (the methods of Session are described where they are implemented)
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from bridge.bus.interface import RequestRef
+from bridge.endings import Ending, Outcome, of_error, of_execution
+from bridge.errors import FencedError
+from bridge.executor.interface import Execution
+from bridge.gate import judge
+from bridge.presets import PolicyFacts, Preset, Trust, find, resolve
+from bridge.publish import build_tree
+from bridge.records import JobSpec, Request, RunRecord
+from bridge.request import parse
+from bridge.system.clock import Clock
+
+
+class Session(Protocol):
+    """What the runner does around the stages for one run whose claim it holds."""
+
+    ref: RequestRef
+    bus_id: str
+    clock: Clock
+    presets: Mapping[str, Preset]
+    policy: PolicyFacts
+    request_bytes: bytes | None
+    signature: bytes | None
+
+    def read(self) -> bytes: ...
+    def admit(self, request: Request, preset: Preset) -> Trust: ...
+    def execute(self, spec: JobSpec) -> Execution: ...
+    def record(self, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> RunRecord: ...
+    def earlier(self, record: RunRecord) -> Mapping[str, Mapping[str, bytes]]: ...
+    def log(self) -> bytes: ...
+    def claims(self) -> tuple[tuple[bytes, bytes], ...]: ...
+    def publish(self, files: Mapping[str, bytes], ending: Ending) -> Outcome: ...
+
+
+def run_once(session: Session) -> Outcome:
+    """Take one claimed request to its published result."""
+    spec: JobSpec | None = None
+    execution: Execution | None = None
+    try:
+        request = parse(session.read(), ref=session.ref.ref, bus_id=session.bus_id, now=session.clock.now())
+        preset = find(request.preset, session.presets)
+        spec = resolve(request, preset, session.policy, session.admit(request, preset))
+        execution = session.execute(spec)
+        ending = of_execution(execution)
+    except FencedError:
+        raise
+    except Exception as error:  # noqa: BLE001 (the one broad catch: every ending has a result)
+        ending = of_error(error)
+    return finish(session, spec, execution, ending)
+
+
+def finish(session: Session, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> Outcome:
+    """Judge and publish whatever there is; also how a lost run is finalised."""
+    record = session.record(spec, execution, ending)
+    reports = {} if execution is None else execution.reports
+    verdict = judge(session.ref.id, reports, record, spec, earlier=session.earlier(record))
+    if ending.reason == "passed" and verdict.decision == "rejected":
+        ending = Ending("gate_rejected", "; ".join(verdict.why) or verdict.headline)
+    files = build_tree(
+        request_bytes=session.request_bytes, signature=session.signature, claims=session.claims(), log=session.log(),
+        record=record, spec=spec, reports=reports, verdict=verdict, bus_id=session.bus_id, request_oid=session.ref.oid,
+    )  # fmt: skip
+    return session.publish(files, ending)

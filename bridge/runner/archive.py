@@ -1,0 +1,31 @@
+"""Keep the reports of earlier attempts: from the second attempt on only the estimate over all of them may be quoted."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from bridge.runner.files import write_atomically
+
+_PREFIX = "reports/"
+
+
+def save(folder: Path, run_id: str, files: Mapping[str, bytes]) -> None:
+    """Store the reports of a result tree."""
+    reports = {path.removeprefix(_PREFIX): data.hex() for path, data in files.items() if path.startswith(_PREFIX)}
+    if reports:
+        write_atomically(folder / f"{run_id}.json.gz", gzip.compress(json.dumps(reports).encode(), 1, mtime=0))
+
+
+def load(folder: Path, run_ids: Iterable[str]) -> dict[str, dict[str, bytes]]:
+    """Return the reports of these runs by run id; a run that left none is absent."""
+    found: dict[str, dict[str, bytes]] = {}
+    for run_id in run_ids:
+        try:
+            value = json.loads(gzip.decompress((folder / f"{run_id}.json.gz").read_bytes()))
+        except FileNotFoundError:
+            continue
+        found[run_id] = {path: bytes.fromhex(data) for path, data in value.items()}
+    return found

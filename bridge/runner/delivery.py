@@ -1,0 +1,73 @@
+"""Bring a built result to its requester: one compare-and-swap that ends the run, then a copy on the request branch.
+
+Every step is in the journal before the next begins, so any of them can be repeated after a crash.
+"""
+
+from __future__ import annotations
+
+from bridge.bus.interface import Held, RequestRef
+from bridge.endings import Ending
+from bridge.errors import FencedError, InfrastructureError
+from bridge.records import Claim, Delivery
+from bridge.runner.host import Host
+from bridge.runner.keeper import following
+from bridge.runner.link import Link
+
+_TRIES = 3
+
+
+def terminal_claim(held: Held, host: Host, ending: Ending, result_oid: str) -> Claim:
+    """Return the claim that ends a run."""
+    return following(
+        held,
+        host.clock,
+        state="terminal",
+        phase=None,
+        runner=host.name,
+        reason=ending.reason,
+        message=ending.message,
+        exit_code=ending.exit_code,
+        result_oid=result_oid,
+    )
+
+
+def deliver(host: Host, link: Link, ref: RequestRef, held: Held, claim: Claim, *, tries: int = _TRIES) -> Delivery:
+    """End the run and copy its result; ``spooled`` when the remote did not take it, to be tried again later.
+
+    Raises:
+        FencedError: somebody else ended the run; nothing of ours was written.
+    """
+    for attempt in range(tries):
+        try:
+            with link.lock:
+                ended = link.bus.publish(held, claim)
+        except FencedError:
+            host.journal.append("fenced", ref.id)
+            raise
+        except InfrastructureError as error:
+            host.say(f"{ref.id[-8:]} result not published yet: {error.message}")
+            if attempt + 1 < tries:
+                host.clock.sleep(min(2.0**attempt, 10.0))
+        else:
+            host.journal.append("terminal", ref.id, ended.oid)
+            return copy(host, link, ref, claim.result_oid, tries=tries)
+    return "spooled"
+
+
+def copy(host: Host, link: Link, ref: RequestRef, result_oid: str | None, *, tries: int = _TRIES) -> Delivery:
+    """Append the published result to the request branch; what cannot be copied now is copied by recovery."""
+    if result_oid is None:
+        host.journal.append("copied", ref.id, None, delivery="branch_moved")
+        return "branch_moved"
+    for attempt in range(tries):
+        try:
+            with link.lock:
+                delivery = link.bus.copy_result(ref, result_oid)
+        except InfrastructureError as error:
+            host.say(f"{ref.id[-8:]} result not copied to its branch yet: {error.message}")
+            if attempt + 1 < tries:
+                host.clock.sleep(min(2.0**attempt, 10.0))
+        else:
+            host.journal.append("copied", ref.id, result_oid, delivery=delivery)
+            return delivery
+    return "spooled"

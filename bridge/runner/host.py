@@ -1,0 +1,103 @@
+"""Everything a runner keeps for as long as it lives: policy, memory, folders, and what it knows of its machine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bridge.executor.interface import Executor
+from bridge.presets import PolicyFacts, Preset
+from bridge.runner.attempts import Attempts
+from bridge.runner.identity import CodeFacts
+from bridge.runner.journal import Journal
+from bridge.runner.policy import Policy
+from bridge.system.clock import Clock
+
+
+@dataclass(frozen=True)
+class StateFolder:
+    """Where a runner of one name keeps its state; it is the runner's alone."""
+
+    root: Path
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one process that may act under this name."""
+        return self.root / "lock"
+
+    @property
+    def journal(self) -> Path:
+        """What happened."""
+        return self.root / "journal.jsonl"
+
+    @property
+    def attempts(self) -> Path:
+        """What ran how often."""
+        return self.root / "attempts.jsonl"
+
+    @property
+    def reports(self) -> Path:
+        """Reports of earlier attempts, by run id."""
+        return self.root / "reports"
+
+    @property
+    def runs(self) -> Path:
+        """Directories of running jobs."""
+        return self.root / "runs"
+
+    @property
+    def spool(self) -> Path:
+        """Results that have not landed yet."""
+        return self.root / "spool"
+
+    @property
+    def bus(self) -> Path:
+        """The bus's own repository and caches."""
+        return self.root / "bus"
+
+    @property
+    def pause(self) -> Path:
+        """While this file exists, nothing new is taken."""
+        return self.root / "pause"
+
+    @property
+    def drain(self) -> Path:
+        """When this file exists, the runner ends after what it is running."""
+        return self.root / "drain"
+
+    def create(self) -> None:
+        """Make the folders, readable by their owner alone."""
+        for folder in (self.root, self.reports, self.runs, self.spool, self.bus):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.root.chmod(0o700)
+
+
+@dataclass(frozen=True)
+class Host:
+    """A runner's surroundings.
+
+    Attributes:
+        say: takes one line for people; the only way a runner talks.
+        stopping: set when the runner was asked to end now; running jobs end as ``interrupted``.
+    """
+
+    policy: Policy
+    embedded: bool
+    facts: PolicyFacts
+    presets: Mapping[str, Preset]
+    executor: Executor
+    clock: Clock
+    state: StateFolder
+    journal: Journal
+    attempts: Attempts
+    code: CodeFacts
+    version: str
+    say: Callable[[str], None]
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def name(self) -> str:
+        """The runner's name on its bus."""
+        return self.policy.name

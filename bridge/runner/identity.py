@@ -1,0 +1,145 @@
+"""Which code this host runs: interpreter, packages, and a name for the engine's exact sources.
+
+Asks the interpreter itself, isolated, because it may be another one than ours. `unknown` is an answer; a guess is not.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from bridge import strictjson
+from bridge.errors import InfrastructureError
+from bridge.records import CodeRecord, JobSpec, Request
+from bridge.system.process import run
+
+_ASK_WALL_S = 60.0
+_PACKAGES = ("bridge", "engine")
+_ASK = """
+import importlib.metadata as m, importlib.util as u, json, platform
+packages = {}
+for d in m.distributions():
+    if d.name:
+        packages.setdefault(d.name.lower().replace("_", "-"), d.version)
+found = {}
+for name in ("bridge", "engine"):
+    spec = u.find_spec(name)
+    found[name] = list(spec.submodule_search_locations)[0] if spec and spec.submodule_search_locations else None
+try:
+    record = str(m.distribution("kakeya").locate_file(""))
+    files = m.distribution("kakeya").read_text("RECORD")
+    editable = "__editable__" in (files or "") or m.distribution("kakeya").read_text("direct_url.json") or ""
+except m.PackageNotFoundError:
+    record, files, editable = None, None, ""
+print(json.dumps({"python": platform.python_version(), "packages": packages, "found": found, "site": record,
+                  "record": files, "editable": editable if isinstance(editable, str) else str(editable)}))
+"""
+
+
+@dataclass(frozen=True)
+class CodeFacts:
+    """The host's code.
+
+    Attributes:
+        identity: commit of a checkout, digest of a wheel's record, digest of the sources, or ``unknown``.
+        dirty: whether the files differ from that; None when that cannot be told.
+        engine: folder of the installed engine package, or None when the interpreter has none.
+        problem: why the interpreter could not be asked, or None.
+    """
+
+    identity: str
+    dirty: bool | None
+    interpreter: str
+    version: str
+    packages: dict[str, str]
+    engine: Path | None
+    problem: str | None = None
+
+    def record(self, spec: JobSpec, request: Request | None) -> CodeRecord:
+        """Return the code record of a run."""
+        workload = request.workload if request is not None and spec.code == "request" else None
+        return CodeRecord(
+            origin=spec.code,
+            trust_class=spec.trust_class,
+            identity=self.identity if workload is None else workload.commit,
+            tree=None if workload is None else workload.tree,
+            dirty=self.dirty if workload is None else workload.dirty,
+            interpreter=self.interpreter,
+            interpreter_version=self.version,
+            packages=self.packages,
+            lock_digest=hashlib.sha256(strictjson.encode(self.packages)).hexdigest(),
+        )
+
+
+def runner_version() -> str:
+    """Return the version of the installed package."""
+    try:
+        return metadata.version("kakeya")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def ask_interpreter(interpreter: str) -> CodeFacts:
+    """Return what the interpreter says of itself and of the installed engine."""
+    try:
+        done = run([interpreter, "-I", "-c", _ASK], env={"PATH": "/usr/bin:/bin"}, cwd="/", timeout_s=_ASK_WALL_S)
+        answer = json.loads(done.stdout) if done.ok else None
+        problem = None if done.ok else done.describe()
+    except (InfrastructureError, ValueError) as error:
+        answer, problem = None, str(error)
+    if answer is None:
+        return CodeFacts("unknown", None, interpreter, "unknown", {}, None, problem=problem)
+    roots = {name: Path(path) for name, path in answer["found"].items() if path}
+    identity, dirty = _identity(roots, answer)
+    engine = roots.get("engine")
+    problem = None if engine else f"{interpreter} has no package 'engine'; install kakeya there"
+    return CodeFacts(identity, dirty, interpreter, answer["python"], answer["packages"], engine, problem=problem)
+
+
+def _identity(roots: dict[str, Path], answer: dict[str, str | None]) -> tuple[str, bool | None]:
+    if set(roots) != set(_PACKAGES):
+        return "unknown", None
+    if answer["record"] and not answer["editable"] and answer["site"]:
+        digest = hashlib.sha256(answer["record"].encode()).hexdigest()
+        return f"wheel record sha256:{digest}", _differs(Path(answer["site"]), answer["record"], roots)
+    return f"sources sha256:{sources_digest(roots)}", None
+
+
+def _differs(site: Path, record: str, roots: dict[str, Path]) -> bool:
+    listed: set[Path] = set()
+    for path, said, _size in csv.reader(record.splitlines()):
+        if path.split("/")[0] not in _PACKAGES or not said.startswith("sha256="):
+            continue
+        file = site / path
+        listed.add(file)
+        if not file.is_file():
+            return True
+        digest = urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest()).rstrip(b"=").decode()
+        if said != f"sha256={digest}":
+            return True
+    return any(file not in listed for root in roots.values() for file in _sources(root) if file.suffix == ".py")
+
+
+def sources_digest(roots: dict[str, Path]) -> str:
+    """Return sha256 over the names and digests of the packages' files, models left out."""
+    digest = hashlib.sha256()
+    for name in sorted(roots):
+        for file in _sources(roots[name]):
+            line = (
+                f"{name}/{file.relative_to(roots[name]).as_posix()} {hashlib.sha256(file.read_bytes()).hexdigest()}\n"
+            )
+            digest.update(line.encode())
+    return digest.hexdigest()
+
+
+def _sources(root: Path) -> Iterator[Path]:
+    for file in sorted(root.rglob("*")):
+        parts = file.relative_to(root).parts
+        if file.is_file() and "__pycache__" not in parts and "assets" not in parts:
+            yield file

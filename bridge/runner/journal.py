@@ -1,0 +1,180 @@
+"""The runner's memory: JSON lines, each fsync'd before what it announces happens, chained by digest.
+
+Knows no bus and no run; `bridge.runner.recovery` reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pydantic
+from pydantic import Field
+
+from bridge.errors import JournalError
+from bridge.records import Record
+from bridge.records.base import Count, Moment, Oid, RunId, Sha256
+from bridge.strictjson import StrictJsonError
+from bridge.system.clock import Clock, rfc3339
+
+Event = Literal[
+    "fetched",
+    "claimed",
+    "prepared",
+    "started",
+    "process",
+    "exited",
+    "judged",
+    "result_built",
+    "terminal",
+    "copied",
+    "fenced",
+]
+ZERO = "0" * 64
+
+
+class JournalLine(Record):
+    """One event of one run.
+
+    Attributes:
+        seq: 0 for the first line, then one more each.
+        prev_sha256: digest of the line before, zeros for the first.
+        oid: the commit the event is about: request, claim, result or terminal commit; None where there is none.
+        detail: what recovery needs, such as a process group leader's pid.
+    """
+
+    seq: Count
+    prev_sha256: Sha256
+    event: Event
+    id: RunId
+    oid: Oid | None
+    time: Moment
+    detail: dict[str, str | int | float | None] = Field(default_factory=dict)
+
+
+class Journal:
+    """An append-only file; one process writes it, under the runner's name lock."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        """Open or create the journal; a torn last line (a crash while writing) is cut off.
+
+        Raises:
+            JournalError: the chain does not hold, or the file cannot be written.
+        """
+        self._path = path
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._lines: list[JournalLine] = []
+        self._head = ZERO
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._cut_torn_line()
+        for line, raw in _read(path):
+            self._lines.append(line)
+            self._head = hashlib.sha256(raw).hexdigest()
+        try:
+            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise JournalError(f"cannot write {path}: {error.strerror}") from error
+        _sync_folder(path.parent)
+
+    @property
+    def head(self) -> str:
+        """Digest of the last line."""
+        return self._head
+
+    def append(self, event: Event, run_id: str, oid: str | None = None, **detail: str | float | None) -> None:
+        """Write one event durably.
+
+        Raises:
+            JournalError: it could not be written; what it announces must not happen.
+        """
+        with self._lock:
+            line = JournalLine(
+                seq=len(self._lines),
+                prev_sha256=self._head,
+                event=event,
+                id=run_id,
+                oid=oid,
+                time=rfc3339(self._clock.now()),
+                detail=detail,
+            )
+            raw = line.canonical() + b"\n"
+            try:
+                if os.write(self._fd, raw) != len(raw):
+                    raise JournalError(f"cannot write {self._path}: the disk is full", remedy="free space, restart")
+                os.fsync(self._fd)
+            except OSError as error:
+                raise JournalError(
+                    f"cannot write {self._path}: {error.strerror}", remedy="free space, restart"
+                ) from error
+            self._lines.append(line)
+            self._head = hashlib.sha256(raw).hexdigest()
+
+    def lines(self) -> tuple[JournalLine, ...]:
+        """Return all events, oldest first."""
+        with self._lock:
+            return tuple(self._lines)
+
+    def of(self, run_id: str) -> tuple[JournalLine, ...]:
+        """Return the events of one run, oldest first."""
+        return tuple(line for line in self.lines() if line.id == run_id)
+
+    def open_runs(self) -> tuple[str, ...]:
+        """Return ids of runs that have not reached their end here, oldest first."""
+        last: dict[str, Event] = {}
+        for line in self.lines():
+            last[line.id] = line.event
+        return tuple(run_id for run_id, event in last.items() if event not in ("copied", "fenced"))
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+    def _cut_torn_line(self) -> None:
+        if not self._path.exists():
+            return
+        data = self._path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        if whole != len(data):
+            os.truncate(self._path, whole)
+
+
+def verify_journal(path: Path) -> int:
+    """Return how many lines the journal has.
+
+    Raises:
+        JournalError: a line is broken, missing, repeated or altered; the message says which.
+    """
+    if not path.exists():
+        raise JournalError(f"there is no journal at {path}")
+    return sum(1 for _ in _read(path))
+
+
+def _read(path: Path) -> Iterator[tuple[JournalLine, bytes]]:
+    if not path.exists():
+        return
+    previous = ZERO
+    for number, raw in enumerate(path.read_bytes().splitlines(keepends=True)):
+        try:
+            line = JournalLine.parse(raw)
+        except (StrictJsonError, pydantic.ValidationError) as error:
+            raise JournalError(f"{path}, line {number + 1}: {str(error).splitlines()[0]}") from error
+        if line.seq != number or line.prev_sha256 != previous:
+            raise JournalError(
+                f"{path}, line {number + 1}: the chain does not hold; a line was altered, removed or added",
+                remedy="keep the file for inspection, move it away, and start the runner with a new one",
+            )
+        previous = hashlib.sha256(raw).hexdigest()
+        yield line, raw
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

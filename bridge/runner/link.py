@@ -1,0 +1,31 @@
+"""A bus as one runner uses it: its record, one lock for all threads of the runner, one budget for all of its pushes."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from bridge.bus.interface import Bus
+from bridge.records import BusRecord
+from bridge.runner.pacing import PushBudget
+from bridge.system.clock import Clock
+
+
+@dataclass(frozen=True)
+class Link:
+    """Use `bus` only while holding `lock`."""
+
+    bus: Bus
+    record: BusRecord
+    budget: PushBudget
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+def link_to(bus: Bus, clock: Clock) -> Link:
+    """Return a link; reads the bus record.
+
+    Raises:
+        BusMissingError: the remote carries no bus.
+    """
+    record = bus.identity()
+    return Link(bus, record, PushBudget(clock, record.lease_s))

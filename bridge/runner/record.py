@@ -1,0 +1,96 @@
+"""Write down what happened, from what the runner and its executor saw; never from what the workload says."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from dataclasses import dataclass
+
+from bridge.bus.interface import Held, RequestRef
+from bridge.endings import Ending
+from bridge.executor.interface import Execution
+from bridge.gate import identity as gate_identity
+from bridge.publish import MASK
+from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord, SandboxApplied
+from bridge.runner.host import Host
+from bridge.system.clock import parse_rfc3339, rfc3339
+
+_NOTHING = SandboxApplied(kind="none", reason="nothing was started", network=False, namespaces=(), filters=(), uid=0)
+_UNKNOWN_PRESET = "unknown"
+_ZERO = "0" * 64
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What is known of a run when its record is written.
+
+    Attributes:
+        request: None when the bytes were no request.
+        claimed: time of the first claim of the chain.
+        started: when the first command was about to start, or None.
+    """
+
+    ref: RequestRef
+    bus_id: str
+    held: Held
+    request_bytes: bytes | None
+    request: Request | None
+    claimed: str
+    started: dt.datetime | None
+    attempt: Attempt | None
+    models: tuple[ModelDigest, ...]
+    log: bytes
+
+
+def run_record(
+    host: Host, facts: RunFacts, spec: JobSpec | None, execution: Execution | None, ending: Ending
+) -> RunRecord:
+    """Return the record of a run, whatever became of it."""
+    created = facts.claimed if facts.request is None else facts.request.created
+    queue_s = (parse_rfc3339(facts.claimed) - parse_rfc3339(created)).total_seconds()
+    preset = host.presets.get(facts.request.preset) if facts.request is not None else None
+    return RunRecord(
+        id=facts.ref.id,
+        bus_id=facts.bus_id,
+        request_digest=hashlib.sha256(facts.request_bytes or b"").hexdigest(),
+        request_oid=facts.ref.oid,
+        claims=facts.held.chain,
+        runner=host.name,
+        runner_version=host.version,
+        preset=_UNKNOWN_PRESET if facts.request is None else facts.request.preset,
+        preset_digest=_ZERO if preset is None else preset.digest(),
+        policy_digest=host.facts.digest,
+        gate_digest=gate_identity().digest,
+        labels=() if spec is None else spec.labels,
+        host=host.executor.host(),
+        code=None if spec is None else host.code.record(spec, facts.request),
+        models=facts.models,
+        environment=() if spec is None else _shown(spec),
+        commands=() if execution is None else execution.commands,
+        executor_ok=execution is not None and execution.ok,
+        program_exit=None if execution is None else execution.program_exit,
+        reason=ending.reason,
+        message=ending.message,
+        limits_hit=() if execution is None else execution.limits_hit,
+        sandbox=_NOTHING if execution is None else execution.sandbox,
+        telemetry=None if execution is None else execution.telemetry,
+        sample_marks=() if execution is None else execution.sample_marks,
+        sample_marks_dropped=0 if execution is None else execution.sample_marks_dropped,
+        outputs=() if execution is None else execution.outputs,
+        attempt=facts.attempt,
+        imported=None,
+        created=created,
+        claimed=facts.claimed,
+        started=None if facts.started is None else rfc3339(facts.started),
+        ended=rfc3339(host.clock.now()),
+        queue_s=max(0.0, queue_s),
+        wall_s=0.0 if execution is None else execution.wall_s,
+        log_bytes=len(facts.log),
+        log_sha256=hashlib.sha256(facts.log).hexdigest(),
+        log_truncated_bytes=0 if execution is None else execution.log_truncated_bytes,
+        redactions=0 if execution is None else execution.redactions,
+    )
+
+
+def _shown(spec: JobSpec) -> tuple[tuple[str, str], ...]:
+    return tuple((v.name, MASK if v.secret else v.value) for v in spec.environment)

@@ -1,0 +1,209 @@
+"""One claimed run from its claim to its delivery: what `bridge.pipeline` calls around the stages.
+
+Knows the order of durable steps; decides nothing about policy, evidence or formats.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from bridge.bus.interface import ReceivedRequest, RequestRef, Tree
+from bridge.endings import EndedError, Ending, Outcome
+from bridge.errors import PolicyRefusedError, RequestRejectedError
+from bridge.executor.interface import Execution, Hooks, RunDirectory
+from bridge.presets import Preset, Trust
+from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord
+from bridge.runner import archive
+from bridge.runner.attempts import attempt_key
+from bridge.runner.delivery import deliver, terminal_claim
+from bridge.runner.host import Host
+from bridge.runner.keeper import Keeper
+from bridge.runner.link import Link
+from bridge.runner.models import ModelDigests
+from bridge.runner.record import RunFacts, run_record
+from bridge.system.clock import parse_rfc3339
+from bridge.system.process import run as run_process
+
+_APPROVAL_WALL_S = 60.0
+
+
+class RunSession:
+    """Implements `bridge.pipeline.Session`."""
+
+    def __init__(
+        self,
+        host: Host,
+        link: Link,
+        ref: RequestRef,
+        keeper: Keeper,
+        *,
+        received: ReceivedRequest | None,
+        cancelled: Callable[[], bool],
+        claimed: str,
+    ) -> None:
+        self.ref, self.clock, self.presets, self.policy = ref, host.clock, host.presets, host.facts
+        self.bus_id = link.record.bus_id
+        self.request_bytes = None if received is None else received.data
+        self.signature = None if received is None else received.signature
+        self._host, self._link, self._keeper = host, link, keeper
+        self._cancelled, self._claimed = cancelled, claimed
+        self._request: Request | None = None
+        self._started: dt.datetime | None = None
+        self._attempt: Attempt | None = None
+        self._models: tuple[ModelDigest, ...] = ()
+        self._log = b""
+
+    def read(self) -> bytes:
+        """Return the stored request.
+
+        Raises:
+            RequestRejectedError: there is none that could be read.
+        """
+        if self.request_bytes is None:
+            with self._link.lock:
+                received = self._link.bus.read_request(self.ref)
+            self.request_bytes, self.signature = received.data, received.signature
+        return self.request_bytes
+
+    def admit(self, request: Request, preset: Preset) -> Trust:
+        """Return what is known of the sender and the code, after the last look at clock, cancels and approval.
+
+        Raises:
+            EndedError: cancelled or expired while queued.
+            PolicyRefusedError: the owner's approval program said no.
+        """
+        self._request = request
+        if self._cancelled():
+            raise EndedError(Ending("cancelled", "cancelled before it started"))
+        validity = dt.timedelta(seconds=self._host.policy.expiry_max_s)
+        if min(parse_rfc3339(request.expires), parse_rfc3339(request.created) + validity) <= self.clock.now():
+            raise EndedError(Ending("expired", "nobody could take it before it expired; send it again"))
+        if self._host.stopping.is_set():
+            raise EndedError(Ending("interrupted", "the runner was asked to stop"))
+        self._ask_owner(request, preset)
+        return Trust(signed=False, request_code="untrusted", why="unsigned request")
+
+    def execute(self, spec: JobSpec) -> Execution:
+        """Run a job spec: directories, `started` acknowledged and journalled, then processes.
+
+        Raises:
+            FencedError: somebody else moved the claim.
+        """
+        host, run_id = self._host, self.ref.id
+        directory = self._prepare(spec)
+        host.journal.append("prepared", run_id)
+        self._keeper.advance(state="started", phase="running")
+        host.journal.append("started", run_id, self._keeper.held.oid)
+        self._keeper.start()
+        self._started = self.clock.now()
+        host.say(f"{run_id[-8:]} running {spec.preset} (limit {spec.limits.wall_s:.0f} s)")
+        hooks = Hooks(on_log=self._keeper.feed, on_started=self._process, should_stop=self._should_stop)
+        try:
+            execution = host.executor.execute(spec, directory, hooks, tuple(host.policy.secrets.values()))
+        finally:
+            shutil.rmtree(directory.root, ignore_errors=True)
+        self._log = execution.log
+        host.journal.append("exited", run_id, None, program_exit=execution.program_exit, ending=execution.ending)
+        why = self._keeper.lost()
+        self._keeper.finish("judging")
+        if why is not None:
+            raise EndedError(Ending("interrupted", why))
+        return execution
+
+    def record(self, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> RunRecord:
+        """Return the record of the run."""
+        if execution is None and not self._log:
+            self._log = f"kakeya: {ending.reason}: {ending.message or ''}\n".encode()
+        facts = RunFacts(
+            ref=self.ref,
+            bus_id=self.bus_id,
+            held=self._keeper.held,
+            request_bytes=self.request_bytes,
+            request=self._request,
+            claimed=self._claimed,
+            started=self._started,
+            attempt=self._attempt,
+            models=self._models,
+            log=self._log,
+        )
+        return run_record(self._host, facts, spec, execution, ending)
+
+    def earlier(self, record: RunRecord) -> Mapping[str, Mapping[str, bytes]]:
+        """Return the reports of earlier attempts of the same configuration on this host, by run id."""
+        if record.attempt is None:
+            return {}
+        return archive.load(self._host.state.reports, record.attempt.earlier)
+
+    def log(self) -> bytes:
+        """Return the whole log kept."""
+        return self._log
+
+    def claims(self) -> tuple[tuple[bytes, bytes], ...]:
+        """Return the claim chain so far, as raw commits with their claims."""
+        with self._link.lock:
+            return self._link.bus.claim_commits(self._keeper.held.chain)
+
+    def publish(self, files: Mapping[str, bytes], ending: Ending) -> Outcome:
+        """Build the result once, end the run by one compare-and-swap, copy the result to its branch.
+
+        Raises:
+            FencedError: somebody else ended the run.
+        """
+        host, held = self._host, self._keeper.held
+        with self._link.lock:
+            result_oid = self._link.bus.build_result(Tree(files=files), self.ref.id)
+        detail = {"reason": ending.reason, "message": ending.message}
+        host.journal.append(
+            "result_built", self.ref.id, result_oid, ref=self.ref.ref, request_oid=self.ref.oid, **detail
+        )
+        if self._attempt is not None:
+            archive.save(host.state.reports, self.ref.id, files)
+        claim = terminal_claim(held, host, ending, result_oid)
+        delivery = deliver(host, self._link, self.ref, held, claim)
+        host.say(f"{self.ref.id[-8:]} {ending.reason}" + ("" if delivery == "copied" else f" ({delivery})"))
+        return Outcome(id=self.ref.id, ending=ending, result_oid=result_oid, delivery=delivery)
+
+    def _prepare(self, spec: JobSpec) -> RunDirectory:
+        host, request = self._host, self._request
+        root = host.state.runs / self.ref.id
+        shutil.rmtree(root, ignore_errors=True)
+        directory = RunDirectory(root, root / "work", root / "out", root / "home", root / "tmp")
+        for folder in (root, directory.work, directory.out, directory.home, directory.tmp):
+            folder.mkdir(mode=0o700)
+        if spec.code == "request":
+            if spec.tree is None:
+                raise RequestRejectedError("the request brings no tree")
+            with self._link.lock:
+                self._link.bus.fetch_workload(self.ref, spec.tree, directory.work)
+        code = host.code.record(spec, request)
+        described = host.executor.host()
+        key = attempt_key(spec, f"{code.identity} {code.tree or ''}", f"{described.name} {described.cpu}")
+        self._attempt = host.attempts.count(key, self.ref.id)
+        names = [v.value for v in spec.environment if v.name in ("KAKEYA_TARGET", "KAKEYA_DRAFTER")]
+        digests = ModelDigests(host.state.root / "model-digests.json")
+        self._models = digests.of(names, host.policy.model_roots, host.code.engine)
+        return directory
+
+    def _process(self, pid: int, started: float, marker: str) -> None:
+        self._host.journal.append("process", self.ref.id, None, pid=pid, started=started, marker=marker)
+
+    def _should_stop(self) -> Literal["cancelled", "interrupted"] | None:
+        if self._cancelled():
+            return "cancelled"
+        return "interrupted" if self._host.stopping.is_set() or self._keeper.lost() is not None else None
+
+    def _ask_owner(self, request: Request, preset: Preset) -> None:
+        approval = self._host.policy.approval
+        if not approval:
+            return
+        done = run_process(
+            approval, env={"PATH": "/usr/bin:/bin"}, timeout_s=_APPROVAL_WALL_S, input=request.canonical()
+        )
+        if not done.ok:
+            said = done.stdout.decode("utf-8", "replace").strip()[:200]
+            raise PolicyRefusedError(
+                f"the host owner's approval program refused {preset.name}" + (f": {said}" if said else "")
+            )
