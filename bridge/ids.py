@@ -29,6 +29,14 @@ def new_id(unix_ms: int, entropy: bytes) -> str:
     return "".join(_ALPHABET[(value >> shift) & 31] for shift in range(125, -1, -5))
 
 
+def unix_ms(run_id: str) -> int:
+    """Return the milliseconds since the epoch in a run id's first ten characters."""
+    value = 0
+    for char in run_id[:10]:
+        value = value << 5 | _ALPHABET.index(char)
+    return value
+
+
 def is_id(text: str) -> bool:
     """Return whether the text is a run id."""
     return _ID.fullmatch(text) is not None

@@ -1,0 +1,65 @@
+"""Signs of life over a store: one chain of commits a runner, read without its history."""
+
+from __future__ import annotations
+
+from bridge.bus import commits, names
+from bridge.bus.store import MissingObjectError, RefStore, RefUpdate
+from bridge.bus.swap import Outcome, tips_of
+from bridge.errors import BusError
+from bridge.limits import MIB
+from bridge.records import Beacon
+
+
+class Beacons:
+    """The beacon refs of one bus."""
+
+    def __init__(self, store: RefStore, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._mine: dict[str, str | None] = {}
+        self._read: dict[str, Beacon] = {}
+
+    def prepare(self, beacon: Beacon) -> RefUpdate:
+        """Build a beacon's commit on top of the runner's last one and return the update that sends it."""
+        ref = names.beacon_ref(self._prefix, beacon.runner)
+        if ref not in self._mine:
+            self._mine[ref] = tips_of(self._store, [ref]).get(ref)
+        before = self._mine[ref]
+        if before is not None:
+            try:
+                self._store.obtain({ref: before})
+            except MissingObjectError:  # moved meanwhile; the swap will say where to
+                before = None
+        head, objects = commits.beacon_commit(beacon, () if before is None else (before,))
+        self._store.write(objects)
+        return RefUpdate(ref, head.oid, self._mine[ref])
+
+    def acknowledge(self, update: RefUpdate, outcome: Outcome | None) -> None:
+        """Note what became of the update that `prepare` gave."""
+        if outcome is not None:
+            self._mine[update.ref] = update.new if outcome.landed else outcome.tip
+
+    def read(self) -> tuple[tuple[str, Beacon], ...]:
+        """Return (tip, beacon) of every runner whose beacon is readable and is its own."""
+        head = names.beacon_ref(self._prefix, "")
+        tips = {
+            name: oid
+            for ref, oid in self._store.list([head]).refs.items()
+            if (name := names.runner_name_of(self._prefix, ref)) is not None
+        }
+        fresh = [oid for oid in tips.values() if oid not in self._read]
+        if fresh:
+            store = self._store.isolate("beacons", fresh, max_bytes=MIB)
+            with store.reader() as reader:
+                for oid in fresh:
+                    try:
+                        self._read[oid] = commits.read_record(reader, oid, commits.BEACON_FILE, Beacon)[0]
+                    except BusError:  # unreadable: left out, as the interface says
+                        continue
+            self._store.drop("beacons")
+        self._read = {oid: self._read[oid] for oid in tips.values() if oid in self._read}
+        return tuple(
+            (oid, self._read[oid])
+            for name, oid in sorted(tips.items())
+            if oid in self._read and self._read[oid].runner == name
+        )

@@ -1,0 +1,192 @@
+"""Write a stranger's tree into an empty folder: everything is checked before anything is written.
+
+No git runs near the folder, so filters, attributes, hooks and submodule URLs in it are plain bytes. Large-file pointers stay
+pointers, `.lfsconfig` is one more file, a submodule becomes an empty folder as in a plain clone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bridge.bus.store import ObjectBoundError, Reader
+from bridge.errors import BusError, RequestRejectedError
+from bridge.limits import CHECKOUT_WALL_S, MIB, TREE_MAX_BYTES, TREE_MAX_ENTRIES
+from bridge.system.clock import Clock
+from bridge.system.gitobjects import (
+    DIRECTORY,
+    EXECUTABLE,
+    REGULAR,
+    SUBMODULE,
+    SYMLINK,
+    ObjectFormatError,
+    TreeEntry,
+    parse_tree,
+)
+
+DEPTH_MAX: Final = 64
+NAME_MAX_BYTES: Final = 255
+PATH_MAX_BYTES: Final = 1024
+LINK_MAX_BYTES: Final = 1024
+LINK_HOPS_MAX: Final = 32
+# Names that some file system takes for ``.git``: HFS+ ignores these characters, NTFS has short names and streams.
+_IGNORABLE = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+_DOT_GIT = re.compile(r"(\.git|git~[0-9]+)[ .]*(:.*)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a checkout may cost: entries of all kinds, bytes of all files, seconds."""
+
+    entries: int = TREE_MAX_ENTRIES
+    bytes: int = TREE_MAX_BYTES
+    wall_s: float = CHECKOUT_WALL_S
+
+
+@dataclass(frozen=True)
+class _Planned:
+    path: str
+    entry: TreeEntry
+
+
+def check_out(reader: Reader, tree_oid: str, into: Path, clock: Clock, bounds: Bounds | None = None) -> None:
+    """Write a tree into an empty folder.
+
+    Raises:
+        RequestRejectedError: the tree breaks a bound or holds what a checkout must not hold; nothing was written, or, past
+            the byte or time bound, part of it.
+    """
+    limits = bounds or Bounds()
+    deadline_s = clock.steady_s() + limits.wall_s
+    try:
+        plan = list(_walk(reader, tree_oid, limits))
+        _check_collisions(plan)
+        links = {
+            one.path: _text(reader.read(one.entry.oid, "blob", LINK_MAX_BYTES))
+            for one in plan
+            if one.entry.mode == SYMLINK
+        }
+        _check_links(links)
+        _write(reader, plan, links, into, limits, lambda: clock.steady_s() > deadline_s)
+    except (BusError, ObjectFormatError) as error:
+        raise RequestRejectedError(f"the workload cannot be checked out: {error}") from error
+
+
+def _walk(reader: Reader, top: str, limits: Bounds) -> Iterator[_Planned]:
+    """Yield entries, folders before their content; the bound counts paths, not objects, so a tree bomb ends here."""
+    count = 0
+    pending = [("", top)]
+    while pending:
+        folder, oid = pending.pop()
+        data = reader.read(oid, "tree", 4 * MIB)
+        for entry in parse_tree(data, max_entries=limits.entries):
+            count += 1
+            if count > limits.entries:
+                raise RequestRejectedError(f"the workload has more than {limits.entries} files and folders")
+            path = folder + _name(entry.name)
+            if len(path.encode()) > PATH_MAX_BYTES or path.count("/") >= DEPTH_MAX:
+                raise RequestRejectedError(f"a workload path is too long or too deep: {path[:80]!r}...")
+            if entry.mode not in (REGULAR, EXECUTABLE, SYMLINK, DIRECTORY, SUBMODULE, "100664"):
+                raise RequestRejectedError(f"workload entry {path!r} has mode {entry.mode}")
+            yield _Planned(path, entry)
+            if entry.mode == DIRECTORY:
+                pending.append((path + "/", entry.oid))
+
+
+def _name(raw: bytes) -> str:
+    name = _text(raw)
+    plain = _IGNORABLE.sub("", name)
+    if name in ("", ".", "..") or "/" in name or len(raw) > NAME_MAX_BYTES or "\0" in name:
+        raise RequestRejectedError(f"the workload holds a name that is no file name: {name[:80]!r}")
+    if _DOT_GIT.fullmatch(plain) or _DOT_GIT.fullmatch(plain.replace("\\", "/").rsplit("/", 1)[-1]):
+        raise RequestRejectedError(f"the workload holds {name!r}, which a file system may take for .git")
+    if any(unicodedata.category(char) == "Cc" for char in name):
+        raise RequestRejectedError(f"the workload holds a name with control characters: {name[:80]!r}")
+    return name
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RequestRejectedError(f"the workload holds a name or link that is not UTF-8: {raw[:80]!r}") from error
+
+
+def _check_collisions(plan: list[_Planned]) -> None:
+    """Refuse names that are one file where case or composition is folded, whatever this host's file system does."""
+    seen: dict[str, str] = {}
+    for one in plan:
+        key = unicodedata.normalize("NFC", unicodedata.normalize("NFC", one.path).casefold())
+        if key in seen:
+            raise RequestRejectedError(
+                f"the workload holds {seen[key]!r} and {one.path!r}, which are one file on some file systems"
+            )
+        seen[key] = one.path
+
+
+def _check_links(links: dict[str, str]) -> None:
+    """Follow every link as the kernel would, through other links; one that leaves the tree is refused."""
+    for path in links:
+        _resolve(path, links)
+
+
+def _resolve(path: str, links: dict[str, str]) -> None:
+    todo = path.split("/")[::-1]
+    done: list[str] = []
+    hops = 0
+    while todo:
+        part = todo.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if not done:
+                raise RequestRejectedError(f"link {path!r} leads out of the workload")
+            done.pop()
+            continue
+        done.append(part)
+        target = links.get("/".join(done))
+        if target is None:
+            continue
+        hops += 1
+        if target.startswith("/") or not target or hops > LINK_HOPS_MAX or "\0" in target:
+            raise RequestRejectedError(f"link {path!r} is absolute, empty or endless")
+        done.pop()
+        todo.extend(target.split("/")[::-1])
+
+
+def _write(
+    reader: Reader,
+    plan: list[_Planned],
+    links: dict[str, str],
+    into: Path,
+    limits: Bounds,
+    late: Callable[[], bool],
+) -> None:
+    left = limits.bytes
+    for one in plan:
+        if one.entry.mode in (DIRECTORY, SUBMODULE):
+            (into / one.path).mkdir(mode=0o755)
+    for one in plan:
+        if one.entry.mode in (DIRECTORY, SUBMODULE, SYMLINK):
+            continue
+        if late():
+            raise RequestRejectedError(f"writing the workload took more than {limits.wall_s:.0f} s")
+        try:
+            data = reader.read(one.entry.oid, "blob", left)
+        except ObjectBoundError as error:
+            raise RequestRejectedError(f"the workload has more than {limits.bytes} bytes of files") from error
+        left -= len(data)
+        _write_file(into / one.path, data, 0o755 if one.entry.mode == EXECUTABLE else 0o644)
+    for path, target in links.items():
+        (into / path).symlink_to(target)
+
+
+def _write_file(path: Path, data: bytes, mode: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(data)

@@ -1,0 +1,146 @@
+"""Claims over a store: create, move on, end, read back.
+
+Each write is one compare-and-swap on the run's claim ref. The commit is a function of the claim and its parents, so that
+repeating a call after a lost reply is harmless: the same commit arrives twice.
+"""
+
+from __future__ import annotations
+
+from bridge.bus import commits, names
+from bridge.bus.interface import ClaimView, Held
+from bridge.bus.store import Reader, RefStore, RefUpdate
+from bridge.bus.swap import Outcome, swap, tips_of
+from bridge.bus.transitions import check_first, check_next
+from bridge.errors import BusError, FencedError
+from bridge.limits import CLAIM_CHAIN_MAX_COUNT
+from bridge.records import Claim
+from bridge.system.gitobjects import blob
+
+
+class Claims:
+    """The claim refs of one bus."""
+
+    def __init__(self, store: RefStore, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._read: dict[str, tuple[Claim, str | None]] = {}
+
+    def create(self, claim: Claim) -> Held:
+        """Create the claim ref, one winner.
+
+        Raises:
+            FencedError: it exists already.
+        """
+        check_first(claim)
+        oid, outcomes = self._move(claim, (), None, [])
+        ref = names.claim_ref(self._prefix, claim.id)
+        # The ref is read again: a remote that acknowledged but did not keep the claim has no single winner.
+        if not outcomes[ref].landed or tips_of(self._store, [ref]).get(ref) != oid:
+            raise FencedError(f"run {claim.id} is already claimed")
+        return Held(oid, claim, (oid,))
+
+    def take_over(self, seen: ClaimView, claim: Claim) -> Held:
+        """Replace a claim at exactly the tip that was seen.
+
+        Raises:
+            FencedError: the tip moved.
+        """
+        return self.advance(Held(seen.oid, seen.claim, seen.chain), claim, [])[0]
+
+    def advance(
+        self, held: Held, claim: Claim, along: list[RefUpdate], *, result_oid: str | None = None
+    ) -> tuple[Held, dict[str, Outcome]]:
+        """Move a held claim on, sending other updates along; return the new hold and those updates' outcomes.
+
+        Raises:
+            FencedError: the tip moved.
+        """
+        check_next(held.claim, claim)
+        parents = (held.oid,) if result_oid is None else (held.oid, result_oid)
+        oid, outcomes = self._move(claim, parents, held.oid, along)
+        ref = names.claim_ref(self._prefix, claim.id)
+        if not outcomes[ref].landed:
+            raise FencedError(f"the claim of run {claim.id} moved on without us, to {outcomes[ref].tip}")
+        others = {name: outcome for name, outcome in outcomes.items() if name != ref}
+        return Held(oid, claim, (*held.chain, oid)), others
+
+    def read(self, run_id: str, oid: str | None) -> ClaimView | None:
+        """Return the chain that ends at a commit, or at the ref's tip; None when there is no claim.
+
+        Raises:
+            BusError: what is there is no claim chain of this run.
+        """
+        ref = names.claim_ref(self._prefix, run_id)
+        tip = tips_of(self._store, [ref]).get(ref) if oid is None else oid
+        if tip is None:
+            return None
+        if tip not in self._read:
+            self._store.obtain({ref: tip})
+        history: list[Claim] = []
+        chain: list[str] = []
+        at: str | None = tip
+        with self._store.reader() as reader:
+            while at is not None:
+                claim, before = self._one(reader, at)
+                history.append(claim)
+                chain.append(at)
+                at = before
+                if len(chain) > CLAIM_CHAIN_MAX_COUNT:
+                    raise BusError(f"claim chain of run {run_id} is longer than {CLAIM_CHAIN_MAX_COUNT}")
+        history.reverse()
+        chain.reverse()
+        _check_chain(run_id, history)
+        return ClaimView(tip, history[-1], tuple(history), tuple(chain))
+
+    def is_terminal(self, oids: dict[str, str]) -> set[str]:
+        """Return the run ids, of {run id: claim tip}, whose tip is known to be terminal; nothing is fetched."""
+        ended = set()
+        with self._store.reader() as reader:
+            for run_id, oid in oids.items():
+                try:
+                    claim, _ = self._one(reader, oid)
+                except BusError:
+                    continue
+                if claim.state == "terminal" and claim.id == run_id:
+                    ended.add(run_id)
+        return ended
+
+    def raw(self, chain: tuple[str, ...]) -> tuple[tuple[bytes, bytes], ...]:
+        """Return (commit object, claim JSON) of each commit."""
+        found = []
+        with self._store.reader() as reader:
+            for oid in chain:
+                data = reader.read(oid, "commit", commits.COMMIT_MAX_BYTES)
+                claim, _ = self._one(reader, oid)
+                found.append((data, claim.canonical()))
+                if commits.read_entries(reader, commits.read_commit(reader, oid).tree)[commits.CLAIM_FILE].oid != (
+                    blob(claim.canonical()).oid
+                ):
+                    raise BusError(f"claim {oid[:12]} is not stored as canonical bytes")
+        return tuple(found)
+
+    def _one(self, reader: Reader, oid: str) -> tuple[Claim, str | None]:
+        known = self._read.get(oid)
+        if known is None:
+            claim, head = commits.read_record(reader, oid, commits.CLAIM_FILE, Claim)
+            known = self._read[oid] = (claim, head.parents[0] if head.parents else None)
+        return known
+
+    def _move(
+        self, claim: Claim, parents: tuple[str, ...], expect: str | None, along: list[RefUpdate]
+    ) -> tuple[str, dict[str, Outcome]]:
+        head, objects = commits.claim_commit(claim, parents)
+        self._store.write(objects)
+        ref = names.claim_ref(self._prefix, claim.id)
+        outcomes = swap(self._store, [RefUpdate(ref, head.oid, expect), *along], authority=ref)
+        if outcomes[ref].landed:
+            self._read[head.oid] = (claim, parents[0] if parents else None)
+        return head.oid, dict(outcomes)
+
+
+def _check_chain(run_id: str, history: list[Claim]) -> None:
+    if history[0].id != run_id:
+        raise BusError(f"the claim ref of run {run_id} holds a claim of run {history[0].id}")
+    check_first(history[0])
+    for before, after in zip(history, history[1:], strict=False):
+        check_next(before, after)

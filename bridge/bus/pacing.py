@@ -1,0 +1,82 @@
+"""The push budget of a host: hosted remotes advise about six pushes a minute for one repository.
+
+All runners of a host share a small file of recent pushes. A push that decides something (a claim, a start, an end) is never
+held back, but it is counted, so that what can wait (log, lease, beacon) waits for it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from bridge.system.clock import Clock
+
+WINDOW_S: Final = 60.0
+LOCAL_PAUSE_S: Final = 0.25
+_KEPT: Final = 64
+
+
+class Pacer:
+    """Counts pushes and says how long the next one should wait.
+
+    Args:
+        path: the file shared by the runners of this host, or None where pushes are free (a local remote).
+        per_minute: the budget.
+        clock: steady seconds are written, which all processes since boot share.
+    """
+
+    def __init__(self, path: Path | None, per_minute: float, clock: Clock) -> None:
+        self._path = path
+        self._per_minute = per_minute
+        self._clock = clock
+        self._last_s = float("-inf")
+
+    def wait_s(self) -> float:
+        """Return the seconds after which a push that can wait may go; 0 means now."""
+        now = self._clock.steady_s()
+        if self._path is None:
+            return max(0.0, self._last_s + LOCAL_PAUSE_S - now)
+        with self._recent(now) as pushes:
+            # The oldest of the last `per_minute` pushes has to leave the window first.
+            budget = max(1, int(self._per_minute))
+            spaced = pushes[-1] + WINDOW_S / self._per_minute - now if pushes else 0.0
+            full = pushes[-budget] + WINDOW_S - now if len(pushes) >= budget else 0.0
+            return max(0.0, spaced, full)
+
+    def pushed(self) -> None:
+        """Count a push."""
+        now = self._clock.steady_s()
+        self._last_s = now
+        if self._path is not None:
+            with self._recent(now) as pushes:
+                pushes.append(now)
+
+    @contextmanager
+    def _recent(self, now: float) -> Iterator[list[float]]:
+        """Hold the file's lock; times from before a reboot, later than now, are dropped."""
+        assert self._path is not None  # noqa: S101
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "r+", encoding="ascii") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            pushes = [one for one in _numbers(stream.read(8192)) if now - WINDOW_S < one <= now]
+            before = list(pushes)
+            yield pushes
+            if pushes != before:
+                stream.seek(0)
+                stream.truncate()
+                json.dump(pushes[-_KEPT:], stream)
+
+
+def _numbers(text: str) -> list[float]:
+    """Return the times in the file; a file cut short by a crash counts as empty, which costs one early push."""
+    try:
+        value = json.loads(text or "[]")
+    except ValueError:
+        return []
+    return sorted(float(one) for one in value if isinstance(one, int | float)) if isinstance(value, list) else []

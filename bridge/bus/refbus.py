@@ -1,0 +1,315 @@
+"""The protocol of the bus over any store of refs: implements `bridge.bus.interface.Bus`.
+
+Before the first write the bus record is read and compared with the pinned id; a listing that shows another record later is
+refused. Knows nothing about git, policy or evidence.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from bridge.bus import commits, names
+from bridge.bus.beacons import Beacons
+from bridge.bus.checkout import check_out
+from bridge.bus.claims import Claims
+from bridge.bus.collecting import delete, ended_runs
+from bridge.bus.identity import Identity
+from bridge.bus.interface import (
+    ClaimView,
+    Held,
+    LogChunk,
+    ReceivedRequest,
+    RequestRef,
+    RunView,
+    Snapshot,
+    Submission,
+    Tree,
+)
+from bridge.bus.logs import Logs
+from bridge.bus.pacing import Pacer
+from bridge.bus.requests import Requests
+from bridge.bus.results import Results
+from bridge.bus.store import RefStore, RefUpdate
+from bridge.bus.swap import swap
+from bridge.errors import BusError, FencedError, RunNotFoundError
+from bridge.records import Beacon, BusRecord, Claim, Delivery, Workload
+from bridge.system.clock import Clock
+
+
+class RefBus:
+    """A bus over a store.
+
+    Args:
+        store: the remote.
+        clock: for commit times of what carries none, and for pacing.
+        pacer: the push budget of this host.
+        expect_id: the pinned bus id, or None for a first contact.
+        prefix: where the runner's refs are, or None to find out.
+    """
+
+    def __init__(
+        self, store: RefStore, *, clock: Clock, pacer: Pacer, expect_id: str | None = None, prefix: str | None = None
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._pacer = pacer
+        self._identity = Identity(store, expect_id, prefix)
+        self._requests = Requests(store)
+        self._results = Results(store)
+        self._open: tuple[Claims, Logs, Beacons] | None = None
+        self._request_refs: dict[str, str] = {}
+        self._done: set[str] = set()
+        self._lock = threading.RLock()
+
+    @property
+    def route(self) -> str:
+        """Where this bus is, without user information."""
+        return self._store.route
+
+    # Both sides
+
+    def identity(self) -> BusRecord:
+        """Return the bus record; see the interface."""
+        return self._identity.record()
+
+    def snapshot(self) -> Snapshot:
+        """List the bus once."""
+        record = self.identity()
+        listing = self._store.list([record.prefix, *names.listing_prefixes(record.request_branches)])
+        self._identity.check_tip(listing.refs.get(names.bus_ref(record.prefix)))
+        refs = listing.refs
+        claims = _by_id(record.prefix, "claim", refs)
+        pending = {
+            ref: RequestRef(run_id, ref, oid)
+            for ref, oid in refs.items()
+            if (run_id := names.run_id_of(ref)) is not None and names.accepts(record.request_branches, ref)
+        }
+        ended = self._claims.is_terminal({one.id: claims[one.id] for one in pending.values() if one.id in claims})
+        return Snapshot(
+            requests=tuple(
+                sorted(
+                    (one for one in pending.values() if one.id not in ended and one.oid not in self._done),
+                    key=lambda one: (one.id, one.ref),
+                )
+            ),
+            claims=claims,
+            cancels=frozenset(
+                run_id
+                for ref in refs
+                if (run_id := names.cancelled_id_of(ref)) is not None and names.accepts(record.request_branches, ref)
+            ),
+            beacons={
+                name: oid for ref, oid in refs.items() if (name := names.runner_name_of(record.prefix, ref)) is not None
+            },
+            logs=_by_id(record.prefix, "log", refs),
+            bytes_received=listing.bytes_received,
+        )
+
+    def read_request(self, ref: RequestRef) -> ReceivedRequest:
+        """Return the pushed bytes; see the interface."""
+        try:
+            return self._requests.read(ref)
+        except FencedError:
+            self._done.add(ref.oid)
+            raise
+
+    def read_claim(self, run_id: str, oid: str | None = None) -> ClaimView | None:
+        """Return the claim chain of a run, or None when there is none."""
+        return self._claims.read(run_id, oid)
+
+    def read_beacons(self) -> tuple[tuple[str, Beacon], ...]:
+        """Return (tip oid, beacon) of every runner; unreadable ones are left out."""
+        return self._beacons.read()
+
+    # Requester
+
+    def submit(self, data: bytes, ref: str, workload: Workload | None, signature: bytes | None = None) -> Submission:
+        """Push a request branch, created and never overwritten; see the interface."""
+        record = self.identity()
+        run_id = names.run_id_of(ref)
+        if run_id is None or not names.accepts(record.request_branches, ref):
+            raise BusError(
+                f"{self.route} accepts requests on {', '.join(record.request_branches)}; got {ref}",
+                remedy="set branch_template in kakeya.toml",
+            )
+        if workload is None and record.request_form == "workload":
+            raise BusError(
+                f"{self.route} is woken by the pushed tree and needs requests that carry a work tree",
+                remedy="run it inside a clone of the repository",
+            )
+        submission = self._requests.submit(data, RequestRef(run_id, ref, ""), workload, signature)
+        self._request_refs[run_id] = ref
+        return submission
+
+    def ask_cancel(self, run_id: str, data: bytes, signature: bytes | None = None) -> None:
+        """Push the cancel branch of a run; idempotent."""
+        record = self.identity()
+        ref = self._request_refs.get(run_id)
+        if ref is None:
+            found = self._find_request(record, run_id, self._list_for(record, run_id))
+            if found is None:
+                raise RunNotFoundError(f"no request branch of run {run_id} on {self.route}", remedy="kakeya-mac ls")
+            ref = found.ref
+        now_unix_s = int(self._clock.now().timestamp())
+        self._requests.cancel(run_id, names.cancel_branch(ref), data, signature, now_unix_s)
+
+    def view(self, run_id: str) -> RunView:
+        """Return what is known of a run."""
+        record = self.identity()
+        refs = self._list_for(record, run_id)
+        claim_oid = refs.get(names.claim_ref(record.prefix, run_id))
+        claim = None if claim_oid is None else self.read_claim(run_id, claim_oid)
+        request = self._find_request(record, run_id, refs)
+        delivery: Delivery | None = None
+        if claim is not None and claim.claim.result_oid is not None:
+            tip = None if request is None else request.oid
+            delivery = self._requests.delivery(run_id, claim.claim.request_oid, tip, claim.claim.result_oid)
+        return RunView(
+            request=request,
+            claim=claim,
+            log=refs.get(names.log_ref(record.prefix, run_id)),
+            delivery=delivery,
+            cancel_asked=any(names.cancelled_id_of(ref) == run_id for ref in refs),
+        )
+
+    def read_log(self, run_id: str, after_seq: int = -1) -> tuple[LogChunk, ...]:
+        """Return log chunks after a sequence number, in order, without gaps."""
+        return self._logs.read(run_id, after_seq)
+
+    def read_result(self, oid: str) -> Tree:
+        """Return the result tree of a result commit; see the interface."""
+        return self._results.read(oid)
+
+    # Runner
+
+    def create(self, record: BusRecord) -> None:
+        """Write the bus record on a remote that carries none."""
+        self._identity.create(record)
+
+    def push_wait_s(self) -> float:
+        """Return the seconds after which a push that can wait should go; 0 means now."""
+        return self._pacer.wait_s()
+
+    def claim(self, claim: Claim) -> Held:
+        """Create the claim ref, one winner; see the interface."""
+        self._pacer.pushed()
+        return self._claims.create(claim)
+
+    def take_over(self, seen: ClaimView, claim: Claim) -> Held:
+        """Replace an expired claim at exactly the tip that was seen; see the interface."""
+        self._pacer.pushed()
+        return self._claims.take_over(seen, claim)
+
+    def advance(self, held: Held, claim: Claim, *, log: LogChunk | None = None, beacon: Beacon | None = None) -> Held:
+        """Move the claim on, sending a log chunk and a beacon in the same push; see the interface."""
+        self._pacer.pushed()
+        if log is not None:
+            self._logs.append(log, commits.unix_s(claim.time))
+        along = self._logs.pending(claim.id)
+        with self._lock:
+            sign = None if beacon is None else self._beacons.prepare(beacon)
+            moved, others = self._claims.advance(held, claim, along if sign is None else [*along, sign])
+            for update in along:
+                self._logs.acknowledge(claim.id, others.get(update.ref))
+            if sign is not None:
+                self._beacons.acknowledge(sign, others.get(sign.ref))
+        return moved
+
+    def build_result(self, tree: Tree, run_id: str) -> str:
+        """Store a result tree as a root commit, locally and durably, and return its oid."""
+        return self._results.build(tree, run_id)
+
+    def publish(self, held: Held, claim: Claim) -> Held:
+        """End the run: one compare-and-swap to a terminal claim; see the interface."""
+        if claim.state != "terminal":
+            raise BusError(f"only a terminal claim ends a run; got {claim.state}")
+        self._pacer.pushed()
+        moved, _ = self._claims.advance(held, claim, [], result_oid=claim.result_oid)
+        self._logs.forget(claim.id)
+        return moved
+
+    def copy_result(self, ref: RequestRef, result_oid: str) -> Delivery:
+        """Append the result on the request branch if it is still where it was."""
+        self.identity()
+        self._pacer.pushed()
+        delivery = self._requests.copy_result(ref, result_oid)
+        self._store.drop(ref.id)
+        return delivery
+
+    def claim_commits(self, chain: tuple[str, ...]) -> tuple[tuple[bytes, bytes], ...]:
+        """Return (raw commit object, claim JSON bytes) of each commit of a chain."""
+        return self._claims.raw(chain)
+
+    def beacon(self, beacon: Beacon) -> None:
+        """Write this runner's sign of life."""
+        self._pacer.pushed()
+        with self._lock:
+            update = self._beacons.prepare(beacon)
+            self._beacons.acknowledge(update, swap(self._store, [update], authority=update.ref)[update.ref])
+
+    def fetch_workload(self, ref: RequestRef, tree: str, into: Path) -> None:
+        """Check a workload tree out into an empty directory; see the interface."""
+        store, top = self._requests.workload(ref, tree)
+        with store.reader() as reader:
+            check_out(reader, top, into, self._clock)
+
+    def collect(self, *, older_than_s: float, dry_run: bool) -> Iterator[str]:
+        """Delete refs of runs that ended long ago; yield each name."""
+        record = self.identity()
+        refs = self._store.list([record.prefix, *names.listing_prefixes(record.request_branches)]).refs
+        runs = list(ended_runs(self._claims, record.prefix, refs, self._clock.now(), older_than_s))
+        if not dry_run:
+            yield from delete(self._store, runs)
+            return
+        for run in runs:
+            yield from (ref for ref, _ in (*run.branches, *run.log, run.claim))
+
+    @property
+    def _claims(self) -> Claims:
+        return self._parts()[0]
+
+    @property
+    def _logs(self) -> Logs:
+        return self._parts()[1]
+
+    @property
+    def _beacons(self) -> Beacons:
+        return self._parts()[2]
+
+    def _parts(self) -> tuple[Claims, Logs, Beacons]:
+        """Open the runner-written refs; only a bus whose record was checked has any."""
+        if self._open is None:
+            prefix = self.identity().prefix
+            self._open = (
+                Claims(self._store, prefix),
+                Logs(self._store, prefix),
+                Beacons(self._store, prefix),
+            )
+        return self._open
+
+    def _list_for(self, record: BusRecord, run_id: str) -> Mapping[str, str]:
+        """List one run's refs; by their exact names once its branch is known, which costs the same on a full bus."""
+        own = [names.claim_ref(record.prefix, run_id), names.log_ref(record.prefix, run_id)]
+        known = self._request_refs.get(run_id)
+        branches = (
+            names.listing_prefixes(record.request_branches) if known is None else (known, names.cancel_branch(known))
+        )
+        refs = self._store.list([*own, *branches]).refs
+        return {ref: oid for ref, oid in refs.items() if run_id in ref}
+
+    def _find_request(self, record: BusRecord, run_id: str, refs: Mapping[str, str]) -> RequestRef | None:
+        """Return the request branch of a run; a branch somebody else named after the same id does not become known."""
+        found = [
+            RequestRef(run_id, ref, oid)
+            for ref, oid in sorted(refs.items())
+            if names.run_id_of(ref) == run_id and names.accepts(record.request_branches, ref)
+        ]
+        if len(found) == 1:
+            self._request_refs.setdefault(run_id, found[0].ref)
+        return found[0] if found else None
+
+
+def _by_id(prefix: str, kind: str, refs: Mapping[str, str]) -> dict[str, str]:
+    return {run_id: oid for ref, oid in refs.items() if (run_id := names.runner_id_of(prefix, kind, ref)) is not None}

@@ -1,0 +1,196 @@
+"""Request and cancel branches over a store, and the copy of a result on its request branch.
+
+The requester creates branches and never overwrites one; what is read back is untrusted and stays in a store of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from bridge.bus import commits
+from bridge.bus.interface import ReceivedRequest, RequestRef, Submission
+from bridge.bus.store import MissingObjectError, ObjectBoundError, Reader, RefStore, RefUpdate
+from bridge.bus.swap import swap, tips_of
+from bridge.errors import BusError, FencedError, RemoteError, RequestRejectedError
+from bridge.limits import MIB, TREE_MAX_BYTES
+from bridge.records import Delivery, Workload
+from bridge.system.clock import parse_rfc3339
+from bridge.system.gitobjects import DIRECTORY, TreeEntry, commit, parse_tree, tree
+
+TOP_TREE_MAX_BYTES: Final = MIB
+
+
+class Requests:
+    """Requests of one bus."""
+
+    def __init__(self, store: RefStore) -> None:
+        self._store = store
+
+    def submit(self, data: bytes, ref: RequestRef, workload: Workload | None, signature: bytes | None) -> Submission:
+        """Create a request branch; `ref.oid` is ignored.
+
+        Raises:
+            FencedError: the branch exists with something else on it.
+            BusError: the workload's objects cannot be read here.
+        """
+        files = _signed(commits.REQUEST_FILE, data, signature)
+        over: tuple[TreeEntry, ...] = ()
+        parents: tuple[str, ...] = ()
+        if workload is not None:
+            parents = (workload.commit,)
+            with self._store.reader() as reader:
+                over = parse_tree(reader.read(workload.tree, "tree", TOP_TREE_MAX_BYTES))
+        made, objects = commits.folder_commit(
+            files, over=over, parents=parents, time_unix_s=_created(data), message=f"request {ref.id}"
+        )
+        self._store.write(objects)
+        pushed = RequestRef(ref.id, ref.ref, made.oid)
+        known = tips_of(self._store, [ref.ref]).get(ref.ref)
+        if known is None:
+            outcome = swap(self._store, [RefUpdate(ref.ref, made.oid, None)], authority=ref.ref)[ref.ref]
+            if outcome.landed:
+                return Submission(pushed, reattached=False)
+            known = outcome.tip
+        if known == made.oid or (known is not None and self._is_copy(pushed, known)):
+            return Submission(pushed, reattached=True)
+        raise FencedError(f"{ref.ref} exists with another commit, {known}; a request branch is never overwritten")
+
+    def read(self, ref: RequestRef) -> ReceivedRequest:
+        """Return the pushed bytes.
+
+        Raises:
+            RequestRejectedError: no request, or too large.
+            FencedError: the branch already carries a result.
+        """
+        store = self._isolated(ref)
+        try:
+            with store.reader() as reader:
+                head = commits.read_commit(reader, ref.oid)
+                folder = commits.read_folder(reader, head, TOP_TREE_MAX_BYTES)
+                if commits.RESULT_FOLDER in folder:
+                    raise FencedError(f"{ref.ref} already carries a result")
+                data, signature = commits.read_request_files(reader, folder)
+        except FencedError:
+            raise
+        except BusError as error:
+            raise RequestRejectedError(f"{ref.ref}: {error.message}") from error
+        if data is None:
+            raise RequestRejectedError(f"{ref.ref} holds no .mac-bridge/request.json")
+        return ReceivedRequest(ref, data, signature)
+
+    def workload(self, ref: RequestRef, tree_oid: str) -> tuple[RefStore, str]:
+        """Return the store and the tree that a request brought, `.mac-bridge` taken out.
+
+        Raises:
+            RequestRejectedError: the pushed tree is not the one the request names.
+        """
+        store = self._isolated(ref)
+        try:
+            with store.reader() as reader:
+                head = commits.read_commit(reader, ref.oid)
+                entries = commits.read_entries(reader, head.tree, TOP_TREE_MAX_BYTES)
+        except BusError as error:
+            raise RequestRejectedError(f"{ref.ref}: {error.message}") from error
+        bare = tree(entry for entry in entries.values() if entry.name != commits.FOLDER)
+        if bare.oid != tree_oid:
+            raise RequestRejectedError(f"{ref.ref} brings tree {bare.oid}, its request names {tree_oid}")
+        store.write([bare])
+        return store, bare.oid
+
+    def cancel(self, run_id: str, ref: str, data: bytes, signature: bytes | None, time_unix_s: int) -> None:
+        """Create a cancel branch; one that exists is as good."""
+        made, objects = commits.folder_commit(
+            _signed(commits.CANCEL_FILE, data, signature),
+            over=(),
+            parents=(),
+            time_unix_s=time_unix_s,
+            message=f"cancel {run_id}",
+        )
+        self._store.write(objects)
+        swap(self._store, [RefUpdate(ref, made.oid, None)], authority=ref)
+
+    def copy_result(self, ref: RequestRef, result_oid: str) -> Delivery:
+        """Append a result to its request branch if the branch is where the request was.
+
+        Raises:
+            RemoteError: the remote did not answer; the same call may be repeated.
+        """
+        try:
+            store = self._isolated(ref)
+        except RequestRejectedError:  # the remote no longer gives the request's commit
+            return self._delivery_elsewhere(ref)
+        with store.reader() as reader:
+            request = commits.read_commit(reader, ref.oid)
+            result = commits.read_commit(reader, result_oid)
+            entries = commits.read_entries(reader, request.tree, TOP_TREE_MAX_BYTES)
+            folder = commits.read_folder(reader, request, TOP_TREE_MAX_BYTES)
+        folder[commits.RESULT_FOLDER] = TreeEntry(DIRECTORY, commits.RESULT_FOLDER, result.tree)
+        inner = tree(folder.values())
+        entries[commits.FOLDER] = TreeEntry(DIRECTORY, commits.FOLDER, inner.oid)
+        top = tree(entries.values())
+        made = commit(top.oid, (ref.oid,), result.time_unix_s, f"result of {ref.id} [skip ci]")
+        store.write([inner, top, made])
+        outcome = swap(store, [RefUpdate(ref.ref, made.oid, ref.oid)], authority=ref.ref)[ref.ref]
+        if outcome.landed:
+            return "copied"
+        return "branch_deleted" if outcome.tip is None else "branch_moved"
+
+    def delivery(self, run_id: str, asked_oid: str, tip: str | None, result_oid: str) -> Delivery | None:
+        """Return what a request branch's tip says of a published result; None: not copied yet."""
+        if tip is None:
+            return "branch_deleted"
+        if tip == asked_oid:
+            return None
+        name = f"copy-{run_id}"
+        try:
+            store = self._store.isolate(name, [tip], max_bytes=TREE_MAX_BYTES)
+            with store.reader() as reader:
+                entry = _result_entry(reader, tip)
+                copied = entry is not None and entry.oid == commits.read_commit(reader, result_oid).tree
+        except BusError:
+            copied = False
+        finally:
+            self._store.drop(name)
+        return "copied" if copied else "branch_moved"
+
+    def _isolated(self, ref: RequestRef) -> RefStore:
+        try:
+            return self._store.isolate(ref.id, [ref.oid], max_bytes=TREE_MAX_BYTES)
+        except ObjectBoundError as error:
+            raise RequestRejectedError(f"{ref.ref} is too large: {error.message}") from error
+        except MissingObjectError as error:
+            raise RequestRejectedError(f"{ref.ref} no longer leads to {ref.oid[:12]}: {error.message}") from error
+
+    def _delivery_elsewhere(self, ref: RequestRef) -> Delivery:
+        tip = tips_of(self._store, [ref.ref]).get(ref.ref)
+        if tip == ref.oid:
+            raise RemoteError(f"{self._store.route} lists {ref.oid[:12]} at {ref.ref} but does not give it")
+        return "branch_deleted" if tip is None else "branch_moved"
+
+    def _is_copy(self, pushed: RequestRef, tip: str) -> bool:
+        """Whether a tip is the runner's copy on top of our request."""
+        name = f"copy-{pushed.id}"
+        try:
+            with self._store.isolate(name, [tip], max_bytes=TREE_MAX_BYTES).reader() as reader:
+                return pushed.oid in commits.read_commit(reader, tip).parents
+        finally:
+            self._store.drop(name)
+
+
+def _result_entry(reader: Reader, tip: str) -> TreeEntry | None:
+    head = commits.read_commit(reader, tip)
+    return commits.read_folder(reader, head, TOP_TREE_MAX_BYTES).get(commits.RESULT_FOLDER)
+
+
+def _signed(name: bytes, data: bytes, signature: bytes | None) -> Mapping[bytes, bytes]:
+    return {name: data} if signature is None else {name: data, name + commits.SIGNATURE: signature}
+
+
+def _created(data: bytes) -> int:
+    """Return the time in a request's own bytes, so that the same request is always the same commit."""
+    try:
+        return int(parse_rfc3339(json.loads(data)["created"]).timestamp())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BusError("a request to be sent must be JSON with the time `created`") from error

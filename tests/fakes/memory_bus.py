@@ -1,0 +1,226 @@
+"""A bus in memory: the production protocol over a simulated remote that can lose, repeat and delay.
+
+`MemoryBus()` is a bus of its own; several over one `MemoryRemote` share it, each like a host or a client of its own with its
+own local objects. Passes the same conformance suite as the git buses.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from bridge.bus import names
+from bridge.bus.pacing import Pacer
+from bridge.bus.refbus import RefBus
+from bridge.bus.store import Listing, MissingObjectError, ObjectBoundError, RefUpdate
+from bridge.errors import RemoteError
+from bridge.limits import BEACON_INTERVAL_LOCAL_S, LEASE_LOCAL_S
+from bridge.records import BusRecord
+from bridge.system.clock import Clock, SystemClock, rfc3339
+from bridge.system.gitobjects import SUBMODULE, GitObject, Kind, parse_commit, parse_tree
+
+BUS_ID = "0123456789abcdef0123456789abcdef"
+
+
+@dataclass
+class MemoryRemote:
+    """Refs and objects as a git server has them; every update is a compare-and-swap."""
+
+    refs: dict[str, str] = field(default_factory=dict)
+    objects: dict[str, GitObject] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def apply(self, updates: Sequence[RefUpdate], objects: Mapping[str, GitObject]) -> dict[str, bool]:
+        """Receive a push: objects first, then each ref on its own."""
+        with self.lock:
+            self.objects.update(objects)
+            said = {}
+            for update in updates:
+                said[update.ref] = self.refs.get(update.ref) == update.expect or self.refs.get(update.ref) == update.new
+                if said[update.ref] and update.new is None:
+                    self.refs.pop(update.ref, None)
+                elif said[update.ref] and update.new is not None:
+                    self.refs[update.ref] = update.new
+            return said
+
+
+@dataclass
+class Faults:
+    """What goes wrong on the way, decided per call by a function of the operation's name.
+
+    `decide` gets ``push``, ``list`` or ``fetch`` and answers None, ``lost`` (never arrives), ``unanswered`` (arrives, the
+    reply is lost), ``repeated`` (arrives twice) or ``delayed`` (arrives when `flush` is called, the caller sees a failure).
+    """
+
+    decide: Callable[[str], str | None] = lambda operation: None
+    held: list[Callable[[], object]] = field(default_factory=list)
+
+    def flush(self) -> None:
+        """Let everything that was delayed arrive."""
+        held, self.held = self.held, []
+        for arrive in held:
+            arrive()
+
+
+class MemoryStore:
+    """`bridge.bus.store.RefStore` in memory."""
+
+    def __init__(self, remote: MemoryRemote, faults: Faults | None = None, parent: MemoryStore | None = None) -> None:
+        self.remote = remote
+        self.faults = faults or Faults()
+        self.objects: dict[str, GitObject] = {}
+        self._parent = parent
+        self._isolated: dict[str, MemoryStore] = {}
+
+    @property
+    def route(self) -> str:
+        return "memory:"
+
+    @property
+    def is_local(self) -> bool:
+        return True
+
+    def list(self, prefixes: Sequence[str]) -> Listing:
+        self._pass("list")
+        with self.remote.lock:
+            refs = {ref: oid for ref, oid in sorted(self.remote.refs.items()) if ref.startswith(tuple(prefixes))}
+        return Listing(refs, sum(len(ref) + 46 for ref in refs))
+
+    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, bool]:
+        objects: dict[str, GitObject] = {}
+        for update in updates:
+            if update.new is not None:
+                self._reach(update.new, objects, stop=self.remote.objects)
+        fate = self.faults.decide("push")
+        if fate == "lost":
+            raise RemoteError("memory: the push was lost")
+        if fate == "delayed":
+            self.faults.held.append(lambda: self.remote.apply(updates, objects))
+            raise RemoteError("memory: no answer yet")
+        said = self.remote.apply(updates, objects)
+        if fate == "repeated":
+            self.remote.apply(updates, objects)
+        if fate == "unanswered":
+            raise RemoteError("memory: the reply was lost")
+        return said
+
+    def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
+        self.objects.update((one.oid, one) for one in objects)
+
+    def obtain(self, refs: Mapping[str, str]) -> None:
+        if all(self._get(oid) is not None for oid in refs.values()):
+            return
+        self._pass("fetch")
+        for oid in refs.values():
+            self._fetch(oid, history=True)
+
+    @contextmanager
+    def reader(self) -> Iterator[MemoryStore]:
+        yield self
+
+    def read(self, oid: str, kind: Kind, max_bytes: int) -> bytes:
+        found = self._get(oid)
+        if found is None or found.kind != kind:
+            raise MissingObjectError(f"{oid[:12]} is no {kind} here")
+        if len(found.data) > max_bytes:
+            raise ObjectBoundError(f"{oid[:12]} has {len(found.data)} bytes, at most {max_bytes}")
+        return found.data
+
+    def isolate(self, name: str, oids: Sequence[str], *, max_bytes: int) -> MemoryStore:
+        store = self._isolated.setdefault(name, MemoryStore(self.remote, self.faults, self))
+        if not all(store._get(oid) for oid in oids):
+            self._pass("fetch")
+            for oid in oids:
+                store._fetch(oid, history=False)
+        if sum(len(one.data) for one in store.objects.values()) > max_bytes:
+            raise ObjectBoundError(f"more than {max_bytes} bytes")
+        return store
+
+    def drop(self, name: str) -> None:
+        self._isolated.pop(name, None)
+
+    def _pass(self, operation: str) -> None:
+        fate = self.faults.decide(operation)
+        if fate in ("lost", "unanswered", "delayed"):
+            raise RemoteError(f"memory: the {operation} was lost")
+
+    def _get(self, oid: str) -> GitObject | None:
+        own = self.objects.get(oid)
+        return own if own is not None or self._parent is None else self._parent._get(oid)
+
+    def _fetch(self, oid: str, *, history: bool) -> None:
+        with self.remote.lock:
+            if oid not in self.remote.objects:
+                raise MissingObjectError(f"the remote does not give {oid[:12]}")
+            found: dict[str, GitObject] = {}
+            _walk(oid, self.remote.objects.get, found, stop=self.objects, history=history)
+        self.objects.update(found)
+
+    def _reach(self, oid: str, into: dict[str, GitObject], *, stop: Mapping[str, GitObject]) -> None:
+        _walk(oid, self._get, into, stop=stop, history=True)
+
+
+def _walk(
+    oid: str,
+    get: Callable[[str], GitObject | None],
+    into: dict[str, GitObject],
+    *,
+    stop: Mapping[str, GitObject],
+    history: bool,
+) -> None:
+    todo = [oid]
+    while todo:
+        at = todo.pop()
+        if at in into or at in stop:
+            continue
+        found = get(at)
+        if found is None:
+            raise RemoteError(f"memory: object {at[:12]} is missing")
+        into[at] = found
+        if found.kind == "commit":
+            head = parse_commit(found.data)
+            todo.extend((head.tree, *(head.parents if history else ())))
+        elif found.kind == "tree":
+            todo.extend(entry.oid for entry in parse_tree(found.data) if entry.mode != SUBMODULE)
+
+
+class MemoryBus(RefBus):
+    """A bus in memory; without a remote it is created with a record of its own."""
+
+    def __init__(
+        self,
+        remote: MemoryRemote | None = None,
+        *,
+        clock: Clock | None = None,
+        faults: Faults | None = None,
+        expect_id: str | None = None,
+        record: BusRecord | None = None,
+    ) -> None:
+        now = clock or SystemClock()
+        self.remote = remote if remote is not None else MemoryRemote()
+        self.store = MemoryStore(self.remote, faults)
+        super().__init__(self.store, clock=now, pacer=Pacer(None, 60.0, now), expect_id=expect_id)
+        if remote is None:
+            self.create(record or bus_record(now))
+
+
+def bus_record(clock: Clock, **changes: object) -> BusRecord:
+    """Return a bus record for tests; quick times."""
+    fields: dict[str, object] = {
+        "bus_id": BUS_ID,
+        "wake": "poll",
+        "request_form": "manifest",
+        "request_branches": names.DEFAULT_PATTERNS,
+        "prefix": names.DEFAULT_PREFIX,
+        "attestation": "none",
+        "lease_s": LEASE_LOCAL_S,
+        "beacon_interval_s": BEACON_INTERVAL_LOCAL_S,
+        "minimum_client": "0.1.0",
+        "created": rfc3339(clock.now()),
+    }
+    return BusRecord.model_validate({**fields, **changes})
+
+
+__all__ = ["BUS_ID", "Faults", "MemoryBus", "MemoryRemote", "MemoryStore", "bus_record"]
