@@ -1,7 +1,7 @@
 """Run a workflow's `run:` steps the way the Actions runner does, closely enough that injection reproduces.
 
 `${{ }}` is replaced textually before the shell sees the script; GITHUB_ENV, GITHUB_PATH and GITHUB_OUTPUT are honoured
-between steps; `if` supports the status functions and equality that the project's workflows use; `uses:` goes to a callback.
+between steps; `if` supports the status functions and equality, which is what these workflows use; `uses:` calls back.
 """
 
 from __future__ import annotations

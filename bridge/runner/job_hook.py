@@ -1,0 +1,133 @@
+"""What GitHub's Actions runner asks before and after each job: may this workflow file run on this host?
+
+A failed job-started hook does not stop steps with `if: always()` nor `pre:` steps of actions. On a refusal the hook
+therefore stops the runner's service and kills the worker that called it, before it exits. Actions mode is for trusted
+pushers even so; the polling daemon is the boundary (docs/guides/actions.md).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bridge.errors import KakeyaError, PolicyRefusedError
+from bridge.system import ancestors, process
+
+WORKER = "Runner.Worker"
+STOP_TIMEOUT_S = 30.0
+WORKFLOW_MAX_BYTES = 512 * 1024
+_WORKFLOW_REF = re.compile(
+    r"(?P<repository>[\w.-]+/[\w.-]+)/(?P<path>\.github/workflows/[\w.-]+\.ya?ml)@(?P<ref>refs/[^\s]+)"
+)
+_SHA = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class AllowedWorkflow:
+    """A workflow file the host's owner accepts: repository, path, digest of its bytes, and patterns of refs."""
+
+    repository: str
+    path: str
+    sha256: str
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What the Actions runner says of the job it is about to start."""
+
+    repository: str
+    path: str
+    ref: str
+    commit: str
+
+
+@dataclass(frozen=True)
+class HookDecision:
+    """Whether the job may start, and one line why."""
+
+    accepted: bool
+    why: str
+
+
+def facts_of(environ: Mapping[str, str]) -> JobFacts:
+    """Read the job from the variables GitHub sets for hooks.
+
+    Raises:
+        PolicyRefusedError: they are missing or malformed; a job nobody can identify does not run.
+    """
+    said, commit = environ.get("GITHUB_WORKFLOW_REF", ""), environ.get("GITHUB_WORKFLOW_SHA", "")
+    match = _WORKFLOW_REF.fullmatch(said)
+    if match is None or _SHA.fullmatch(commit) is None:
+        raise PolicyRefusedError(
+            f"the job names no workflow file: GITHUB_WORKFLOW_REF={said[:120]!r}, GITHUB_WORKFLOW_SHA={commit[:64]!r}",
+            remedy="this hook is for jobs of workflow files; update the Actions runner if it is older than 2.303",
+        )
+    return JobFacts(match["repository"], match["path"], match["ref"], commit)
+
+
+def decide(facts: JobFacts, allowed: Sequence[AllowedWorkflow], read: Callable[[JobFacts], bytes]) -> HookDecision:
+    """Accept exactly the workflow files whose digest the policy lists for this repository, path and ref.
+
+    Args:
+        facts: what the Actions runner says.
+        allowed: the policy's list.
+        read: returns the file's bytes at the job's commit; they are compared, never parsed.
+    """
+    named = [entry for entry in allowed if (entry.repository, entry.path) == (facts.repository, facts.path)]
+    if not named:
+        return HookDecision(False, f"{facts.repository} {facts.path} is not in the policy's [[actions.workflows]]")
+    digest = hashlib.sha256(read(facts)).hexdigest()
+    listed = [entry for entry in named if entry.sha256 == digest]
+    if not listed:
+        return HookDecision(
+            False, f"{facts.path} at {facts.commit[:12]} has sha256 {digest}, which the policy does not list"
+        )
+    if not any(fnmatch.fnmatchcase(facts.ref, pattern) for entry in listed for pattern in entry.refs):
+        return HookDecision(False, f"{facts.path} may not run for {facts.ref}")
+    return HookDecision(True, f"{facts.path} at {facts.commit[:12]} is listed for {facts.ref}")
+
+
+def started(
+    environ: Mapping[str, str],
+    allowed: Sequence[AllowedWorkflow],
+    read: Callable[[JobFacts], bytes],
+    stop_command: Sequence[str],
+) -> HookDecision:
+    """Decide about the job that is about to start; on a refusal stop the service and end the worker first."""
+    try:
+        decision = decide(facts_of(environ), allowed, read)
+    except KakeyaError as error:
+        decision = HookDecision(False, error.message)
+    if not decision.accepted:
+        end_worker(stop_command)
+    return decision
+
+
+def end_worker(stop_command: Sequence[str]) -> int:
+    """Stop the Actions service, then kill the worker above us and all it started but us; return how many were."""
+    worker = ancestors.ancestor_named(WORKER)
+    if stop_command:
+        process.run(stop_command, env=dict(os.environ), timeout_s=STOP_TIMEOUT_S)
+    return 0 if worker is None else ancestors.kill_tree(worker, spare=os.getpid())
+
+
+def completed(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Empty the job's workspace and temporary folder, so that nothing waits there for the next job; return both."""
+    emptied = []
+    for name in ("GITHUB_WORKSPACE", "RUNNER_TEMP"):
+        folder = Path(environ.get(name, ""))
+        if environ.get(name) and folder.is_absolute() and folder.is_dir() and not folder.is_symlink():
+            for entry in folder.iterdir():
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink()
+            emptied.append(folder)
+    return tuple(emptied)

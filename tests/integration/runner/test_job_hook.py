@@ -1,0 +1,182 @@
+"""The Actions job hook: which workflow files run, and that nothing runs after a refusal."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bridge.errors import PolicyRefusedError
+from bridge.runner.job_hook import AllowedWorkflow, JobFacts, completed, decide, facts_of
+
+WORKFLOW = b"name: mac-bridge\n"
+COMMIT = "1" * 40
+ENVIRONMENT = {
+    "GITHUB_WORKFLOW_REF": "owner/repo/.github/workflows/mac-bridge.yml@refs/heads/mac-bridge/x",
+    "GITHUB_WORKFLOW_SHA": COMMIT,
+}
+ALLOWED = (
+    AllowedWorkflow(
+        "owner/repo",
+        ".github/workflows/mac-bridge.yml",
+        hashlib.sha256(WORKFLOW).hexdigest(),
+        ("refs/heads/mac-bridge/*",),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "content", "accepted"),
+    [
+        ({}, WORKFLOW, True),
+        ({}, WORKFLOW + b"#", False),
+        ({"GITHUB_WORKFLOW_REF": "owner/repo/.github/workflows/other.yml@refs/heads/mac-bridge/x"}, WORKFLOW, False),
+        (
+            {"GITHUB_WORKFLOW_REF": "fork/repo/.github/workflows/mac-bridge.yml@refs/heads/mac-bridge/x"},
+            WORKFLOW,
+            False,
+        ),
+        ({"GITHUB_WORKFLOW_REF": "owner/repo/.github/workflows/mac-bridge.yml@refs/heads/main"}, WORKFLOW, False),
+        ({"GITHUB_WORKFLOW_REF": "owner/repo/.github/workflows/mac-bridge.yml@refs/pull/3/merge"}, WORKFLOW, False),
+    ],
+    ids=["listed", "edited", "foreign file", "foreign repository", "listed file on another ref", "pull request"],
+)
+def test_only_a_listed_file_on_a_listed_ref_is_accepted(changes, content, accepted: bool) -> None:
+    decision = decide(facts_of({**ENVIRONMENT, **changes}), ALLOWED, lambda facts: content)
+    assert decision.accepted is accepted
+    assert decision.why
+
+
+def test_an_older_listed_version_is_accepted_only_while_it_is_listed() -> None:
+    replayed = decide(facts_of(ENVIRONMENT), (), lambda facts: WORKFLOW)
+    assert not replayed.accepted
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {**ENVIRONMENT, "GITHUB_WORKFLOW_SHA": "HEAD"},
+        {**ENVIRONMENT, "GITHUB_WORKFLOW_REF": "owner/repo/../x.yml@refs/heads/main"},
+        {**ENVIRONMENT, "GITHUB_WORKFLOW_REF": ENVIRONMENT["GITHUB_WORKFLOW_REF"] + "\n--upload-pack=x"},
+    ],
+)
+def test_a_job_nobody_can_identify_is_refused(environment: dict[str, str]) -> None:
+    with pytest.raises(PolicyRefusedError):
+        facts_of(environment)
+
+
+def test_the_digest_is_of_the_bytes_at_the_jobs_own_commit() -> None:
+    asked: list[JobFacts] = []
+
+    def read(facts: JobFacts) -> bytes:
+        asked.append(facts)
+        return WORKFLOW
+
+    decide(facts_of(ENVIRONMENT), ALLOWED, read)
+    assert [facts.commit for facts in asked] == [COMMIT]
+
+
+WORKER = """
+    import pathlib, subprocess, sys, time
+    here = pathlib.Path(sys.argv[1])
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])  # a `pre:` step already on its way
+    code = subprocess.run([sys.executable, sys.argv[2], *sys.argv[3:]]).returncode
+    (here / "hook_code").write_text(str(code))
+    if code == 0:
+        (here / "job").write_text("ran")
+    (here / "always").write_text("ran")  # a step with `if: always()`
+"""
+
+HOOK = """
+    import sys
+    from bridge.runner.job_hook import AllowedWorkflow, started
+    digest, marker = sys.argv[1], sys.argv[2]
+    allowed = (AllowedWorkflow("owner/repo", ".github/workflows/mac-bridge.yml", digest, ("refs/heads/*",)),)
+    environ = {
+        "GITHUB_WORKFLOW_REF": "owner/repo/.github/workflows/mac-bridge.yml@refs/heads/x",
+        "GITHUB_WORKFLOW_SHA": "1" * 40,
+    }
+    stop = [sys.executable, "-c", f"open({marker!r}, 'w').write('stopped')"]
+    decision = started(environ, allowed, lambda facts: b"name: mac-bridge\\n", stop)
+    sys.exit(0 if decision.accepted else 1)
+"""
+
+
+def run_worker(tmp_path: Path, digest: str) -> subprocess.Popen[bytes]:
+    """Start a stand-in for the Actions worker: it calls the hook, then goes on as the real one would."""
+    worker, hook = tmp_path / "Runner.Worker", tmp_path / "hook.py"
+    worker.write_text(textwrap.dedent(WORKER))
+    hook.write_text(textwrap.dedent(HOOK))
+    root = str(Path(__file__).resolve().parents[3])
+    return subprocess.Popen(
+        [sys.executable, str(worker), str(tmp_path), str(hook), digest, str(tmp_path / "service")],
+        env={"PYTHONPATH": root},
+    )
+
+
+def watch(worker: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """Wait for the worker and return every process that was ever seen below it."""
+    seen: dict[int, psutil.Process] = {}
+    while worker.poll() is None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            seen.update({child.pid: child for child in psutil.Process(worker.pid).children(recursive=True)})
+        time.sleep(0.02)
+    assert seen, "the worker started nothing: the test would prove nothing"
+    return list(seen.values())
+
+
+def test_after_a_refusal_nothing_else_of_the_job_starts(tmp_path: Path) -> None:
+    worker = run_worker(tmp_path, "0" * 64)
+    children = []
+    while worker.poll() is None:
+        children = (
+            psutil.Process(worker.pid).children(recursive=True) or children
+            if psutil.pid_exists(worker.pid)
+            else children
+        )
+        psutil.wait_procs([psutil.Process()], timeout=0.02)
+    assert worker.returncode == -9
+    psutil.wait_procs(children, timeout=20)
+    assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
+    assert (tmp_path / "service").read_text() == "stopped"
+    assert not (tmp_path / "always").exists()
+    assert not (tmp_path / "job").exists()
+
+
+def test_a_trusted_workflow_goes_on_as_before(tmp_path: Path) -> None:
+    worker = run_worker(tmp_path, hashlib.sha256(WORKFLOW).hexdigest())
+    sleeper = None
+    while worker.poll() is None:
+        if psutil.pid_exists(worker.pid):
+            sleeper = next(
+                (c for c in psutil.Process(worker.pid).children() if "sleep" in " ".join(c.cmdline())), sleeper
+            )
+        psutil.wait_procs([psutil.Process()], timeout=0.02)
+    try:
+        assert worker.returncode == 0
+        assert (tmp_path / "job").read_text() == "ran"
+        assert not (tmp_path / "service").exists()
+    finally:
+        for child in children:
+            if child.is_running():
+                child.kill()
+
+
+def test_the_cleanup_hook_empties_what_the_job_left_and_follows_no_link(tmp_path: Path) -> None:
+    workspace, temp, kept = tmp_path / "w", tmp_path / "t", tmp_path / "kept"
+    for folder in (workspace / "deep", temp, kept):
+        folder.mkdir(parents=True)
+    (kept / "file").write_text("mine")
+    (workspace / "link").symlink_to(kept)
+    (workspace / "deep" / "x").write_text("x")
+    assert completed({"GITHUB_WORKSPACE": str(workspace), "RUNNER_TEMP": str(temp)}) == (workspace, temp)
+    assert list(workspace.iterdir()) == []
+    assert (kept / "file").read_text() == "mine"
