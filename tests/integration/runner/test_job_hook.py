@@ -153,13 +153,7 @@ def test_after_a_refusal_nothing_else_of_the_job_starts(tmp_path: Path) -> None:
 
 def test_a_trusted_workflow_goes_on_as_before(tmp_path: Path) -> None:
     worker = run_worker(tmp_path, hashlib.sha256(WORKFLOW).hexdigest())
-    sleeper = None
-    while worker.poll() is None:
-        if psutil.pid_exists(worker.pid):
-            sleeper = next(
-                (c for c in psutil.Process(worker.pid).children() if "sleep" in " ".join(c.cmdline())), sleeper
-            )
-        psutil.wait_procs([psutil.Process()], timeout=0.02)
+    children = watch(worker)
     try:
         assert worker.returncode == 0
         assert (tmp_path / "job").read_text() == "ran"
