@@ -41,9 +41,7 @@ def _linked(dot_git: Path) -> Path:
     text = dot_git.read_text(encoding="utf-8", errors="replace").strip()
     target = (dot_git.parent / text.removeprefix("gitdir:").strip()).resolve()
     if not text.startswith("gitdir:") or not target.is_dir():
-        raise UsageError(
-            f"{dot_git} points to {text[:200]!r}, which is no git directory", remedy="git worktree repair"
-        )
+        raise UsageError(f"{dot_git} points to {text[:200]!r}, which is no git directory", remedy="git worktree repair")
     return target
 
 

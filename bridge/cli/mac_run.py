@@ -1,0 +1,249 @@
+"""`run`, `attach`, `wait`, `cancel`, `retry`: everything that sends or waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bridge.cli.context import Invocation
+from bridge.cli.run_view import print_standing
+from bridge.cli.signals import DetachedError
+from bridge.cli.timeline import make_timeline, show_all
+from bridge.client import exits
+from bridge.client.config import discover
+from bridge.client.envelope import of_data
+from bridge.client.follow import Follower, Progress
+from bridge.client.liveness import require_runner, waiting_because
+from bridge.client.outcome import Standing, stand
+from bridge.client.params import split, typed
+from bridge.client.present import document
+from bridge.client.session import Session, open_session
+from bridge.client.submit import Sending, Wish, build, find_live, make_wish, parse_selector, send
+from bridge.client.workload import choose_workload
+from bridge.errors import UsageError
+from bridge.ids import short
+from bridge.presets import find as find_preset
+from bridge.presets import registry
+from bridge.records import Request
+from bridge.system.clock import parse_rfc3339
+
+POLL_S = 2.0
+
+
+def run(call: Invocation) -> int:
+    """Send a request; with --wait or --follow see it through."""
+    args = call.args
+    session = connect(call)
+    preset = find_preset(args.preset)
+    workload = choose_workload(session, preset, ref=args.ref, dirty=args.dirty, say=call.output.say)
+    wish = make_wish(
+        preset, typed(preset, split(args.param or ())), args.profile, workload=workload,
+        runner=parse_selector(args.runner), expires_s=args.expires,
+    )  # fmt: skip
+    if args.dry_run:
+        return _dry_run(call, session, wish)
+    return _send_and_wait(call, session, wish, new=args.new, queue=args.queue)
+
+
+def retry(call: Invocation) -> int:
+    """Send the same request again under a new id, naming the one it repeats."""
+    session = connect(call)
+    run_id = session.find(call.args.id)
+    standing = stand(session, run_id, session.bus.view(run_id), fetch=False)
+    if standing.request is None:
+        raise UsageError(f"the request of {run_id} cannot be read, so it cannot be repeated")
+    if not standing.terminal and standing.reason == "pending" and not _is_gone(session, standing):
+        raise UsageError(f"{run_id} is still {standing.state.word}", remedy=f"kakeya-mac attach {run_id}")
+    old = standing.request
+    wish = Wish(old.preset, old.params, old.profile, old.workload, old.runner, old.limits, retry_of=old.id)
+    return _send_and_wait(call, session, wish, new=True, queue=call.args.queue)
+
+
+def attach(call: Invocation) -> int:
+    """Wait for a run that was sent earlier."""
+    session = connect(call)
+    run_id = session.find(call.args.id)
+    standing = stand(session, run_id, session.bus.view(run_id), require=call.args.require, fetch=False)
+    _say_run(call, run_id, standing.request)
+    return _see_through(call, session, run_id, standing.request, reattached=True)
+
+
+def wait(call: Invocation) -> int:
+    """Wait silently for runs; end in the strongest of their exit codes."""
+    session = connect(call, quiet=True)
+    ids = [session.find(text) for text in call.args.ids]
+    standings: list[Standing] = []
+    deadline_s = None if call.args.wait_timeout is None else session.clock.steady_s() + call.args.wait_timeout
+    for run_id in ids:
+        left_s = None if deadline_s is None else max(0.0, deadline_s - session.clock.steady_s())
+        standings.append(_wait_for(session, run_id, left_s, call))
+    for standing in standings:
+        call.output.row(standing.reason, f"{standing.id}")
+    code = _strongest(standings)
+    if len(standings) == 1:
+        call.output.document(document(session, standings[0], "wait", exit_code=code))
+    else:
+        data = [{"id": one.id, "reason": one.reason, "exit_code": one.exit_code} for one in standings]
+        call.output.document(
+            of_data("wait", data, exit_code=code, reason=_reason_of(standings, code), bus=session.bus_part())
+        )
+    return code
+
+
+def cancel(call: Invocation) -> int:
+    """Ask the host to cancel a run."""
+    from bridge.client.cancel import ask
+
+    session = connect(call)
+    run_id = session.find(call.args.id)
+    standing = ask(session, run_id)
+    if standing.terminal:
+        call.output.say("run", f"{short(run_id)} has already ended: {standing.reason}")
+    else:
+        call.output.say("run", f"{short(run_id)} asked to cancel; it was {standing.state.word}")
+    call.output.data(run_id)
+    call.output.document(document(session, standing, "cancel", exit_code=0))
+    return 0
+
+
+def connect(call: Invocation, *, quiet: bool = False) -> Session:
+    """Open the bus of a command and say which one it is."""
+    session = open_session(discover(call.directory, call.environment, call.bus_option), call.clock)
+    if not quiet:
+        call.output.say("bus", session.bus_line())
+    return session
+
+
+def _send_and_wait(call: Invocation, session: Session, wish: Wish, *, new: bool, queue: bool) -> int:
+    live = None if new else find_live(session, wish)
+    if not queue and (live is None or not live.reattached):
+        require_runner(
+            session.bus, session.record, session.clock, preset=wish.preset, selector=wish.runner, poll_s=POLL_S
+        )
+    sending = live if live is not None and live.reattached else send(session, wish, new=new)
+    _say_run(call, sending.sent.id, sending.request, reattached=sending.reattached)
+    if call.args.wait or call.args.follow:
+        return _see_through(call, session, sending.sent.id, sending.request, reattached=sending.reattached)
+    return _sent_only(call, session, sending)
+
+
+def _sent_only(call: Invocation, session: Session, sending: Sending) -> int:
+    if session.wake_runner is not None:
+        session.wake_runner()
+    call.output.data(sending.sent.id)
+    if call.output.json:
+        view = session.bus.view(sending.sent.id)
+        standing = stand(
+            session, sending.sent.id, view, require=call.args.require if "require" in call.args else None,
+            reattached=sending.reattached, fetch=False,
+        )  # fmt: skip
+        call.output.document(document(session, standing, call.command.name, exit_code=0))
+    return 0
+
+
+def _see_through(call: Invocation, session: Session, run_id: str, request: Request | None, *, reattached: bool) -> int:
+    follower = _follower(session, run_id, request, call.args.wait_timeout, want_log=call.args.follow)
+    try:
+        timeline = make_timeline(call.output, _limit_s(request), _why_waiting(session, request))
+        last = show_all(timeline, follower.events())
+        standing = _standing(session, run_id, last, call.args.require, reattached=reattached)
+    except DetachedError as detached:
+        return _detached(call, session, run_id, request, detached, reattached=reattached)
+    print_standing(call.output, session, standing, call.directory)
+    call.output.document(document(session, standing, call.command.name))
+    return standing.exit_code
+
+
+def _detached(
+    call: Invocation, session: Session, run_id: str, request: Request | None, detached: DetachedError, *,
+    reattached: bool,
+) -> int:  # fmt: skip
+    call.output.say("detach", f" the run goes on; resume: kakeya-mac attach {short(run_id)}")
+    if call.output.json:
+        from bridge.client.present import detached_document
+
+        call.output.document(
+            detached_document(session, run_id, request, call.command.name, detached.exit_code, reattached=reattached)
+        )
+    return detached.exit_code
+
+
+def _follower(
+    session: Session, run_id: str, request: Request | None, timeout_s: float | None, *, want_log: bool
+) -> Follower:
+    since = parse_rfc3339(request.created) if request is not None else session.clock.now()
+    expires = parse_rfc3339(request.expires) if request is not None else None
+    return Follower(session, run_id, since, expires=expires, timeout_s=timeout_s, want_log=want_log)
+
+
+def _standing(
+    session: Session, run_id: str, last: Progress, require: exits.Required | None, *, reattached: bool
+) -> Standing:
+    view = last.view if last.view is not None else session.bus.view(run_id)
+    return stand(session, run_id, view, end=last.end, require=require, reattached=reattached)
+
+
+def _wait_for(session: Session, run_id: str, timeout_s: float | None, call: Invocation) -> Standing:
+    request = stand(session, run_id, session.bus.view(run_id), fetch=False).request
+    last: Progress | None = None
+    for last in _follower(session, run_id, request, timeout_s, want_log=False).events():
+        if last.kind == "trouble":
+            call.output.note(last.lines[0])
+    if last is None:
+        raise RuntimeError("a wait yields at least its end")
+    return _standing(session, run_id, last, call.args.require, reattached=True)
+
+
+def _strongest(standings: list[Standing]) -> int:
+    """Return the code of several runs: what needs attention first, pending last but before success."""
+    order = (70, 2, 7, 6, 5, 3, 4, 1, 8, 0)
+    return min((standing.exit_code for standing in standings), key=order.index)
+
+
+def _reason_of(standings: list[Standing], code: int) -> str:
+    return next(standing.reason for standing in standings if standing.exit_code == code)
+
+
+def _is_gone(session: Session, standing: Standing) -> bool:
+    """Whether nobody can start a queued request any more."""
+    request = standing.request
+    queued = standing.state.name in {"queued", "unknown"}
+    return request is not None and queued and parse_rfc3339(request.expires) <= session.clock.now()
+
+
+def _say_run(call: Invocation, run_id: str, request: Request | None, *, reattached: bool = False) -> None:
+    preset = request.preset if request is not None else ""
+    again = "   already live: attached" if reattached else ""
+    call.output.say("run", f"{short(run_id)} {preset}   resume: kakeya-mac attach {short(run_id)}{again}")
+
+
+def _limit_s(request: Request | None) -> float | None:
+    """Return the wall limit that the client's own copy of the preset names; the host may have another."""
+    preset = registry().get(request.preset) if request is not None else None
+    if preset is None or request is None:
+        return None
+    own = preset.limits.claim.wall_s if request.profile == "claim" else None
+    limits = [value for value in (own or preset.limits.wall_s, request.limits.wall_s) if value is not None]
+    return min(limits) if limits else None
+
+
+def _why_waiting(session: Session, request: Request | None) -> Callable[[], str]:
+    if request is None:
+        return lambda: "waiting for a runner"
+    return lambda: waiting_because(session.bus, session.record, session.clock, request.preset, request.runner)
+
+
+def _dry_run(call: Invocation, session: Session, wish: Wish) -> int:
+    request = build(session, wish)
+    live = find_live(session, wish)
+    call.output.row("request", f"{request.preset} ({request.profile}) to {request.ref}")
+    for name, value in sorted(request.params.items()):
+        call.output.row("param", f"{name} = {value}")
+    if request.workload is not None:
+        dirty = ", with uncommitted changes" if request.workload.dirty else ""
+        call.output.row("workload", f"commit {request.workload.commit[:12]}, tree {request.workload.tree[:12]}{dirty}")
+    call.output.row("valid", f"{request.created} to {request.expires}")
+    call.output.row("live", f"{live.sent.id} is the same and live: it would be attached to" if live else "none")
+    call.output.row("sent", "nothing (--dry-run)")
+    data = {"request": request.model_dump(mode="json"), "live": live.sent.id if live else None}
+    call.output.document(of_data("run", data, reason="dry_run", bus=session.bus_part()))
+    return 0

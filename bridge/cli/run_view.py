@@ -1,0 +1,85 @@
+"""The text of one run on stdout: the table of the design's target look.
+
+Every text in it that came from elsewhere is cleaned here.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from bridge.cli.output import DATA_LABEL_CHARS, Output, duration
+from bridge.client.outcome import Standing
+from bridge.client.present import next_steps, times, where
+from bridge.client.session import Session
+from bridge.client.untrusted import clean_line, tail
+from bridge.ids import short
+
+_FAILED_LOG_LINES = 12
+
+
+def print_standing(output: Output, session: Session, standing: Standing, directory: Path) -> None:
+    """Print one run: how it ended, what was measured, where the files are, what to do next."""
+    output.row(standing.reason if standing.terminal else standing.state.word, headline(session, standing))
+    for label, text in rows(standing, directory):
+        output.row(label, text)
+
+
+def headline(session: Session, standing: Standing) -> str:
+    """Return ``valid_not_citable (smoke)   01k9x3…   13 s   mlx-cpu Linux x86_64``."""
+    verdict = standing.result.verdict if standing.result is not None else None
+    parts = [f"{verdict.decision} ({standing.profile})"] if verdict is not None else []
+    parts.append(short(standing.id))
+    seconds = times(standing).total
+    if seconds is not None:
+        parts.append(duration(seconds))
+    place = where(session, standing)
+    backend = f"{place.backend}-{place.device}" if place.backend not in {None, "none"} else place.device
+    machine = " ".join(word for word in (backend, place.os) if word)
+    if machine:
+        parts.append(clean_line(machine))
+    elif place.runner:
+        parts.append(place.runner)
+    return "   ".join(parts)
+
+
+def rows(standing: Standing, directory: Path) -> Iterator[tuple[str, str]]:
+    """Yield label and text of every further line."""
+    if standing.message:
+        yield "message", clean_line(standing.message)
+    yield from _gate_rows(standing)
+    yield from _log_rows(standing)
+    if standing.folder is not None:
+        yield "files", f"{shown_path(standing.folder, directory)}/"
+    if standing.view is not None and standing.view.delivery not in {None, "copied"} and standing.terminal:
+        yield "delivery", f"{standing.view.delivery}: the result is under the runner's own refs, and here"
+    for argv in next_steps(standing)[:1]:
+        yield "next", shlex.join(argv)
+
+
+def shown_path(path: Path, directory: Path) -> str:
+    """Return a path relative to the working directory where that is shorter to read."""
+    try:
+        return str(path.relative_to(directory))
+    except ValueError:
+        return str(path)
+
+
+def _gate_rows(standing: Standing) -> Iterator[tuple[str, str]]:
+    """Yield the gate's own table but its first line: `headline` says more."""
+    result = standing.result
+    if result is None or result.verdict is None:
+        return
+    from bridge.gate.render import table
+
+    for line in table(result.verdict, result.record).splitlines()[1:]:
+        yield clean_line(line[:DATA_LABEL_CHARS]).strip(), clean_line(line[DATA_LABEL_CHARS:])
+
+
+def _log_rows(standing: Standing) -> Iterator[tuple[str, str]]:
+    """Show the end of a failed program's log: what people look for first; `row` labels keep it inside a field."""
+    if standing.reason not in {"program_failed", "timed_out"} or standing.result is None:
+        return
+    for line in tail(standing.result.log, _FAILED_LOG_LINES).lines:
+        yield "log", f"| {line}"

@@ -1,0 +1,147 @@
+"""Show the progress of a run on stderr: a live line on a terminal, a growing timeline with heartbeats otherwise.
+
+Knows `Progress` and `Output`; decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Protocol
+
+from bridge.cli.output import Output, clock_face, duration, limit_text, size_text
+from bridge.client.follow import HEARTBEAT_S, Progress
+from bridge.client.untrusted import PREFIX
+
+_END_WORDS = {
+    "pending": "still pending",
+    "runner_lost": "runner lost",
+    "expired": "expired",
+}
+
+
+class Timeline(Protocol):
+    """Shows one run's progress; a context so that a terminal is always left clean."""
+
+    def __enter__(self) -> Timeline:
+        """Begin."""
+        ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """End, whatever happened."""
+        ...
+
+    def show(self, progress: Progress) -> None:
+        """Show one thing."""
+        ...
+
+
+def state_text(progress: Progress, limit_s: float | None) -> str:
+    """Return ``00:02 running (limit 10m)``."""
+    word = progress.state.word
+    if progress.kind == "end" and progress.end is not None and progress.end != "terminal":
+        word = _END_WORDS[progress.end]
+    elif progress.state.name == "started" and limit_s is not None:
+        word = f"{word} (limit {limit_text(limit_s)})"
+    return f"{clock_face(progress.elapsed_s)} {word}"
+
+
+class PlainTimeline:
+    """One line that grows by a piece per state; a line of its own for heartbeats, log and trouble."""
+
+    def __init__(self, output: Output, limit_s: float | None, why_waiting: Waiting) -> None:
+        self._output = output
+        self._limit_s = limit_s
+        self._why_waiting = why_waiting
+
+    def __enter__(self) -> PlainTimeline:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._output.end_line()
+
+    def show(self, progress: Progress) -> None:
+        """Show one thing."""
+        match progress.kind:
+            case "state":
+                self._output.append(state_text(progress, self._limit_s))
+            case "log":
+                for line in progress.lines:
+                    self._output.note(f"{PREFIX}{line}")
+            case "trouble":
+                self._output.note(f"{clock_face(progress.elapsed_s)} {progress.lines[0]}")
+            case "heartbeat":
+                self._output.note(self._heartbeat(progress))
+            case "end":
+                if progress.end != "terminal":
+                    self._output.append(state_text(progress, self._limit_s))
+
+    def _heartbeat(self, progress: Progress) -> str:
+        text = state_text(progress, self._limit_s)
+        if progress.state.name == "queued":
+            return f"{text}: {self._why_waiting()}"
+        log = f", log {size_text(progress.log_bytes)}" if progress.log_bytes else ""
+        return f"{text}: nothing new for {duration(HEARTBEAT_S)}{log}"
+
+
+class LiveTimeline:
+    """A rich status line that is replaced in place; states and log lines scroll above it."""
+
+    def __init__(self, output: Output, limit_s: float | None, why_waiting: Waiting) -> None:
+        from rich.console import Console
+        from rich.text import Text
+
+        self._text = Text
+        self._console = Console(
+            file=output.stderr, no_color=not output.colour, highlight=False, markup=False, emoji=False
+        )
+        self._status: Any = self._console.status(Text("queued"), spinner="dots")
+        self._limit_s = limit_s
+        self._why_waiting = why_waiting
+
+    def __enter__(self) -> LiveTimeline:
+        self._status.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._status.stop()
+
+    def show(self, progress: Progress) -> None:
+        """Show one thing."""
+        text = state_text(progress, self._limit_s)
+        match progress.kind:
+            case "log":
+                for line in progress.lines:
+                    self._console.print(self._text(f"{PREFIX}{line}", style="dim"))
+            case "trouble":
+                self._console.print(self._text(f"{clock_face(progress.elapsed_s)} {progress.lines[0]}", style="yellow"))
+            case "heartbeat":
+                why = f": {self._why_waiting()}" if progress.state.name == "queued" else ""
+                self._status.update(self._text(f"{text}{why}"))
+            case _:
+                self._console.print(self._text(text))
+                self._status.update(self._text(text))
+
+
+class Waiting(Protocol):
+    """Says why a queued request is still waiting."""
+
+    def __call__(self) -> str:
+        """Return a few words."""
+        ...
+
+
+def make_timeline(output: Output, limit_s: float | None, why_waiting: Waiting) -> Timeline:
+    """Return the timeline for these streams."""
+    return (LiveTimeline if output.live else PlainTimeline)(output, limit_s, why_waiting)
+
+
+def show_all(timeline: Timeline, events: Iterable[Progress]) -> Progress:
+    """Show every event and return the last one."""
+    last: Progress | None = None
+    with timeline:
+        for last in events:
+            timeline.show(last)
+    if last is None:
+        raise RuntimeError("a wait yields at least its end")
+    return last

@@ -1,0 +1,109 @@
+"""Is there anybody who could take a request: read the beacons, say why not.
+
+On a bus that is woken by polling, a runner is live when its beacon is young, or is seen to advance.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+from bridge.bus.interface import Bus
+from bridge.errors import NoRunnerError
+from bridge.limits import BEACON_LIVE_INTERVALS, BEACON_LIVE_SLACK_S
+from bridge.records import Beacon, BusRecord, RunnerSelector
+from bridge.system.clock import Clock, parse_rfc3339
+
+POLLS = 2
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A runner as its beacon shows it: the beacon, its age by our wall clock, and whether it counts as live."""
+
+    tip: str
+    beacon: Beacon
+    age_s: float
+    live: bool
+
+
+def look(bus: Bus, record: BusRecord, now: dt.datetime) -> list[Seen]:
+    """Return the runners of a bus, live ones first, then by name."""
+    bound_s = BEACON_LIVE_INTERVALS * record.beacon_interval_s + BEACON_LIVE_SLACK_S
+    seen = []
+    for tip, beacon in bus.read_beacons():
+        age_s = (now - parse_rfc3339(beacon.time)).total_seconds()
+        seen.append(Seen(tip, beacon, max(0.0, age_s), live=age_s < bound_s))
+    return sorted(seen, key=lambda one: (not one.live, one.beacon.runner))
+
+
+def why_not(seen: Seen, preset: str, selector: RunnerSelector) -> str | None:
+    """Return why this runner would not take a request for a preset, None when it would."""
+    beacon = seen.beacon
+    if not seen.live:
+        return f"last seen {ago(seen.age_s)} ago"
+    if selector.name is not None and selector.name != beacon.runner:
+        return f"another runner was asked for ({selector.name})"
+    missing = sorted(set(selector.labels) - set(beacon.labels))
+    if missing:
+        return f"has no label {', '.join(missing)}"
+    if preset not in beacon.presets:
+        return f"does not offer {preset}"
+    if beacon.state in {"paused", "draining"}:
+        return f"is {beacon.state}"
+    return None
+
+
+def require_runner(
+    bus: Bus, record: BusRecord, clock: Clock, *, preset: str, selector: RunnerSelector, poll_s: float
+) -> Seen | None:
+    """Return a runner that would take the request; None on a bus where none has to be awake.
+
+    Raises:
+        NoRunnerError: none, after looking for two poll periods; the message names every runner and why not.
+    """
+    if record.wake != "poll":
+        return None
+    first = look(bus, record, clock.now())
+    if (found := _willing(first, preset, selector)) is not None:
+        return found
+    tips = {one.beacon.runner: one.tip for one in first}
+    latest = first
+    for _ in range(POLLS):
+        clock.sleep(poll_s)
+        latest = [
+            Seen(one.tip, one.beacon, one.age_s, live=one.live or tips.get(one.beacon.runner) != one.tip)
+            for one in look(bus, record, clock.now())
+        ]
+        if (found := _willing(latest, preset, selector)) is not None:
+            return found
+    raise NoRunnerError(_nobody(latest, preset, selector), remedy="start one on the host, or send anyway: --queue")
+
+
+def waiting_because(bus: Bus, record: BusRecord, clock: Clock, preset: str, selector: RunnerSelector) -> str:
+    """Return why a queued request is still waiting, in a few words."""
+    runners = look(bus, record, clock.now())
+    found = _willing(runners, preset, selector)
+    if found is None:
+        return _nobody(runners, preset, selector) if record.wake == "poll" else "no runner has looked yet"
+    busy = f"{found.beacon.runner} is {found.beacon.state}"
+    return f"{busy}, {found.beacon.queue} in its queue" if found.beacon.queue else busy
+
+
+def _willing(runners: list[Seen], preset: str, selector: RunnerSelector) -> Seen | None:
+    return next((one for one in runners if why_not(one, preset, selector) is None), None)
+
+
+def _nobody(runners: list[Seen], preset: str, selector: RunnerSelector) -> str:
+    if not runners:
+        return "no runner has ever been seen on this bus"
+    reasons = "; ".join(f"{one.beacon.runner} {why_not(one, preset, selector)}" for one in runners[:4])
+    return f"no live runner would take {preset}: {reasons}"
+
+
+def ago(seconds: float) -> str:
+    """Return an age in one unit."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds)} s"

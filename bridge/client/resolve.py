@@ -1,0 +1,47 @@
+"""Turn what people type (a prefix, a suffix, @last) into one run id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from bridge.errors import RunNotFoundError, UsageError
+from bridge.ids import is_id, short
+
+LAST = "@last"
+_SHOWN = 5
+
+
+def resolve(text: str, known: Iterable[str], on_bus: Callable[[], Iterable[str]]) -> str:
+    """Return the run id that a text means.
+
+    Args:
+        text: a full id, a unique prefix or suffix, or ``@last``.
+        known: ids this clone knows; asked first, so that most commands work offline.
+        on_bus: lists the ids on the bus; called only when this clone knows no match.
+
+    Raises:
+        UsageError: not a text that could mean an id.
+        RunNotFoundError: no run, or more than one, matches.
+    """
+    wanted = text.lower()
+    if is_id(wanted):
+        return wanted
+    if wanted != LAST and not (wanted.isalnum() and wanted.isascii()):
+        raise UsageError(f"got {text[:60]!r}; expected a run id, a prefix or suffix of one, or {LAST}")
+    matches = _matches(wanted, known)
+    if not matches:
+        matches = _matches(wanted, on_bus())
+    if not matches:
+        what = "no run has been sent from here" if wanted == LAST else f"no run matches {text!r}"
+        raise RunNotFoundError(what, remedy="kakeya-mac ls")
+    if len(matches) > 1:
+        shown = ", ".join(f"{run_id} ({short(run_id)})" for run_id in matches[:_SHOWN])
+        raise RunNotFoundError(f"{len(matches)} runs match {text!r}: {shown}", remedy="type more of the id")
+    return matches[0]
+
+
+def _matches(wanted: str, ids: Iterable[str]) -> list[str]:
+    every = sorted(set(ids), reverse=True)
+    if wanted == LAST:
+        return every[:1]
+    return [run_id for run_id in every if run_id.startswith(wanted) or run_id.endswith(wanted)]

@@ -1,0 +1,140 @@
+"""Check a result without trusting whoever shows it: from a folder, an id, or the request branch of a plain clone.
+
+What it can say: these bytes are what the runner wrote down, and they are about this request. Who wrote them needs a signature;
+where there is none, it says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bridge.bus.interface import Tree
+from bridge.client.result import Result, read_result
+from bridge.client.session import Session
+from bridge.client.store import read_folder
+from bridge.errors import IntegrityError, RunNotFoundError
+from bridge.gate import identity, judge
+from bridge.publish import verify_tree
+
+UNSIGNED = "integrity only, unsigned: it says what was written, not who wrote it"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: what, whether it holds, and what was seen."""
+
+    name: str
+    ok: bool
+    text: str
+
+    def data(self) -> dict[str, Any]:
+        """Return it as `--json` shows it."""
+        return {"name": self.name, "ok": self.ok, "text": self.text}
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What came out; `run_id` is None when there is no manifest to read it from."""
+
+    source: str
+    run_id: str | None
+    checks: tuple[Check, ...]
+    signed: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything holds."""
+        return all(check.ok for check in self.checks)
+
+
+def verify_folder(folder: Path) -> Verification:
+    """Verify a folder that `fetch` wrote or somebody copied."""
+    return verify(read_folder(folder), source=str(folder))
+
+
+def verify_id(session: Session, run_id: str) -> Verification:
+    """Verify a run: the stored copy if there is one, else the bus's; the bus's claim and our own bytes count too.
+
+    Raises:
+        RunNotFoundError: there is no result of this run, here or on the bus.
+    """
+    view = session.bus.view(run_id)
+    claim = view.claim.claim if view.claim is not None else None
+    if session.store.has_result(run_id):
+        tree, source = session.store.read_result(run_id), str(session.store.folder(run_id))
+    elif claim is not None and claim.result_oid is not None:
+        tree, source = session.bus.read_result(claim.result_oid), session.bus.route
+    else:
+        raise RunNotFoundError(f"run {run_id} has no result to verify", remedy=f"kakeya-mac status {run_id}")
+    base = verify(tree, source=source, run_id=run_id)
+    extra: list[Check] = []
+    sent = session.store.sent(run_id)
+    if sent is not None:
+        same = tree.files.get("request.json") == sent.data
+        extra.append(
+            Check("our request", same, "the bytes this clone sent" if same else "not the bytes this clone sent")
+        )
+    if view.claim is not None and claim is not None and claim.state == "terminal":
+        extra.append(_chain_on_bus(tree, view.claim.chain, run_id))
+    if session.record.attestation != "none" and not base.signed:
+        extra.append(Check("signature", ok=False, text="this bus signs its results, this one carries no signature"))
+    return Verification(source, base.run_id, (*base.checks, *extra), base.signed)
+
+
+def verify(tree: Tree, *, source: str, run_id: str | None = None) -> Verification:
+    """Verify a result tree by itself."""
+    problems = verify_tree(tree.files, run_id=run_id)
+    listed = len(tree.files)
+    checks = [Check(f"{problem.path}", ok=False, text=problem.message) for problem in problems]
+    if not problems:
+        size = sum(map(len, tree.files.values()))
+        checks.append(Check("manifest", ok=True, text=f"{listed} files, {size} bytes, every digest recomputed"))
+        checks.append(
+            Check("claim chain", ok=True, text="commit ids recomputed from their raw bytes, linked by parent")
+        )
+    try:
+        result = read_result(tree, run_id)
+    except IntegrityError as error:
+        if not problems:
+            checks.append(Check("result", ok=False, text=error.message))
+        return Verification(source, None, tuple(checks), signed=False)
+    checks.append(_judged_again(result))
+    signed = result.manifest.attestation != "none"
+    if signed:
+        checks.append(
+            Check("signature", ok=False, text="signed in a way that this version cannot check; upgrade kakeya")
+        )
+    return Verification(source, result.id, tuple(checks), signed)
+
+
+def _judged_again(result: Result) -> Check:
+    """Judge the reports here and compare; a stricter gate here is no fault of the tree, and is said."""
+    verdict = result.verdict
+    if verdict is None:
+        return Check("verdict", ok=True, text="there is none: nothing was judged")
+    if verdict.gate.digest != identity().digest:
+        return Check(
+            "verdict", ok=True, text=f"{verdict.decision}, by gate {verdict.gate.version}; the gate here is another"
+        )
+    reports = {
+        name.removeprefix("reports/"): data for name, data in result.tree.files.items() if name.startswith("reports/")
+    }
+    again = judge(result.id, reports, result.record, result.spec, authority="host")
+    if again.decision == verdict.decision:
+        return Check("verdict", ok=True, text=f"{verdict.decision}, judged again with the same gate")
+    if result.record is not None and result.record.attempt is not None and result.record.attempt.number > 1:
+        return Check(
+            "verdict", ok=True, text=f"{verdict.decision}; it pools earlier attempts, which are not in this tree"
+        )
+    return Check("verdict", ok=False, text=f"says {verdict.decision}; the same gate says {again.decision} here")
+
+
+def _chain_on_bus(tree: Tree, chain: tuple[str, ...], run_id: str) -> Check:
+    """Compare the claim chain in the tree with the one on the bus."""
+    result = read_result(tree, run_id)
+    recorded = result.record.claims if result.record is not None else ()
+    same = tuple(chain[: len(recorded)]) == recorded
+    text = f"the bus has the same {len(recorded)} claims" if same else "the claims on the bus are others"
+    return Check("bus", same, text)

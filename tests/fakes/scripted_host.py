@@ -1,0 +1,176 @@
+"""A host that takes each step of a run when the test says so, over any bus, with real claims and real result trees."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+
+from bridge.bus.interface import Bus, Held, LogChunk, RequestRef, Tree
+from bridge.gate import identity
+from bridge.presets import PolicyFacts, Trust, find, resolve
+from bridge.publish import build_tree
+from bridge.records import (
+    Attempt,
+    Beacon,
+    Claim,
+    ClaimResult,
+    CodeRecord,
+    Decision,
+    HostRecord,
+    LogHead,
+    OutputRecord,
+    Reason,
+    Request,
+    RunRecord,
+    SandboxApplied,
+    Verdict,
+)
+from bridge.system.clock import Clock, rfc3339
+
+PRESETS = ("mlx-env-probe", "cuda-env-probe", "pytest-path")
+PROBE = {
+    "kind": "environment_probe",
+    "schema_version": 3,
+    "environment": {
+        "backend": "mlx",
+        "device": "cpu",
+        "os": "Linux",
+        "machine": "x86_64",
+        "python": "3.11.2",
+        "versions": {},
+    },
+    "arms": [],
+    "rows": {"checks": [{"name": "mlx", "ok": True, "required": True, "detail": "0.32", "value": None}], "matmul": []},
+    "claims": [],
+    "fallbacks": [],
+}
+
+
+class ScriptedHost:
+    """Plays the runner's side of one bus."""
+
+    def __init__(self, bus: Bus, clock: Clock, name: str = "mini") -> None:
+        self.bus, self.clock, self.name = bus, clock, name
+        self.held: dict[str, Held] = {}
+        self.logs: dict[str, bytes] = {}
+        self._beats = 0
+
+    def beat(self, state: str = "idle", presets: tuple[str, ...] = PRESETS, **changes: object) -> None:
+        self._beats += 1
+        fields = {
+            "runner": self.name, "version": "0.1.0", "sequence": self._beats, "state": state, "policy_digest": "0" * 64,
+            "presets": presets, "labels": ("quiet",), "capabilities": ("mlx",), "host": self.name, "queue": 0,
+            "running": (), "disk_free_bytes": 10**11, "thermal": "unknown", "time": rfc3339(self.clock.now()),
+        }  # fmt: skip
+        self.bus.beacon(Beacon.model_validate({**fields, **changes}))
+
+    def ref(self, run_id: str) -> RequestRef:
+        return next(ref for ref in self.bus.snapshot().requests if ref.id == run_id)
+
+    def claim(self, run_id: str) -> None:
+        self._ref = self.ref(run_id)
+        self.held[run_id] = self.bus.claim(self._claim(run_id, "claimed", sequence=0))
+
+    def start(self, run_id: str, phase: str = "running") -> None:
+        self._advance(run_id, state="started", phase=phase)
+
+    def judge(self, run_id: str) -> None:
+        self.start(run_id, "judging")
+
+    def log(self, run_id: str, data: bytes, *, final: bool = False) -> None:
+        before = self.logs.get(run_id, b"")
+        seq = len(self.logs.setdefault(f"{run_id}#", b""))
+        self.logs[f"{run_id}#"] += b"."
+        head = LogHead(
+            id=run_id,
+            seq=seq,
+            offset=len(before),
+            length=len(data),
+            sha256=hashlib.sha256(data).hexdigest(),
+            final=final,
+        )
+        self.logs[run_id] = before + data
+        self._advance(run_id, log=LogChunk(head, data), state="started", phase="running")
+
+    def finish(
+        self, run_id: str, reason: Reason = "passed", *, decision: Decision = "valid_not_citable",
+        reports: Mapping[str, object] | None = None, claims: tuple[ClaimResult, ...] = (), message: str | None = None,
+        forge: Mapping[str, bytes] | None = None, program_exit: int | None = 0, attempt: int = 1,
+    ) -> None:  # fmt: skip
+        """End a run; `forge` replaces files of the tree after it was sealed."""
+        request = Request.parse(self.bus.read_request(self._ref).data)
+        files = {name: json.dumps(value).encode() for name, value in (reports or {"probe.json": PROBE}).items()}
+        spec = resolve(request, find(request.preset), FACTS, Trust())
+        record = self._record(run_id, request, reason, files, message, program_exit, attempt)
+        verdict = Verdict(
+            id=run_id, decision=decision, headline="a scripted verdict", why=(), profile=request.profile,
+            gate=identity(), findings=(), claims=claims, reports=tuple(files), rules_run=1, rules_skipped={},
+        )  # fmt: skip
+        tree = build_tree(
+            request_bytes=request.canonical(), signature=None, claims=self.bus.claim_commits(self.held[run_id].chain),
+            log=self.logs.get(run_id, b""), record=record, spec=spec, reports=files, verdict=verdict,
+            bus_id=request.bus_id, request_oid=self._ref.oid,
+        )  # fmt: skip
+        oid = self.bus.build_result(Tree({**tree, **(forge or {})}), run_id)
+        held = self.held[run_id]
+        end = held.claim.evolve(
+            state="terminal", phase=None, reason=reason, message=message, exit_code=0, result_oid=oid,
+            sequence=held.claim.sequence + 1, nonce=os.urandom(16).hex(),
+        )  # fmt: skip
+        self.held[run_id] = self.bus.publish(held, end)
+        self.bus.copy_result(self._ref, oid)
+
+    def _advance(self, run_id: str, *, log: LogChunk | None = None, **changes: object) -> None:
+        held = self.held[run_id]
+        claim = held.claim.evolve(
+            sequence=held.claim.sequence + 1, nonce=os.urandom(16).hex(), time=rfc3339(self.clock.now()), **changes
+        )
+        self.held[run_id] = self.bus.advance(held, claim, log=log)
+
+    def _claim(self, run_id: str, state: str, *, sequence: int) -> Claim:
+        return Claim.model_validate(
+            {
+                "id": run_id, "request_oid": self._ref.oid, "state": state, "runner": self.name,
+                "nonce": os.urandom(16).hex(), "sequence": sequence, "lease_s": self.bus.identity().lease_s,
+                "time": rfc3339(self.clock.now()),
+            }
+        )  # fmt: skip
+
+    def _record(
+        self, run_id: str, request: Request, reason: str, files: Mapping[str, bytes], message: str | None,
+        program_exit: int | None, attempt: int,
+    ) -> RunRecord:  # fmt: skip
+        now = rfc3339(self.clock.now())
+        ran = reason in {"passed", "gate_rejected"}
+        log = self.logs.get(run_id, b"")
+        return RunRecord(
+            id=run_id, bus_id=request.bus_id, request_digest=hashlib.sha256(request.canonical()).hexdigest(),
+            request_oid=self._ref.oid, claims=self.held[run_id].chain, runner=self.name, runner_version="0.1.0",
+            preset=request.preset, preset_digest="1" * 64, policy_digest="2" * 64, gate_digest=identity().digest,
+            labels=(), host=HOST, code=CODE, models=(), environment=(), commands=(),
+            executor_ok=True, program_exit=None if not ran else program_exit, reason=reason, message=message,
+            limits_hit=(), sandbox=SANDBOX, telemetry=None, sample_marks=(), sample_marks_dropped=0,
+            outputs=tuple(
+                OutputRecord(path=name, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), after_start=True)
+                for name, data in files.items()
+            ),
+            attempt=Attempt(key="3" * 64, number=attempt, earlier=()), imported=None, created=request.created,
+            claimed=now, started=now, ended=now, queue_s=0.5, wall_s=1.5,
+            log_bytes=len(log), log_sha256=hashlib.sha256(log).hexdigest(), log_truncated_bytes=0, redactions=0,
+        )  # fmt: skip
+
+
+FACTS = PolicyFacts(digest="2" * 64, interpreter="/usr/bin/python3", embedded=True)
+HOST = HostRecord(
+    name="mini", os="Linux", os_version="6.1", machine="x86_64", cpu="a cpu", cpu_count=2, memory_bytes=8 << 30,
+    devices=(), drivers={}, virtualised="unknown",
+)  # fmt: skip
+CODE = CodeRecord(
+    origin="host", trust_class="host", identity="f" * 40, dirty=False, interpreter="/usr/bin/python3",
+    interpreter_version="3.11.2", packages={}, lock_digest="4" * 64,
+)  # fmt: skip
+SANDBOX = SandboxApplied(kind="none", reason="a test", network=False, namespaces=(), filters=(), uid=0)
+
+__all__ = ["PRESETS", "PROBE", "ScriptedHost"]
