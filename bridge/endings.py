@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -11,7 +12,7 @@ from bridge.executor.interface import Execution
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.records import Delivery, Reason
 
-EXIT_CODES: Final = MappingProxyType(
+EXIT_CODES: Final[Mapping[Reason, int]] = MappingProxyType(
     {
         "passed": 0,
         "gate_rejected": 1,

@@ -26,7 +26,6 @@ class Beacons:
         self._last_s = float("-inf")
         self._queue = 0
         self._lock = threading.Lock()
-        self._capabilities = _capabilities(host)
 
     def saw_queue(self, pending: int) -> None:
         """Note how many requests wait."""
@@ -59,7 +58,7 @@ class Beacons:
             policy_digest=host.facts.digest,
             presets=tuple(p.name for p in host.presets.values() if p.status == "ready" and host.facts.allows(p.name)),
             labels=host.policy.labels,
-            capabilities=self._capabilities,
+            capabilities=_capabilities(host),
             host=f"{described.os} {described.machine} {described.cpu}"[:200],
             queue=self._queue,
             running=running,

@@ -10,7 +10,7 @@ from pathlib import Path
 from bridge.executor.interface import Executor
 from bridge.presets import PolicyFacts, Preset
 from bridge.runner.attempts import Attempts
-from bridge.runner.identity import CodeFacts
+from bridge.runner.identity import CodeFacts, CodeWatch
 from bridge.runner.journal import Journal
 from bridge.runner.policy import Policy
 from bridge.system.clock import Clock
@@ -92,7 +92,7 @@ class Host:
     state: StateFolder
     journal: Journal
     attempts: Attempts
-    code: CodeFacts
+    code_watch: CodeWatch
     version: str
     say: Callable[[str], None]
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -101,3 +101,8 @@ class Host:
     def name(self) -> str:
         """The runner's name on its bus."""
         return self.policy.name
+
+    @property
+    def code(self) -> CodeFacts:
+        """The installed code as it is now."""
+        return self.code_watch.now()

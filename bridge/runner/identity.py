@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import threading
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ class CodeFacts:
         identity: commit of a checkout, digest of a wheel's record, digest of the sources, or ``unknown``.
         dirty: whether the files differ from that; None when that cannot be told.
         engine: folder of the installed engine package, or None when the interpreter has none.
+        site: where packages are installed, or None.
         problem: why the interpreter could not be asked, or None.
     """
 
@@ -59,6 +61,7 @@ class CodeFacts:
     version: str
     packages: dict[str, str]
     engine: Path | None
+    site: Path | None = None
     problem: str | None = None
 
     def record(self, spec: JobSpec, request: Request | None) -> CodeRecord:
@@ -75,6 +78,38 @@ class CodeFacts:
             packages=self.packages,
             lock_digest=hashlib.sha256(strictjson.encode(self.packages)).hexdigest(),
         )
+
+
+class CodeWatch:
+    """Knows the host's code as it is now: asks again when an installed package or a source file has changed."""
+
+    def __init__(self, interpreter: str) -> None:
+        """Begin to ask; a runner has other things to do meanwhile."""
+        self._interpreter = interpreter
+        self._lock = threading.Lock()
+        self._known: tuple[CodeFacts, str] | None = None
+        threading.Thread(target=self.now, name="code-watch", daemon=True).start()
+
+    def now(self) -> CodeFacts:
+        """Return what is installed now."""
+        with self._lock:
+            if self._known is None or _fingerprint(self._known[0]) != self._known[1]:
+                facts = ask_interpreter(self._interpreter)
+                self._known = (facts, _fingerprint(facts))
+            return self._known[0]
+
+
+def _fingerprint(facts: CodeFacts) -> str:
+    digest = hashlib.sha256()
+    folders = [facts.site] if facts.site is not None else []
+    files = [] if facts.engine is None else [f for name in _PACKAGES for f in _sources(facts.engine.parent / name)]
+    for path in (Path(facts.interpreter), *folders, *files):
+        try:
+            found = path.stat()
+        except OSError:
+            continue  # a file that vanished changes the list, hence the digest
+        digest.update(f"{path} {found.st_mtime_ns} {found.st_size}\n".encode())
+    return digest.hexdigest()
 
 
 def runner_version() -> str:
@@ -99,7 +134,8 @@ def ask_interpreter(interpreter: str) -> CodeFacts:
     identity, dirty = _identity(roots, answer)
     engine = roots.get("engine")
     problem = None if engine else f"{interpreter} has no package 'engine'; install kakeya there"
-    return CodeFacts(identity, dirty, interpreter, answer["python"], answer["packages"], engine, problem=problem)
+    site = Path(answer["site"]) if answer["site"] else None
+    return CodeFacts(identity, dirty, interpreter, answer["python"], answer["packages"], engine, site, problem)
 
 
 def _identity(roots: dict[str, Path], answer: dict[str, str | None]) -> tuple[str, bool | None]:

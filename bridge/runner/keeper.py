@@ -48,6 +48,7 @@ class Keeper:
         self._pending = bytearray()
         self._seq = 0
         self._offset = 0
+        self._ended = False
         self._fenced = False
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -93,17 +94,17 @@ class Keeper:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        tries = 0
-        while tries < _FINAL_TRIES:
+        failures = 0
+        while failures < _FINAL_TRIES:
             try:
                 self._push({"phase": phase}, final=len(self._pending) <= LOG_CHUNK_MAX_BYTES)
             except FencedError:
                 raise
             except InfrastructureError:
-                tries += 1
-                self._clock.sleep(min(2.0**tries, 5.0))
+                failures += 1
+                self._clock.sleep(min(2.0**failures, 5.0))
             else:
-                if not self._pending:
+                if self._ended:
                     break
         return self._held
 
@@ -123,10 +124,8 @@ class Keeper:
                 continue  # the budget stretches; the lease decides how long this may go on
 
     def _push(self, changes: dict[str, Any], *, final: bool) -> Held:
-        with self._lock:
-            data = bytes(self._pending[:LOG_CHUNK_MAX_BYTES])
-        chunk = self._chunk(data, final=final) if data or final else None
         with self._link.lock:
+            chunk = self._next_chunk(final=final)
             asked_s = self._clock.steady_s()
             try:
                 claim = following(self._held, self._clock, **changes)
@@ -137,16 +136,20 @@ class Keeper:
                 raise
             self._link.budget.spent(ok=True)
             self._lease.renewed(asked_s)
-        with self._lock:
-            del self._pending[: len(data)]
-            if chunk is not None:
-                self._seq += 1
-                self._offset += len(data)
         return self._held
 
-    def _chunk(self, data: bytes, *, final: bool) -> LogChunk:
+    def _next_chunk(self, *, final: bool) -> LogChunk | None:
+        """Take the next chunk; the bus keeps one that could not be sent and sends it with the next call."""
+        with self._lock:
+            data = bytes(self._pending[:LOG_CHUNK_MAX_BYTES])
+            del self._pending[: len(data)]
+        if self._ended or not (data or final):
+            return None
         digest = hashlib.sha256(data).hexdigest()
         head = LogHead(
             id=self._held.claim.id, seq=self._seq, offset=self._offset, length=len(data), sha256=digest, final=final
         )
+        self._seq += 1
+        self._offset += len(data)
+        self._ended = final
         return LogChunk(head=head, data=data)

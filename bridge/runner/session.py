@@ -12,7 +12,7 @@ from typing import Literal
 
 from bridge.bus.interface import ReceivedRequest, RequestRef, Tree
 from bridge.endings import EndedError, Ending, Outcome
-from bridge.errors import PolicyRefusedError, RequestRejectedError
+from bridge.errors import KakeyaError, PolicyRefusedError, RequestRejectedError
 from bridge.executor.interface import Execution, Hooks, RunDirectory
 from bridge.presets import Preset, Trust
 from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord
@@ -67,6 +67,13 @@ class RunSession:
                 received = self._link.bus.read_request(self.ref)
             self.request_bytes, self.signature = received.data, received.signature
         return self.request_bytes
+
+    def read_if_there(self) -> None:
+        """Read the request for a run that is only finalised; a branch that is gone is no reason not to."""
+        try:
+            self._request = Request.parse(self.read())
+        except (KakeyaError, ValueError) as error:
+            self._host.say(f"{self.ref.id[-8:]} its request cannot be read any more: {error}")
 
     def admit(self, request: Request, preset: Preset) -> Trust:
         """Return what is known of the sender and the code, after the last look at clock, cancels and approval.

@@ -1,0 +1,100 @@
+"""Whether this runner takes a request now, leaves it to others, or leaves it for later; said with a reason.
+
+Runs before anything is claimed. What a request may do is decided later, by preset and policy.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+from dataclasses import dataclass
+
+import psutil
+
+from bridge.presets import Preset
+from bridge.records import Request
+from bridge.runner.host import Host
+from bridge.system.clock import Clock, parse_rfc3339
+
+_IDLE_LOAD_SHARE = 0.25
+_HOUR = dt.timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Why a request is not taken now; it stays in the queue."""
+
+    reason: str
+
+
+def host_wait(host: Host) -> Leave | None:
+    """Return why this host takes nothing at all now, or None."""
+    if host.state.pause.exists():
+        return Leave("paused by the owner: kakeya-runner resume")
+    floor = host.policy.limits.disk_floor_bytes
+    free = shutil.disk_usage(host.state.root).free
+    if free < floor:
+        return Leave(f"{free} bytes of disk are free, the policy keeps {floor}: kakeya-runner gc, or free some space")
+    return condition_wait(host.policy.only_when, host.clock)
+
+
+def request_wait(host: Host, request: Request | None, preset: Preset | None) -> Leave | None:
+    """Return why this runner does not take this request now, or None; a malformed one is taken and rejected."""
+    if request is None:
+        return rate_wait(host)
+    wanted = request.runner
+    if wanted.name is not None and wanted.name != host.name:
+        return Leave(f"meant for runner {wanted.name}")
+    missing = sorted(set(wanted.labels) - set(host.policy.labels))
+    if missing:
+        return Leave(f"needs labels this runner has not: {', '.join(missing)}")
+    if preset is not None:
+        lacking = sorted(set(preset.needs) - set(host.policy.labels))
+        if lacking and wanted.name is None:
+            return Leave(f"preset {preset.name} needs labels this runner has not: {', '.join(lacking)}")
+        waiting = condition_wait(preset.only_when, host.clock)
+        if waiting is not None:
+            return waiting
+    return rate_wait(host)
+
+
+def rate_wait(host: Host) -> Leave | None:
+    """Return whether the hour's share of unsigned requests is used up; every request is unsigned so far."""
+    rate = host.policy.rate_per_hour
+    if host.embedded or rate == 0:
+        return None
+    since = host.clock.now() - _HOUR
+    recent = sum(1 for line in host.journal.lines() if line.event == "claimed" and parse_rfc3339(line.time) > since)
+    if recent < rate:
+        return None
+    return Leave(f"{recent} unsigned requests in the last hour, the policy allows {rate} (rate_per_hour)")
+
+
+def condition_wait(conditions: tuple[str, ...], clock: Clock) -> Leave | None:
+    """Return the first condition of the owner that does not hold, or None."""
+    for condition in conditions:
+        held = _CONDITIONS.get(condition, _hours)(condition, clock)
+        if not held:
+            return Leave(f"the owner's condition {condition} does not hold now")
+    return None
+
+
+def _idle(_condition: str, _clock: Clock) -> bool:
+    return os.getloadavg()[0] < _IDLE_LOAD_SHARE * (os.cpu_count() or 1)
+
+
+def _ac_power(_condition: str, _clock: Clock) -> bool:
+    battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
+    return battery is None or bool(battery.power_plugged)  # no battery: a desktop is always plugged in
+
+
+def _hours(condition: str, clock: Clock) -> bool:
+    """``hours-22-06``: from 22:00 until 06:00 local time."""
+    _, first, last = condition.split("-")
+    hour = clock.now().astimezone().hour
+    begin, end = int(first), int(last)
+    return begin <= hour < end if begin <= end else hour >= begin or hour < end
+
+
+_CONDITIONS = {"idle": _idle, "ac_power": _ac_power}

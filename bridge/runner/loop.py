@@ -1,0 +1,286 @@
+"""List the bus, take what may be taken, finish what others left; the same for `serve`, `once` and embedded.
+
+Order of a step: cancels, recovery of our own runs, abandoned runs of others, then the queue, oldest first.
+Knows nothing about processes or formats.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from dataclasses import dataclass
+
+from bridge.bus.interface import ClaimView, Held, ReceivedRequest, RequestRef, Snapshot
+from bridge.endings import Ending, Outcome
+from bridge.errors import FencedError, InfrastructureError, KakeyaError, RequestRejectedError
+from bridge.pipeline import finish, run_once
+from bridge.records import Claim, Request
+from bridge.request import parse
+from bridge.runner.admission import Leave, host_wait, request_wait
+from bridge.runner.beacons import Beacons
+from bridge.runner.host import Host
+from bridge.runner.keeper import Keeper, following
+from bridge.runner.leases import LeaseWatch
+from bridge.runner.link import Link
+from bridge.runner.pacing import PollPace
+from bridge.runner.recovery import kill_leftovers, recover
+from bridge.runner.session import RunSession
+from bridge.system.clock import rfc3339
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A claim we hold and what is to be done with it."""
+
+    ref: RequestRef
+    held: Held
+    received: ReceivedRequest | None
+    claimed: str
+    asked_s: float
+    ending: Ending | None = None  # set for runs that are only finalised
+
+
+class Runner:
+    """One runner on one bus; the caller holds its name lock."""
+
+    def __init__(self, host: Host, link: Link) -> None:
+        self._host, self._link = host, link
+        self._pace = PollPace(host.clock, link.record.lease_s)
+        self._watch = LeaseWatch(host.clock)
+        self._beacons = Beacons(host, link.record, self._last_sequence(), self._running_ids)
+        self._active: dict[str, threading.Thread] = {}
+        self._cancels: frozenset[str] = frozenset()
+        self._outcomes: list[Outcome] = []
+        self._told: dict[str, str] = {}
+        self._lock = threading.Lock()
+        kill_leftovers(host)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run is going on."""
+        with self._lock:
+            return bool(self._active)
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What came of the runs so far."""
+        with self._lock:
+            return tuple(self._outcomes)
+
+    def step(self, only: str | None = None) -> int:
+        """List the bus once and act on it; return how many requests this runner could still take later.
+
+        Args:
+            only: full name of the one request branch to look at, or None for all.
+
+        Raises:
+            InfrastructureError: the bus cannot be listed.
+        """
+        with self._link.lock:
+            snapshot = self._link.bus.snapshot()
+        self._cancels = snapshot.cancels
+        requests = [ref for ref in snapshot.requests if only is None or ref.ref == only]
+        refs = {ref.id: ref for ref in requests}
+        for left in recover(self._host, self._link, refs, snapshot.claims, self._running_ids()):
+            self._go_on(left.ref, left.view, resume=left.resume)
+        self._look_at_others(refs, snapshot)
+        waiting = self._look_at_queue([ref for ref in requests if ref.id not in snapshot.claims])
+        self._beacons.saw_queue(waiting)
+        self._sign_of_life()
+        return waiting
+
+    def wait(self) -> None:
+        """Wait until the next listing is due, or until the runner is asked to stop."""
+        self._host.stopping.wait(self._pace.wait_s())
+
+    def listed(self, *, ok: bool) -> None:
+        """Note whether the last listing worked, which decides when the next one is due."""
+        self._pace.listed(ok=ok)
+
+    def join(self) -> None:
+        """Wait for the runs that are going on."""
+        with self._lock:
+            threads = list(self._active.values())
+        for thread in threads:
+            thread.join()
+
+    def _look_at_queue(self, queue: list[RequestRef]) -> int:
+        host = self._host
+        waiting = 0
+        for ref in queue:
+            if ref.id in self._active:
+                continue
+            blocked = host_wait(host) if len(self._active) < host.policy.slots else Leave("all slots are busy")
+            if host.stopping.is_set() or host.state.drain.exists():
+                blocked = Leave("this runner is about to end")
+            if blocked is None:
+                try:
+                    blocked = self._take(ref)
+                except FencedError:
+                    continue
+                except InfrastructureError as error:
+                    blocked = Leave(error.message)
+            if blocked is not None:
+                waiting += 1
+                self._tell(ref.id, blocked.reason)
+        return waiting
+
+    def _take(self, ref: RequestRef) -> Leave | None:
+        """Claim a request and start its run, or say why not.
+
+        Raises:
+            FencedError: somebody else has it.
+            InfrastructureError: the bus did not answer.
+        """
+        host, link = self._host, self._link
+        received = self._received(ref)
+        request = self._peek(ref, received)
+        blocked = request_wait(host, request, host.presets.get(request.preset) if request is not None else None)
+        if blocked is not None:
+            return blocked
+        claim = Claim(
+            id=ref.id,
+            request_oid=ref.oid,
+            state="claimed",
+            runner=host.name,
+            nonce=secrets.token_hex(16),
+            sequence=0,
+            lease_s=link.record.lease_s,
+            phase="preparing",
+            time=rfc3339(host.clock.now()),
+        )
+        host.journal.append("fetched", ref.id, ref.oid, nonce=claim.nonce)
+        asked_s = host.clock.steady_s()
+        try:
+            with link.lock:
+                held = link.bus.claim(claim)
+        except FencedError:
+            host.journal.append("fenced", ref.id)
+            raise
+        host.journal.append("claimed", ref.id, held.oid)
+        self._start(_Job(ref, held, received, claim.time, asked_s))
+        return None
+
+    def _received(self, ref: RequestRef) -> ReceivedRequest | None:
+        try:
+            with self._link.lock:
+                return self._link.bus.read_request(ref)
+        except RequestRejectedError:
+            return None  # the session reads it again and publishes the rejection
+
+    def _peek(self, ref: RequestRef, received: ReceivedRequest | None) -> Request | None:
+        """Return the request if it is one; whether it is, is judged again after the claim."""
+        if received is None:
+            return None
+        try:
+            return parse(received.data, ref=ref.ref, bus_id=self._link.record.bus_id, now=self._host.clock.now())
+        except RequestRejectedError:
+            return None
+
+    def _look_at_others(self, refs: dict[str, RequestRef], snapshot: Snapshot) -> None:
+        """Take over what another runner only claimed, finalise what it started, once its lease has run out."""
+        watched = {run_id: oid for run_id, oid in snapshot.claims.items() if run_id in refs}
+        self._watch.forget_all_but(watched)
+        for run_id, oid in watched.items():
+            if run_id in self._active or not self._watch.expired(run_id, oid, self._link.record.lease_s):
+                continue
+            try:
+                with self._link.lock:
+                    view = self._link.bus.read_claim(run_id, oid)
+                if view is not None and view.claim.state != "terminal" and self._may_take_over(run_id, view):
+                    self._go_on(refs[run_id], view, resume=view.claim.state == "claimed")
+            except InfrastructureError as error:
+                self._tell(run_id, error.message)
+
+    def _may_take_over(self, run_id: str, view: ClaimView) -> bool:
+        if not self._watch.expired(run_id, view.oid, view.claim.lease_s):
+            return False
+        full = len(self._active) >= self._host.policy.slots or host_wait(self._host) is not None
+        return not (view.claim.state == "claimed" and full)
+
+    def _go_on(self, ref: RequestRef, view: ClaimView, *, resume: bool) -> None:
+        """Run what was only claimed, finalise what was started.
+
+        Raises:
+            InfrastructureError: the claim could not be taken over.
+        """
+        host, link = self._host, self._link
+        if ref.oid != view.claim.request_oid:
+            ref = RequestRef(ref.id, ref.ref, view.claim.request_oid)
+        held = Held(view.oid, view.claim, view.chain)
+        claimed = view.history[0].time
+        if not resume:
+            vanished = Ending("runner_lost", f"runner {view.claim.runner} vanished while the run was going on")
+            self._start(_Job(ref, held, None, claimed, host.clock.steady_s(), ending=vanished))
+            return
+        claim = following(held, host.clock, runner=host.name, state="claimed", lease_s=link.record.lease_s)
+        host.journal.append("fetched", ref.id, ref.oid, nonce=claim.nonce)
+        asked_s = host.clock.steady_s()
+        with link.lock:
+            held = link.bus.take_over(view, claim)
+        host.journal.append("claimed", ref.id, held.oid)
+        self._start(_Job(ref, held, None, claimed, asked_s))
+
+    def _start(self, job: _Job) -> None:
+        thread = threading.Thread(target=self._work, args=(job,), name=f"run-{job.ref.id[-8:]}", daemon=True)
+        with self._lock:
+            self._active[job.ref.id] = thread
+        self._pace.happened()
+        thread.start()
+
+    def _work(self, job: _Job) -> None:
+        host, link, run_id = self._host, self._link, job.ref.id
+        keeper = Keeper(link, job.held, clock=host.clock, beacon=self._beacons.due, asked_s=job.asked_s)
+        session = RunSession(
+            host,
+            link,
+            job.ref,
+            keeper,
+            received=job.received,
+            cancelled=lambda: run_id in self._cancels,
+            claimed=job.claimed,
+        )
+        try:
+            if job.ending is None:
+                outcome = run_once(session)
+            else:
+                session.read_if_there()
+                outcome = finish(session, None, None, job.ending)
+            with self._lock:
+                self._outcomes.append(outcome)
+        except FencedError as error:
+            host.say(f"{run_id[-8:]} left to its new owner: {error.message}")
+            host.journal.append("fenced", run_id)
+        except KakeyaError as error:
+            host.say(f"{run_id[-8:]} {error}")
+        finally:
+            with self._lock:
+                del self._active[run_id]
+            self._pace.happened()
+
+    def _running_ids(self) -> tuple[str, ...]:
+        with self._lock:
+            return tuple(self._active)
+
+    def _sign_of_life(self) -> None:
+        if self._link.record.wake != "poll" or self._link.budget.wait_s() > 0:
+            return
+        beacon = self._beacons.due()
+        if beacon is None:
+            return
+        try:
+            with self._link.lock:
+                self._link.bus.beacon(beacon)
+            self._link.budget.spent(ok=True)
+        except InfrastructureError as error:
+            self._link.budget.spent(ok=False)
+            self._tell("beacon", error.message)
+
+    def _last_sequence(self) -> int:
+        with self._link.lock:
+            return max((b.sequence for _, b in self._link.bus.read_beacons() if b.runner == self._host.name), default=0)
+
+    def _tell(self, about: str, reason: str) -> None:
+        if self._told.get(about) != reason:
+            self._told[about] = reason
+            self._host.say(f"{about[-8:]} waits: {reason}")
