@@ -39,7 +39,7 @@ GEMMA: dict[str, Any] = {
     "eos_token_id": 1,
     "bos_token_id": 2,
 }
-MOE = {"enable_moe_block": True, "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 32}
+MOE = {"enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32}
 SHARED = {"num_kv_shared_layers": 3, "hidden_size_per_layer_input": 8, "attention_k_eq_v": False}
 QWEN: dict[str, Any] = {
     "vocab_size": VOCAB,

@@ -1,0 +1,224 @@
+"""Speculative decoding emits what plain decoding emits, for every drafter, cache layout and model, in fp32."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from engine.decoding.autoregressive import autoregressive
+from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
+from engine.decoding.stopping import Stopping
+from engine.drafters.ngram import NgramModel
+from engine.drafters.none import NoDrafter
+from engine.types import CacheLayout, Step, StopReason
+from tests.fakes.scripted_drafter import ScriptedModel
+from tests.fakes.tiny_torch import CONFIGS, VOCAB, WINDOW
+
+KINDS = list(CONFIGS)
+LAYOUTS = list(CacheLayout)
+LENGTHS = {"one token": 1, "at the window": WINDOW, "across": WINDOW + 3, "far past": 61}
+BUDGET = 26
+
+
+def prompt_of(length: int, seed: int = 0) -> tuple[int, ...]:
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randint(5, VOCAB, (length,), generator=generator).tolist())
+
+
+def tokens_of(steps: list[Step]) -> list[int]:
+    return [token for step in steps for token in step.tokens]
+
+
+def plain(backend: Any, target: Any, prompt: tuple[int, ...], budget: int = BUDGET) -> tuple[int, ...]:
+    """The oracle: every row kept, the whole prompt in one chunk, one token at a time."""
+    sequence = target.open((), CacheLayout.FULL)
+    return tuple(tokens_of(list(autoregressive(sequence, backend.greedy(target), prompt, Stopping(budget), 512))))
+
+
+def drafted(
+    backend: Any,
+    target: Any,
+    drafter: Any,
+    prompt: tuple[int, ...],
+    stopping: Stopping,
+    depth: int = 7,
+    layout: CacheLayout = CacheLayout.NATIVE,
+    chunk: int = 512,
+) -> list[Step]:
+    sequence = target.open(drafter.capture, layout)
+    parts = Parts(sequence, drafter.open(), backend.greedy(target), FixedDepth(depth), backend.clock)
+    steps = list(speculative(parts, prompt, stopping, chunk))
+    assert sequence.length == steps[-1].position
+    return steps
+
+
+@pytest.mark.parametrize("length", LENGTHS.values(), ids=LENGTHS.keys())
+@pytest.mark.parametrize("kind", KINDS)
+def test_plain_decoding_equals_transformers_generate(backend: Any, targets: Any, kind: str, length: int) -> None:
+    target, prompt = targets[kind], prompt_of(length)
+    expected = target.module.generate(
+        torch.tensor([prompt]), max_new_tokens=BUDGET, do_sample=False, eos_token_id=None, pad_token_id=0
+    )
+    expected_tokens = tuple(expected[0, length:].tolist())
+    assert len(set(expected_tokens)) > 3
+    assert plain(backend, target, prompt) == expected_tokens
+    native = backend.native(target)
+    for chunk in (512, 7):
+        assert tuple(tokens_of(list(native.decode(prompt, Stopping(BUDGET), chunk)))) == expected_tokens
+    assert native.measured_bytes() > 0
+
+
+@pytest.mark.parametrize("length", LENGTHS.values(), ids=LENGTHS.keys())
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_real_drafter_is_lossless(
+    backend: Any, folders: Any, targets: Any, kind: str, layout: CacheLayout, length: int
+) -> None:
+    target, prompt = targets[kind], prompt_of(length)
+    expected = list(plain(backend, target, prompt))
+    dflash = backend.load_dflash(folders / "dflash", target)
+    ngram = NgramModel(min_tokens=1)
+    for drafter, depth, chunk in (
+        (dflash, 7, 5),
+        (dflash, 2, 512),
+        (ngram, 5, 512),
+        (NoDrafter(), 4, 7),
+        (dflash, 0, 9),
+    ):
+        steps = drafted(backend, target, drafter, prompt, Stopping(BUDGET), depth, layout, chunk)
+        assert tokens_of(steps) == expected, f"{drafter.info.name} depth {depth} chunk {chunk}"
+
+
+ADVERSARIES: dict[str, Callable[[int], Callable[[int, int], bool]]] = {
+    "always right": lambda _: lambda step, index: False,
+    "always wrong": lambda _: lambda step, index: True,
+    "right then wrong": lambda place: lambda step, index: index >= place,
+    "wrong at one place": lambda place: lambda step, index: index == place,
+    "another place each step": lambda place: lambda step, index: index == (step * 3 + place) % 8,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_adversarial_drafters_change_no_token(
+    backend: Any, targets: Any, kind: str, adversary: str, layout: CacheLayout
+) -> None:
+    target, prompt = targets[kind], prompt_of(WINDOW + 3)
+    answer = plain(backend, target, prompt)
+    every_place = range(8) if kind == "gemma4" and layout is CacheLayout.NATIVE else (0, 3, 6)
+    for place in every_place if "place" in adversary or "then" in adversary else (0,):
+        model = ScriptedModel(answer, len(prompt), VOCAB, ADVERSARIES[adversary](place), capture=(0, 3))
+        steps = drafted(backend, target, model, prompt, Stopping(BUDGET), 7, layout)
+        assert tokens_of(steps) == list(answer), f"wrong from {place}"
+        accepted = [step.accepted for step in steps if step.drafted]
+        if adversary == "always wrong":
+            assert set(accepted) == {0}
+        if adversary == "always right":
+            assert accepted == [step.drafted for step in steps if step.drafted]
+        if adversary == "right then wrong":
+            assert set(accepted[:-1]) == {min(place, 7)}
+
+
+@pytest.mark.parametrize("kind", ["gemma4", "qwen3"])
+def test_a_stop_at_every_position_ends_both_ways_of_decoding_alike(backend: Any, targets: Any, kind: str) -> None:
+    target, prompt = targets[kind], prompt_of(WINDOW + 3)
+    answer = plain(backend, target, prompt)
+    right = ScriptedModel(answer, len(prompt), VOCAB, lambda step, index: False)
+    for place, token in enumerate(answer):
+        first = answer.index(token)
+        steps = drafted(backend, target, right, prompt, Stopping(BUDGET, frozenset({token})))
+        assert tokens_of(steps) == list(answer[: first + 1])
+        assert steps[-1].stop is StopReason.EOS
+        steps = drafted(backend, target, right, prompt, Stopping(place + 1))
+        assert tokens_of(steps) == list(answer[: place + 1])
+        assert steps[-1].stop is StopReason.BUDGET
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_decoding_ahead_may_stop_anywhere_and_go_on_exactly(
+    backend: Any, targets: Any, kind: str, ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, prompt = targets[kind], prompt_of(WINDOW + 3)
+    answer = plain(backend, target, prompt)
+    monkeypatch.setattr(target, "ahead", ahead)
+    for taken in (1, 2, 5):
+        sequence = target.open((), CacheLayout.NATIVE)
+        *_, last = sequence.prefill(prompt, 512)
+        bonus = backend.greedy(target).first(last).bonus
+        for count, (outcome, forward) in enumerate(sequence.decode_ahead(bonus, 20), start=1):
+            bonus = outcome.bonus
+            if count == taken:
+                sequence.crop(forward.start + 1)
+                break
+        assert bonus == answer[taken]
+        rest = [outcome.bonus for outcome, _ in sequence.decode_ahead(bonus, 10)]
+        assert rest == list(answer[taken + 1 : taken + 11])
+        assert sequence.length == len(prompt) + taken + 10
+
+
+def test_two_models_on_two_threads_decode_as_they_do_alone(backend: Any, folders: Any, targets: Any) -> None:
+    expected, found = {}, {}
+
+    def run(kind: str, seed: int, into: dict[tuple[str, int], list[int]]) -> None:
+        dflash = backend.load_dflash(folders / "dflash", targets[kind])
+        into[kind, seed] = tokens_of(drafted(backend, targets[kind], dflash, prompt_of(40, seed), Stopping(BUDGET)))
+
+    work = [(kind, seed) for kind in ("gemma4", "qwen3") for seed in range(3)]
+    for kind, seed in work:
+        run(kind, seed, expected)
+    threads = [threading.Thread(target=run, args=(kind, seed, found)) for kind, seed in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_captured_states_are_transformers_hidden_states(targets: Any, kind: str) -> None:
+    target, prompt = targets[kind], prompt_of(30)
+    layers = (0, 2, 4)
+    with torch.inference_mode():
+        whole = target.module(torch.tensor([prompt]), output_hidden_states=True)
+    expected = torch.cat([whole.hidden_states[layer + 1][0] for layer in layers], dim=-1)
+    for chunk in (512, 11):
+        sequence = target.open(layers, CacheLayout.NATIVE)
+        forwards = list(sequence.prefill(prompt, chunk))
+        features = torch.cat([sequence.committed(forward, forward.rows) for forward in forwards])
+        torch.testing.assert_close(features, expected, atol=1e-4, rtol=1e-5)
+        torch.testing.assert_close(forwards[-1].logits, whole.logits[0, -1:], atol=1e-4, rtol=1e-5)
+        assert [forward.logits is None for forward in forwards[:-1]] == [True] * (len(forwards) - 1)
+
+
+def test_the_sliding_layers_hold_window_and_block_and_the_full_layout_holds_everything(targets: Any) -> None:
+    target, prompt = targets["gemma4"], prompt_of(400)
+    held = {}
+    for layout in LAYOUTS:
+        sequence = target.open((), layout)
+        for _ in sequence.prefill(prompt, 64):
+            pass
+        sequence.crop(len(prompt))
+        sequence.forward_block(5, _draft(7))
+        sequence.crop(len(prompt) + 1)
+        held[layout] = [layer.measured_bytes() for layer in sequence.caches.layers]
+        assert sequence.measured_bytes() == sum(held[layout])
+    row_bytes = 2 * 2 * 8 * 4
+    for native, full, kind in zip(held[CacheLayout.NATIVE], held[CacheLayout.FULL], target.family.kinds, strict=True):
+        if kind == "sliding_attention":
+            assert native <= row_bytes * (WINDOW + 8 + 16)
+            assert full >= row_bytes * 400
+        else:
+            assert native == full
+
+
+def _draft(count: int) -> Any:
+    from engine.types import Draft
+
+    return Draft(tokens=tuple(range(5, 5 + count)), count=count)

@@ -1,0 +1,95 @@
+"""torch and MLX load the same folders and compute the same: logits, features, drafts, tokens, acceptance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
+from engine.decoding.stopping import Stopping
+from engine.types import CacheLayout, Draft, Step
+from tests.fakes.tiny_torch import CONFIGS, WINDOW
+
+pytest.importorskip("mlx.core", reason="mlx is not installed")
+pytest.importorskip("mlx_lm", reason="mlx-lm is not installed")
+
+PROMPT = tuple(5 + (index * 37) % 90 for index in range(WINDOW + 9))
+
+
+@pytest.fixture(scope="module")
+def mlx_backend() -> Any:
+    from engine.backends.mlx.backend import MlxBackend
+
+    return MlxBackend()
+
+
+def numbers(array: Any) -> np.ndarray:
+    return np.array(array.tolist())
+
+
+@pytest.mark.parametrize("kind", list(CONFIGS))
+def test_logits_features_and_block_forwards_agree(
+    backend: Any, targets: Any, mlx_backend: Any, folders: Path, kind: str
+) -> None:
+    sides = [targets[kind], mlx_backend.load_target(folders / kind)]
+    assert sides[0].info.digest == sides[1].info.digest
+    assert sides[0].info.vocab_size == sides[1].info.vocab_size
+    seen = []
+    for target in sides:
+        sequence = target.open((0, 3), CacheLayout.NATIVE)
+        forwards = list(sequence.prefill(PROMPT, 8))
+        blocks = []
+        for accepted in (0, 4, 7, 2):
+            position = sequence.length
+            blocks.append(sequence.forward_block(9, Draft(tokens=tuple(range(20, 27)), count=7)))
+            sequence.crop(position + 1 + accepted)
+        features = np.concatenate([numbers(sequence.committed(forward, forward.rows)) for forward in forwards])
+        seen.append((features, numbers(forwards[-1].logits), np.stack([numbers(block.logits) for block in blocks])))
+    for ours, theirs in zip(*seen, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=3e-4)
+    np.testing.assert_array_equal(seen[0][2].argmax(-1), seen[1][2].argmax(-1))
+
+
+@pytest.mark.parametrize("depth", [0, 3, 7])
+@pytest.mark.parametrize("kind", list(CONFIGS))
+def test_speculative_decoding_takes_the_same_steps(
+    backend: Any, targets: Any, mlx_backend: Any, folders: Path, kind: str, depth: int
+) -> None:
+    found: list[list[Step]] = []
+    for side, target in ((backend, targets[kind]), (mlx_backend, mlx_backend.load_target(folders / kind))):
+        model = side.load_dflash(folders / "dflash", target)
+        parts = Parts(
+            target.open(model.capture, CacheLayout.NATIVE),
+            model.open(),
+            side.greedy(target),
+            FixedDepth(depth),
+            side.clock,
+        )
+        found.append(list(speculative(parts, PROMPT, Stopping(24), chunk=16)))
+    tokens, drafted, accepted = (
+        [[getattr(step, name) for step in steps] for steps in found] for name in ("tokens", "drafted", "accepted")
+    )
+    assert tokens[0] == tokens[1]
+    assert drafted[0] == drafted[1]
+    assert accepted[0] == accepted[1]
+
+
+def test_drafter_hidden_states_agree(backend: Any, targets: Any, mlx_backend: Any, folders: Path) -> None:
+    import mlx.core as mx
+    import torch
+
+    target = mlx_backend.load_target(folders / "gemma4")
+    ours = backend.load_dflash(folders / "dflash", targets["gemma4"]).open()
+    theirs = mlx_backend.load_dflash(folders / "dflash", target).open()
+    features = np.random.default_rng(0).normal(size=(40, 96)).astype(np.float32)
+    for start, end in ((0, 17), (17, 18), (18, 40)):
+        part = features[start:end]
+        ours.observe(start, (0,) * len(part), torch.from_numpy(part.copy()))
+        theirs.observe(start, (0,) * len(part), mx.array(part))
+        mask = theirs.model.config.mask_token_id
+        rows = theirs.model.hidden_rows(mx.array([8] + [mask] * 7), end, theirs._shown)
+        np.testing.assert_allclose(numbers(ours.hidden_rows(8, end, 7)), numbers(rows), atol=2e-5)

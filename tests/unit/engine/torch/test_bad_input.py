@@ -1,0 +1,172 @@
+"""Bad input is one clear error of the engine's tree, raised before anything is computed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from engine.backends.torch.backend import TorchBackend, check_transformers, pick_device
+from engine.errors import (
+    BackendMissingError,
+    EngineError,
+    ModelConfigError,
+    ModelMismatchError,
+    ModelWeightsError,
+    PromptError,
+    UsageError,
+)
+from engine.types import CacheLayout
+from engine.verification.rejection import Sampling
+from tests.fakes import tiny_torch
+
+
+@pytest.fixture(scope="module")
+def backend() -> TorchBackend:
+    return TorchBackend(device="cpu")
+
+
+@pytest.fixture(scope="module")
+def target(backend: TorchBackend, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return backend.load_target(tiny_torch.write_target(tmp_path_factory.mktemp("target"), "qwen3"))
+
+
+def edit_config(folder: Path, **changes: Any) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    return folder
+
+
+def edit_tensors(folder: Path, change: Any) -> Path:
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path, metadata={"format": "pt"})
+    return folder
+
+
+TENSOR_FAULTS = {
+    "missing": (lambda tensors, name: tensors.pop(name), "missing|lacks"),
+    "nan": (lambda tensors, name: tensors[name].view(-1)[3:4].fill_(float("nan")), "NaN or infinite"),
+    "infinite": (lambda tensors, name: tensors[name].view(-1)[:1].fill_(float("inf")), "NaN or infinite"),
+    "misshapen": (lambda tensors, name: tensors.update({name: tensors[name][:-1].clone()}), "shape|size|mismatch"),
+}
+
+
+@pytest.mark.parametrize("fault", TENSOR_FAULTS)
+def test_a_target_with_a_bad_tensor_is_refused(backend: TorchBackend, tmp_path: Path, fault: str) -> None:
+    change, message = TENSOR_FAULTS[fault]
+    folder = tiny_torch.write_target(tmp_path, "gemma4")
+    edit_tensors(folder, lambda tensors: change(tensors, "model.layers.1.mlp.up_proj.weight"))
+    with pytest.raises(ModelWeightsError, match=message):
+        backend.load_target(folder)
+
+
+@pytest.mark.parametrize("fault", TENSOR_FAULTS)
+def test_a_drafter_with_a_bad_tensor_is_refused(backend: TorchBackend, target: Any, tmp_path: Path, fault: str) -> None:
+    change, message = TENSOR_FAULTS[fault]
+    folder = edit_tensors(tiny_torch.write_dflash(tmp_path), lambda tensors: change(tensors, "fc.weight"))
+    with pytest.raises(ModelWeightsError, match=message):
+        backend.load_dflash(folder, target)
+
+
+DRAFTER_FAULTS: dict[str, tuple[dict[str, Any], type[EngineError], str]] = {
+    "vocabulary": ({"vocab_size": 96}, ModelMismatchError, "vocab_size is 96"),
+    "hidden size": ({"hidden_size": 48}, ModelMismatchError, "hidden_size is 48"),
+    "layer count": ({"num_target_layers": 7}, ModelMismatchError, "num_target_layers is 7"),
+    "mask past the vocabulary": ({"dflash_config": {"mask_token_id": 97}}, ModelMismatchError, "mask_token_id is 97"),
+    "negative mask": ({"dflash_config": {"mask_token_id": -1}}, ModelMismatchError, "mask_token_id is -1"),
+    "layer past the target": ({"dflash_config": {"target_layer_ids": [1, 6]}}, ModelMismatchError, "layer 6"),
+    "second generation": ({"architectures": ["DFlash2DraftModel"]}, ModelConfigError, "DFlash2DraftModel"),
+}
+
+
+@pytest.mark.parametrize("fault", DRAFTER_FAULTS)
+def test_a_drafter_of_another_target_is_refused(backend: TorchBackend, target: Any, tmp_path: Path, fault: str) -> None:
+    changes, error, message = DRAFTER_FAULTS[fault]
+    folder = tiny_torch.write_dflash(tmp_path)
+    nested = json.loads((folder / "config.json").read_text())["dflash_config"] | changes.get("dflash_config", {})
+    edit_config(folder, **(changes | {"dflash_config": nested}))
+    with pytest.raises(error, match=message):
+        backend.load_dflash(folder, target)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "mamba"}, "model type 'mamba'"),
+        ({"quantization": {"bits": 4, "group_size": 64}}, "quantised by mlx-lm.*--backend mlx"),
+        ({"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}}, "rope type.*longrope"),
+    ],
+)
+def test_a_target_config_that_cannot_be_honoured_is_refused(
+    backend: TorchBackend, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    folder = edit_config(tiny_torch.write_target(tmp_path, "qwen3"), **changes)
+    with pytest.raises(ModelConfigError, match=message):
+        backend.load_target(folder)
+
+
+def test_a_folder_without_weights_is_refused(backend: TorchBackend, tmp_path: Path) -> None:
+    folder = tiny_torch.write_target(tmp_path, "qwen3")
+    (folder / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    with pytest.raises(ModelWeightsError, match="git lfs pull"):
+        backend.load_target(folder)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelWeightsError, match=r"no model\*\.safetensors"):
+        backend.load_target(folder)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ((), "no tokens"),
+        ((5,) * 512, "512 positions"),
+        ((5, 97), "token id 97; expected 0 <= id < 97"),
+        ((5, -1), "token id -1"),
+    ],
+)
+def test_a_prompt_that_cannot_be_decoded_is_refused(
+    backend: TorchBackend, target: Any, prompt: tuple[int, ...], message: str
+) -> None:
+    from engine.decoding.stopping import Stopping
+
+    with pytest.raises(PromptError, match=message):
+        next(target.open((), CacheLayout.NATIVE).prefill(prompt, 64))
+    with pytest.raises(PromptError, match=message):
+        next(backend.native(target).decode(prompt, Stopping(4), 64))
+
+
+def test_a_layer_that_does_not_exist_cannot_be_captured(target: Any) -> None:
+    with pytest.raises(ModelMismatchError, match="the target has 6"):
+        target.open((2, 6), CacheLayout.NATIVE)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the device")
+def test_a_missing_device_is_named() -> None:
+    with pytest.raises(BackendMissingError, match="finds no NVIDIA device"):
+        pick_device("cuda")
+
+
+def test_an_unknown_device_is_named() -> None:
+    with pytest.raises(BackendMissingError, match="'tpu'; the torch backend knows cpu and cuda"):
+        pick_device("tpu")
+
+
+@pytest.mark.parametrize("found", ["4.57.1", "5.19.0"])
+def test_an_old_transformers_is_refused(found: str) -> None:
+    with pytest.raises(BackendMissingError, match=f"transformers {found} is installed"):
+        check_transformers(found)
+    check_transformers("5.23.0")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"temperature": 0.0}, {"temperature": float("nan")}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.1}]
+)
+def test_sampling_settings_that_describe_no_distribution_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(UsageError):
+        Sampling(**settings)
