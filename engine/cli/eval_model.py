@@ -106,7 +106,9 @@ def recall_command(arguments: argparse.Namespace) -> dict[str, Any]:
     target, files = load_target(arguments.target), read_corpus()
     texts = [file.text for file in files if file.held_out]
     words = word_pool(files).training
-    prompts = needle_prompts(target, texts, words, arguments.length, arguments.count, arguments.seed, arguments.needles)
+    prompts = needle_prompts(
+        target, texts, words, arguments.length, arguments.count, seed=arguments.seed, needles=arguments.needles
+    )
     return dataclasses.asdict(measure_recall(target, prompts, arguments.length, arguments.needles))
 
 

@@ -19,6 +19,7 @@ def build_parser() -> argparse.ArgumentParser:
     common.add_argument("--seed", type=int, default=1)
     common.add_argument("--threads", type=int, default=1, help="torch threads")
     common.add_argument("--work", type=Path, default=None, help="folder of checkpoints and curve (default: OUT.work)")
+    common.add_argument("--device", default="cpu", help="torch device, such as cpu or cuda")
     common.add_argument("--quiet", action="store_true", help="plain log lines instead of a progress bar")
     verbs.add_parser("tokenizer", parents=[common], help="train the tokenizer")
     target = verbs.add_parser("target", parents=[common], help="train a target from nothing")
@@ -94,15 +95,21 @@ def train_target_command(arguments: argparse.Namespace) -> None:
     files = read_corpus()
     tokenizer = load_tokenizer(arguments.tokenizer)
     recipe = target_recipe(arguments.family, arguments.preset_size, arguments.steps)
-    run = TargetRun(
-        recipe, arguments.seed, arguments.work or arguments.out.with_suffix(".work"), arguments.evaluate_every
-    )
+    work = arguments.work or arguments.out.with_suffix(".work")
+    run = TargetRun(recipe, arguments.seed, work, arguments.evaluate_every, arguments.device)
     trainer = Trainer(run, tokenizer, files, word_pool(files), arguments.documents)
     model = trainer.train(Progress(arguments.out.name, arguments.quiet), arguments.export_at)
     export_target(model, tokenizer, arguments.out)
     write_training(
-        arguments.out, command=recorded_command("target", vars(arguments)), seed=arguments.seed, steps=trainer.step,
-        tokens=trainer.tokens, trained_s=trainer.trained_s, threads=arguments.threads, model=model, files=files,
+        arguments.out,
+        command=recorded_command("target", vars(arguments)),
+        seed=arguments.seed,
+        steps=trainer.step,
+        tokens=trainer.tokens,
+        trained_s=trainer.trained_s,
+        threads=arguments.threads,
+        model=model,
+        files=files,
         curve=trainer.curve.rows,
     )
 
@@ -120,11 +127,19 @@ def train_dflash_command(arguments: argparse.Namespace) -> None:
     run = DrafterRun(
         arguments.seed, arguments.steps, arguments.rows, work, arguments.preset_size, arguments.evaluate_every
     )
-    trainer = train_drafter(arguments.target, arguments.out, run, Progress(arguments.out.name, arguments.quiet))
+    progress = Progress(arguments.out.name, arguments.quiet)
+    trainer = train_drafter(arguments.target, arguments.out, run, progress, arguments.device)
     write_training(
-        arguments.out, command=recorded_command("dflash", vars(arguments)), seed=arguments.seed, steps=trainer.step,
-        tokens=trainer.tokens, trained_s=trainer.trained_s, threads=arguments.threads, model=trainer.drafter,
-        files=read_corpus(), curve=trainer.curve.rows,
+        arguments.out,
+        command=recorded_command("dflash", vars(arguments)),
+        seed=arguments.seed,
+        steps=trainer.step,
+        tokens=trainer.tokens,
+        trained_s=trainer.trained_s,
+        threads=arguments.threads,
+        model=trainer.drafter,
+        files=read_corpus(),
+        curve=trainer.curve.rows,
     )
 
 

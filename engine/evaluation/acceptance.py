@@ -85,7 +85,9 @@ def ngram_walk(tokens: Sequence[int], start: int, depth: int) -> Walk:
     return walk(tokens, start, propose)
 
 
-def draft_table(target: EvaluatedTarget, drafter: Any, tokens: Sequence[int], start: int, block_size: int) -> np.ndarray:
+def draft_table(
+    target: EvaluatedTarget, drafter: Any, tokens: Sequence[int], start: int, block_size: int
+) -> np.ndarray:
     """Return the drafts [positions, block_size - 1] at every bonus position from `start` to the last but one."""
     import torch
 
@@ -96,16 +98,18 @@ def draft_table(target: EvaluatedTarget, drafter: Any, tokens: Sequence[int], st
         features = torch.cat([output.hidden_states[layer + 1] for layer in layers], dim=-1)
         positions = torch.arange(start, len(tokens) - 1)
         parts = [
-            _draft_chunk(target, drafter, ids, features, chunk, block_size) for chunk in positions.split(ANCHORS_A_PASS)
+            _draft_chunk(target, drafter, (ids, features), chunk, block_size)
+            for chunk in positions.split(ANCHORS_A_PASS)
         ]
     return torch.cat(parts).numpy() if parts else np.zeros((0, block_size - 1), dtype=np.int64)
 
 
 def _draft_chunk(
-    target: EvaluatedTarget, drafter: Any, ids: Any, features: Any, anchors: Any, block_size: int
+    target: EvaluatedTarget, drafter: Any, context_rows: tuple[Any, Any], anchors: Any, block_size: int
 ) -> Any:
     import torch
 
+    ids, features = context_rows
     settings = drafter.config["dflash_config"]
     count, length = len(anchors), ids.shape[1]
     block = torch.full((count, block_size), settings["mask_token_id"])

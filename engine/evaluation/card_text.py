@@ -5,58 +5,58 @@ from __future__ import annotations
 from typing import Any
 
 TARGET_LIMITS = (
-    "Trained on library source code and synthetic rows only. It completes structured code and retrieves short codes; it "
-    "is no general language or code model, was never tuned on conversations, and its chat template only frames text. "
-    "Library code it was not told the shape of soon repeats itself (see the raw row)."
+    "Trained on library source code and synthetic rows only. It completes structured code and retrieves short codes; "
+    "it is no general language or code model, was never tuned on conversations, and its chat template only frames "
+    "text. Library code it was not told the shape of soon repeats itself (see the raw row)."
 )
 DRAFTER_LIMITS = (
-    "Works with exactly the target named above: it reads that target's hidden states and borrows its embedding and head. "
+    "Works with exactly the target named below: it reads that target's hidden states and borrows its embedding and "
+    "head. Rows of the raw embedding table are multiplied with `dflash_config.input_embedding_scale`. "
     "It drafts boilerplate well and retrieved digits badly."
 )
 
 
 def card_markdown(card: dict[str, Any]) -> str:
     """Return MODEL_CARD.md of `card`."""
-    training, evaluation = card["training"], card["evaluation"]
-    lines = [
-        f"# {card['name']}",
-        "",
-        f"{card['architecture']} ({card['model_type']}), {card['parameters']:,} parameters, vocabulary {card['vocab_size']}, "
-        f"{card['dtype']}; evaluated to {card['context_tokens']} tokens. Apache-2.0 like the code that made it.",
-        "",
-        TARGET_LIMITS if card["kind"] == "target" else DRAFTER_LIMITS,
-        "",
-        "## Training",
-        "",
-        f"    {training['command']}",
-        "",
-        f"Seed {training['seed']}, {training['steps']} steps, {training['tokens']:,} tokens seen, "
-        f"{training['trained_s']:.0f} s of optimiser time on {training['threads']} CPU thread(s); "
-        + ", ".join(f"{name} {version}" for name, version in training["versions"].items())
-        + ".",
-        f"Corpus: {training['corpus']['files']} files of the Python {training['corpus']['python']} library "
-        f"({training['corpus']['held_out_files']} held out), listing sha256 `{training['corpus']['listing_sha256']}`; "
-        "per-file digests in `corpus.json` beside the models.",
-        "",
-        "## Evaluation",
-        "",
-        f"    {evaluation['command']}",
-        "",
-    ]
+    evaluation = card["evaluation"]
+    lines = [f"# {card['name']}", "", _summary(card), ""]
+    lines += [TARGET_LIMITS if card["kind"] == "target" else DRAFTER_LIMITS, "", "## Training", ""]
+    lines += _training_lines(card["training"])
+    lines += ["", "## Evaluation", "", f"    {evaluation['command']}", ""]
     lines += _target_lines(evaluation) if card["kind"] == "target" else _drafter_lines(evaluation)
-    lines += ["", "## Curve", "", *_curve(training["curve"])]
+    lines += ["", "## Curve", "", *_curve(card["training"]["curve"])]
     return "\n".join(lines) + "\n"
+
+
+def _summary(card: dict[str, Any]) -> str:
+    return (
+        f"{card['architecture']} ({card['model_type']}), {card['parameters']:,} parameters, vocabulary "
+        f"{card['vocab_size']}, {card['dtype']}; evaluated to {card['context_tokens']} tokens. "
+        "Apache-2.0 like the code that made it."
+    )
+
+
+def _training_lines(training: dict[str, Any]) -> list[str]:
+    corpus = training["corpus"]
+    versions = ", ".join(f"{name} {version}" for name, version in training["versions"].items())
+    spent = (
+        f"Seed {training['seed']}, {training['steps']} steps, {training['tokens']:,} tokens seen, "
+        f"{training['trained_s']:.0f} s of optimiser time on {training['threads']} CPU thread(s); {versions}."
+    )
+    read = (
+        f"Corpus: {corpus['files']} files of the Python {corpus['python']} library ({corpus['held_out_files']} held "
+        f"out), listing sha256 `{corpus['listing_sha256']}`; per-file digests in `corpus.json` beside the models."
+    )
+    return [f"    {training['command']}", "", spent, read]
 
 
 def _target_lines(evaluation: dict[str, Any]) -> list[str]:
     language = evaluation["held_out_language"]
-    lines = [
+    scored = (
         f"Held-out library code: loss {language['loss']:.3f} nats, next-token accuracy {language['accuracy']:.3f} "
-        f"over {language['tokens']:,} tokens.",
-        "",
-        "| prompt tokens | needles | recalled | 95 % interval |",
-        "|---|---|---|---|",
-    ]
+        f"over {language['tokens']:,} tokens."
+    )
+    lines = [scored, "", "| prompt tokens | needles | recalled | 95 % interval |", "|---|---|---|---|"]
     rows = [(str(row["length"]), row) for row in evaluation["recall"]]
     if "recall_without_full_attention" in evaluation:
         rows.append(("480, full-attention outputs zeroed", evaluation["recall_without_full_attention"]))
@@ -66,8 +66,17 @@ def _target_lines(evaluation: dict[str, Any]) -> list[str]:
             f"| {label} | {row['needles']} | {share['successes']}/{share['trials']} "
             f"| {share['lower']:.3f} to {share['upper']:.3f} |"
         )
-    lines += ["", "Recall by depth (share of the prompt before the needle), one needle:", "", *_depths(evaluation["recall"])]
-    lines += ["", "| greedy samples | natural end | looping | mean output tokens | repeated 8-grams |", "|---|---|---|---|---|"]
+    lines += [
+        "",
+        "Recall by depth (share of the prompt before the needle), one needle:",
+        "",
+        *_depths(evaluation["recall"]),
+    ]
+    lines += [
+        "",
+        "| greedy samples | natural end | looping | mean output tokens | repeated 8-grams |",
+        "|---|---|---|---|---|",
+    ]
     for kind, row in evaluation["samples"].items():
         ends = row["natural_eos"]
         lines.append(
@@ -95,19 +104,19 @@ def _depths(recall: list[dict[str, Any]]) -> list[str]:
 
 
 def _drafter_lines(evaluation: dict[str, Any]) -> list[str]:
-    lines = [
-        f"Target: {evaluation['target']}. Acceptance length is committed tokens per target forward, bonus included, on the "
-        "target's own greedy output before its first loop or end; mean over prompts, bootstrap 95 % interval.",
-        "",
-        "| prompts | natural end | drafter | block | mean | 95 % interval | pooled |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    explained = (
+        f"Target: {evaluation['target']}. Acceptance length is committed tokens per target forward, bonus included, on "
+        "the target's own greedy output before its first loop or end; mean over prompts, bootstrap 95 % interval."
+    )
+    lines = [explained, "", "| prompts | natural end | drafter | block | mean | 95 % interval | pooled |"]
+    lines.append("|---|---|---|---|---|---|---|")
     for kind, group in evaluation["acceptance"].items():
-        for row in group["acceptance"]:
-            lines.append(
-                f"| {kind} ({row['prompts']}) | {group['natural_eos']}/{group['prompts']} | {row['drafter']} "
-                f"| {row['block_size']} | {row['mean']:.2f} | {row['lower']:.2f} to {row['upper']:.2f} | {row['pooled']:.2f} |"
-            )
+        lines += [
+            f"| {kind} ({row['prompts']}) | {group['natural_eos']}/{group['prompts']} | {row['drafter']} "
+            f"| {row['block_size']} | {row['mean']:.2f} | {row['lower']:.2f} to {row['upper']:.2f} "
+            f"| {row['pooled']:.2f} |"
+            for row in group["acceptance"]
+        ]
     return lines
 
 

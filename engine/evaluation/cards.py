@@ -48,12 +48,12 @@ def evaluate_target(target: EvaluatedTarget, prompt_sets: dict[str, list[dict[st
     result: dict[str, Any] = {"held_out_language": dataclasses.asdict(held_out_language(target, texts))}
     recall = []
     for length, count, needles in RECALL:
-        prompts = needle_prompts(target, texts, words.training, length, count, SEED, needles)
+        prompts = needle_prompts(target, texts, words.training, length, count, seed=SEED, needles=needles)
         recall.append(dataclasses.asdict(measure_recall(target, prompts, length, needles)))
     result["recall"] = recall
     if "sliding_attention" in getattr(target.model.config, "layer_types", []):
         handles = without_full_attention(target)
-        prompts = needle_prompts(target, texts, words.training, 480, 25, SEED)
+        prompts = needle_prompts(target, texts, words.training, 480, 25, seed=SEED)
         result["recall_without_full_attention"] = dataclasses.asdict(measure_recall(target, prompts, 480))
         for handle in handles:
             handle.remove()
@@ -63,7 +63,9 @@ def evaluate_target(target: EvaluatedTarget, prompt_sets: dict[str, list[dict[st
         "structured": sample_summary(structured, STRUCTURED_BUDGET),
         "raw": sample_summary(raw, RAW_BUDGET),
     }
-    result["shown"] = [_shown(target, item, prompt_sets) for item in (*structured[:SHOWN_SAMPLES], *raw[:SHOWN_SAMPLES])]
+    result["shown"] = [
+        _shown(target, item, prompt_sets) for item in (*structured[:SHOWN_SAMPLES], *raw[:SHOWN_SAMPLES])
+    ]
     return result
 
 
@@ -126,7 +128,9 @@ def write_card(folder: Path, card: dict[str, Any]) -> None:
     (folder / "MODEL_CARD.md").write_text(card_markdown(card))
 
 
-def card_of(folder: Path, kind: str, evaluation: dict[str, Any], command: str, environment: dict[str, str]) -> dict[str, Any]:
+def card_of(
+    folder: Path, kind: str, evaluation: dict[str, Any], command: str, environment: dict[str, str]
+) -> dict[str, Any]:
     """Return the card of a model folder: shape, digests, its training record and `evaluation`."""
     config = json.loads((folder / "config.json").read_text())
     training = json.loads((folder / "training.json").read_text())

@@ -41,7 +41,9 @@ def held_out_language(target: EvaluatedTarget, texts: list[str], limit_tokens: i
 
     from engine.training.models import logits_of
 
-    ids = [i for text in texts for i in [*target.tokenizer.encode(text, add_special_tokens=False).ids, 1]][:limit_tokens]
+    ids = [i for text in texts for i in [*target.tokenizer.encode(text, add_special_tokens=False).ids, 1]][
+        :limit_tokens
+    ]
     windows = [ids[i : i + WINDOW_TOKENS] for i in range(0, len(ids) - WINDOW_TOKENS + 1, WINDOW_TOKENS)]
     total_loss, right, count = 0.0, 0, 0
     with torch.no_grad():
@@ -49,7 +51,9 @@ def held_out_language(target: EvaluatedTarget, texts: list[str], limit_tokens: i
             labels = torch.tensor(windows[first : first + 8])
             inputs = torch.cat([torch.full((len(labels), 1), 2), labels[:, :-1]], dim=1)
             logits = logits_of(target.model, inputs)
-            total_loss += float(torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum"))
+            total_loss += float(
+                torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum")
+            )
             right += int((logits.argmax(-1) == labels).sum())
             count += labels.numel()
     return LanguageResult(total_loss / count, right / count, count)
@@ -66,8 +70,13 @@ def greedy_samples(target: EvaluatedTarget, prompts: list[dict[str, str]], budge
         stopped = bool(tokens) and tokens[-1] == 1
         samples.append(
             Sample(
-                prompt["id"], prompt["kind"], response.prompt_tokens, tokens, "eos" if stopped else "budget",
-                loop_onset(tokens), repeated_share(tokens),
+                prompt["id"],
+                prompt["kind"],
+                response.prompt_tokens,
+                tokens,
+                "eos" if stopped else "budget",
+                loop_onset(tokens),
+                repeated_share(tokens),
             )
         )
     return samples

@@ -76,16 +76,14 @@ def structured_prompts(target: EvaluatedTarget, words: WordPool, seed: int) -> l
 def raw_prompts(target: EvaluatedTarget, files: tuple[SourceFile, ...], seed: int) -> list[Prompt]:
     """Make prompts from definitions in held-out files, one or more a file in shuffled order."""
     rng = np.random.default_rng([seed, 42])
-    texts = []
+    texts: list[str] = []
     for file in files:
         if not file.held_out:
             continue
         parts = file.text.split("\n\n\n")[1:]
-        for part in parts:
-            if part.startswith(("def ", "class ")):
-                texts.append((file.path, _cut(target, part)))
+        texts += [_cut(target, part) for part in parts if part.startswith(("def ", "class "))]
     chosen = [texts[i] for i in rng.permutation(len(texts))]
-    kept = list(dict.fromkeys(text for _, text in chosen if text))[:RAW_COUNT]
+    kept = list(dict.fromkeys(text for text in chosen if text))[:RAW_COUNT]
     return [Prompt(f"raw-{index:03d}", "raw", text, None, None) for index, text in enumerate(kept)]
 
 
@@ -105,7 +103,7 @@ def needle_set(target: EvaluatedTarget, files: tuple[SourceFile, ...], words: Wo
     texts = [file.text for file in files if file.held_out]
     prompts = []
     for length, count in NEEDLES:
-        for index, item in enumerate(needle_prompts(target, texts, words.training, length, count, seed)):
+        for index, item in enumerate(needle_prompts(target, texts, words.training, length, count, seed=seed)):
             prompts.append(Prompt(f"needle-{length}-{index:03d}", "needle", item.text, item.expected, None))
     return prompts
 
@@ -128,7 +126,9 @@ def build_sets(targets: list[EvaluatedTarget], seed: int) -> dict[str, dict[str,
     }
     result = {}
     for name, prompts in made.items():
-        greedy = {target.name: greedy_lengths(target, prompts) for target in targets} if name == "code-structured" else {}
+        greedy = (
+            {target.name: greedy_lengths(target, prompts) for target in targets} if name == "code-structured" else {}
+        )
         rows = [_row(prompt, targets, greedy) for prompt in prompts]
         result[name] = {"schema": 1, "set": name, "rule": RULES[name].format(seed=seed), "prompts": rows}
     return result

@@ -36,7 +36,14 @@ class RecallResult:
 
 
 def needle_prompts(
-    target: EvaluatedTarget, texts: list[str], words: tuple[str, ...], length: int, count: int, seed: int, needles: int = 1
+    target: EvaluatedTarget,
+    texts: list[str],
+    words: tuple[str, ...],
+    length: int,
+    count: int,
+    *,
+    seed: int,
+    needles: int = 1,
 ) -> list[NeedlePrompt]:
     """Make `count` prompts of about `length` tokens with depths spread evenly over the held-out filler of `texts`."""
     from engine.training.needles import hide, make_needles
@@ -62,7 +69,7 @@ def needle_prompts(
 
 
 def is_recalled(text: str, expected: str) -> bool:
-    """Say whether the answer gives exactly the expected code: `is CODE.`"""
+    """Say whether the answer gives exactly the expected code and a full stop."""
     return f"is {expected}." in text
 
 

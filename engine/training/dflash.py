@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from dataclasses import dataclass
@@ -52,7 +53,8 @@ class DrafterTrainer:
         torch.manual_seed(run.seed)
         target_values = target.config.to_dict()
         self.config = drafter_config(target_values, run.size, BLOCK_SIZE, MASK_ID)
-        self.drafter = DFlashDrafter(self.config)
+        self.device = target.device
+        self.drafter = DFlashDrafter(self.config).to(self.device)
         self.optimisers = Optimisers(self.drafter, run.matrix_lr, run.vector_lr)
         self.schedule = Schedule(run.steps, min(40, run.steps), 0.5, 0.04)
         usable = [item for item in responses if len(item.ids) - item.prompt_tokens >= 2]
@@ -70,20 +72,20 @@ class DrafterTrainer:
         self.curve = checkpoint.CurveLog(run.work / "curve.jsonl", self.step)
 
     def features(self, rows: list[Response], ids: torch.Tensor) -> torch.Tensor:
-        """Return the target's features [rows, length, K * D] of `ids`, computed once a response and kept in bfloat16."""
+        """Return the target's features [rows, length, K * D] of `ids`, computed once and kept in bfloat16."""
         missing = [index for index, row in enumerate(rows) if row.ids not in self.known]
         if missing:
             fresh = self._target_features(ids[missing])
             for index, values in zip(missing, fresh, strict=True):
-                self.known[rows[index].ids] = values[: len(rows[index].ids)].to(torch.bfloat16).clone()
-        kept = [self.known[row.ids].float() for row in rows]
+                self.known[rows[index].ids] = values[: len(rows[index].ids)].to("cpu", torch.bfloat16, copy=True)
+        kept = [self.known[row.ids].to(self.device, torch.float32) for row in rows]
         return torch.nn.utils.rnn.pad_sequence(kept, batch_first=True)
 
     def _target_features(self, ids: torch.Tensor) -> torch.Tensor:
-        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16):
             output = self.target.model(
                 input_ids=ids,
-                attention_mask=attention_masks(self.target, ids.shape[1]),
+                attention_mask=attention_masks(self.target, ids.shape[1], ids.device),
                 use_cache=False,
                 output_hidden_states=True,
             )
@@ -93,12 +95,12 @@ class DrafterTrainer:
     def loss(self, rows: list[Response], rng: np.random.Generator) -> tuple[torch.Tensor, float]:
         """Return the weighted loss and the mean count of leading right drafts (bonus included) over random anchors."""
         length = max(len(row.ids) for row in rows)
-        ids = torch.full((len(rows), length), PAD_ID)
+        ids = torch.full((len(rows), length), PAD_ID, device=self.device)
         for index, row in enumerate(rows):
-            ids[index, : len(row.ids)] = torch.tensor(row.ids)
-        anchors = torch.stack([self._anchors(row, rng) for row in rows])
+            ids[index, : len(row.ids)] = torch.tensor(row.ids, device=self.device)
+        anchors = torch.stack([self._anchors(row, rng) for row in rows]).to(self.device)
         logits, labels, valid = self._forward(rows, ids, anchors)
-        weights = torch.exp(-torch.arange(BLOCK_SIZE - 1) / GAMMA[BLOCK_SIZE]) * valid
+        weights = torch.exp(-torch.arange(BLOCK_SIZE - 1, device=self.device) / GAMMA[BLOCK_SIZE]) * valid
         losses = F.cross_entropy(logits.flatten(0, 2), labels.flatten(), reduction="none").view_as(labels)
         right = ((logits.argmax(-1) == labels) & valid).long().cumprod(-1).sum(-1)
         return (losses * weights).sum() / weights.sum(), float(right.float().mean()) + 1.0
@@ -115,13 +117,13 @@ class DrafterTrainer:
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         rows, length = ids.shape
         count = anchors.shape[1]
-        offsets = torch.arange(BLOCK_SIZE)
+        offsets = torch.arange(BLOCK_SIZE, device=self.device)
         positions = anchors[:, :, None] + offsets
-        block_ids = torch.full((rows, count, BLOCK_SIZE), MASK_ID)
+        block_ids = torch.full((rows, count, BLOCK_SIZE), MASK_ID, device=self.device)
         block_ids[:, :, 0] = ids.gather(1, anchors)
         flat = positions.flatten(1)
-        context = torch.arange(length).expand(rows, length)
-        owner = torch.arange(count).repeat_interleave(BLOCK_SIZE)
+        context = torch.arange(length, device=self.device).expand(rows, length)
+        owner = torch.arange(count, device=self.device).repeat_interleave(BLOCK_SIZE)
         sees_context = context[:, None, :] < anchors.repeat_interleave(BLOCK_SIZE, dim=1)[:, :, None]
         sees_block = (owner[:, None] == owner[None, :]).expand(rows, -1, -1)
         mask = torch.cat([sees_context, sees_block], dim=-1)[:, None]
@@ -129,7 +131,7 @@ class DrafterTrainer:
         table = self.target.model.embed_tokens.weight.detach()
         scale = self.config["dflash_config"]["input_embedding_scale"]
         embedded = F.embedding(block_ids.flatten(1), table) * scale
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(self.device.type, torch.bfloat16):
             hidden = self.drafter(embedded, features, context, flat, mask)
             hidden = hidden.view(rows, count, BLOCK_SIZE, -1)[:, :, 1:]
             logits = F.linear(hidden, table).float()
@@ -137,7 +139,7 @@ class DrafterTrainer:
         if cap:
             logits = torch.tanh(logits / cap) * cap
         wanted = positions[:, :, 1:]
-        valid = wanted < torch.tensor([len(row.ids) for row in responses])[:, None, None]
+        valid = wanted < torch.tensor([len(row.ids) for row in responses], device=self.device)[:, None, None]
         labels = ids.gather(1, wanted.clamp(max=length - 1).flatten(1)).view_as(wanted)
         return logits, labels, valid
 
@@ -175,7 +177,7 @@ class DrafterTrainer:
             rows = self.rows_of(self.step)
             loss, _ = self.loss(rows, rng)
             self.tokens += sum(len(row.ids) for row in rows)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             self.optimisers.step(self.schedule.share(self.step))
             self.step += 1
             self.trained_s += time.perf_counter() - started
@@ -195,19 +197,26 @@ class DrafterTrainer:
 
 
 def cached_responses(
-    path: Path, target: Any, source: RowSource, words: Any, run: DrafterRun, report: Any
+    target_folder: Path, target: Any, source: RowSource, run: DrafterRun, report: Any = None
 ) -> list[Response]:
-    """Return the regenerated responses, from `path` when they are there already."""
+    """Return the regenerated responses, from the work folder when this target, seed and count made them already."""
+    path = run.work / "responses.json"
+    weights = hashlib.sha256((target_folder / "model.safetensors").read_bytes()).hexdigest()
+    made_by = {"target_sha256": weights, "seed": run.seed, "rows": run.rows}
     if path.exists():
-        return [Response(tuple(row["ids"]), row["prompt_tokens"]) for row in json.loads(path.read_text())]
+        kept = json.loads(path.read_text())
+        if kept["made_by"] == made_by:
+            return [Response(tuple(row["ids"]), row["prompt_tokens"]) for row in kept["responses"]]
 
     def progress(done: int, total: int) -> None:
         if report is not None:
             report(done, total, {"train_loss": float("nan"), "regenerated": done})
 
-    responses = regenerate_in_order(target, make_requests(source, words, run.rows, run.seed), progress)
+    requests = make_requests(source, source.words, run.rows, run.seed)
+    responses = regenerate_in_order(target, requests, progress)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([{"ids": item.ids, "prompt_tokens": item.prompt_tokens} for item in responses]))
+    rows = [{"ids": item.ids, "prompt_tokens": item.prompt_tokens} for item in responses]
+    path.write_text(json.dumps({"made_by": made_by, "responses": rows}))
     return responses
 
 
@@ -217,21 +226,22 @@ def export_drafter(drafter: DFlashDrafter, folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(drafter.config, indent=2, sort_keys=True) + "\n")
-    weights = {name: value.detach().float().contiguous() for name, value in drafter.state_dict().items()}
+    weights = {name: value.detach().float().cpu().contiguous() for name, value in drafter.state_dict().items()}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "model.safetensors").chmod(0o644)
 
 
-def train_drafter(target_folder: Path, out: Path, run: DrafterRun, report: Any = None) -> DrafterTrainer:
+def train_drafter(
+    target_folder: Path, out: Path, run: DrafterRun, report: Any = None, device: str = "cpu"
+) -> DrafterTrainer:
     """Regenerate data with the target of `target_folder`, train its drafter, write it to `out`, return the trainer."""
     import transformers
 
-    target = transformers.AutoModelForCausalLM.from_pretrained(target_folder, dtype=torch.float32).eval()
+    target = transformers.AutoModelForCausalLM.from_pretrained(target_folder, dtype=torch.float32).eval().to(device)
     target.requires_grad_(False)
     files = read_corpus()
-    words = word_pool(files)
-    source = RowSource(load_tokenizer(target_folder), files, words, run.seed, documents=8)
-    responses = cached_responses(run.work / "responses.json", target, source, words, run, report)
+    source = RowSource(load_tokenizer(target_folder), files, word_pool(files), run.seed, documents=8)
+    responses = cached_responses(target_folder, target, source, run, report)
     trainer = DrafterTrainer(run, target, responses)
     export_drafter(trainer.train(report), out)
     return trainer

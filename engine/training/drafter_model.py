@@ -75,7 +75,7 @@ class RmsNorm(nn.Module):
 
 def rotary(positions: torch.Tensor, width: int, theta: float) -> tuple[torch.Tensor, torch.Tensor]:
     """Return cos and sin [..., width] of `positions` [...] in the rotate-half pairing."""
-    inverse = theta ** (-torch.arange(0, width, 2, dtype=torch.float32) / width)
+    inverse = theta ** (-torch.arange(0, width, 2, dtype=torch.float32, device=positions.device) / width)
     angles = positions[..., None].float() * inverse
     angles = torch.cat([angles, angles], dim=-1)
     return angles.cos(), angles.sin()

@@ -27,7 +27,7 @@ def complete_config(folder: Path) -> None:
 def export_target(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write config, fp32 weights, tokenizer, chat template and generation config of `model` into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    model.float().save_pretrained(folder, safe_serialization=True)
+    model.float().cpu().save_pretrained(folder, safe_serialization=True)
     (folder / "model.safetensors").chmod(0o644)
     complete_config(folder)
     save_tokenizer(tokenizer, folder)

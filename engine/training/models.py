@@ -40,13 +40,13 @@ def build_target(family: str, size: str, vocab_size: int, seed: int) -> Any:
     return model
 
 
-def attention_masks(model: Any, length: int) -> dict[str, torch.Tensor | None]:
+def attention_masks(model: Any, length: int, device: torch.device) -> dict[str, torch.Tensor | None]:
     """Return masks by layer type: None means plain causal, which takes the fast attention path."""
     import torch
 
     masks: dict[str, torch.Tensor | None] = {"full_attention": None}
     if "sliding_attention" in model.config.layer_types:
-        rows = torch.arange(length)
+        rows = torch.arange(length, device=device)
         distance = rows[:, None] - rows[None, :]
         masks["sliding_attention"] = ((distance >= 0) & (distance < model.config.sliding_window))[None, None]
     return masks
@@ -55,7 +55,10 @@ def attention_masks(model: Any, length: int) -> dict[str, torch.Tensor | None]:
 def logits_of(model: Any, ids: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
     """Return fp32 logits [rows, length, vocab] of `ids` [rows, length] without a cache."""
     output = model(
-        input_ids=ids, attention_mask=attention_masks(model, ids.shape[1]), position_ids=positions, use_cache=False
+        input_ids=ids,
+        attention_mask=attention_masks(model, ids.shape[1], ids.device),
+        position_ids=positions,
+        use_cache=False,
     )
     logits: torch.Tensor = output.logits
     return logits.float()
@@ -71,5 +74,5 @@ def neutralise_mask_row(model: Any, mask_id: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     table = model.model.embed_tokens.weight
     with torch.no_grad():
-        row = torch.randn(table.shape[1], generator=generator)
+        row = torch.randn(table.shape[1], generator=generator).to(table.device)
         table[mask_id] = row / row.norm() * table.norm(dim=1).median()

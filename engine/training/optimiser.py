@@ -47,7 +47,7 @@ class Optimisers:
         ]
 
     def step(self, share: float) -> float:
-        """Clip the gradients to norm 1, step both optimisers at `share` of their rates, return the norm before clipping."""
+        """Clip the gradients to norm 1, step at `share` of both rates and return the norm before clipping."""
         import torch
 
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, 1.0))

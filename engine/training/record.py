@@ -47,7 +47,8 @@ def write_training(
         "trained_s": round(trained_s, 1),
         "threads": threads,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "versions": {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in PACKAGES},
+        "versions": {"python": platform.python_version()}
+        | {name: importlib.metadata.version(name) for name in PACKAGES},
         "corpus": {key: corpus[key] for key in ("python", "files", "held_out_files", "characters", "listing_sha256")},
         "curve": curve,
     }

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from engine.training.corpus import WordPool
 from engine.training.needles import hide, make_needles
 from engine.training.rows import RowSource, encode
 from engine.training.structured import make_document
@@ -38,14 +37,14 @@ class Request:
     expected: int
 
 
-def make_requests(source: RowSource, words: WordPool, count: int, seed: int) -> list[Request]:
+def make_requests(source: RowSource, words: tuple[str, ...], count: int, seed: int) -> list[Request]:
     """Make training prompts in the shares above, from training words, templates and files only."""
     rng = np.random.default_rng([seed, 21])
     tokenizer = source.tokenizer
     requests = []
     for kind in rng.choice(list(SHARES), size=count, p=list(SHARES.values())):
         if kind == "structured":
-            document = make_document(rng, words.training, held_out=False)
+            document = make_document(rng, words, held_out=False)
             prompt = [BOS_ID, *encode(tokenizer, document.prompt)]
             expected = len(encode(tokenizer, document.completion))
             requests.append(
@@ -55,7 +54,7 @@ def make_requests(source: RowSource, words: WordPool, count: int, seed: int) -> 
             prompt = [BOS_ID, *source.code_ids(rng, CODE_PROMPT_TOKENS)]
             requests.append(Request(tuple(prompt), CODE_RESPONSE_TOKENS, CODE_RESPONSE_TOKENS))
         else:
-            needles = make_needles(rng, words.training, int(rng.integers(1, 4)))
+            needles = make_needles(rng, words, int(rng.integers(1, 4)))
             filler = source.code_ids(rng, int(rng.integers(40, 160)))
             lines = [encode(tokenizer, needle.note) for needle in needles]
             body = hide(filler, lines, [float(d) for d in rng.random(len(lines))], source.newlines)
@@ -68,11 +67,12 @@ def generate(model: Any, requests: list[Request]) -> list[Response]:
     """Generate greedily for a batch; prompts of different length share a step, each row switching to its own argmax."""
     longest = max(len(item.prompt) + item.limit for item in requests)
     start = min(len(item.prompt) for item in requests)
-    ids = torch.full((len(requests), longest), PAD_ID)
+    device = model.device
+    ids = torch.full((len(requests), longest), PAD_ID, device=device)
     for row, item in enumerate(requests):
-        ids[row, : len(item.prompt)] = torch.tensor(item.prompt)
-    lengths = torch.tensor([len(item.prompt) for item in requests])
-    ends = torch.tensor([len(item.prompt) + item.limit for item in requests])
+        ids[row, : len(item.prompt)] = torch.tensor(item.prompt, device=device)
+    lengths = torch.tensor([len(item.prompt) for item in requests], device=device)
+    ends = torch.tensor([len(item.prompt) + item.limit for item in requests], device=device)
     cache, step_ids, position = None, ids[:, :start], start
     with torch.no_grad():
         while position < int(ends.max()):
@@ -83,7 +83,7 @@ def generate(model: Any, requests: list[Request]) -> list[Response]:
             ids[:, position] = torch.where(generated, guess, ids[:, position])
             step_ids = ids[:, position : position + 1]
             stopped = generated & (guess == EOS_ID)
-            ends = torch.where(stopped, torch.minimum(ends, torch.tensor(position + 1)), ends)
+            ends = torch.where(stopped, torch.minimum(ends, torch.full_like(ends, position + 1)), ends)
             position += 1
     return [Response(tuple(ids[row, : int(ends[row])].tolist()), int(lengths[row])) for row in range(len(requests))]
 
@@ -92,7 +92,9 @@ def regenerate_in_order(
     model: Any, requests: list[Request], report: Callable[[int, int], None] | None = None, rows: int = GENERATION_ROWS
 ) -> list[Response]:
     """Generate for all `requests`, batching rows of like length together; responses come in the order of requests."""
-    order = sorted(range(len(requests)), key=lambda i: (requests[i].limit, len(requests[i].prompt) + requests[i].expected))
+    order = sorted(
+        range(len(requests)), key=lambda i: (requests[i].limit, len(requests[i].prompt) + requests[i].expected)
+    )
     responses: dict[int, Response] = {}
     for first in range(0, len(order), rows):
         chosen = order[first : first + rows]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.training.corpus import SourceFile, WordPool
-from engine.training.needles import make_needles, hide
+from engine.training.needles import hide, make_needles
 from engine.training.recipe import Mix, Stage
 from engine.training.structured import make_document
 from engine.training.tokenizer import BOS_ID, EOS_ID, SPECIAL_TOKENS
@@ -25,7 +25,7 @@ IntRow = np.ndarray
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of token ids [rows, length + 1] and the loss weight of predicting each of the last `length` [rows, length]."""
+    """Rows of token ids [rows, length + 1] and the loss weights [rows, length] of predicting all but the first."""
 
     ids: IntRow
     weights: FloatRow

@@ -155,7 +155,8 @@ def _writes(n: Names) -> str:
 
 def _missing(n: Names) -> str:
     return "\n".join(
-        f"    def test_no_{m}(self):\n        with self.assertRaises(AttributeError):\n            del self.{n.noun}.{m}\n"
+        f"    def test_no_{m}(self):\n"
+        f"        with self.assertRaises(AttributeError):\n            del self.{n.noun}.{m}\n"
         for m in n.members
     )
 

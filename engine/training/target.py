@@ -38,6 +38,7 @@ class TargetRun:
     seed: int
     work: Path
     evaluate_every: int = 300
+    device: str = "cpu"
 
 
 class Trainer:
@@ -50,7 +51,7 @@ class Trainer:
         self.run, self.words, self.tokenizer = run, words, tokenizer
         recipe = run.recipe
         self.source = RowSource(tokenizer, files, words, run.seed, documents)
-        self.model = build_target(recipe.family, recipe.size, tokenizer.get_vocab_size(), run.seed)
+        self.model = build_target(recipe.family, recipe.size, tokenizer.get_vocab_size(), run.seed).to(run.device)
         use_windowed(self.model)
         self.optimisers = Optimisers(self.model, recipe.matrix_lr, recipe.vector_lr)
         self.total = recipe.warmup_copy_steps + recipe.steps
@@ -97,7 +98,13 @@ class Trainer:
                 continue
             for place in rng.integers(1, length, size=2):
                 ids[row, place:] += int(rng.integers(0, (2048 - length) // 2))
-        return torch.from_numpy(ids)
+        return torch.from_numpy(ids).to(self.run.device)
+
+    def autocast(self) -> torch.autocast:
+        """Return the bfloat16 region forwards run in."""
+        import torch
+
+        return torch.autocast(self.run.device.split(":")[0], torch.bfloat16)
 
     def train_step(self) -> float:
         """Take one optimiser step and return its weighted loss."""
@@ -105,9 +112,10 @@ class Trainer:
 
         stage, stream, share = self.stage_of(self.step)
         batch = self.source.batch(stage, self.step, stream)
-        ids, weights = torch.from_numpy(batch.ids), torch.from_numpy(batch.weights)
+        ids = torch.from_numpy(batch.ids).to(self.run.device)
+        weights = torch.from_numpy(batch.weights).to(self.run.device)
         positions = self.positions(stage.rows, stage.length, self.step)
-        with torch.autocast("cpu", torch.bfloat16):
+        with self.autocast():
             logits = logits_of(self.model, ids[:, :-1], positions)
         losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
         loss = (losses * weights.flatten()).sum() / weights.sum().clamp(min=1.0)
@@ -122,7 +130,7 @@ class Trainer:
         import torch
 
         self.model.eval()
-        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        with torch.no_grad(), self.autocast():
             result = self._held_out_language()
             result["structured_accuracy"] = self._structured_accuracy()
             for length in (150, 300, 480, 1000):
@@ -136,7 +144,7 @@ class Trainer:
         rng = np.random.default_rng(11)
         starts = rng.integers(0, len(self.held_out_code) - 400, size=EVALUATION_ROWS)
         rows = np.stack([np.concatenate([[BOS_ID], self.held_out_code[s : s + 384]]) for s in starts])
-        ids = torch.from_numpy(rows)
+        ids = torch.from_numpy(rows).to(self.run.device)
         logits = logits_of(self.model, ids[:, :-1])
         labels = ids[:, 1:]
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
@@ -150,7 +158,9 @@ class Trainer:
         for _ in range(EVALUATION_ROWS):
             document = make_document(rng, self.words.held_out, held_out=True)
             prompt = [BOS_ID, *encode(self.tokenizer, document.prompt)]
-            ids = torch.tensor([[*prompt, *encode(self.tokenizer, document.completion), EOS_ID]])
+            ids = torch.tensor(
+                [[*prompt, *encode(self.tokenizer, document.completion), EOS_ID]], device=self.run.device
+            )
             guess = logits_of(self.model, ids[:, :-1]).argmax(-1)[0, len(prompt) - 1 :]
             right += int((guess == ids[0, len(prompt) :]).sum())
             total += guess.shape[0]
@@ -168,7 +178,7 @@ class Trainer:
             filler = [int(i) for i in self.held_out_code[start : start + length - 60]]
             body = hide(filler, lines, [float(d) for d in rng.random(2)], self.source.newlines)
             prompt = [BOS_ID, *body, *encode(self.tokenizer, needles[0].question)]
-            ids = torch.tensor([[*prompt, *encode(self.tokenizer, needles[0].answer)]])
+            ids = torch.tensor([[*prompt, *encode(self.tokenizer, needles[0].answer)]], device=self.run.device)
             guess = logits_of(self.model, ids[:, :-1]).argmax(-1)[0, len(prompt) - 1 :]
             right += int(bool((guess == ids[0, len(prompt) :]).all()))
         return right / count

@@ -31,7 +31,8 @@ def chunked(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window:
         previous = F.pad(chunks[:, :-1], (0, 0, 0, 0, 0, 0, 1, 0))
         return torch.cat([previous, chunks], dim=3).flatten(0, 1)
 
-    row, column = torch.arange(window)[:, None], torch.arange(2 * window)[None, :]
+    device = query.device
+    row, column = torch.arange(window, device=device)[:, None], torch.arange(2 * window, device=device)[None, :]
     inside = (column > row) & (column <= row + window)
     mask = inside.expand(count, window, 2 * window).clone()
     mask[0, :, :window] = False
@@ -48,6 +49,7 @@ def attention(
     key: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
+    *,
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
@@ -72,4 +74,4 @@ def use_windowed(model: Any) -> None:
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     ALL_ATTENTION_FUNCTIONS.register(NAME, attention)
-    model.config._attn_implementation = NAME  # noqa: SLF001 - transformers' own switch, without its availability probes
+    model.config._attn_implementation = NAME

@@ -1,0 +1,58 @@
+"""Folders of the shipped models, and torch kept to one thread."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+ASSETS = Path(__file__).resolve().parents[3] / "engine" / "assets"
+TARGETS = ("kakeya-tiny-gemma4", "kakeya-tiny-qwen3")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    torch.set_num_threads(1)
+    return torch
+
+
+@pytest.fixture(scope="session", params=TARGETS)
+def target_folder(request):
+    return ASSETS / request.param
+
+
+@pytest.fixture(scope="session")
+def target(target_folder):
+    from engine.evaluation.loading import load_target
+
+    return load_target(target_folder)
+
+
+@pytest.fixture(scope="session")
+def drafter_folder(target_folder):
+    return target_folder.with_name(target_folder.name + "-dflash")
+
+
+@pytest.fixture(scope="session")
+def drafter(drafter_folder):
+    from engine.evaluation.loading import load_drafter
+
+    return load_drafter(drafter_folder)
+
+
+@pytest.fixture(scope="session")
+def prompt_sets():
+    from engine.evaluation.prompts import SETS, read_set
+
+    return {name: read_set(ASSETS / "prompts", name) for name in SETS}
+
+
+@pytest.fixture(scope="session")
+def held_out_ids(target):
+    """Token ids of held-out needle prompts, long enough for every context length tested."""
+    prompts = json.loads((ASSETS / "prompts" / "needle.json").read_text())["prompts"]
+    texts = [prompt["text"] for prompt in prompts if prompt["id"].startswith("needle-1900")]
+    return target.encode(texts[0])[:1900]

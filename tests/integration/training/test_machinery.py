@@ -1,0 +1,90 @@
+"""The training machinery on a budget of seconds: it learns, repeats itself, resumes exactly, and writes what loads.
+
+The bounds are for this machinery check only. What the shipped models reach is in their cards; the commands there
+retrain them on another seed.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from engine.training.corpus import read_corpus, word_pool
+
+STEPS = 4
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    files = read_corpus()
+    return files[::6], word_pool(files)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(corpus):
+    from engine.training.tokenizer import train_tokenizer
+
+    files, _ = corpus
+    return train_tokenizer([file.text for file in files if not file.held_out], vocab_size=512)
+
+
+def make_trainer(tmp_path, corpus, tokenizer, seed, family="gemma4", label="run"):
+    from engine.training.recipe import target_recipe
+    from engine.training.target import TargetRun, Trainer
+
+    files, words = corpus
+    recipe = target_recipe(family, "small", STEPS)
+    run = TargetRun(recipe, seed, tmp_path / f"{label}-{seed}", evaluate_every=1000)
+    return Trainer(run, tokenizer, files, words, documents=60)
+
+
+def losses(trainer, count):
+    return [trainer.train_step() for _ in range(count)]
+
+
+@pytest.mark.parametrize("family", ["gemma4", "qwen3"])
+def test_a_few_steps_lower_the_loss_on_two_seeds_alike(tmp_path, corpus, tokenizer, family):
+    first = losses(make_trainer(tmp_path, corpus, tokenizer, 1, family), 2 * STEPS)
+    second = losses(make_trainer(tmp_path, corpus, tokenizer, 2, family), 2 * STEPS)
+    for curve in (first, second):
+        assert min(curve[-3:]) < curve[0] - 0.2
+    assert first != second
+    assert abs(first[-1] - second[-1]) < 1.5
+
+
+def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(tmp_path, corpus, tokenizer):
+    import torch
+
+    whole = make_trainer(tmp_path, corpus, tokenizer, 3, label="whole")
+    expected = whole.train(stop_after=6)
+    make_trainer(tmp_path, corpus, tokenizer, 3, label="parts").train(stop_after=3)
+    resumed = make_trainer(tmp_path, corpus, tokenizer, 3, label="parts")
+    assert resumed.step == 3
+    got = resumed.train(stop_after=6)
+    for name, value in expected.state_dict().items():
+        assert torch.equal(value, got.state_dict()[name]), name
+
+
+def test_a_pair_is_trained_exported_and_loaded_by_name_and_layout(tmp_path, corpus, tokenizer):
+    from engine.evaluation.loading import load_drafter, load_target
+    from engine.training.dflash import DrafterRun, train_drafter
+    from engine.training.export import export_target
+
+    trainer = make_trainer(tmp_path, corpus, tokenizer, 4)
+    folder = tmp_path / "pair"
+    export_target(trainer.train(stop_after=3), tokenizer, folder)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["global_head_dim"] == 64
+    assert config["num_global_key_value_heads"] == 1
+    run = DrafterRun(seed=4, steps=3, rows=12, work=tmp_path / "drafter.work", evaluate_every=1000)
+    made = train_drafter(folder, tmp_path / "pair-dflash", run)
+    assert made.step == 3
+    drafter = load_drafter(tmp_path / "pair-dflash")
+    assert drafter.config["dflash_config"]["input_embedding_scale"] == pytest.approx(192**0.5)
+    assert load_target(folder).model.config.vocab_size == 512
+    again = train_drafter(folder, tmp_path / "again", run)
+    assert again.step == 3
+    names = set(drafter.state_dict())
+    assert {"fc.weight", "hidden_norm.weight", "norm.weight", "layers.1.self_attn.k_norm.weight"} <= names
+    assert len(names) == 11 * 2 + 3

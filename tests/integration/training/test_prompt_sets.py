@@ -1,0 +1,64 @@
+"""Prompt sets are pinned, tokenise as recorded, and hold nothing a training row could hold."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from engine.evaluation.prompts import SETS, read_set
+from engine.reports.tokens import token_digest
+from tests.integration.training.conftest import ASSETS, TARGETS
+
+
+def test_every_token_digest_is_that_of_the_text(target, prompt_sets):
+    for prompts in prompt_sets.values():
+        for prompt in prompts:
+            assert prompt["token_digest"][target.name] == token_digest(target.encode(prompt["text"]))
+
+
+def test_there_are_enough_distinct_prompts_of_each_kind(prompt_sets):
+    structured, raw = prompt_sets["code-structured"], prompt_sets["code-raw"]
+    assert len({prompt["text"] for prompt in structured}) == len(structured) >= 150
+    assert len({prompt["text"] for prompt in raw}) == len(raw) >= 60
+    assert len({prompt["id"] for name in SETS for prompt in prompt_sets[name]}) == sum(map(len, prompt_sets.values()))
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_sixty_prompts_exceed_a_budget_of_256_tokens(prompt_sets, name):
+    lengths = [prompt["greedy_tokens"][name] for prompt in prompt_sets["code-structured"]]
+    assert sum(length is None or length > 256 for length in lengths) >= 60
+
+
+def test_structured_prompts_use_held_out_words_only(prompt_sets):
+    from engine.training.corpus import read_corpus, word_pool
+
+    training = set(word_pool(read_corpus()).training)
+    for prompt in prompt_sets["code-structured"]:
+        first = prompt["text"].split(": ", 1)[1] if prompt["text"].startswith("class") else prompt["text"]
+        members = first.split(": ", 1)[1].split(".\n", 1)[0].split(", ") if ": " in first else []
+        assert not set(members) & training
+
+
+def test_a_changed_set_is_refused(tmp_path):
+    for path in (ASSETS / "prompts").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    changed = json.loads((tmp_path / "code-raw.json").read_text())
+    changed["prompts"][0]["text"] += "x"
+    (tmp_path / "code-raw.json").write_text(json.dumps(changed))
+    with pytest.raises(ValueError, match="pinned"):
+        read_set(tmp_path, "code-raw")
+
+
+@pytest.mark.parametrize("name", [*TARGETS, *(f"{target}-dflash" for target in TARGETS)])
+def test_a_card_describes_the_files_beside_it(name):
+    from engine.evaluation.card_text import card_markdown
+    from engine.evaluation.cards import file_digests
+
+    folder = ASSETS / name
+    card = json.loads((folder / "card.json").read_text())
+    assert card["sha256"] == file_digests(folder)
+    assert (folder / "MODEL_CARD.md").read_text() == card_markdown(card)
+    assert card["training"]["command"].startswith("kakeya-engine train ")
+    corpus = json.loads((ASSETS / "corpus.json").read_text())
+    assert corpus["listing_sha256"] == card["training"]["corpus"]["listing_sha256"]

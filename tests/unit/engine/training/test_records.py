@@ -1,0 +1,38 @@
+"""What a training writes down: atomic checkpoints, a curve that survives resumption, the command that repeats it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.training.checkpoint import CurveLog, load, save
+from engine.training.record import recorded_command
+
+
+def test_a_curve_forgets_what_came_after_the_resumed_step(tmp_path):
+    log = CurveLog(tmp_path / "curve.jsonl", 0)
+    for step in (10, 20, 30):
+        log.append({"step": step})
+    again = CurveLog(tmp_path / "curve.jsonl", 25)
+    again.append({"step": 25})
+    rows = [json.loads(line) for line in (tmp_path / "curve.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [10, 20, 25]
+
+
+def test_a_checkpoint_comes_back_and_leaves_no_partial_file(tmp_path):
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "work" / "checkpoint.pt"
+    assert load(path) is None
+    save(path, {"model": {"w": torch.ones(2)}, "step": 3})
+    state = load(path)
+    assert state is not None
+    assert state["step"] == 3
+    assert [item.name for item in path.parent.iterdir()] == ["checkpoint.pt"]
+
+
+def test_the_recorded_command_names_folders_without_their_place():
+    options = {"verb": "target", "family": "qwen3", "steps": 5, "out": Path("/a/b/kakeya-tiny-qwen3"), "quiet": True}
+    command = recorded_command("target", options)
+    assert command == "kakeya-engine train target --family qwen3 --steps 5 --out kakeya-tiny-qwen3"

@@ -1,0 +1,36 @@
+"""Structured documents are Python whose header decides what follows."""
+
+from __future__ import annotations
+
+import ast
+
+import numpy as np
+import pytest
+
+from engine.training.structured import FAMILIES, make_document
+
+WORDS = tuple(f"{a}{b}word" for a in "abcdef" for b in "klmnop")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_document_is_valid_python_and_uses_every_member(seed):
+    document = make_document(np.random.default_rng(seed), WORDS, held_out=bool(seed % 2))
+    text = document.prompt + document.completion
+    ast.parse(text)
+    header = document.prompt.split(": ", 1)[1].split(".\n", 1)[0]
+    for member in header.split(", "):
+        assert member in document.completion
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_header_lists_the_parts_in_the_order_they_follow(seed):
+    document = make_document(np.random.default_rng(seed), WORDS, held_out=False, sections=3, members=2)
+    family, parts = document.template.split(":")
+    assert ", ".join(parts.split(",")) in document.prompt
+    assert list(FAMILIES[family][0]).index(parts.split(",")[0]) < list(FAMILIES[family][0]).index(parts.split(",")[-1])
+
+
+def test_more_members_make_a_longer_completion():
+    few = make_document(np.random.default_rng(1), WORDS, held_out=False, sections=4, members=2)
+    many = make_document(np.random.default_rng(1), WORDS, held_out=False, sections=4, members=8)
+    assert len(many.completion) > 2 * len(few.completion)
