@@ -29,7 +29,7 @@ from bridge.records.base import Name, Text
 # Of its own machine's owner the embedded runner takes these over; a served bus takes nothing from its environment.
 EMBEDDED_VARIABLES = ("LD_PRELOAD", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 Condition = Annotated[str, Field(pattern=r"^(idle|ac_power|hours-([01]\d|2[0-3])-([01]\d|2[0-3]))$")]
-AbsolutePath = Annotated[str, Field(pattern="^/[^\\0]*$")]
+AbsolutePath = Annotated[str, Field(pattern=r"^/[^\x00-\x1f]*$")]
 
 
 class PresetPolicy(Record):

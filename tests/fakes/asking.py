@@ -1,0 +1,42 @@
+"""Make requests as a client would, and push them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from typing import Any
+
+from bridge.bus.interface import Bus, RequestRef
+from bridge.ids import new_id
+from bridge.records import LimitRequest, Request, RunnerSelector
+from bridge.request import key_of, request_branch
+from bridge.system.clock import rfc3339
+
+ZERO = "0" * 64
+
+
+def make_request(bus_id: str, preset: str, *, now: dt.datetime | None = None, **changes: Any) -> Request:
+    """Return a valid request; `changes` replace fields before the idempotency key is made."""
+    moment = now or dt.datetime.now(dt.UTC)
+    run_id = changes.pop("id", None) or new_id(int(moment.timestamp() * 1000), os.urandom(10))
+    fields: dict[str, Any] = {
+        "id": run_id,
+        "bus_id": bus_id,
+        "ref": request_branch("mac-bridge/{preset}-{id}", preset, run_id),
+        "principal": "unsigned",
+        "preset": preset,
+        "params": {},
+        "profile": "smoke",
+        "runner": RunnerSelector(),
+        "limits": LimitRequest(),
+        "created": rfc3339(moment),
+        "expires": rfc3339(moment + dt.timedelta(hours=1)),
+        "idempotency_key": ZERO,
+    }
+    draft = Request(**{**fields, **changes})
+    return draft.evolve(idempotency_key=key_of(draft))
+
+
+def push(bus: Bus, request: Request, data: bytes | None = None) -> RequestRef:
+    """Push a request (or other bytes in its place) and return its branch."""
+    return bus.submit(data if data is not None else request.canonical(), request.ref, request.workload).ref
