@@ -29,15 +29,17 @@ class Engine:
     folder: Path
 
 
-def load_backend(name: str) -> Backend:
-    """Import a backend.
+def load_backend(name: str, device: str | None = None, dtype: str | None = None) -> Backend:
+    """Import a backend; ``device`` and ``dtype`` are choices of torch alone, None leaves them to it.
 
     Raises:
-        BackendMissingError: If its library is not installed or its shared objects do not load.
-        UsageError: If there is no backend of that name.
+        BackendMissingError: If its library is not installed, its shared objects do not load or the device is not there.
+        UsageError: If there is no backend of that name or it has no such choice.
     """
     if name not in BACKENDS:
         raise UsageError(f"unknown backend {name!r}; expected one of {', '.join(BACKENDS)}")
+    if name == "mlx" and (device or dtype):
+        raise UsageError("--device and --dtype choose for --backend torch; MLX uses its default device as it is")
     try:
         if name == "mlx":
             from engine.backends.mlx.backend import MlxBackend
@@ -45,7 +47,7 @@ def load_backend(name: str) -> Backend:
             return MlxBackend()
         from engine.backends.torch.backend import TorchBackend
 
-        return TorchBackend()
+        return TorchBackend(device, dtype)
     except ImportError as error:
         raise BackendMissingError(
             f"the {name} backend cannot be imported on {sys.platform}: {error}. "

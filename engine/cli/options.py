@@ -22,6 +22,12 @@ DEFAULT_DEPTH = 3
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add backend, target and drafter."""
     parser.add_argument("--backend", choices=BACKENDS, default="mlx", help="array library (default: %(default)s)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="torch only: where to run (default: cuda if there)")
+    parser.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16", "auto"),
+        help="torch only: dtype of the weights (default: float32 on a cpu, else the checkpoint's)",
+    )
     parser.add_argument(
         "--target", help=f"model folder or name (default: KAKEYA_TARGET, else the packaged {DEFAULT_TARGET})"
     )
@@ -51,7 +57,9 @@ def open_selected(options: argparse.Namespace) -> Engine:
     drafter = options.drafter or os.environ.get("KAKEYA_DRAFTER")
     if drafter is None and Path(target).name == DEFAULT_TARGET:
         drafter = DEFAULT_DRAFTER
-    return open_engine(load_backend(options.backend), target, None if drafter == "none" else drafter)
+    return open_engine(
+        load_backend(options.backend, options.device, options.dtype), target, None if drafter == "none" else drafter
+    )
 
 
 def depth_factory(text: str, engine: Engine) -> tuple[Callable[[], Depth], dict[str, object]]:

@@ -68,9 +68,9 @@ def test_every_configuration_equals_the_written_out_formulas(
     for step, (rows, count) in enumerate([(13, 7), (1, 7), (4, 3), (6, 1), (9, 5), (8, 2)]):
         drafter.observe(seen, (0,) * rows, features[seen : seen + rows])
         seen += rows
-        count = min(count, config.block_size - 1)
-        got = drafter.hidden_rows(10 + step, seen, count)
-        embedded = target.family.embed(torch.tensor([10 + step] + [config.mask_token_id] * count))
+        drafted = min(count, config.block_size - 1)
+        got = drafter.hidden_rows(10 + step, seen, drafted)
+        embedded = target.family.embed(torch.tensor([10 + step] + [config.mask_token_id] * drafted))
         expected = naive.hidden_rows(embedded, features[:seen], seen)
         torch.testing.assert_close(got.double(), expected, atol=2e-5, rtol=1e-5)
 
