@@ -59,14 +59,17 @@ class Identity:
         Raises:
             BusError: it carries one already.
         """
+        if not self.create_if_missing(record):
+            raise BusError(f"{self._store.route} carries a bus already", remedy="leave out --create-bus")
+
+    def create_if_missing(self, record: BusRecord) -> bool:
+        """Write the record unless the remote carries one; return whether it was written."""
+        if tips_of(self._store, [names.bus_ref(prefix) for prefix in names.PREFIXES]):
+            return False
         ref = names.bus_ref(record.prefix)
         head, objects = commits.bus_commit(record)
         self._store.write(objects)
-        outcome = swap(self._store, [RefUpdate(ref, head.oid, None)], authority=ref)[ref]
-        if not outcome.landed:
-            raise BusError(
-                f"{self._store.route} carries a bus already", remedy="kakeya-runner serve without --create-bus"
-            )
+        return swap(self._store, [RefUpdate(ref, head.oid, None)], authority=ref)[ref].landed
 
     def _find(self) -> tuple[str, BusRecord]:
         tips = tips_of(self._store, [names.bus_ref(prefix) for prefix in self._prefixes])

@@ -1,0 +1,143 @@
+"""Where a route leads, and what git needs of the user's configuration to get there.
+
+A route is the name of a remote of a clone, a path, or a URL (file, ssh, https, http). Configuration is read once and what
+concerns the transport is carried by name: proxies, credential helpers, certificates, the ssh command. Nothing else of it
+reaches the bridge's own repositories. Knows nothing about what is at the other end.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from bridge.errors import BusError, UsageError
+from bridge.system.git import run_in_work_tree, without_user_info
+
+_CARRIED = re.compile(r"(http|credential)\..*|core\.(sshcommand|askpass|gitproxy)|ssh\.variant|safe\.directory")
+_SCP_LIKE = re.compile(r"(?!/|\.)[^/:\s]+:(?!//)\S+")
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_SCHEMES: Final = ("file://", "ssh://", "git+ssh://", "https://", "http://")
+
+
+@dataclass(frozen=True)
+class Route:
+    """A resolved route.
+
+    Attributes:
+        url: what git is given; may hold user information, so it is never shown.
+        shown: the same without user information.
+        config: transport configuration to carry, in order.
+        is_local: whether the remote is on this machine.
+    """
+
+    url: str
+    shown: str
+    config: tuple[tuple[str, str], ...]
+    is_local: bool
+
+
+def resolve(route: str, repository: Path | None, state: Path) -> Route:
+    """Return where a route leads.
+
+    Args:
+        route: a remote's name, a path or a URL.
+        repository: the user's clone, or None outside of one.
+        state: a folder that exists; where configuration is read when there is no clone.
+
+    Raises:
+        UsageError: no such remote and no such path, or a URL of another kind.
+        BusError: the clone's configuration sends pushes elsewhere.
+    """
+    config = _configuration(repository or state)
+    urls = _values(config, f"remote.{route}.url")
+    if repository is not None and urls:
+        pushed = _values(config, f"remote.{route}.pushurl") or urls
+        if len(pushed) != 1:
+            raise BusError(
+                f"remote {route} pushes to {len(pushed)} places; a bus is one place", remedy="give a URL with --bus URL"
+            )
+        named, proxy = pushed[0], _proxy(config, route)
+    else:
+        named, proxy = route, ()
+    _refuse_push_instead_of(config, named)
+    url = _absolute(_instead_of(config, named), repository)
+    carried = tuple((key, value) for key, value in config if _CARRIED.fullmatch(key.lower()))
+    return Route(url, without_user_info(url), (*carried, *proxy), _is_local(url))
+
+
+def _configuration(folder: Path) -> tuple[tuple[str, str], ...]:
+    finished = run_in_work_tree(folder, ["config", "--list", "--includes", "-z"])
+    if finished.exit_code != 0:
+        return ()
+    entries = (entry.partition("\n") for entry in finished.stdout.decode("utf-8", "replace").split("\0") if entry)
+    return tuple((key, value if newline else "true") for key, newline, value in entries)
+
+
+def _values(config: tuple[tuple[str, str], ...], key: str) -> tuple[str, ...]:
+    return tuple(value for name, value in config if name == key)
+
+
+def _proxy(config: tuple[tuple[str, str], ...], remote: str) -> tuple[tuple[str, str], ...]:
+    """A remote's own proxy, as configuration for a push by URL."""
+    names = {f"remote.{remote}.proxy": "http.proxy", f"remote.{remote}.proxyauthmethod": "http.proxyAuthMethod"}
+    return tuple((names[key], value) for key, value in config if key in names)
+
+
+def _instead_of(config: tuple[tuple[str, str], ...], url: str) -> str:
+    """Apply the longest matching `url.<base>.insteadOf`, as git does."""
+    best = ("", "")
+    for key, prefix in config:
+        lower = key.lower()
+        if lower.startswith("url.") and lower.endswith(".insteadof") and url.startswith(prefix):
+            best = max(best, (prefix, key[len("url.") : -len(".insteadof")]), key=lambda one: len(one[0]))
+    return best[1] + url[len(best[0]) :] if best[0] else url
+
+
+def _refuse_push_instead_of(config: tuple[tuple[str, str], ...], url: str) -> None:
+    resolved = _instead_of(config, url)
+    for key, prefix in config:
+        if (
+            key.lower().endswith(".pushinsteadof")
+            and prefix
+            and (url.startswith(prefix) or resolved.startswith(prefix))
+        ):
+            raise BusError(
+                f"git's configuration sends pushes for {without_user_info(url)} elsewhere ({without_user_info(key)})",
+                remedy="give the URL that is meant with --bus URL, or remove that setting",
+            )
+
+
+def _absolute(url: str, repository: Path | None) -> str:
+    """Return a URL or an absolute path.
+
+    Raises:
+        UsageError: neither.
+    """
+    if url.startswith(_SCHEMES):
+        return url
+    if "://" in url or url.startswith("-") or "::" in url:
+        raise UsageError(
+            f"route {without_user_info(url)!r} is of a kind that is not supported",
+            remedy="use a remote's name, a path, or a file, ssh or https URL",
+        )
+    path = Path(os.path.expanduser(url))  # noqa: PTH111 - "~user" as a shell would
+    if not path.is_absolute():
+        path = (repository or Path.cwd()) / path
+    if path.is_dir():
+        return str(path.resolve())
+    if _SCP_LIKE.fullmatch(url):
+        return url
+    raise UsageError(
+        f"route {without_user_info(url)!r} is no remote of this clone, no folder and no URL",
+        remedy="git remote -v shows the remotes' names",
+    )
+
+
+def _is_local(url: str) -> bool:
+    if url.startswith(("/", "file://")):
+        return True
+    return "://" in url and urlsplit(url).hostname in _LOOPBACK

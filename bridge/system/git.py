@@ -1,0 +1,193 @@
+"""The only door to git, through GitPython's command runner: bounded in time and output, never prompting.
+
+Every call gets a session of its own, so that a limit ends helpers too. No GIT_* variable of ours reaches it unless
+it is about a transport. Knows nothing about refs, buses or requests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import selectors
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final, Protocol
+
+from bridge.errors import GitError, RemoteError
+from bridge.limits import GIT_LOCAL_WALL_S, MIB
+from bridge.system.clock import SystemClock
+
+OUTPUT_MAX_BYTES: Final = 64 * MIB
+STDERR_MAX_BYTES: Final = 64 * 1024
+PIPE: Final = -1  # what GitPython passes on as a pipe
+_REAP_S: Final = 5.0
+_DRAIN_S: Final = 0.5  # how long a helper left behind (a shared ssh connection) may hold the pipes open
+_POLL_S: Final = 0.1
+_CLOCK: Final = SystemClock()
+_USER_INFO = re.compile(r"(?<=://)[^/@\s]*@")
+# What the environment may say about a transport; every other GIT_* variable of ours is taken away.
+_TRANSPORT = re.compile(r"GIT_(SSH(_COMMAND|_VARIANT)?|ASKPASS|SSL_.*|PROXY_SSL_.*|HTTP_.*|ALLOW_PROTOCOL)")
+_CONFIGURATION = re.compile(r"GIT_(CONFIG.*|ATTR.*)")
+_NOISE = ("hint:", "remote: Counting", "remote: Compressing", "remote: Enumerating", "remote: Total")
+
+
+class Process(Protocol):
+    """A running git, as GitPython hands it out."""
+
+    pid: int
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+    stderr: IO[bytes] | None
+
+    def poll(self) -> int | None:
+        """Return its exit code, or None while it runs."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end and return its exit code."""
+        ...
+
+
+@dataclass(frozen=True)
+class Finished:
+    """One finished git call; output is cut at its bounds."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: str
+    timed_out: bool
+    too_large: bool
+
+
+def run_in_work_tree(
+    folder: Path, arguments: Sequence[str], *, environment: Mapping[str, str] | None = None
+) -> Finished:
+    """Run git in the user's own repository with the user's own configuration, hooks and file monitor off.
+
+    Raises:
+        GitError: git cannot be started.
+    """
+    off = ["-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "-c", "maintenance.auto=false"]
+    wanted = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", **(environment or {})}
+    process = start(["git", *off, *arguments], wanted, cwd=folder, stdin=None, keep_config=True)
+    return collect(process, GIT_LOCAL_WALL_S)
+
+
+def explain(finished: Finished, what: str) -> RemoteError:
+    """Return the error of a call to a remote: what was tried, and git's own last words without user information."""
+    if finished.timed_out:
+        return RemoteError(f"{what}: no answer within the time limit", remedy="check the connection to the remote")
+    return RemoteError(f"{what}: git ended with {finished.exit_code}: {last_words(finished.stderr)}")
+
+
+def last_words(stderr: str) -> str:
+    """Return what git said, without progress, hints and user information, on one line of bounded length."""
+    lines = [line.strip() for line in _USER_INFO.sub("", stderr).replace("\r", "\n").splitlines()]
+    told = [line for line in lines if line and not line.startswith(_NOISE)]
+    text = "; ".join(told[-4:])
+    return "".join(char if char.isprintable() else "?" for char in text)[-600:] or "no message"
+
+
+def without_user_info(url: str) -> str:
+    """Return a URL without user name and password."""
+    return _USER_INFO.sub("", url)
+
+
+def start(
+    argv: list[str], environment: Mapping[str, str], *, cwd: Path, stdin: int | None, keep_config: bool = False
+) -> Process:
+    """Start git in a session of its own, away from every GIT_* variable that was not asked for."""
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    from git.cmd import Git
+    from git.exc import GitCommandNotFound
+
+    unwanted = [
+        name
+        for name in os.environ
+        if name.startswith("GIT_")
+        and not name.startswith("GIT_PYTHON")
+        and name not in environment
+        and _TRANSPORT.fullmatch(name) is None
+        and not (keep_config and _CONFIGURATION.fullmatch(name))
+    ]
+    without = ["env", *(part for name in unwanted for part in ("-u", name))] if unwanted else []
+    try:
+        handle: Any = Git(str(cwd)).execute(
+            [*without, *argv],
+            istream=stdin,
+            as_process=True,
+            env=dict(environment),
+            start_new_session=True,
+        )
+    except GitCommandNotFound as error:
+        raise GitError("git is not installed, or not on PATH", remedy="install git 2.36 or newer") from error
+    process: Process = handle.proc
+    handle.proc = None  # its life is ours from here on
+    return process
+
+
+def collect(process: Process, timeout_s: float) -> Finished:
+    """Read both streams until the end or a limit."""
+    assert process.stdout is not None  # noqa: S101 - GitPython asks for both
+    assert process.stderr is not None  # noqa: S101
+    kept: dict[IO[bytes], bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
+    bounds = {process.stdout: OUTPUT_MAX_BYTES, process.stderr: STDERR_MAX_BYTES}
+    deadline = _CLOCK.steady_s() + timeout_s
+    ended_s: float | None = None
+    timed_out = too_large = whole = False
+    try:
+        with selectors.DefaultSelector() as selector:
+            for stream in kept:
+                selector.register(stream, selectors.EVENT_READ)
+            while selector.get_map() and not timed_out and not too_large:
+                now = _CLOCK.steady_s()
+                if ended_s is None and process.poll() is not None:
+                    ended_s = now
+                if ended_s is not None and now > ended_s + _DRAIN_S:
+                    break
+                for key, _ in selector.select(max(0.0, min(_POLL_S, deadline - now))):
+                    stream = process.stdout if key.fileobj is process.stdout else process.stderr
+                    data = os.read(stream.fileno(), 65536)
+                    if not data:
+                        selector.unregister(stream)
+                    elif len(kept[stream]) < bounds[stream]:
+                        kept[stream] += data
+                    elif stream is process.stdout:
+                        too_large = True
+                timed_out = bool(selector.get_map()) and ended_s is None and now >= deadline
+            whole = not (timed_out or too_large)
+    finally:
+        code = end(process, graceful=whole)
+    stdout, stderr = (bytes(kept[stream]) for stream in (process.stdout, process.stderr))
+    return Finished(code, stdout, stderr.decode("utf-8", "replace"), timed_out, too_large)
+
+
+def end(process: Process, *, graceful: bool = True) -> int:
+    """Close the pipes and reap; kill the whole session unless both streams ended by themselves."""
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+    if not graceful:
+        kill(process.pid)
+    code = process.poll()
+    if code is not None:
+        return code
+    watchdog = threading.Timer(_REAP_S, kill, (process.pid,))
+    watchdog.start()
+    try:
+        return process.wait()
+    finally:
+        watchdog.cancel()
+
+
+def kill(pid: int) -> None:
+    """Kill a session that `start` began, helpers included."""
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
