@@ -93,6 +93,7 @@ def _cut(target: EvaluatedTarget, text: str) -> str:
         if len(target.encode(kept + line)) > RAW_PROMPT_TOKENS:
             break
         kept += line
+    kept = kept.rstrip("\n")
     return kept if len(target.encode(kept)) >= RAW_PROMPT_TOKENS // 3 else ""
 
 

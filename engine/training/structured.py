@@ -213,7 +213,9 @@ def make_document(
     table, joint, header = FAMILIES[family]
     prompt = header.format(title=title, noun=names.noun, members=", ".join(names.members), parts=", ".join(parts))
     completion = joint.join(table[part](names) for part in parts)
-    return Document(prompt, completion, f"{family}:{','.join(parts)}")
+    # Line breaks and the indentation after them are one token: they belong to the completion.
+    bare = prompt.rstrip("\n")
+    return Document(bare, prompt[len(bare) :] + completion, f"{family}:{','.join(parts)}")
 
 
 def tokenizer_texts(words: tuple[str, ...], seed: int, count: int = 2000) -> list[str]:

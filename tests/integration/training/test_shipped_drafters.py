@@ -35,7 +35,6 @@ def native_drafter(folder):
         "block_size",
     ]
     values = {name: config[name] for name in names}
-    values["sliding_window"] = None
     chosen = {name: config["dflash_config"][name] for name in ("mask_token_id", "target_layer_ids")}
     model = MuseGlimmerAssistantModel(MuseGlimmerAssistantConfig(**values, **chosen))
     renamed = {"fc.weight": "encoder.fc.weight", "hidden_norm.weight": "encoder.output_norm_enc.weight"}

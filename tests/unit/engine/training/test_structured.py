@@ -34,3 +34,14 @@ def test_more_members_make_a_longer_completion():
     few = make_document(np.random.default_rng(1), WORDS, held_out=False, sections=4, members=2)
     many = make_document(np.random.default_rng(1), WORDS, held_out=False, sections=4, members=8)
     assert len(many.completion) > 2 * len(few.completion)
+
+
+def test_a_prompt_encodes_to_the_first_tokens_of_its_document():
+    from engine.training.tokenizer import train_tokenizer
+
+    rng = np.random.default_rng(5)
+    documents = [make_document(rng, WORDS, held_out=False) for _ in range(60)]
+    tokenizer = train_tokenizer([item.prompt + item.completion for item in documents], vocab_size=400)
+    for item in documents:
+        prompt, whole = tokenizer.encode(item.prompt).ids, tokenizer.encode(item.prompt + item.completion).ids
+        assert whole[: len(prompt)] == prompt
