@@ -1,7 +1,7 @@
 """The bounds of one run, checked from outside several times a second.
 
-Knows nothing about how a process is stopped. The kernel's own bounds (`rlimits`) stand behind the sampled ones, wider, so that the
-sampled one is the reason a person reads whenever sampling is fast enough.
+Knows nothing about how a process is stopped. The kernel's own bounds (`rlimits`) stand behind the sampled ones, wider,
+so that the sampled one is the reason a person reads whenever sampling is fast enough.
 """
 
 from __future__ import annotations

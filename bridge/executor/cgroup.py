@@ -1,7 +1,8 @@
 """A cgroup v2 of its own for each command, where the host lets us make one.
 
-It kills everything inside at once, whatever the processes did to hide. Memory and process bounds are set only where the parent has
-those controllers enabled for its children; the executor's own sampling holds the bounds elsewhere. Never moves the runner itself.
+It kills everything inside at once, whatever the processes did to hide. Memory and process bounds are set only where the
+parent has those controllers enabled for its children; the executor's own sampling holds the bounds elsewhere. Never
+moves the runner itself.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ def command_environment(spec: JobSpec, directory: RunDirectory, marker: str, pip
         "PATH": PATH_DEFAULT,
         "LANG": LANG_DEFAULT,
         **{variable.name: variable.value for variable in spec.environment},
+        "PWD": str(directory.work),
         "HOME": str(directory.home),
         "TMPDIR": str(directory.tmp),
         "KAKEYA_RUN_ID": spec.id,

@@ -1,6 +1,7 @@
 """The log of one run: redacted, capped at head and tail, handed on in order.
 
-Knows nothing about where the bytes come from or go to. Terminal escapes stay as they are: stripping them is the reader's job.
+Knows nothing about where the bytes come from or go to. Terminal escapes stay as they are: stripping them is the
+reader's job.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ _MARK_BYTES: Final = 96  # room for the line that says what was cut
 
 
 class LogKeeper:
-    """Keeps at most `cap` bytes: the first half as it comes, the last half at the end, and between them how much was cut.
+    """Keeps at most `cap` bytes: the first half as it comes, the last half at the end, and between them how much was
+    cut.
 
     Attributes:
         seen_bytes: redacted bytes seen in all.

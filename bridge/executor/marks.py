@@ -1,6 +1,7 @@
 """The sample pipe: turn the workload's marks into records timestamped on arrival.
 
-Knows nothing about what a sample is. The workload writes the lines, so every one is bounded, checked and counted; a bad one is dropped.
+Knows nothing about what a sample is. The workload writes the lines, so every one is bounded, checked and counted; a bad
+one is dropped.
 """
 
 from __future__ import annotations

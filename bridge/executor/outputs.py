@@ -1,7 +1,8 @@
 """Bring the files of a finished run's report directory in, trusting none of them.
 
-Knows nothing about what a report means. Called when every process of the run is dead. Regular files only, opened without following
-links at any level, one name each, bounded in depth, count and bytes, hashed while read; nothing git would take for its own.
+Knows nothing about what a report means. Called when every process of the run is dead. Regular files only, opened
+without following links at any level, one name each, bounded in depth, count and bytes, hashed while read; nothing git
+would take for its own.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _opened(name: str | Path, flags: int, *, at: int | None = None) -> Iterator[
 
 @dataclass(frozen=True)
 class Stamp:
-    """The report directory as it was at the start: which one it is, and when, in nanoseconds of its file system's own clock."""
+    """Which directory the report directory was at the start, and when, in nanoseconds of its file system's clock."""
 
     device: int
     inode: int
@@ -100,7 +101,7 @@ def _import(top: int, since_ns: int, declared: Sequence[str], secrets: tuple[str
         result.refused += [f"{path!r}: more than {REPORTS_MAX_COUNT} files" for path in paths[REPORTS_MAX_COUNT:]]
     room = _TOTAL_MAX_BYTES
     for path in paths[:REPORTS_MAX_COUNT]:
-        room -= _take(top, path, since_ns, room, secrets, result)
+        room -= _take(top, path, min(REPORT_MAX_BYTES, room), since_ns, secrets, result)
 
 
 def _hit(name: str, bound: float, observed: float) -> LimitHit:
@@ -143,9 +144,10 @@ def _walk(directory: int, prefix: str, depth: int, result: Imported) -> Iterator
                 result.refused.append(f"{path[:_PATH_MAX_CHARS]!r}: {problem}")
 
 
-def _take(top: int, path: str, since_ns: int, room: int, secrets: tuple[str, ...], result: Imported) -> int:
+def _take(  # noqa: PLR0917 - one caller
+    top: int, path: str, bound: int, since_ns: int, secrets: tuple[str, ...], result: Imported
+) -> int:
     """Read one file into the result, or say why not; return how many bytes of the room it took."""
-    bound = min(REPORT_MAX_BYTES, room)
     *folders, name = path.split("/")
     directory = os.dup(top)
     try:

@@ -1,8 +1,9 @@
 """Mask known secrets in a stream, across chunk borders, in the encodings programs commonly print.
 
-Masked: the exact bytes, hex of either case, base64 (standard and URL-safe, at any alignment), percent-encoding, the JSON-escaped form,
-and each longer line of a secret of several lines. Not masked: encryption, compression, reversed or re-spaced text, base64 wrapped
-inside the secret, and secrets shorter than four bytes. Knows nothing about where secrets come from.
+Masked: the exact bytes, hex of either case, base64 (standard and URL-safe, at any alignment), percent-encoding, the
+JSON-escaped form, and each longer line of a secret of several lines. Not masked: encryption, compression, reversed or
+re-spaced text, base64 wrapped inside the secret, and secrets shorter than four bytes. Knows nothing about where secrets
+come from.
 """
 
 from __future__ import annotations

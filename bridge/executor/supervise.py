@@ -1,6 +1,7 @@
 """Run one command under its warden: read what it writes, hold it to its bounds, end it with everything it started.
 
-Knows nothing about sandboxes (it is given a complete command line), reports or host facts. One thread, one loop; every wait is bounded.
+Knows nothing about sandboxes (it is given a complete command line), reports or host facts. One thread, one loop; every
+wait is bounded.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import selectors
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import psutil
@@ -20,9 +20,11 @@ import psutil
 from bridge.executor import warden
 from bridge.executor.bounds import Bounds, Stop
 from bridge.executor.cgroup import Cgroup
+from bridge.executor.confine import Wrapped
 from bridge.executor.interface import Hooks
 from bridge.executor.logs import LogKeeper
 from bridge.executor.marks import MarkReader
+from bridge.executor.pipe import Pipe, open_pipe
 from bridge.executor.tree import MARKER_NAME, Family, Usage, kill_until_gone
 from bridge.records import CommandResult
 from bridge.system.process import Child
@@ -39,21 +41,16 @@ class Plan:
 
     Attributes:
         name, argv: as in the job spec, for the record.
-        full_argv: with what wraps it, absolute program first.
-        environment: whole environment, given the number of the sample pipe.
-        wrappers: how many processes at the top of the family belong to the wrapping, and get no TERM.
+        wrapped: what is started in fact; its wrapping processes get no TERM.
         rlimits: names of the resource module to bounds.
-        pass_fds: further descriptors the wrapping needs.
+        marks: the sample pipe.
     """
 
     name: str
     argv: tuple[str, ...]
-    full_argv: tuple[str, ...]
-    environment: Callable[[int], dict[str, str]]
-    cwd: Path
-    wrappers: int
+    wrapped: Wrapped
     rlimits: dict[str, int]
-    pass_fds: tuple[int, ...] = ()
+    marks: Pipe
 
 
 @dataclass
@@ -128,7 +125,7 @@ class Supervisor:
             )
             if isinstance(group, Cgroup):
                 stack.callback(group.remove)
-            pipes = {name: _pipe(stack) for name in ("log", "marks", "control", "status")}
+            pipes = {name: open_pipe(stack) for name in ("log", "control", "status")} | {"marks": plan.marks}
             child = stack.enter_context(
                 Child(
                     [
@@ -142,11 +139,10 @@ class Supervisor:
                     env={MARKER_NAME: self._marker},
                     cwd="/",
                     output_fd=pipes["log"].write,
-                    pass_fds=(pipes["control"].read, pipes["status"].write, pipes["marks"].write, *plan.pass_fds),
+                    pass_fds=(pipes["control"].read, pipes["status"].write, plan.marks.write, *plan.wrapped.pass_fds),
                 )
             )
-            mark_fd = pipes["marks"].write
-            order = self._order(plan, mark_fd, group)
+            order = self._order(plan, group)
             for name in ("log", "marks", "status"):
                 pipes[name].close_write()
             pipes["control"].close_read()
@@ -157,18 +153,20 @@ class Supervisor:
             self._drain(pipes)
             return self._ended(plan, watched, started_s, survivors, group)
 
-    def _order(self, plan: Plan, mark_fd: int, group: Cgroup | str) -> bytes:
+    def _order(self, plan: Plan, group: Cgroup | str) -> bytes:
         """Return the line that tells the warden what to start."""
+        wrapped = plan.wrapped
         order = {
-            "argv": plan.full_argv,
-            "env": plan.environment(mark_fd),
-            "cwd": str(plan.cwd),
-            "wrappers": plan.wrappers,
+            "argv": wrapped.argv,
+            "env": dict(wrapped.environment),
+            "cwd": str(wrapped.cwd),
+            "wrappers": wrapped.wrappers,
+            "stage": dict(wrapped.stage),
             "rlimits": plan.rlimits,
-            "pass_fds": [mark_fd, *plan.pass_fds],
+            "pass_fds": [plan.marks.write, *wrapped.pass_fds],
             "cgroups": [str(group.path)] if isinstance(group, Cgroup) else [],
         }
-        return json.dumps(order).encode("utf-8", "surrogateescape") + b"\n"
+        return json.dumps(order).encode() + b"\n"
 
     def _watch(self, family: Family, group: Cgroup | str, pipes: dict[str, Pipe], order: bytes) -> Watched:
         """Follow the command until its family is gone."""
@@ -216,13 +214,15 @@ class Supervisor:
                 watched.exited, watched.exit_code, watched.signal = True, report["code"], report["signal"]
             elif report["event"] == "clean":
                 watched.clean, watched.killed_after, watched.left = True, report["killed"], report["left"]
-                watched.cpu_s, watched.peak_rss_bytes = report["cpu_s"], report["peak_rss_bytes"]
+                watched.cpu_s = max(watched.cpu_s, report["cpu_s"])
+                watched.peak_rss_bytes = max(watched.peak_rss_bytes, report["peak_rss_bytes"])
         return rest
 
     def _tick(self, watched: Watched, family: Family, group: Cgroup | str, control: Pipe) -> None:
         """Measure, ask whether to stop, and carry a stop one step further."""
         usage = family.usage(memory_bound=self._bounds.limits.memory_bytes)
         watched.peak_rss_bytes = max(watched.peak_rss_bytes, usage.rss_bytes)
+        watched.cpu_s = max(watched.cpu_s, usage.cpu_s)
         self._on_usage(self._bounds.elapsed_s(), usage)
         now_s = self._bounds.elapsed_s()
         if watched.stop is None and not watched.exited:
@@ -273,14 +273,17 @@ class Supervisor:
 
     def _ended(self, plan: Plan, watched: Watched, started_s: float, survivors: int, group: Cgroup | str) -> Ended:
         exit_code, number = watched.exit_code, watched.signal
-        if plan.wrappers and exit_code is not None and 128 < exit_code <= 128 + 64:
+        if plan.wrapped.wrappers and exit_code is not None and 128 < exit_code <= 128 + 64:
             number, exit_code = exit_code - 128, None  # the wrapping program reports a signal as shells do
         stop = watched.stop
         if stop is None and exit_code != 0:
             kernel_hits = group.hits() if isinstance(group, Cgroup) else {}
             stop = self._bounds.explain(number, watched.peak_rss_bytes, kernel_hits)
-        if watched.failed is None and not watched.exited and stop is None:
-            watched.failed = "the process that held the command was killed"
+        if watched.failed is None and stop is None:
+            if not watched.exited:
+                watched.failed = "the process that held the command was killed"
+            elif exit_code != 0 and not plan.wrapped.set_up():
+                watched.failed, watched.began = "the sandbox could not be set up; the end of the log says why", False
         result = CommandResult(
             name=plan.name,
             argv=plan.argv,
@@ -296,33 +299,6 @@ class Supervisor:
         if watched.killed_after and watched.stop is None:
             notes.append(f"{watched.killed_after} processes outlived the command and were killed")
         return Ended(result, stop, watched.failed, watched.began, notes)
-
-
-class Pipe:
-    """Both ends of a pipe, closed at most once each."""
-
-    def __init__(self) -> None:
-        self.read, self.write = os.pipe()
-        os.set_blocking(self.read, False)
-
-    def close_read(self) -> None:
-        """Close the reading end."""
-        if self.read >= 0:
-            os.close(self.read)
-        self.read = -1
-
-    def close_write(self) -> None:
-        """Close the writing end."""
-        if self.write >= 0:
-            os.close(self.write)
-        self.write = -1
-
-
-def _pipe(stack: contextlib.ExitStack) -> Pipe:
-    pipe = Pipe()
-    stack.callback(pipe.close_write)
-    stack.callback(pipe.close_read)
-    return pipe
 
 
 def _send(control: Pipe, line: bytes) -> None:

@@ -1,7 +1,7 @@
 """See and kill a family of processes from outside, also when its warden is gone.
 
-Three ways to recognise a member: descent from the warden, having been seen as a descendant earlier (id and start time), and the
-marker in its environment. Knows nothing about jobs. Never touches this process or its ancestors.
+Three ways to recognise a member: descent from the warden, having been seen as a descendant earlier (id and start time),
+and the marker in its environment. Knows nothing about jobs. Never touches this process or its ancestors.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Family:
         return Usage(len(members), rss, sum(self.cpu_s.values()))
 
     def leftovers(self) -> list[psutil.Process]:
-        """Return everybody who still lives and belongs to the family by any of the three ways, without the root itself."""
+        """Return everybody alive who belongs to the family by any of the three ways, without the root itself."""
         found = {process.pid: process for process in self.members()}
         for pid, started in self.seen.items():
             if pid not in found and (process := same_process(pid, started, _SEEN_SLACK_S)) is not None:

@@ -1,12 +1,12 @@
 """Hold one command's whole family of processes and leave none of it behind.
 
-Run as a script by the executor (`python -I -S warden.py CONTROL STATUS`), between the runner and the command, so that it can be the
-subreaper of everything the command starts: a child that forks twice and begins its own session still ends up here.
-Knows nothing about jobs, limits in time, logs or sandboxes. Standard library only: it starts with no site packages.
+Run as a script by the executor (`python -I -S warden.py CONTROL STATUS`), between the runner and the command, so that
+it can be the subreaper of everything the command starts: a child that forks twice and begins its own session still ends
+up here. Knows nothing about jobs, limits in time, logs or sandboxes. Standard library only: it starts with no site packages.
 
-Control, read from a pipe: one JSON line (a `Plan` of `bridge.executor.supervise`), then `term` or `kill` lines. The end of
-the pipe means that the runner has died, and everything is killed.
-Status, written to a pipe, JSON lines: `spawned` {pid}, `failed` {message}, `exited` {code, signal}, `clean` {killed, left, cpu_s, peak_rss_bytes}.
+Control, read from a pipe: one JSON line (a `Plan` of `bridge.executor.supervise`), then `term` or `kill` lines. The end
+of the pipe means that the runner has died, and everything is killed. Status, written to a pipe, JSON lines: `spawned`
+{pid}, `failed` {message}, `exited` {code, signal}, `clean` {killed, left, cpu_s, peak_rss_bytes}.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+CLONE_NEWNS = 0x00020000
+MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x1000, 0x4000, 0x40000
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
@@ -54,6 +56,33 @@ def descendants(ancestor: int) -> list[tuple[int, int]]:
     return found
 
 
+def stage(places: dict[str, str]) -> None:
+    """Mount paths at places that any user can reach, in a mount namespace of our own; needs root.
+
+    Raises:
+        OSError: the kernel does not let us.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def check(result: int, what: str) -> None:
+        if result != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"{what}: {os.strerror(number)}")
+
+    check(libc.unshare(CLONE_NEWNS), "own mount namespace")
+    check(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "private mounts")
+    top = os.path.commonpath([str(Path(place).parent) for place in places.values()])
+    check(
+        libc.mount(b"tmpfs", os.fsencode(top), b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=755,size=1m"), f"tmpfs on {top}"
+    )
+    for path, place in places.items():
+        if Path(path).is_dir():
+            Path(place).mkdir(mode=0o755)
+        else:
+            Path(place).touch(mode=0o644)
+        check(libc.mount(os.fsencode(path), os.fsencode(place), None, MS_BIND, None), f"bind of {path}")
+
+
 def send(pid: int, number: int) -> bool:
     """Send a signal; False when the process is gone."""
     try:
@@ -74,6 +103,7 @@ class Warden:
         self._leader = 0
         self._ended = False
         self._told = True
+        self._killed: set[int] = set()
 
     def run(self) -> None:
         """Wait for the plan, start the command, follow orders until it and its family are gone."""
@@ -121,15 +151,17 @@ class Warden:
             if depth >= self._plan["wrappers"]:
                 send(pid, signal.SIGTERM)
 
-    def _kill(self) -> int:
-        """Kill all descendants once; return how many were there."""
+    def _kill(self) -> None:
+        """Kill all descendants once, and count those that are not part of the wrapping."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._leader, signal.SIGKILL)
         family = descendants(os.getpid())
         # Stopped first, so that a parent cannot fork again while its siblings are being killed.
         for pid, _depth in family:
             send(pid, signal.SIGSTOP)
-        return sum(send(pid, signal.SIGKILL) for pid, _depth in family)
+        for pid, depth in family:
+            if send(pid, signal.SIGKILL) and depth >= self._plan.get("wrappers", 0) - 1:
+                self._killed.add(pid)
 
     def _spawn(self) -> bool:
         """Start the command; False, and said so, when it cannot be started."""
@@ -170,11 +202,13 @@ class Warden:
                     hard = resource.getrlimit(which)[1]
                     value = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
                     resource.setrlimit(which, (value, value))
+            if plan["stage"]:
+                stage(plan["stage"])
             prctl(PR_SET_NO_NEW_PRIVS, 1)
             os.chdir(plan["cwd"])
             for descriptor in plan["pass_fds"]:
                 os.set_inheritable(descriptor, True)
-            os.execve(plan["argv"][0], plan["argv"], plan["env"])
+            os.execve(plan["argv"][0], plan["argv"], plan["env"])  # noqa: S606 - that is the point
         except BaseException as error:  # noqa: BLE001 - a forked copy must end here whatever happens
             os.write(write_end, f"{type(error).__name__}: {error}".encode()[:4000])
         os._exit(127)
@@ -196,16 +230,15 @@ class Warden:
     def _clean(self) -> None:
         """Kill whoever is left until nobody is, then report."""
         deadline = time.monotonic() + CLEAN_S
-        killed = 0
         while self._reap() and time.monotonic() < deadline:
-            killed += self._kill()
+            self._kill()
             time.sleep(0.002)
         left = len(descendants(os.getpid()))
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         scale = 1 if sys.platform == "darwin" else 1024
         self._say(
             event="clean",
-            killed=killed,
+            killed=len(self._killed),
             left=left,
             cpu_s=used.ru_utime + used.ru_stime,
             peak_rss_bytes=used.ru_maxrss * scale,

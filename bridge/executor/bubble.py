@@ -1,0 +1,159 @@
+"""Confine a run with bubblewrap: find it, gather what its options need, hold the descriptors it reads.
+
+Knows nothing about processes; the options themselves are written in `bridge.executor.bwrap`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bridge.errors import SandboxUnavailableError
+from bridge.executor import bwrap, seccomp
+from bridge.executor.allowlist import AllowList, allow_list
+from bridge.executor.confine import Wrapped, drop_to, give_to, group_of
+from bridge.executor.interface import RunDirectory
+from bridge.executor.tree import MARKER_NAME
+from bridge.limits import TEXT_MAX_CHARS
+from bridge.records import JobSpec, SandboxApplied
+from bridge.system.process import run
+
+_HELP_S: Final = 10.0
+_STAGE: Final = Path("/mnt")  # exists on every Linux system; covered in a mount namespace of the run's own only
+_SHM_SHARE: Final = 4  # /dev/shm may take this part of the memory bound
+
+
+@functools.cache
+def abilities() -> bwrap.Abilities:
+    """Find bubblewrap and ask what it can do.
+
+    Raises:
+        SandboxUnavailableError: it is not installed or does not answer.
+    """
+    path = shutil.which("bwrap", path="/usr/bin:/usr/local/bin:/bin")
+    if path is None:
+        raise SandboxUnavailableError("bubblewrap (bwrap) is not installed", remedy="install the package bubblewrap")
+    done = run([path, "--help"], env={}, cwd="/", timeout_s=_HELP_S)
+    if not done.ok:
+        raise SandboxUnavailableError(f"bubblewrap does not answer: {done.describe()}")
+    return bwrap.parse_abilities(path, done.stdout.decode("utf-8", "replace"))
+
+
+def enclose(spec: JobSpec, directory: RunDirectory) -> Bubble:
+    """Return the sandbox of a run.
+
+    Raises:
+        SandboxUnavailableError: bubblewrap, the user, a path or a device is not there.
+    """
+    able = abilities()
+    drop = drop_to(spec.sandbox.uid)
+    for device in spec.sandbox.devices:
+        if not Path(device).exists() or not stat.S_ISCHR(Path(device).stat().st_mode):
+            raise SandboxUnavailableError(
+                f"the run may use {device!r}, which is no device of this host", remedy="check devices in policy.toml"
+            )
+    allow = allow_list(
+        [command.argv[0] for command in spec.commands],
+        spec.sandbox.read_only,
+        network=spec.sandbox.network,
+        devices=bool(spec.sandbox.devices),
+    )
+    give_to(directory, spec.sandbox.uid)
+    uid = os.getuid() if spec.sandbox.uid is None else spec.sandbox.uid
+    return Bubble(spec, directory, able, allow, drop, uid)
+
+
+@dataclass(frozen=True)
+class Bubble:
+    """One run's sandbox."""
+
+    spec: JobSpec
+    directory: RunDirectory
+    able: bwrap.Abilities
+    allow: AllowList
+    drop: tuple[str, ...]
+    uid: int
+
+    @property
+    def applied(self) -> SandboxApplied:
+        """What is applied."""
+        network = self.spec.sandbox.network
+        filters = ["no new privileges", "no capabilities", "own session"]
+        calls = seccomp.refused_calls(platform.machine())
+        filters.append(
+            f"seccomp: {len(calls)} system calls refused, socket families unix, inet, inet6, netlink only"
+            if calls
+            else f"seccomp: none, no table for {platform.machine()}"
+        )
+        if self.able.disable_userns:
+            filters.append("user namespaces disabled inside")
+        filters.append(f"file system: empty but for {len(self.allow.declared)} declared and the system's library paths")
+        filters += [f"device {path}" for path in self.spec.sandbox.devices]
+        return SandboxApplied(
+            kind="bwrap",
+            reason=None,
+            network=network,
+            namespaces=bwrap.namespaces(network=network),
+            filters=tuple(text[:TEXT_MAX_CHARS] for text in filters),
+            uid=self.uid,
+        )
+
+    @contextmanager
+    def command(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> Iterator[Wrapped]:
+        """Wrap a command; its descriptors live until the end of the block."""
+        with ExitStack() as stack:
+            code = seccomp.program(platform.machine())
+            gid = os.getgid() if not self.drop else group_of(self.uid)
+            stage = self._stage() if self.drop else {}
+            status = _memory(stack, b"")
+            descriptors = bwrap.Descriptors(
+                seccomp=None if code is None else _memory(stack, code),
+                passwd=_memory(stack, bwrap.passwd(self.uid, gid, str(self.directory.home))),
+                group=_memory(stack, bwrap.group(gid)),
+                hosts=None if self.spec.sandbox.network else _memory(stack, bwrap.HOSTS),
+                status=status,
+            )
+            scene = bwrap.Scene(
+                abilities=self.able,
+                allow=self.allow,
+                directory=self.directory,
+                environment=environment,
+                network=self.spec.sandbox.network,
+                devices=self.spec.sandbox.devices,
+                shm_bytes=self.spec.limits.memory_bytes // _SHM_SHARE,
+                staged=stage,
+            )
+            text = b"".join(os.fsencode(option) + b"\0" for option in bwrap.options(scene, descriptors))
+            args = _memory(stack, text)
+            yield Wrapped(
+                argv=(*self.drop, self.able.path, "--args", str(args), "--", *argv),
+                environment={MARKER_NAME: environment[MARKER_NAME]},
+                cwd=Path("/"),
+                wrappers=bwrap.WRAPPERS,
+                pass_fds=(args, *descriptors.numbers()),
+                stage=stage,
+                status_fd=status,
+            )
+
+    def _stage(self) -> dict[str, str]:
+        """Return where root mounts the paths that the run's user may not be able to reach by name."""
+        directory = self.directory
+        folders = map(str, (directory.work, directory.out, directory.home, directory.tmp))
+        return {path: str(_STAGE / str(index)) for index, path in enumerate((*self.allow.declared, *folders))}
+
+
+def _memory(stack: ExitStack, content: bytes) -> int:
+    """Return a descriptor of an anonymous file with this content, read from its beginning."""
+    descriptor = os.memfd_create("kakeya", os.MFD_CLOEXEC)
+    stack.callback(os.close, descriptor)
+    os.write(descriptor, content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor

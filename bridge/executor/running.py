@@ -1,0 +1,138 @@
+"""One execution from its first command to the import of what it left.
+
+Knows nothing about which sandbox confines it.
+"""
+
+from __future__ import annotations
+
+import secrets as randomness
+from contextlib import ExitStack
+
+from bridge.errors import InfrastructureError
+from bridge.executor.bounds import Bounds, rlimits
+from bridge.executor.confine import Confinement
+from bridge.executor.environment import command_environment
+from bridge.executor.interface import Ending, Execution, Hooks, RunDirectory
+from bridge.executor.logs import LogKeeper
+from bridge.executor.marks import MarkReader
+from bridge.executor.outputs import import_outputs, start_stamp
+from bridge.executor.pipe import open_pipe
+from bridge.executor.supervise import Plan, Supervisor
+from bridge.executor.telemetry import Sampler
+from bridge.limits import TEXT_MAX_CHARS
+from bridge.records import Command, CommandResult, JobSpec, LimitHit
+from bridge.system.clock import Clock
+
+
+class Run:
+    """One execution from start to end."""
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        directory: RunDirectory,
+        hooks: Hooks,
+        *,
+        secrets: tuple[str, ...],
+        confinement: Confinement,
+        clock: Clock,
+    ) -> None:
+        self._spec = spec
+        self._directory = directory
+        self._confinement = confinement
+        self._secrets = (*secrets, *(variable.value for variable in spec.environment if variable.secret))
+        self._log = LogKeeper(hooks.on_log, spec.limits.log_bytes, self._secrets)
+        self._marks = MarkReader()
+        self._sampler = Sampler()
+        self._marker = f"{spec.id}-{randomness.token_hex(8)}"
+        self._stamp = start_stamp(directory.out)
+        self._bounds = Bounds(spec.limits, directory.root, clock)
+        self._supervisor = Supervisor(
+            marker=self._marker,
+            hooks=hooks,
+            log=self._log,
+            marks=self._marks,
+            bounds=self._bounds,
+            on_usage=self._sampler.usage,
+        )
+        self._ok = True
+        self._ending: Ending = "exited"
+        self._message: str | None = None
+        self._results: list[CommandResult] = []
+        self._hits: list[LimitHit] = []
+
+    def execute(self) -> Execution:
+        """Run the commands until one does not end well, then bring in what they left."""
+        for command in self._spec.commands:
+            if not self._run(command):
+                break
+        wall_s = self._bounds.elapsed_s()
+        self._marks.end()
+        declared = [output.path for output in self._spec.outputs]
+        imported = import_outputs(self._directory.out, stamp=self._stamp, declared=declared, secrets=self._secrets)
+        for line in imported.refused:
+            self._log.note(f"left behind: {line}")
+        log = self._log.end()
+        if self._log.cut_bytes:
+            bound, seen = self._spec.limits.log_bytes, self._log.seen_bytes
+            self._hits.append(LimitHit(limit="log_bytes", bound=bound, observed=seen, action="truncated"))
+        return Execution(
+            ok=self._ok,
+            ending=self._ending,
+            program_exit=self._program_exit(),
+            message=self._message,
+            commands=tuple(self._results),
+            limits_hit=(*self._hits, *imported.hits),
+            sandbox=self._confinement.applied,
+            telemetry=self._sampler.record(),
+            sample_marks=tuple(self._marks.marks),
+            sample_marks_dropped=self._marks.dropped,
+            outputs=tuple(imported.outputs),
+            reports=imported.reports,
+            log=log,
+            log_truncated_bytes=self._log.cut_bytes,
+            redactions=self._log.redactions,
+            wall_s=wall_s,
+        )
+
+    def _program_exit(self) -> int | None:
+        """Return the exit code of the last command that ran, as shells count."""
+        if not self._results:
+            return None
+        last = self._results[-1]
+        return last.exit_code if last.signal is None else 128 + last.signal
+
+    def _run(self, command: Command) -> bool:
+        """Run one command; return whether the next may run."""
+        try:
+            with ExitStack() as stack:
+                marks = open_pipe(stack)
+                environment = command_environment(self._spec, self._directory, self._marker, marks.write)
+                wrapped = stack.enter_context(self._confinement.command(command.argv, environment))
+                bounds = rlimits(self._spec.limits, self._confinement.applied.uid)
+                ended = self._supervisor.run(Plan(command.name, command.argv, wrapped, bounds, marks))
+        except InfrastructureError as error:
+            self._fail(f"command {command.name} could not run: {error.message}")
+            return False
+        for note in ended.notes:
+            self._log.note(note)
+        if ended.failed is not None:
+            self._fail(f"command {command.name}: {ended.failed}", began=ended.began)
+            if not ended.began:
+                return False
+        self._results.append(ended.result)
+        self._bounds.command_ended(ended.result.cpu_s)
+        stop = ended.stop or self._bounds.disk()
+        if stop is not None:
+            self._ending, self._message = stop.ending, stop.message
+            self._hits += [stop.hit] if stop.hit is not None else []
+        if ended.result.survivors:
+            self._fail(f"{ended.result.survivors} processes of command {command.name} could not be killed")
+        return self._ok and stop is None and ended.result.exit_code == 0
+
+    def _fail(self, message: str, *, began: bool = False) -> None:
+        """Note that the executor could not do its own work."""
+        self._ok = False
+        self._message = message[:TEXT_MAX_CHARS]
+        if not self._results and not began:
+            self._ending = "not_started"
