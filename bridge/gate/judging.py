@@ -37,7 +37,8 @@ def judge(
     Args:
         run_id: the run; `BARE_ID` for report files outside a run.
         reports: bytes of every file the run left, by path below its report directory.
-        record, spec: None for report files outside a run.
+        record: what the runner saw; None for report files outside a run.
+        spec: what was to run; None for report files outside a run.
         authority: who vouches for the record; see `Evidence`.
         earlier: reports of earlier attempts of the same configuration on the same host, by run id.
     """

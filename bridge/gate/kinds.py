@@ -57,3 +57,25 @@ PAIRED: Final = (CODE_THROUGHPUT, DISTRIBUTED_BENCH, COMMIT_COMPARISON)
 
 ATTACHMENTS: Final = frozenset({"junit", "text", "attachment"})
 """Declared outputs of these kinds are files beside a report and are not judged by themselves."""
+
+INTERLEAVED: Final = (CODE_THROUGHPUT, NEEDLE_RECALL, COMMIT_COMPARISON)
+"""Kinds whose arms meet the same prompts in an order drawn from the request digest."""
+
+MARKED: Final = INTERLEAVED
+"""Kinds whose samples are announced on the sample pipe."""
+
+ONE_EACH: Final = INTERLEAVED
+"""Kinds with one baseline, one control and one candidate at most."""
+
+ROLES: Final = {
+    "autoregressive": "baseline",
+    "autoregressive_again": "control",
+    "speculative": "candidate",
+}
+"""Arm names with a fixed role."""
+
+PLAIN: Final = frozenset({"autoregressive", "autoregressive_again"})
+"""Arms that decode without a drafter."""
+
+DRAFTING: Final = frozenset({"speculative"})
+"""Arms that decode with a drafter."""

@@ -21,7 +21,8 @@ class Draft:
 
     Attributes:
         arms: candidate first, then baseline; as a report's own claim must name them.
-        reported: further values that a report may state under this metric and why they are the same number.
+        stated: what a report must state under this metric where that is not `value`: the plain number of this run,
+            before loops were left out and earlier attempts pooled.
         stops: what stops it by itself, e.g. an interval that contains no effect.
     """
 
@@ -35,6 +36,7 @@ class Draft:
     interval: tuple[float, float] | None = None
     confidence: float | None = None
     baseline: str | None = None
+    stated: float | None = None
     arms: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
     detail: dict[str, Any] = field(default_factory=dict)
@@ -43,6 +45,8 @@ class Draft:
 _MODULES: Final = {
     kinds.ENVIRONMENT_PROBE: "probe",
     kinds.TEST_SUITE: "suite",
+    kinds.CODE_THROUGHPUT: "code",
+    kinds.NEEDLE_RECALL: "recall",
 }
 
 

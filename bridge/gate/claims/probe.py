@@ -14,6 +14,7 @@ def drafts(report: Report, _evidence: Evidence) -> Iterator[Draft]:
     required = [check for check in checks if check["required"]]
     held = [check for check in required if check["ok"]]
     environment = report.body["environment"]
+    where = f"{environment['backend']}, {environment['device']}"
     yield Draft(
         id="checks",
         metric="required_checks_held",
@@ -21,7 +22,7 @@ def drafts(report: Report, _evidence: Evidence) -> Iterator[Draft]:
         value=float(len(held)),
         unit="checks",
         n=len(required),
-        wording=f"{len(held)} of {len(required)} required checks hold ({environment['backend']}, {environment['device']})",
+        wording=f"{len(held)} of {len(required)} required checks hold ({where})",
         detail={
             "optional_held": sum(1 for check in checks if check["ok"] and not check["required"]),
             "optional": len(checks) - len(required),

@@ -1,7 +1,7 @@
 """The gate's thresholds as data: every number with its reason.
 
-`smoke.toml` and `claim.toml` hold all numbers of the two measuring profiles. A preset's gate profile is a file of its own
-that overrides some of them for what the preset does (`probe`, `tests`), or `default`, which overrides none.
+`smoke.toml` and `claim.toml` hold all numbers of the two measuring profiles. A preset's gate profile is a file of its
+own that overrides some of them for what the preset does (`probe`, `tests`), or `default`, which overrides none.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Format: https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from bridge.records import Severity, Verdict

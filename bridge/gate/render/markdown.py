@@ -43,6 +43,6 @@ def _lines(verdict: Verdict) -> Iterator[str]:
             )
         yield ""
     yield (
-        f"Profile {escape(verdict.profile)}; {verdict.rules_run} rules looked, {len(verdict.rules_skipped)} had nothing to "
-        f"look at; gate {escape(verdict.gate.version)}, digest `{verdict.gate.digest[:12]}`."
+        f"Profile {escape(verdict.profile)}; {verdict.rules_run} rules looked, "
+        f"{len(verdict.rules_skipped)} had nothing to look at; gate {escape(verdict.gate.version)}, digest `{verdict.gate.digest[:12]}`."
     )

@@ -11,6 +11,17 @@ from bridge.records import ClaimResult, RunRecord, Verdict
 NAME_COLUMNS: Final = 12
 CLAIM_COLUMNS: Final = 66
 MOST_FINDINGS: Final = 8
+NAMES: Final = {
+    "decode_speedup": "speed",
+    "prefill_speedup": "prefill",
+    "total_speedup": "end to end",
+    "acceptance_length": "acceptance",
+    "acceptance_rate": "accepted",
+    "identical_prompts": "identity",
+    "kv_bytes": "memory",
+    "baseline_tokens_per_s": "baseline",
+    "recall_preserved": "preserved",
+}
 
 
 def table(verdict: Verdict, record: RunRecord | None) -> str:
@@ -29,7 +40,7 @@ def claim_line(claim: ClaimResult) -> str:
 def _lines(verdict: Verdict, record: RunRecord | None) -> Iterator[str]:
     yield _row("rejected" if verdict.decision == "rejected" else "passed", "   ".join(_first(verdict, record)))
     for claim in verdict.claims:
-        yield _row(claim.id.replace("_", " "), claim_line(claim))
+        yield _row(NAMES.get(claim.id, claim.id.replace("_", " ")), claim_line(claim))
     shown = [finding for finding in verdict.findings if finding.severity != "note"]
     for finding in shown[:MOST_FINDINGS]:
         place = " ".join(part for part in (finding.report or "", finding.where) if part)
@@ -50,4 +61,4 @@ def _first(verdict: Verdict, record: RunRecord | None) -> Iterator[str]:
 
 def _row(name: str, text: str) -> str:
     clean = "".join(char if char.isprintable() else "\ufffd" for char in text)
-    return f"{name.ljust(NAME_COLUMNS)}{clean}".rstrip()
+    return f"{name.ljust(NAME_COLUMNS - 1)} {clean}".rstrip()

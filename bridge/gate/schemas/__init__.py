@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
-_SCALARS: Final[dict[str, tuple[type, ...]]] = {"integer": (int,), "number": (int, float), "string": (str,)}
+from bridge.gate.schemas.leaves import conforms
 
 
 def document(name: str) -> dict[str, Any]:
@@ -37,29 +37,39 @@ def _validator(kind: str) -> Any:
     from jsonschema.validators import extend
     from referencing import Registry, Resource
 
-    envelope = Resource.from_contents(document("report"))
-    registry: Any = Registry().with_resource("report.schema.json", envelope)
+    standard = Draft202012Validator.VALIDATORS
     quick: Any = extend(  # type: ignore[no-untyped-call]
         Draft202012Validator,
-        {"items": _items(Draft202012Validator.VALIDATORS["items"])},
+        {"items": _items(standard["items"]), "properties": _properties(standard["properties"])},
         type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
     )
+    registry: Any = Registry().with_resource("report.schema.json", Resource.from_contents(document("report")))
     return quick(document(kind), registry=registry)
 
 
 def _items(standard: Any) -> Any:
-    """Wrap the standard ``items`` keyword: lists of bounded plain scalars (token ids, times) need no descent each."""
+    """Wrap ``items``: a list of conforming scalars (token ids, times) needs no descent each."""
 
     def check(validator: Any, schema: Any, instance: Any, whole: Any) -> Iterator[Any]:
-        if isinstance(instance, list) and isinstance(schema, dict) and set(schema) <= {"type", "minimum"}:
-            kind = _SCALARS.get(schema.get("type", ""))
-            low = schema.get("minimum")
-            if kind is not None and all(
-                isinstance(item, kind) and not isinstance(item, bool) and (low is None or item >= low)
-                for item in instance
-            ):
-                return
+        if isinstance(instance, list) and isinstance(schema, dict) and all(conforms(schema, v) for v in instance):
+            return
         yield from standard(validator, schema, instance, whole)
+
+    return check
+
+
+def _properties(standard: Any) -> Any:
+    """Wrap ``properties``: conforming scalars need no descent, everything else goes the standard way."""
+
+    def check(validator: Any, schema: Any, instance: Any, whole: Any) -> Iterator[Any]:
+        if isinstance(instance, dict):
+            rest = {
+                name: inner
+                for name, inner in schema.items()
+                if name in instance and not (isinstance(inner, dict) and conforms(inner, instance[name]))
+            }
+            if rest:
+                yield from standard(validator, rest, instance, whole)
 
     return check
 

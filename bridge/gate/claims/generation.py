@@ -1,0 +1,193 @@
+"""What a report of generations says beside speed: acceptance, identity, throughput of the baseline, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from bridge.gate.claims import Draft
+from bridge.gate.interface import Evidence, Report
+from bridge.gate.sampled import Arm, Arms, Sample, arms_of, by_prompt, first_difference, repeated_share, steps_before
+from bridge.gate.stats.ratio import Ratio, paired_ratio
+
+DTYPE_WORDS: Final = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+CONFIDENCE: Final = 0.95
+
+
+def acceptance(report: Report, evidence: Evidence, role: str = "secondary") -> Iterator[Draft]:
+    """Yield mean acceptance length and rate of the candidate, the worse of all tokens and before loops."""
+    arms = arms_of(report, evidence)
+    candidate = arms.candidate
+    if candidate is None or not candidate.measured:
+        return
+    everything = _acceptance(candidate, clipped=False)
+    before = _acceptance(candidate, clipped=True)
+    if everything is None:
+        return
+    worse = before if before is not None and before.value < everything.value else everything
+    low, high = worse.interval(CONFIDENCE)
+    drafted = sum(sample["counters"]["drafted_tokens"] for sample in candidate.measured)
+    accepted = sum(sample["counters"]["accepted_tokens"] for sample in candidate.measured)
+    repeated = sum(repeated_share(s["tokens"]) for s in candidate.measured) / len(candidate.measured)
+    loops = sum(1 for sample in candidate.measured if sample["loop_onset"] is not None)
+    shown = f"before loops {before.value:.2f}; " if before is not None and loops else ""
+    yield Draft(
+        id="acceptance_length",
+        metric="acceptance_length",
+        role="primary" if role == "primary" else "secondary",
+        value=worse.value,
+        stated=everything.value,
+        interval=(low, high),
+        confidence=CONFIDENCE,
+        unit="tokens/forward",
+        n=worse.n,
+        arms=(candidate.name,),
+        wording=f"{worse.value:.2f} committed tokens per target forward [{low:.2f}, {high:.2f}] 95 %, {worse.n} prompts",
+        detail={
+            "all_tokens": everything.value,
+            "before_loops": None if before is None else before.value,
+            "repeated_8_grams": repeated,
+            "looping_samples": loops,
+            "summary": f"{everything.value:.2f} tokens/forward ({shown}repeated 8-grams {repeated * 100:.0f} %)",
+        },
+    )
+    if drafted:
+        yield Draft(
+            id="acceptance_rate",
+            metric="acceptance_rate",
+            role="informational",
+            value=accepted / drafted,
+            unit="share",
+            n=len(candidate.measured),
+            arms=(candidate.name,),
+            wording=f"{accepted} of {drafted} drafted tokens accepted ({accepted / drafted * 100:.1f} %)",
+        )
+
+
+def _acceptance(arm: Arm, *, clipped: bool) -> Ratio | None:
+    committed: list[float] = []
+    forwards: list[float] = []
+    for samples in by_prompt(arm.measured).values():
+        counts = [_committed(sample, clipped=clipped) for sample in samples]
+        committed.append(sum(count for count, _ in counts))
+        forwards.append(sum(count for _, count in counts))
+    kept = [(c, f) for c, f in zip(committed, forwards, strict=True) if f > 0]
+    try:
+        return paired_ratio([c for c, _ in kept], [f for _, f in kept])
+    except ValueError:
+        return None
+
+
+def _committed(sample: Sample, *, clipped: bool) -> tuple[int, int]:
+    """Return committed tokens and target forwards of a sample's decode."""
+    counters, onset = sample["counters"], sample["loop_onset"]
+    if clipped and onset is not None:
+        steps = steps_before(sample, onset)
+        return sum(sample["accepted_per_step"][:steps]) + steps, steps
+    committed = counters["steps"] - counters["guard_rejections"] + counters["accepted_tokens"]
+    return committed, counters["target_forwards"]
+
+
+def identity(report: Report, evidence: Evidence) -> Iterator[Draft]:
+    """Yield on how many prompts the candidate's tokens equal the baseline's, recomputed from raw tokens."""
+    arms = arms_of(report, evidence)
+    if arms.candidate is None or arms.baseline is None:
+        return
+    same, prompts, tokens, worst = compare(arms)
+    if not prompts:
+        return
+    dtype = str(report.body["config"].get("dtype", "?"))
+    word = DTYPE_WORDS.get(dtype, dtype)
+    if same == prompts:
+        wording = f"identical on these {prompts} prompts, {tokens} tokens, {word}"
+        bound = 1.0 - 0.05 ** (1.0 / prompts)
+    else:
+        where, margin = worst
+        said = "unknown" if margin is None else f"{margin:.3g}"
+        wording = f"differs on {prompts - same} of {prompts} prompts, first at token {where}, top-2 margin there {said}, {word}"
+        bound = None
+    yield Draft(
+        id="identical_prompts",
+        metric="identical_prompts",
+        role="secondary",
+        value=float(same),
+        unit="prompts",
+        n=prompts,
+        baseline=arms.baseline.name,
+        arms=(arms.candidate.name, arms.baseline.name),
+        wording=wording,
+        detail={
+            "mismatch_rate_upper_95": bound,
+            "summary": f"{same}/{prompts} prompts, {tokens} tokens, {word}" if same == prompts else wording,
+        },
+    )
+
+
+def compare(arms: Arms) -> tuple[int, int, int, tuple[int, float | None]]:
+    """Return (identical prompts, prompts, baseline tokens, (first difference, margin there)), every repeat counted."""
+    same = tokens = 0
+    first: tuple[int, float | None] = (1 << 60, None)
+    if arms.candidate is None or arms.baseline is None:
+        return 0, 0, 0, first
+    theirs, ours = by_prompt(arms.baseline.measured), by_prompt(arms.candidate.measured)
+    common = [prompt for prompt in theirs if prompt in ours]
+    for prompt in common:
+        reference = theirs[prompt][0]["tokens"]
+        tokens += len(reference)
+        different = [(first_difference(reference, s["tokens"]), s) for s in ours[prompt]]
+        places = [(place, s["top2_margin_at_divergence"]) for place, s in different if place is not None]
+        same += not places
+        for place in places:
+            first = min(first, place, key=lambda item: item[0])
+    return same, len(common), tokens, first
+
+
+def throughput(report: Report, evidence: Evidence) -> Iterator[Draft]:
+    """Yield the baseline's decode rate; the primary claim of a report without a candidate."""
+    arms = arms_of(report, evidence)
+    if arms.baseline is None:
+        return
+    groups = by_prompt(sample for arm in arms.reference for sample in arm.measured)
+    tokens = [float(sum(max(s["output_tokens"] - 1, 0) for s in samples)) for samples in groups.values()]
+    seconds = [float(sum(s["stages"]["decode_s"] for s in samples)) for samples in groups.values()]
+    try:
+        rate = paired_ratio(tokens, seconds)
+    except ValueError:
+        return
+    low, high = rate.interval(CONFIDENCE)
+    yield Draft(
+        id="baseline_tokens_per_s",
+        metric="baseline_tokens_per_s",
+        role="informational" if arms.candidate is not None else "primary",
+        value=rate.value,
+        interval=(low, high),
+        confidence=CONFIDENCE,
+        unit="tokens/s",
+        n=rate.n,
+        arms=tuple(arm.name for arm in arms.reference),
+        wording=f"native decoding {rate.value:.1f} tokens/s [{low:.1f}, {high:.1f}] 95 %, {rate.n} prompts",
+    )
+
+
+def memory(report: Report, evidence: Evidence) -> Iterator[Draft]:
+    """Yield the measured cache of the candidate beside the native one; in an interleaved report it informs only."""
+    arms = arms_of(report, evidence)
+    if arms.candidate is None or arms.baseline is None or not arms.candidate.measured or not arms.baseline.measured:
+        return
+    ours = max(sample["memory"]["kv_bytes"] for sample in arms.candidate.measured)
+    theirs = max(sample["memory"]["kv_bytes"] for sample in arms.baseline.measured)
+    extra = max((sample["memory"]["drafter_bytes"] or 0) for sample in arms.candidate.measured)
+    shown = f"{ours / 1e6:.2f} MB KV measured after decode (native cache {theirs / 1e6:.2f} MB"
+    shown += f", drafter {extra / 1e6:.2f} MB)" if extra else ")"
+    yield Draft(
+        id="kv_bytes",
+        metric="kv_bytes",
+        role="informational",
+        value=float(ours),
+        unit="bytes",
+        n=len(arms.candidate.measured),
+        baseline=arms.baseline.name,
+        arms=(arms.candidate.name, arms.baseline.name),
+        wording=shown,
+        detail={"summary": shown},
+    )

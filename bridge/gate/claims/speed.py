@@ -1,0 +1,219 @@
+"""Ratios of times between interleaved arms, and what may be said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bridge.gate.claims import Draft
+from bridge.gate.interface import Evidence, Report
+from bridge.gate.sampled import Arm, Arms, Sample, arms_of, by_prompt, stage_means, steps_before
+from bridge.gate.stats.multiple import holm
+from bridge.gate.stats.ratio import Ratio, paired_ratio
+
+SECONDARY: Final = {"prefill_speedup": ("prefill_s", "prefill"), "total_speedup": ("total_s", "end to end")}
+CONFIDENCE: Final = 0.95
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Seconds of the same prompts on both sides, in the same order."""
+
+    prompts: tuple[str, ...]
+    baseline: tuple[float, ...]
+    candidate: tuple[float, ...]
+
+    def ratio(self) -> Ratio:
+        """Return baseline over candidate: above 1 the candidate is faster."""
+        return paired_ratio(self.baseline, self.candidate)
+
+
+def paired_times(arms: Arms, stage: str, earlier: tuple[Arms, ...] = ()) -> Paired | None:
+    """Return a stage's seconds per prompt, repeats and earlier attempts averaged; None without both sides."""
+    runs = [found for one in (arms, *earlier) if (found := _one_run(one, stage)) is not None]
+    if not runs or len(runs) != 1 + len(earlier):
+        return None
+    prompts = [prompt for prompt in runs[0] if all(prompt in run for run in runs)]
+    if len(prompts) < 2:
+        return None
+    sides = [[sum(run[prompt][side] for run in runs) / len(runs) for prompt in prompts] for side in (0, 1)]
+    return Paired(tuple(prompts), tuple(sides[0]), tuple(sides[1]))
+
+
+def _one_run(arms: Arms, stage: str) -> dict[str, tuple[float, float]] | None:
+    if arms.candidate is None or not arms.reference:
+        return None
+    theirs = [stage_means(arm, stage) for arm in arms.reference]
+    ours = stage_means(arms.candidate, stage)
+    common = [prompt for prompt in theirs[0] if prompt in ours and all(prompt in side for side in theirs)]
+    return {prompt: (sum(side[prompt] for side in theirs) / len(theirs), ours[prompt]) for prompt in common}
+
+
+def drafts(report: Report, evidence: Evidence) -> Iterator[Draft]:
+    """Yield the speed claims of a report with baseline and candidate; nothing without both."""
+    arms = arms_of(report, evidence)
+    earlier = tuple(
+        arms_of(other, evidence)
+        for reports in evidence.earlier.values()
+        for other in reports
+        if other.value is not None and other.path == report.path and other.kind == report.kind
+    )
+    paired = paired_times(arms, "decode_s", earlier)
+    alone = paired_times(arms, "decode_s")
+    if paired is None or alone is None or arms.candidate is None or arms.baseline is None:
+        return
+    try:
+        ratio, stated = paired.ratio(), alone.ratio().value
+    except ValueError:  # times that are not positive; G5-DURATION says so
+        return
+    names = (arms.candidate.name, *(arm.name for arm in arms.reference))
+    before = before_onset(arms, earlier)
+    worse, over = ratio, "all tokens"
+    if before is not None and before.lower(0.975) < ratio.lower(0.975):
+        worse, over = before, "before loops"
+    yield _primary(worse, stated, over, names, arms, evidence.profile, 1 + len(earlier))
+    yield from _secondaries(arms, earlier, names, evidence.profile)
+
+
+def _primary(
+    ratio: Ratio,
+    stated: float,
+    over: str,
+    names: tuple[str, ...],
+    arms: Arms,
+    profile: Mapping[str, Any],
+    attempts: int,
+) -> Draft:
+    baseline = baseline_name(arms)
+    low, high = ratio.interval(CONFIDENCE)
+    shown = f"{ratio.value:.2f}x [{low:.2f}, {high:.2f}] 95 %, {ratio.n} prompts"
+    pooled = f", {attempts} attempts pooled" if attempts > 1 else ""
+    loops = ", before loops" if over == "before loops" else ""
+    return Draft(
+        id="decode_speedup",
+        metric="decode_speedup",
+        role="primary",
+        value=ratio.value,
+        stated=stated,
+        interval=(low, high),
+        confidence=CONFIDENCE,
+        unit="ratio",
+        n=ratio.n,
+        baseline=baseline,
+        arms=names,
+        wording=f"decode {effect(ratio, profile)}: {shown}{loops}{pooled}, vs {baseline}",
+        detail={
+            "effect": effect(ratio, profile),
+            "over": over,
+            "attempts": attempts,
+            "noise_floor": noise_floor(arms, profile),
+            "summary": f"{shown}{loops}{pooled}, vs {baseline}",
+        },
+    )
+
+
+def _secondaries(
+    arms: Arms, earlier: tuple[Arms, ...], names: tuple[str, ...], profile: Mapping[str, Any]
+) -> Iterator[Draft]:
+    ratios: dict[str, Ratio] = {}
+    for name, (stage, _) in SECONDARY.items():
+        paired = paired_times(arms, stage, earlier)
+        try:
+            if paired is not None:
+                ratios[name] = paired.ratio()
+        except ValueError:
+            continue
+    adjusted = holm({name: ratio.p_value() for name, ratio in ratios.items()})
+    baseline = baseline_name(arms)
+    for name, ratio in ratios.items():
+        low, high = ratio.interval(CONFIDENCE)
+        said = effect(ratio, profile) if adjusted[name] < 1.0 - CONFIDENCE else "no difference shown"
+        shown = f"{ratio.value:.2f}x [{low:.2f}, {high:.2f}] 95 %, {ratio.n} prompts"
+        yield Draft(
+            id=name,
+            metric=name,
+            role="secondary",
+            value=ratio.value,
+            interval=(low, high),
+            confidence=CONFIDENCE,
+            unit="ratio",
+            n=ratio.n,
+            baseline=baseline,
+            arms=names,
+            wording=f"{SECONDARY[name][1]} {said}: {shown}, vs {baseline}",
+            detail={"effect": said, "holm_p": adjusted[name], "summary": f"{shown}, vs {baseline}"},
+        )
+
+
+def effect(ratio: Ratio, profile: Mapping[str, Any]) -> str:
+    """Return the word that the interval allows."""
+    faster, margin = float(profile["faster_min_ratio"]), float(profile["equivalence_margin"])
+    low, high = ratio.interval(CONFIDENCE)
+    if low > faster:
+        return "faster"
+    if high < 1.0 / faster:
+        return "slower"
+    inner_low, inner_high = ratio.interval(0.90)
+    if inner_low >= 1.0 - margin and inner_high <= 1.0 + margin:
+        return f"equivalent within {margin * 100:.0f} %"
+    if ratio.lower(0.95) >= float(profile["not_slower_min_ratio"]):
+        return f"not slower ({(1 - float(profile['not_slower_min_ratio'])) * 100:.0f} % margin)"
+    return "no difference shown"
+
+
+def control_ratio(arms: Arms, stage: str = "decode_s") -> Ratio | None:
+    """Return baseline over control, the same code twice; None without a control or without usable times."""
+    if arms.baseline is None or arms.control is None:
+        return None
+    first, second = stage_means(arms.baseline, stage), stage_means(arms.control, stage)
+    common = [prompt for prompt in first if prompt in second]
+    try:
+        return paired_ratio([first[p] for p in common], [second[p] for p in common])
+    except ValueError:
+        return None
+
+
+def noise_floor(arms: Arms, profile: Mapping[str, Any]) -> float | None:
+    """Return the half-width of the control's interval: what this run could not have seen."""
+    control = control_ratio(arms)
+    return None if control is None else control.half_width(float(profile["control_confidence"]))
+
+
+def before_onset(arms: Arms, earlier: tuple[Arms, ...] = ()) -> Ratio | None:
+    """Return the ratio of decode times before loops begin, None when nothing loops.
+
+    A sample's time before its loop is its decode time by share of steps: every step of an arm costs about the same.
+    """
+    if arms.candidate is None or arms.baseline is None or earlier:
+        return None
+    if all(sample["loop_onset"] is None for arm in arms.all for sample in arm.measured):
+        return None
+    theirs = [_clipped(arm) for arm in arms.reference]
+    ours = _clipped(arms.candidate)
+    common = [p for p in ours if all(p in side for side in theirs) and ours[p] > 0 and all(s[p] > 0 for s in theirs)]
+    try:
+        return paired_ratio([sum(s[p] for s in theirs) / len(theirs) for p in common], [ours[p] for p in common])
+    except ValueError:
+        return None
+
+
+def _clipped(arm: Arm) -> dict[str, float]:
+    return {
+        prompt: sum(sample["stages"]["decode_s"] * _share(sample) for sample in samples) / len(samples)
+        for prompt, samples in by_prompt(arm.measured).items()
+    }
+
+
+def _share(sample: Sample) -> float:
+    onset, steps = sample["loop_onset"], sample["counters"]["steps"]
+    return 1.0 if onset is None or not steps else steps_before(sample, onset) / steps
+
+
+def baseline_name(arms: Arms) -> str:
+    """Return the baseline's code path for people."""
+    return (
+        ""
+        if arms.baseline is None
+        else arms.baseline.code_path.replace(":", " ").replace("mlx_lm.generate ", "mlx_lm ")
+    )

@@ -1,0 +1,115 @@
+"""What the runner's clock saw of every sample is what the report says.
+
+The workload announces start, first token and end of every sample on a pipe, and the runner stamps each line. Summed decode
+time agrees within 2 %, at most 5 % of samples differ by more than 5 ms, the digests are those of the tokens, and the
+samples follow each other as their order says. A timer that was patched gives another time than the runner's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bridge.gate import kinds
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.rule import report_rule
+from bridge.gate.sampled import Arm, Sample, arms_of
+from bridge.records import RunRecord, SampleMark
+
+EVENTS = ("start", "first_token", "end")
+Marked = dict[str, dict[str, SampleMark]]
+
+
+@report_rule(
+    "G4-MARKS", kinds=kinds.MARKED, remedy="Write the marks as the samples happen; measure on a quiet machine."
+)
+def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    if evidence.record is None:
+        return
+    arms = arms_of(report, evidence).all
+    rows = {sample["id"]: (arm, sample) for arm in arms for sample in arm.samples}
+    marked, problems = _collect(evidence.record, set(rows))
+    for message in problems:
+        yield Violation(message, "sample_marks")
+    missing = [name for name in rows if set(marked.get(name, {})) != set(EVENTS)]
+    for name in missing[:4]:
+        yield Violation(f"sample {name!r} has the marks {sorted(marked.get(name, {}))}", "sample_marks")
+    if missing or problems:
+        return
+    yield from _sequence(evidence.record, rows)
+    yield from _times(rows, marked, evidence.profile)
+    for name, (arm, sample) in rows.items():
+        if marked[name]["end"].token_digest != sample["token_digest"]:
+            yield Violation("the tokens are not the ones whose digest the runner received", arm.pointer(sample))
+
+
+def _collect(record: RunRecord, known: set[str]) -> tuple[Marked, list[str]]:
+    marked: Marked = {}
+    problems: list[str] = []
+    for mark in record.sample_marks:
+        if mark.sample not in known:
+            problems.append(f"sample {mark.sample!r} was announced and is not in the report")
+        elif mark.event in marked.setdefault(mark.sample, {}):
+            problems.append(f"sample {mark.sample!r} has two {mark.event} marks")
+        elif (mark.event == "end") != (mark.token_digest is not None):
+            problems.append(f"sample {mark.sample!r}: a token digest belongs to its end mark")
+        marked.setdefault(mark.sample, {})[mark.event] = mark
+    return marked, problems[:4]
+
+
+def _sequence(record: RunRecord, rows: Mapping[str, tuple[Arm, Sample]]) -> Iterator[Violation]:
+    """Yield marks that are not in the order of launches and order indices, or go back in time."""
+    wanted = [
+        (name, event)
+        for name, (_, s) in sorted(rows.items(), key=lambda item: (item[1][1]["launch"], item[1][1]["order_index"]))
+        for event in EVENTS
+    ]
+    got = [(mark.sample, mark.event) for mark in record.sample_marks]
+    if got != wanted:
+        place = next(index for index, (a, b) in enumerate(zip(got, wanted, strict=False)) if a != b)
+        yield Violation(f"mark {place} is {got[place]}, the report's order says {wanted[place]}", "sample_marks")
+        return
+    times = [mark.t_s for mark in record.sample_marks]
+    back = next((index for index in range(1, len(times)) if times[index] < times[index - 1]), None)
+    if back is not None:
+        yield Violation(
+            f"mark {back} came at {times[back]:.6f} s, after one at {times[back - 1]:.6f} s", "sample_marks"
+        )
+    spans: dict[int, list[float]] = {}
+    for mark in record.sample_marks:
+        spans.setdefault(rows[mark.sample][1]["launch"], []).append(mark.t_s)
+    for launch, seen in spans.items():
+        homes = [c for c in record.commands if c.started_s - 0.01 <= min(seen) and max(seen) <= c.ended_s + 0.01]
+        if not homes:
+            yield Violation(f"launch {launch} was not inside one command", "sample_marks")
+
+
+def _times(rows: Mapping[str, tuple[Arm, Sample]], marked: Marked, profile: Mapping[str, Any]) -> Iterator[Violation]:
+    near, far = float(profile["marks_sample_tolerance_s"]), float(profile["marks_outlier_max_s"])
+    sums: dict[str, list[float]] = {}
+    beyond = 0
+    for name, (arm, sample) in rows.items():
+        seen, stages = marked[name], sample["stages"]
+        pairs = (
+            ("decode", stages["decode_s"], seen["end"].t_s - seen["first_token"].t_s),
+            ("prefill", stages["prefill_s"], seen["first_token"].t_s - seen["start"].t_s),
+        )
+        for stage, said, saw in pairs:
+            total = sums.setdefault(f"{stage} of {arm.name}", [0.0, 0.0])
+            total[0] += said
+            total[1] += saw
+            if abs(said - saw) > far + 0.1 * said:
+                yield Violation(
+                    f"{stage}: the report says {said:.4f} s, the runner saw {saw:.4f} s", arm.pointer(sample)
+                )
+        beyond += any(abs(said - saw) > near for _, said, saw in pairs)
+    for name, (said, saw) in sums.items():
+        slack = float(profile["marks_sum_tolerance"]) * max(said, saw)
+        # A prefill is short: its marks may each be late by what a single mark may.
+        slack += near * len(rows) * 0.2 if name.startswith("prefill") else 1e-3
+        if abs(said - saw) > slack:
+            yield Violation(f"{name}: the report sums to {said:.4f} s, the runner saw {saw:.4f} s")
+    if beyond > float(profile["marks_outlier_share_max"]) * len(rows):
+        yield Violation(
+            f"{beyond} of {len(rows)} samples differ by more than {near * 1000:.0f} ms from what the runner saw"
+        )

@@ -1,0 +1,53 @@
+"""Measured bytes are plausible: more than nothing, the peak no less than the rest, equal work in equal bytes.
+
+Baseline and control run the same code on the same prompts; their caches hold the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bridge.gate import kinds
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.rule import report_rule
+from bridge.gate.sampled import Arm, Sample, arms_of
+
+
+@report_rule(
+    "G4-MEMORY", kinds=kinds.SAMPLED, remedy="Read bytes from the real buffers after at least one decode step."
+)
+def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    arms = arms_of(report, evidence)
+    seen: dict[tuple[object, ...], int] = {}
+    for arm in arms.all:
+        for sample in arm.samples:
+            memory = sample["memory"]
+            if memory["kv_bytes"] < 1:
+                yield Violation("kv_bytes is 0 after decoding", arm.pointer(sample))
+            if memory["kv_bytes_peak"] is not None and memory["kv_bytes_peak"] < memory["kv_bytes"]:
+                yield Violation("kv_bytes_peak is below kv_bytes", arm.pointer(sample))
+            active = memory["allocator_active_bytes"]
+            if active is not None and active < memory["kv_bytes"] + (memory["drafter_bytes"] or 0):
+                yield Violation("the allocator holds less than the buffers measured", arm.pointer(sample))
+            yield from _drafter(arm, sample)
+            for name in ("kv_bytes", "kv_bytes_peak", "drafter_bytes"):
+                if memory[name] is None:
+                    continue
+                key = (name, arm.code_path, sample["prompt_tokens"], sample["output_tokens"], _last(sample))
+                if seen.setdefault(key, memory[name]) != memory[name]:
+                    yield Violation(
+                        f"{name} is {memory[name]}, the same code held {seen[key]} for as many tokens",
+                        arm.pointer(sample),
+                    )
+
+
+def _last(sample: Sample) -> object:
+    """Return what else decides a buffer's length: the rows of the last block."""
+    steps = sample["drafted_per_step"]
+    return None if steps is None else tuple(steps[-2:] + sample["accepted_per_step"][-2:])
+
+
+def _drafter(arm: Arm, sample: Sample) -> Iterator[Violation]:
+    drafts = sample["accepted_per_step"] is not None
+    if not drafts and sample["memory"]["drafter_bytes"] is not None:
+        yield Violation("drafter_bytes in an arm that does not draft", arm.pointer(sample))

@@ -1,0 +1,77 @@
+"""Counters of a sample follow from its steps, and its tokens from them.
+
+A step commits its accepted tokens and one more; whoever changes a counter changes how many tokens there must be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bridge.gate import kinds
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.rule import report_rule
+from bridge.gate.sampled import Sample, arms_of
+
+
+@report_rule(
+    "G4-STEPS", kinds=kinds.SAMPLED, remedy="Count where it happens: one entry per step, sums from the entries."
+)
+def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    config = report.body["config"]
+    for arm in arms_of(report, evidence).all:
+        for sample in arm.samples:
+            check = _plain if sample["accepted_per_step"] is None else _speculative
+            for message in check(sample, config):
+                yield Violation(message, arm.pointer(sample))
+
+
+def _plain(sample: Sample, _config: Mapping[str, Any]) -> Iterator[str]:
+    counters = sample["counters"]
+    for name in ("drafter_forwards", "drafted_tokens", "accepted_tokens", "guard_rejections"):
+        if counters[name]:
+            yield f"{name} is {counters[name]} in an arm that does not draft"
+    if sample["drafted_per_step"] is not None:
+        yield "drafted_per_step without accepted_per_step"
+    steps = sample["output_tokens"] - 1
+    if counters["steps"] != steps:
+        yield f"{counters['steps']} steps for {sample['output_tokens']} tokens, expected {steps}"
+    if not steps <= counters["target_forwards"] <= steps + 1:  # one forward may be queued ahead
+        yield f"{counters['target_forwards']} target forwards for {steps} steps"
+    yield from _synchronisations(counters)
+
+
+def _speculative(sample: Sample, config: Mapping[str, Any]) -> Iterator[str]:
+    counters, accepted, drafted = sample["counters"], sample["accepted_per_step"], sample["drafted_per_step"]
+    if drafted is None or len(drafted) != len(accepted):
+        yield "accepted_per_step and drafted_per_step have different lengths"
+        return
+    for name, got, wanted in (
+        ("steps", counters["steps"], len(accepted)),
+        ("accepted_tokens", counters["accepted_tokens"], sum(accepted)),
+        ("drafted_tokens", counters["drafted_tokens"], sum(drafted)),
+        ("target_forwards", counters["target_forwards"], len(accepted)),
+    ):
+        if got != wanted:
+            yield f"{name} is {got}, the steps give {wanted}"
+    if any(a > d for a, d in zip(accepted, drafted, strict=True)):
+        yield "a step accepted more than was drafted"
+    block = config.get("block_size")
+    if block is not None and drafted and max(drafted) > block - 1:
+        yield f"a step drafted {max(drafted)} tokens with a block of {block}"
+    committed = 1 + len(accepted) - counters["guard_rejections"] + sum(accepted)
+    surplus = committed - sample["output_tokens"]
+    if not 0 <= surplus <= (accepted[-1] if accepted else 0):
+        yield f"the steps commit {committed} tokens, {sample['output_tokens']} were emitted"
+    drafting = sum(1 for count in drafted if count)
+    local = (config.get("drafter") or {}).get("format") not in {None, "ngram"}
+    if drafting > counters["drafter_forwards"] and local:
+        yield f"{counters['drafter_forwards']} drafter forwards for {drafting} steps with a draft"
+    if counters["drafter_forwards"] > counters["steps"]:
+        yield f"{counters['drafter_forwards']} drafter forwards in {counters['steps']} steps"
+    yield from _synchronisations(counters)
+
+
+def _synchronisations(counters: Mapping[str, int]) -> Iterator[str]:
+    if counters["host_syncs"] != counters["steps"] + 1:
+        yield f"{counters['host_syncs']} host synchronisations for {counters['steps']} steps and the prefill"

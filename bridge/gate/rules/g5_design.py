@@ -1,0 +1,54 @@
+"""The measurement has the profile's design: launches, prompts, arms, warm-ups, distinct and disjoint prompts.
+
+False-grant rate and power were studied for exactly this design; another one has other rates.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bridge.gate import kinds
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.rule import report_rule
+from bridge.gate.sampled import Arms, arms_of
+
+
+@report_rule(
+    "G5-DESIGN",
+    severity="not_citable",
+    kinds=kinds.INTERLEAVED,
+    remedy="Run with `--profile claim`, unchanged launches.",
+)
+def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    arms, profile = arms_of(report, evidence), evidence.profile
+    if profile["name"] == "smoke":
+        return
+    for message in _design(arms, profile, report.kind or ""):
+        yield Violation(message, "/arms")
+
+
+def _design(arms: Arms, profile: Mapping[str, Any], kind: str) -> Iterator[str]:
+    launches = sorted({sample["launch"] for arm in arms.all for sample in arm.measured})
+    if len(launches) != profile["launches"]:
+        yield f"{len(launches)} launches, the design has {profile['launches']}"
+    if arms.control is None:
+        yield "no control: without the baseline measured twice nobody knows the noise"
+    if len(arms.all) > profile["arms"]:
+        yield f"{len(arms.all)} arms, the design has {profile['arms']}"
+    for arm in arms.all:
+        prompts = {sample["prompt_digest"] for sample in arm.measured}
+        warm = Counter(sample["launch"] for sample in arm.samples if sample["is_warmup"])
+        if len(prompts) < profile["prompts_min_count"] or len(arm.measured) != len(prompts):
+            wanted = f"one of each of {profile['prompts_min_count']}"
+            yield f"arm {arm.name!r} has {len(arm.measured)} samples of {len(prompts)} prompts, expected {wanted}"
+        per_launch = Counter(sample["launch"] for sample in arm.measured)
+        if kind == kinds.CODE_THROUGHPUT and set(per_launch.values()) != {profile["prompts_per_launch"]}:
+            wanted = profile["prompts_per_launch"]
+            yield f"arm {arm.name!r} has {sorted(per_launch.values())} prompts per launch, expected {wanted}"
+        short = [launch for launch in launches if warm[launch] < profile["warmups_per_arm_and_launch"]]
+        if short:
+            yield f"arm {arm.name!r} has {warm[short[0]]} warm-ups in launch {short[0]}"
+        if prompts & {sample["prompt_digest"] for sample in arm.samples if sample["is_warmup"]}:
+            yield f"arm {arm.name!r} measured a prompt it had warmed up with"

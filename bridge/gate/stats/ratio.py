@@ -1,0 +1,69 @@
+"""The ratio of two totals over paired units: delta-method standard error of its logarithm, t with n - 1.
+
+Percentile bootstrap at n = 5 ... 30 errs 4 to 11 % one-sided where 2.5 % is meant; this does not (simulated on recorded
+noise of a shared machine). Knows units and numbers, not what they measure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bridge.gate.stats.distributions import t_cdf, t_quantile
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """An estimated ratio: its logarithm, that logarithm's standard error and degrees of freedom."""
+
+    log_ratio: float
+    error: float
+    df: int
+
+    @property
+    def value(self) -> float:
+        """The ratio."""
+        return math.exp(self.log_ratio)
+
+    @property
+    def n(self) -> int:
+        """Units behind it."""
+        return self.df + 1
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Return the two-sided interval of the ratio."""
+        half = self.half_width(confidence)
+        return math.exp(self.log_ratio - half), math.exp(self.log_ratio + half)
+
+    def half_width(self, confidence: float) -> float:
+        """Return half the two-sided interval's width on the log scale."""
+        return t_quantile(0.5 + confidence / 2.0, self.df) * self.error
+
+    def lower(self, confidence: float) -> float:
+        """Return the one-sided lower bound of the ratio."""
+        return math.exp(self.log_ratio - t_quantile(confidence, self.df) * self.error)
+
+    def p_value(self, ratio: float = 1.0) -> float:
+        """Return the two-sided p-value of the hypothesis that the ratio is this one."""
+        distance = abs(self.log_ratio - math.log(ratio))
+        if self.error == 0.0:
+            return 1.0 if distance == 0.0 else 0.0
+        return 2.0 * (1.0 - t_cdf(distance / self.error, self.df))
+
+
+def paired_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> Ratio:
+    """Return the ratio of totals of two lists that belong together unit by unit.
+
+    Raises:
+        ValueError: fewer than two units, different lengths, or a total that is not positive.
+    """
+    n = len(numerator)
+    if n < 2 or n != len(denominator):
+        raise ValueError(f"got {n} and {len(denominator)} units, expected the same number and at least 2")
+    top, bottom = math.fsum(numerator) / n, math.fsum(denominator) / n
+    if not (top > 0.0 and bottom > 0.0):
+        raise ValueError("a total is not positive")
+    parts = [x / top - y / bottom for x, y in zip(numerator, denominator, strict=True)]
+    variance = math.fsum(part * part for part in parts) / (n - 1)  # the parts sum to zero by construction
+    return Ratio(math.log(top / bottom), math.sqrt(variance / n), n - 1)
