@@ -155,6 +155,17 @@ class Bus(Protocol):
         """Push the cancel branch of a run; idempotent."""
         ...
 
+    def probe(self, ref: str) -> str | None:
+        """Push a branch in the request namespace that no runner acts on, and delete it; return its name if it stayed.
+
+        Args:
+            ref: full name of a request branch that was never sent; its cancel branch is what is pushed.
+
+        Raises:
+            RemoteError: the remote refuses it.
+        """
+        ...
+
     def view(self, run_id: str) -> RunView:
         """Return what is known of a run."""
         ...

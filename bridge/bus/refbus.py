@@ -155,6 +155,11 @@ class RefBus:
         now_unix_s = int(self._clock.now().timestamp())
         self._requests.cancel(run_id, names.cancel_branch(ref), data, signature, now_unix_s)
 
+    def probe(self, ref: str) -> str | None:
+        """Push and delete the cancel branch of a request that was never sent; see the interface."""
+        self.identity()
+        return self._requests.probe(names.cancel_branch(ref), int(self._clock.now().timestamp()))
+
     def view(self, run_id: str) -> RunView:
         """Return what is known of a run."""
         record = self.identity()

@@ -111,6 +111,20 @@ class Requests:
         self._store.write(objects)
         swap(self._store, [RefUpdate(ref, made.oid, None)], authority=ref)
 
+    def probe(self, ref: str, time_unix_s: int) -> str | None:
+        """Create a branch and delete it again; return its name when it could not be deleted.
+
+        Raises:
+            RemoteError: the remote refuses to create it.
+        """
+        made, objects = commits.folder_commit(
+            {commits.CANCEL_FILE: b"{}"}, over=(), parents=(), time_unix_s=time_unix_s, message="probe"
+        )
+        self._store.write(objects)
+        if not swap(self._store, [RefUpdate(ref, made.oid, None)], authority=ref)[ref].landed:
+            raise RemoteError(f"{self._store.route} refuses to create {ref}")
+        return None if self._store.push([RefUpdate(ref, None, made.oid)]).get(ref) else ref
+
     def copy_result(self, ref: RequestRef, result_oid: str) -> Delivery:
         """Append a result to its request branch if the branch is where the request was.
 
