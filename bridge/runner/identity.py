@@ -16,8 +16,9 @@ from importlib import metadata
 from pathlib import Path
 
 from bridge import strictjson
-from bridge.errors import InfrastructureError
+from bridge.errors import GitError, InfrastructureError
 from bridge.records import CodeRecord, JobSpec, Request
+from bridge.system.git import run_in_work_tree
 from bridge.system.process import run
 
 _ASK_WALL_S = 60.0
@@ -141,10 +142,29 @@ def ask_interpreter(interpreter: str) -> CodeFacts:
 def _identity(roots: dict[str, Path], answer: dict[str, str | None]) -> tuple[str, bool | None]:
     if set(roots) != set(_PACKAGES):
         return "unknown", None
+    checkout = _checkout(roots)
+    if checkout is not None:
+        return checkout
     if answer["record"] and not answer["editable"] and answer["site"]:
         digest = hashlib.sha256(answer["record"].encode()).hexdigest()
         return f"wheel record sha256:{digest}", _differs(Path(answer["site"]), answer["record"], roots)
     return f"sources sha256:{sources_digest(roots)}", None
+
+
+def _checkout(roots: dict[str, Path]) -> tuple[str, bool] | None:
+    """Return (commit, dirty) when git tracks the packages where they are, None otherwise."""
+    top = roots["engine"].parent
+    if roots["bridge"].parent != top or not any((folder / ".git").exists() for folder in (top, *top.parents)):
+        return None
+    try:
+        tracked = run_in_work_tree(top, ["ls-files", "--error-unmatch", "--", *(f"{p}/__init__.py" for p in _PACKAGES)])
+        head = run_in_work_tree(top, ["rev-parse", "--verify", "HEAD^{commit}"])
+        status = run_in_work_tree(top, ["status", "--porcelain", "--untracked-files=all", "--", *_PACKAGES])
+    except GitError:
+        return None
+    if any(done.exit_code != 0 or done.timed_out for done in (tracked, head, status)):
+        return None
+    return head.stdout.decode("ascii").strip(), bool(status.stdout)
 
 
 def _differs(site: Path, record: str, roots: dict[str, Path]) -> bool:

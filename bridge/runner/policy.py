@@ -60,6 +60,7 @@ class Policy(Record):
 
     Attributes:
         name: the runner's name on its bus.
+        bus: route of the bus to serve, with its id after ``#``, when the command line names none.
         labels: what a request's runner selector may ask for.
         trust_pushers: whoever can push may have request code run, sandboxed, under `sandbox.uid`; labelled in results.
         interpreter: absolute path of the Python whose packages are the host's engine.
@@ -74,6 +75,7 @@ class Policy(Record):
 
     schema_version: Literal[1] = Field(alias="schema")
     name: Name
+    bus: Text | None = None
     labels: tuple[Name, ...] = ()
     trust_pushers: bool = False
     interpreter: AbsolutePath = sys.executable

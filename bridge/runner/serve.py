@@ -96,7 +96,14 @@ def once(host: Host, bus: Bus, *, branch: str | None = None) -> int:
 
 
 def serve_embedded(
-    policy: Policy, state: StateFolder, clock: Clock, say: Callable[[str], None], bus: Bus, *, idle_s: float
+    policy: Policy,
+    state: StateFolder,
+    clock: Clock,
+    say: Callable[[str], None],
+    bus: Bus,
+    *,
+    idle_s: float,
+    ready: Callable[[Host], None],
 ) -> bool:
     """Serve this machine's own bus until it is idle; return False when another process does so already.
 
@@ -109,6 +116,7 @@ def serve_embedded(
             return False
         try:
             host = assemble(policy, state, clock, say, embedded=True)
+            ready(host)
             try:
                 serve(host, bus, idle_s=idle_s)
             finally:

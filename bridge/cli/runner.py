@@ -1,0 +1,97 @@
+"""`kakeya-runner`: what a machine's owner types. Parses and dispatches; the work is in `bridge.cli.runner_commands`.
+
+Imports nothing heavy: `--help` is as quick as Python itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+_EPILOG = """\
+Start here:
+  kakeya-runner policy example > ~/.config/kakeya/policy.toml && chmod 600 ~/.config/kakeya/policy.toml
+  kakeya-runner doctor --bus ROUTE            try everything a run needs, with a remedy per finding
+  kakeya-runner serve --bus ROUTE --create-bus
+
+ROUTE is a remote name, a path, or a file, ssh or https URL; ROUTE#ID insists on the bus id.
+Only policy.toml decides what runs; a request can ask for less, never for more. stdout is data, stderr is talk.
+
+Exit codes: 0 fine or idle · 1 a finding (doctor, policy check, journal verify), or the gate refused · 2 usage or
+request rejected · 3 infrastructure · 4 program failed · 5 timed out · 6 cancelled · 7 policy refused · 70 bug ·
+130/143 stopped by a signal. `once` ends in the code of the request it took.
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="kakeya-runner",
+        description="Run allow-listed presets on this machine for people who can reach only a git remote.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
+    _serving(verbs)
+    _control(verbs)
+    _files(verbs)
+    return parser
+
+
+def _serving(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    serve = _verb(verbs, "serve", "take requests until stopped or drained", bus=True)
+    _creating(serve)
+    serve.add_argument("--embedded", metavar="DIR", help="serve this machine's own bus in DIR until it is idle")
+    serve.add_argument("--idle", type=float, metavar="S", help="end after S seconds without anything to do")
+    one = _verb(verbs, "once", "take one request to its end, then stop; for Actions and cron", bus=True)
+    _creating(one)
+    one.add_argument("--branch", metavar="NAME", help="the request branch to take; default: the oldest request")
+    doctor = _verb(verbs, "doctor", "try everything a run needs and name a remedy per finding", bus=True)
+    doctor.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def _control(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    _verb(verbs, "drain", "end the runner after what it is running")
+    _verb(verbs, "pause", "take nothing new until resumed; what runs goes on")
+    _verb(verbs, "resume", "take requests again")
+    collect = _verb(verbs, "gc", "delete refs of runs that ended long ago, and old files of this runner", bus=True)
+    collect.add_argument("--older-than", type=float, default=14.0, metavar="DAYS", help="age; default 14")
+    collect.add_argument("--dry-run", action="store_true", help="only print what would go")
+
+
+def _files(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    policy = _verb(verbs, "policy", "look at the policy file: check, example, explain")
+    policy.add_argument("action", choices=("check", "example", "explain"))
+    policy.add_argument("preset", nargs="?", help="with explain: what a request of this preset would get")
+    journal = _verb(verbs, "journal", "look at the journal: verify its chain, or show a run's events")
+    journal.add_argument("action", choices=("verify", "show"))
+    journal.add_argument("run", nargs="?", help="with show: a run id, or the end of one")
+
+
+def _verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, summary: str, *, bus: bool = False
+) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+    parser.add_argument("--policy", metavar="FILE", help="policy file; default: policy.toml in your config folder")
+    parser.add_argument("--state", metavar="DIR", help="state folder; default: the user's state folder, by runner name")
+    if bus:
+        parser.add_argument("--bus", metavar="ROUTE[#ID]", help="default: KAKEYA_BUS, then bus in the policy")
+    return parser
+
+
+def _creating(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--create-bus", action="store_true", help="make the remote a bus if it is none yet")
+    parser.add_argument("--wake", choices=("poll", "actions"), default="poll", help="of a new bus: what wakes it")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = build_parser().parse_args(argv)
+    commands = importlib.import_module("bridge.cli.runner_commands")
+    return int(commands.dispatch(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

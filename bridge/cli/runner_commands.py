@@ -1,0 +1,293 @@
+"""What the commands of `kakeya-runner` do: put the pieces together, say what happens, end in the right code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bridge.bus import open_bus
+from bridge.errors import BusMissingError, KakeyaError, UsageError
+from bridge.runner.files import NameLock
+from bridge.runner.host import Host, StateFolder
+from bridge.runner.policy import Policy, builtin_policy, load_policy
+from bridge.runner.serve import assemble, default_policy_path, default_state, once, serve, serve_embedded
+from bridge.system.clock import SystemClock, rfc3339
+
+if TYPE_CHECKING:
+    from bridge.bus.interface import Bus
+
+_CLOCK = SystemClock()
+
+
+def dispatch(arguments: argparse.Namespace) -> int:
+    """Run the parsed command and return its exit code; the one place where errors become exit codes."""
+    handler: Callable[[argparse.Namespace], int] = _HANDLERS[arguments.verb]
+    try:
+        return handler(arguments)
+    except KakeyaError as error:
+        print(f"kakeya-runner: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        return 0
+
+
+def say(line: str) -> None:
+    """Write one line of talk with its time."""
+    print(f"{rfc3339(_CLOCK.now())} {line}", file=sys.stderr, flush=True)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    if arguments.embedded is not None:
+        return _serve_embedded(arguments)
+    policy, state = _policy(arguments), _state(arguments)
+    with NameLock(state.lock).held():
+        bus = _bus(arguments, policy, state)
+        host = assemble(policy, state, _CLOCK, say)
+        caught = _stop_on_signals(host)
+        say(f"runner {host.name} serves {bus.route}, policy {host.facts.digest[:12]}, state {state.root}")
+        serve(host, bus, idle_s=arguments.idle)
+    return 128 + caught[0] if caught else 0
+
+
+def _serve_embedded(arguments: argparse.Namespace) -> int:
+    from bridge.bus.embedded import embedded_folder, ensure_embedded
+    from bridge.limits import EMBEDDED_IDLE_S
+
+    data = Path(arguments.embedded)
+    route = ensure_embedded(data, _CLOCK)
+    state = StateFolder(embedded_folder(data) / "runner")
+    state.create()
+    path = default_policy_path() if arguments.policy is None else Path(arguments.policy)
+    policy = load_policy(path) if path.exists() else builtin_policy(os.environ)
+    bus = open_bus(str(route), repository=None, state=state.bus, clock=_CLOCK)
+    idle_s = EMBEDDED_IDLE_S if arguments.idle is None else arguments.idle
+    caught: list[int] = []
+    served = serve_embedded(
+        policy, state, _CLOCK, say, bus, idle_s=idle_s, ready=lambda host: _on_signals(caught, host)
+    )
+    if not served:
+        say("another process serves the embedded bus already")
+    return 128 + caught[0] if caught else 0
+
+
+def _once(arguments: argparse.Namespace) -> int:
+    policy, state = _policy(arguments), _state(arguments)
+    branch = arguments.branch
+    if branch is not None and not branch.startswith("refs/"):
+        branch = f"refs/heads/{branch}"
+    with NameLock(state.lock).held():
+        bus = _bus(arguments, policy, state)
+        host = assemble(policy, state, _CLOCK, say)
+        caught = _stop_on_signals(host)
+        code = once(host, bus, branch=branch)
+    return 128 + caught[0] if caught else code
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from bridge.executor import local_executor
+    from bridge.presets import registry
+    from bridge.runner.doctor import Patient, examine
+
+    path = _policy_path(arguments)
+    state = _state(arguments)
+    try:
+        policy = load_policy(path)
+    except KakeyaError:
+        policy = None
+    route = _route(arguments, policy)
+    patient = Patient(
+        policy_path=path,
+        state=state,
+        executor=local_executor(_CLOCK),
+        clock=_CLOCK,
+        presets=lambda: dict(registry()),
+        open_bus=None if route is None else lambda: _open(route, state),
+    )
+    findings = list(examine(patient))
+    if arguments.json:
+        print(json.dumps([vars(finding) for finding in findings], indent=1))
+    else:
+        for finding in findings:
+            print(f"{finding.level:<5} {finding.name:<9} {finding.text}")
+            if finding.remedy is not None and finding.level != "ok":
+                print(f"{'':<15} next: {finding.remedy}")
+    return 1 if any(finding.level == "fail" for finding in findings) else 0
+
+
+def _drain(arguments: argparse.Namespace) -> int:
+    _state(arguments).drain.touch()
+    say("the runner ends after what it is running")
+    return 0
+
+
+def _pause(arguments: argparse.Namespace) -> int:
+    _state(arguments).pause.touch()
+    say("paused; go on with: kakeya-runner resume")
+    return 0
+
+
+def _resume(arguments: argparse.Namespace) -> int:
+    state = _state(arguments)
+    state.pause.unlink(missing_ok=True)
+    state.drain.unlink(missing_ok=True)
+    say("taking requests again")
+    return 0
+
+
+def _gc(arguments: argparse.Namespace) -> int:
+    from bridge.runner.tidy import old_files
+
+    policy, state = _policy(arguments), _state(arguments)
+    older_than_s = arguments.older_than * 24 * 3600
+    for path in old_files(state, _CLOCK.now().timestamp() - older_than_s):
+        print(path)
+        if not arguments.dry_run:
+            path.unlink(missing_ok=True)
+    if _route(arguments, policy) is not None:
+        for name in _bus(arguments, policy, state).collect(older_than_s=older_than_s, dry_run=arguments.dry_run):
+            print(name)
+    return 0
+
+
+def _policy_command(arguments: argparse.Namespace) -> int:
+    if arguments.action == "example":
+        from importlib import resources
+
+        text = resources.files("bridge.runner").joinpath("policy_template.toml").read_text("utf-8")
+        print(text.replace('"NAME"', json.dumps(_own_name())), end="")
+        return 0
+    path = _policy_path(arguments)
+    policy = load_policy(path)
+    if arguments.action == "check":
+        print(json.dumps(policy.model_dump(mode="json") | {"secrets": sorted(policy.secrets)}, indent=1))
+        say(f"{path} is a policy, digest {policy.digest(embedded=False)}")
+        return 0
+    from bridge.runner.explain import what_would_run
+
+    if arguments.preset is None:
+        raise UsageError("explain needs a preset", remedy="kakeya-runner policy explain PRESET")
+    for line in what_would_run(policy, arguments.preset, _CLOCK):
+        print(line)
+    return 0
+
+
+def _journal(arguments: argparse.Namespace) -> int:
+    from bridge.runner.journal import read_lines, verify_journal
+
+    state = _state(arguments)
+    if arguments.action == "verify":
+        try:
+            print(f"{verify_journal(state.journal)} lines, the chain holds")
+        except KakeyaError as error:
+            print(f"kakeya-runner: {error}", file=sys.stderr)
+            return 1
+        return 0
+    for line in read_lines(state.journal):
+        if arguments.run is None or line.id.endswith(arguments.run.lower()):
+            detail = " ".join(f"{name}={value}" for name, value in line.detail.items())
+            print(f"{line.time} {line.id} {line.event:<12} {line.oid or '':<12.12} {detail}".rstrip())
+    return 0
+
+
+def _policy_path(arguments: argparse.Namespace) -> Path:
+    return default_policy_path() if arguments.policy is None else Path(arguments.policy)
+
+
+def _policy(arguments: argparse.Namespace) -> Policy:
+    return load_policy(_policy_path(arguments))
+
+
+def _state(arguments: argparse.Namespace) -> StateFolder:
+    if arguments.state is not None:
+        state = StateFolder(Path(arguments.state).resolve())
+    else:
+        try:
+            name = _policy(arguments).name
+        except UsageError:
+            name = _own_name()
+        state = default_state(name)
+    state.create()
+    return state
+
+
+def _own_name() -> str:
+    letters = (char if char.isalnum() or char in ".-" else "-" for char in socket.gethostname().lower())
+    return "".join(letters).strip("-.")[:60] or "runner"
+
+
+def _route(arguments: argparse.Namespace, policy: Policy | None) -> str | None:
+    return arguments.bus or os.environ.get("KAKEYA_BUS") or (None if policy is None else policy.bus)
+
+
+def _bus(arguments: argparse.Namespace, policy: Policy, state: StateFolder) -> Bus:
+    """Return the bus, made when the command says so.
+
+    Raises:
+        UsageError: no bus is named.
+        BusMissingError: the remote carries none.
+    """
+    route = _route(arguments, policy)
+    if route is None:
+        raise UsageError("no bus is named", remedy="give --bus ROUTE, or set bus in policy.toml")
+    bus = _open(route, state)
+    try:
+        bus.identity()
+    except BusMissingError:
+        if not getattr(arguments, "create_bus", False):
+            raise
+        from bridge.bus.create import new_record
+        from bridge.bus.route import resolve
+
+        local = resolve(route.partition("#")[0], _repository(route), state.bus).is_local
+        record = new_record(_CLOCK, wake=arguments.wake, local=local)
+        bus.create(record)
+        say(f"made {bus.route} a bus; requesters pin it with: kakeya-mac init --bus ROUTE#{record.bus_id}")
+    return bus
+
+
+def _open(route: str, state: StateFolder) -> Bus:
+    name, _, bus_id = route.partition("#")
+    return open_bus(name, repository=_repository(name), state=state.bus, clock=_CLOCK, expect_id=bus_id or None)
+
+
+def _repository(route: str) -> Path | None:
+    """Return the clone around us when the route is the name of one of its remotes."""
+    if "/" in route or ":" in route:
+        return None
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), None)
+
+
+def _stop_on_signals(host: Host) -> list[int]:
+    caught: list[int] = []
+    _on_signals(caught, host)
+    return caught
+
+
+def _on_signals(caught: list[int], host: Host) -> None:
+    def stop(number: int, _frame: object) -> None:
+        caught.append(number)
+        host.stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, stop)
+
+
+_HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "serve": _serve,
+    "once": _once,
+    "doctor": _doctor,
+    "drain": _drain,
+    "pause": _pause,
+    "resume": _resume,
+    "gc": _gc,
+    "policy": _policy_command,
+    "journal": _journal,
+}

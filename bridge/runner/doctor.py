@@ -1,0 +1,186 @@
+"""Look at a host as a runner needs it: try things rather than look for them, and name a remedy for each finding.
+
+Returns findings; prints nothing.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bridge.bus.interface import Bus
+from bridge.errors import KakeyaError
+from bridge.executor.interface import Executor
+from bridge.limits import CLOCK_SKEW_MAX_S
+from bridge.presets import Preset
+from bridge.runner.host import StateFolder
+from bridge.runner.identity import ask_interpreter
+from bridge.runner.journal import verify_journal
+from bridge.runner.models import find_model
+from bridge.runner.policy import Policy, file_problems, load_policy
+from bridge.system.clock import Clock, parse_rfc3339
+
+Level = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at; `remedy` is the next thing to do, None when there is nothing to do."""
+
+    name: str
+    level: Level
+    text: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True)
+class Patient:
+    """What is looked at.
+
+    Attributes:
+        open_bus: opens the configured bus; None when none is configured.
+    """
+
+    policy_path: Path
+    state: StateFolder
+    executor: Executor
+    clock: Clock
+    presets: Callable[[], dict[str, Preset]]
+    open_bus: Callable[[], Bus] | None
+
+
+def examine(patient: Patient) -> Iterator[Finding]:
+    """Yield findings, the cheap ones first."""
+    yield _python()
+    policy = None
+    for finding, found in _policy(patient.policy_path):
+        policy = found or policy
+        yield finding
+    yield from _state(patient, policy)
+    yield _sandbox(patient, policy)
+    yield from _presets(patient, policy)
+    if policy is not None:
+        yield from _code(policy)
+    yield from _bus(patient)
+
+
+def _python() -> Finding:
+    return Finding("python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))} at {sys.executable}")
+
+
+def _policy(path: Path) -> Iterator[tuple[Finding, Policy | None]]:
+    problems = file_problems(path)
+    if problems:
+        remedy = "kakeya-runner policy example > FILE, edit it" if not path.exists() else f"chmod 600 {path}"
+        yield Finding("policy", "fail", f"{path}: {problems[0]}", remedy), None
+        return
+    try:
+        policy = load_policy(path)
+    except KakeyaError as error:
+        yield Finding("policy", "fail", error.message, error.remedy), None
+        return
+    yield Finding("policy", "ok", f"{path}, digest {policy.digest(embedded=False)[:12]}"), policy
+    if policy.trust_pushers:
+        text = "trust_pushers: whoever can push to the bus may have code run here"
+        confined = policy.sandbox.uid is not None
+        advice = None if confined else "set sandbox.uid to an unprivileged user; refused without"
+        yield Finding("trust", "warn" if confined else "fail", text, advice), None
+
+
+def _state(patient: Patient, policy: Policy | None) -> Iterator[Finding]:
+    state = patient.state
+    try:
+        state.create()
+    except OSError as error:
+        yield Finding("state", "fail", f"{state.root}: {error.strerror}", "choose another folder with --state")
+        return
+    yield Finding("state", "ok", str(state.root))
+    free = shutil.disk_usage(state.root).free
+    floor = 0 if policy is None else policy.limits.disk_floor_bytes
+    text = f"{free / 2**30:.1f} GiB free, {floor / 2**30:.1f} GiB are kept"
+    yield Finding("disk", "ok" if free >= floor else "fail", text, None if free >= floor else "kakeya-runner gc")
+    if state.journal.exists():
+        try:
+            yield Finding("journal", "ok", f"{verify_journal(state.journal)} lines, the chain holds")
+        except KakeyaError as error:
+            yield Finding("journal", "fail", error.message, error.remedy)
+    for name, file, undo in (("paused", state.pause, "resume"), ("draining", state.drain, "serve")):
+        if file.exists():
+            yield Finding(name, "warn", f"{file} exists: nothing new is taken", f"kakeya-runner {undo}")
+
+
+def _sandbox(patient: Patient, policy: Policy | None) -> Finding:
+    applied = patient.executor.sandbox()
+    if applied.kind != "none":
+        return Finding("sandbox", "ok", f"{applied.kind}, tried: {', '.join((*applied.namespaces, *applied.filters))}")
+    required = policy is not None and policy.sandbox.mode == "required"
+    remedy = "install bubblewrap and allow user namespaces, or set sandbox.mode to preferred"
+    return Finding("sandbox", "fail" if required else "warn", f"none: {applied.reason}", remedy)
+
+
+def _presets(patient: Patient, policy: Policy | None) -> Iterator[Finding]:
+    try:
+        known = patient.presets()
+    except KakeyaError as error:
+        yield Finding("presets", "fail", error.message, error.remedy)
+        return
+    ready = [preset.name for preset in known.values() if preset.status == "ready"]
+    if policy is None:
+        yield Finding("presets", "ok", f"{len(ready)} ready")
+        return
+    allowed = [name for name in ready if policy.facts(embedded=False).allows(name)]
+    advice = None if allowed else "add names or patterns to presets.allow"
+    yield Finding("presets", "ok" if allowed else "warn", f"{len(allowed)} of {len(ready)} allowed", advice)
+
+
+def _code(policy: Policy) -> Iterator[Finding]:
+    install = f"{policy.interpreter} -m pip install 'kakeya[mlx]' (or [torch])"
+    facts = ask_interpreter(policy.interpreter)
+    if facts.problem is not None:
+        yield Finding(
+            "engine", "fail", facts.problem, f"{policy.interpreter} -m pip install 'kakeya[mlx]' (or [torch])"
+        )
+        return
+    backends = [f"{name} {facts.packages[name]}" for name in ("mlx", "mlx-lm", "torch") if name in facts.packages]
+    level: Level = "ok" if backends else "warn"
+    remedy = None if backends else install
+    yield Finding("engine", level, f"Python {facts.version}, {', '.join(backends) or 'no array library'}", remedy)
+    if facts.dirty is not False:
+        text = f"{facts.identity}; " + (
+            "it has local changes" if facts.dirty else "it cannot be told whether it is unchanged"
+        )
+        yield Finding(
+            "code", "warn", text, "install kakeya from a wheel or a clean checkout; numbers are not citable otherwise"
+        )
+    else:
+        yield Finding("code", "ok", facts.identity)
+    for name in filter(None, (policy.target, policy.drafter)):
+        found = find_model(name, policy.model_roots, facts.engine)
+        remedy = None if found else "set model_roots, target and drafter in policy.toml"
+        yield Finding("model", "ok" if found else "fail", f"{name}: {found or 'not found'}", remedy)
+
+
+def _bus(patient: Patient) -> Iterator[Finding]:
+    if patient.open_bus is None:
+        yield Finding("bus", "warn", "none named", "give --bus ROUTE, or set bus in policy.toml")
+        return
+    try:
+        bus = patient.open_bus()
+        record = bus.identity()
+        beacons = bus.read_beacons()
+    except KakeyaError as error:
+        yield Finding("bus", "fail", error.message, error.remedy or "kakeya-runner serve --create-bus")
+        return
+    yield Finding("bus", "ok", f"{bus.route}, id {record.bus_id}, {record.wake}, {len(beacons)} runners seen")
+    now = patient.clock.now()
+    ahead = [b.runner for _, b in beacons if parse_rfc3339(b.time) - now > dt.timedelta(seconds=CLOCK_SKEW_MAX_S)]
+    if ahead:
+        text = f"runners {', '.join(ahead)} are ahead of this clock ({now:%Y-%m-%d %H:%M} UTC)"
+        yield Finding("clock", "warn", text, "set the time; requests from the future are refused")
+    else:
+        yield Finding("clock", "ok", f"{now:%Y-%m-%d %H:%M:%S} UTC")
