@@ -1,0 +1,122 @@
+"""One answer with its numbers: what ``kakeya-engine generate`` shows and prints as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.decoding.speculative import Parts, speculative
+from engine.decoding.stopping import Stopping, cut_text
+from engine.loading import Engine
+from engine.protocols import Accept, Depth
+from engine.tokenizer import Tokenizer
+from engine.types import CacheLayout, Step
+
+INCOMPLETE = "\ufffd"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request: the prompt's ids and how to decode them."""
+
+    prompt: tuple[int, ...]
+    max_new_tokens: int
+    stop_ids: frozenset[int]
+    stop_strings: tuple[str, ...]
+    layout: CacheLayout
+    chunk_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The text and what it took. ``acceptance_length`` is committed tokens per target forward of decoding."""
+
+    text: str
+    tokens: tuple[int, ...]
+    prompt_tokens: int
+    stop_reason: str
+    prefill_s: float
+    decode_s: float
+    tokens_per_s: float
+    acceptance_length: float
+    drafted_tokens: int
+    accepted_tokens: int
+    steps: int
+    skipped_steps: dict[str, int]
+    guard_rejections: int
+    kv_bytes: int
+    drafter_bytes: int
+
+
+def generate(
+    engine: Engine,
+    tokenizer: Tokenizer,
+    asked: Asked,
+    rule: tuple[Accept, Depth],
+    show: Callable[[str], None] = lambda _: None,
+) -> Answer:
+    """Decode one prompt; ``show`` gets the text piece by piece, cut before a stop string."""
+    clock = engine.backend.clock
+    sequence = engine.target.open(engine.drafter.capture, asked.layout)
+    drafter = engine.drafter.open()
+    stopping = Stopping(asked.max_new_tokens, asked.stop_ids, asked.stop_strings, tokenizer.decode)
+    parts = Parts(sequence, drafter, rule[0], rule[1], clock)
+    pieces = _Pieces(tokenizer, asked.stop_strings, show)
+    steps: list[Step] = []
+    began_ns = first_ns = last_ns = clock.now_ns()
+    for step in speculative(parts, asked.prompt, stopping, asked.chunk_tokens):
+        last_ns = clock.host_ns()
+        first_ns = last_ns if step.prefill else first_ns
+        steps.append(step)
+        pieces.add(step.tokens, final=step.stop is not None)
+    decoding = [step for step in steps if not step.prefill]
+    skipped: dict[str, int] = {}
+    for step in decoding:
+        if step.skipped is not None:
+            skipped[step.skipped] = skipped.get(step.skipped, 0) + 1
+    forwards = sum(step.target_forwards for step in decoding)
+    decode_s = (last_ns - first_ns) / 1e9
+    return Answer(
+        text=pieces.text,
+        tokens=tuple(stopping.emitted),
+        prompt_tokens=len(asked.prompt),
+        stop_reason=str(steps[-1].stop),
+        prefill_s=(first_ns - began_ns) / 1e9,
+        decode_s=decode_s,
+        tokens_per_s=(len(stopping.emitted) - 1) / decode_s if decode_s else 0.0,
+        acceptance_length=sum(step.committed for step in decoding) / forwards if forwards else 0.0,
+        drafted_tokens=sum(step.drafted for step in decoding),
+        accepted_tokens=sum(step.accepted for step in decoding),
+        steps=len(decoding),
+        skipped_steps=skipped,
+        guard_rejections=sum(step.guard is not None for step in decoding),
+        kv_bytes=sequence.measured_bytes(),
+        drafter_bytes=drafter.measured_bytes(),
+    )
+
+
+class _Pieces:
+    """Turns growing token lists into text pieces that never have to be taken back.
+
+    A character may span tokens and a stop string may span steps: the tail that could still change is held back.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, stop_strings: tuple[str, ...], show: Callable[[str], None]) -> None:
+        self._tokenizer = tokenizer
+        self._stop_strings = stop_strings
+        self._show = show
+        self._tokens: list[int] = []
+        self._shown = 0
+        self.text = ""
+
+    def add(self, tokens: tuple[int, ...], *, final: bool) -> None:
+        self._tokens.extend(tokens)
+        self.text = cut_text(self._tokenizer.decode(self._tokens), self._stop_strings)
+        end = len(self.text)
+        if not final:
+            end -= max((len(stop) - 1 for stop in self._stop_strings), default=0)
+            while end > self._shown and self.text[end - 1] == INCOMPLETE:
+                end -= 1
+        if end > self._shown:
+            self._show(self.text[self._shown : end])
+            self._shown = end
