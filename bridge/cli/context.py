@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bridge.cli.command import Command
 from bridge.cli.output import Output
 from bridge.system.clock import Clock
 
+if TYPE_CHECKING:
+    from bridge.client.config import Settings
+    from bridge.client.session import Session
+
+    Opener = Callable[[Settings, Clock], Session]
+
 
 @dataclass(frozen=True)
 class Invocation:
-    """One call of one command."""
+    """One call of one command.
+
+    Attributes:
+        opener: opens the bus; None for the real one, which is imported only when a command needs it.
+    """
 
     command: Command
     args: argparse.Namespace
@@ -22,9 +33,19 @@ class Invocation:
     clock: Clock
     environment: Mapping[str, str]
     directory: Path
+    opener: Opener | None = None
 
-    @property
-    def bus_option(self) -> str | None:
-        """The value of ``--bus``, None where the command has none or none was given."""
-        value: str | None = getattr(self.args, "bus", None)
-        return value
+    def settings(self) -> Settings:
+        """Return where this command works."""
+        from bridge.client.config import discover
+
+        option: str | None = getattr(self.args, "bus", None)
+        return discover(self.directory, self.environment, option)
+
+    def open(self, settings: Settings) -> Session:
+        """Open the bus, checked."""
+        if self.opener is not None:
+            return self.opener(settings, self.clock)
+        from bridge.client.session import open_session
+
+        return open_session(settings, self.clock)

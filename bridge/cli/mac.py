@@ -9,48 +9,77 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 from bridge.cli import parser
 from bridge.cli.command import Command
-from bridge.cli.commands import PROGRAM, find
+from bridge.cli.commands import BY_NAME, PROGRAM, find
 from bridge.cli.context import Invocation
 from bridge.cli.output import Output, make_output
 from bridge.cli.signals import DetachedError, install
-from bridge.errors import KakeyaError
-from bridge.system.clock import SystemClock
+from bridge.errors import KakeyaError, UsageError
+from bridge.system.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from bridge.cli.context import Opener
+
+_HELP = frozenset({"-h", "--help"})
 
 
-def main(argv: list[str] | None = None) -> int:
+@dataclass(frozen=True)
+class Surroundings:
+    """What a program finds when it starts; tests give their own."""
+
+    stdout: TextIO
+    stderr: TextIO
+    environment: Mapping[str, str]
+    directory: Path
+    clock: Clock
+    opener: Opener | None = None
+
+
+def main(argv: list[str] | None = None, surroundings: Surroundings | None = None) -> int:
     """Run one command and return its exit code."""
     words = sys.argv[1:] if argv is None else argv
-    output = make_output(sys.stdout, sys.stderr, os.environ, as_json=_wants_json(words))
+    around = surroundings or Surroundings(sys.stdout, sys.stderr, os.environ, Path.cwd(), SystemClock())
+    output = make_output(around.stdout, around.stderr, around.environment, as_json="--json" in words)
     try:
-        return _dispatch(words, output)
+        shown = _help_text(words)
+        if shown is not None:
+            around.stdout.write(f"{shown}\n")
+            return 0
+        if surroundings is None:
+            install()
+        return _guarded(words, output, around)
     except BrokenPipeError:
         # Whoever read stdout has enough; Python would complain again while shutting down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
-def _dispatch(words: list[str], output: Output) -> int:
-    if not words or words[0] in {"-h", "--help", "help"}:
-        return _help(words[1:], output)
+def _help_text(words: list[str]) -> str | None:
+    """Return what to print when help is asked for, None when a command is to run."""
+    if words and words[0] == "help":
+        words = [*words[1:], "--help"]
+    if not words or words[0] in _HELP:
+        return parser.overview()
+    command, rest = find(words)
+    if command is None:
+        return parser.group_help(words[0]) if set(words[1:]) <= _HELP else None
+    return parser.command_help(command) if _HELP & set(rest) else None
+
+
+def _guarded(words: list[str], output: Output, around: Surroundings) -> int:
+    """Run a command; every way it can end becomes an exit code and, under --json, a document."""
     if words[0] in {"-V", "--version"}:
         words = ["version", *words[1:]]
     command, rest = find(words)
-    if command is None and (text := parser.group_help(words[0])) is not None:
-        output.stdout.write(text + "\n")
-        return 0 if set(words[1:]) <= {"-h", "--help"} else 2
-    if command is not None and _asks_help(rest):
-        output.stdout.write(parser.command_help(command) + "\n")
-        return 0
     name = words[0] if command is None else command.name
     try:
-        if command is None:
-            raise parser.unknown_command(words[0])
-        return _call(command, rest, output)
+        return _call(command, words, rest, output, around)
     except DetachedError as detached:
         output.end_line()
         return detached.exit_code
@@ -65,23 +94,27 @@ def _dispatch(words: list[str], output: Output) -> int:
         return _report(bug, name, output)
 
 
-def _call(command: Command, rest: list[str], output: Output) -> int:
+def _call(command: Command | None, words: list[str], rest: list[str], output: Output, around: Surroundings) -> int:
+    if command is None:
+        raise parser.unknown_command(" ".join(words[:2]) if parser.group_help(words[0]) else words[0])
     invocation = Invocation(
         command=command,
         args=parser.parse(command, rest),
         output=output,
-        clock=SystemClock(),
-        environment=os.environ,
-        directory=Path.cwd(),
+        clock=around.clock,
+        environment=around.environment,
+        directory=around.directory,
+        opener=around.opener,
     )
     module, _, function = command.handler.partition(":")
-    install()
     handler: Callable[[Invocation], int] = getattr(importlib.import_module(module), function)
     return handler(invocation)
 
 
 def _report(error: KakeyaError, command: str, output: Output) -> int:
     output.say("error", f" {error.message}")
+    if error.remedy is None and isinstance(error, UsageError):
+        error.remedy = f"{PROGRAM} {command} --help" if command in BY_NAME else f"{PROGRAM} --help"
     if error.remedy is not None:
         output.say("next", f"  {error.remedy}")
     if output.json:
@@ -91,28 +124,5 @@ def _report(error: KakeyaError, command: str, output: Output) -> int:
     return error.exit_code
 
 
-def _help(words: list[str], output: Output) -> int:
-    command, _ = find(words)
-    if words and command is None:
-        text = parser.group_help(words[0])
-        if text is None:
-            return _report(parser.unknown_command(words[0]), words[0], output)
-    else:
-        text = parser.overview() if command is None else parser.command_help(command)
-    output.stdout.write(text + "\n")
-    return 0
-
-
-def _asks_help(words: list[str]) -> bool:
-    return any(word in {"-h", "--help"} for word in words)
-
-
-def _wants_json(words: list[str]) -> bool:
-    return "--json" in words
-
-
 if __name__ == "__main__":
     sys.exit(main())
-
-
-__all__ = ["PROGRAM", "main"]

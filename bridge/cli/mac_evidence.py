@@ -11,7 +11,6 @@ from bridge.client import reports as report_rows
 from bridge.client import verify as checking
 from bridge.client.compare import CAUTION
 from bridge.client.compare import compare as compare_results
-from bridge.client.config import discover
 from bridge.client.envelope import of_data
 from bridge.client.outcome import stand
 from bridge.client.present import document
@@ -104,10 +103,12 @@ def _verification(call: Invocation, what: str) -> checking.Verification:
     if folder.is_dir():
         return checking.verify_folder(folder)
     if "/" in what:
-        from bridge.client.branch import read_branch_result
+        from bridge.client.gitdoor import read_branch_result
 
-        settings = discover(call.directory, call.environment, call.bus_option)
-        return checking.verify(read_branch_result(settings, what), source=what)
+        settings = call.settings()
+        if settings.repository is None:
+            raise UsageError(f"there is no {what} here, and no git clone whose branch it could be")
+        return checking.verify(read_branch_result(settings.repository.top, what), source=what)
     session = connect(call, quiet=True)
     return checking.verify_id(session, session.find(what))
 

@@ -91,6 +91,6 @@ def _explain_preset(call: Invocation) -> tuple[tuple[str, ...], dict[str, Any]]:
 
     preset = find_preset(call.args.what)
     values = typed(preset, split(call.args.param or ()))
-    spec = local_spec(preset, values, call.args.profile, call)
+    spec = local_spec(preset, values, call.args.profile, call.environment, call.clock.now())
     head = ("resolved on this machine, with the policy of its embedded runner; another host has its own:",)
     return (*head, *explain_spec(spec)), spec.model_dump(mode="json")

@@ -9,14 +9,13 @@ from bridge.cli.run_view import print_standing
 from bridge.cli.signals import DetachedError
 from bridge.cli.timeline import make_timeline, show_all
 from bridge.client import exits
-from bridge.client.config import discover
 from bridge.client.envelope import of_data
 from bridge.client.follow import Follower, Progress
 from bridge.client.liveness import require_runner, waiting_because
 from bridge.client.outcome import Standing, stand
 from bridge.client.params import split, typed
 from bridge.client.present import document
-from bridge.client.session import Session, open_session
+from bridge.client.session import Session
 from bridge.client.submit import Sending, Wish, build, find_live, make_wish, parse_selector, send
 from bridge.client.workload import choose_workload
 from bridge.errors import UsageError
@@ -107,7 +106,7 @@ def cancel(call: Invocation) -> int:
 
 def connect(call: Invocation, *, quiet: bool = False) -> Session:
     """Open the bus of a command and say which one it is."""
-    session = open_session(discover(call.directory, call.environment, call.bus_option), call.clock)
+    session = call.open(call.settings())
     if not quiet:
         call.output.say("bus", session.bus_line())
     return session

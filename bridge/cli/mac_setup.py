@@ -9,14 +9,13 @@ from bridge.cli.context import Invocation
 
 def doctor(call: Invocation) -> int:
     """Check everything between here and a runner; exit 1 when a finding stands in the way."""
-    from bridge.client.config import discover
     from bridge.client.doctor import diagnose
     from bridge.client.envelope import of_data
     from bridge.client.untrusted import clean_line
 
-    settings = discover(call.directory, call.environment, call.bus_option)
+    settings = call.settings()
     findings = []
-    for finding in diagnose(settings, call.clock, push=not call.args.no_push):
+    for finding in diagnose(settings, call.open, push=not call.args.no_push):
         findings.append(finding)
         call.output.row(finding.level, f"{finding.check}: {clean_line(finding.text)}")
         if finding.remedy is not None:
@@ -32,17 +31,16 @@ def doctor(call: Invocation) -> int:
 def init(call: Invocation) -> int:
     """Check a bus, pin its id, and write this clone's own configuration."""
     from bridge.cli.documents import write_agents_section
-    from bridge.client.config import check_template, discover, write_clone_config
+    from bridge.client.config import check_template, write_clone_config
     from bridge.client.envelope import of_data
-    from bridge.client.session import open_session
     from bridge.errors import UsageError
 
-    settings = discover(call.directory, call.environment, call.bus_option)
-    if settings.bus.embedded and call.bus_option is None:
+    settings = call.settings()
+    if settings.bus.embedded and call.args.bus is None:
         raise UsageError("no bus is named", remedy="kakeya-mac init --bus ROUTE; for this machine: --bus embedded")
     if call.args.branch_template is not None:
         check_template(call.args.branch_template, "--branch-template")
-    session = open_session(settings, call.clock)
+    session = call.open(settings)
     choice = replace(
         settings.bus,
         bus_id=session.record.bus_id if not settings.bus.embedded else None,
@@ -82,10 +80,10 @@ def gc(call: Invocation) -> int:
 
 def config(call: Invocation) -> int:
     """Show the bus and where that came from; asks no bus."""
-    from bridge.client.config import candidates, discover
+    from bridge.client.config import candidates
     from bridge.client.envelope import BusPart, of_data
 
-    settings = discover(call.directory, call.environment, call.bus_option)
+    settings = call.settings()
     choice = settings.bus
     route = "embedded: runs on THIS machine" if choice.embedded else choice.route or "(found by its id)"
     call.output.row("bus", f"{route}{f' #{choice.bus_id}' if choice.bus_id else ''}")

@@ -76,7 +76,7 @@ class Output:
             self.stdout.flush()
 
     def _painted(self, label: str, width: int) -> str:
-        padded = f"{label:<{width}}"
+        padded = f"{label:<{width}}" if len(label) < width else f"{label} "
         code = _COLOURS.get(label)
         return f"\x1b[{code}m{padded}\x1b[0m" if self.colour and code else padded
 

@@ -13,10 +13,9 @@ from typing import Any, Final, Literal
 
 from bridge.client.config import Settings
 from bridge.client.liveness import ago, look
-from bridge.client.session import Session, open_session
+from bridge.client.session import Session
 from bridge.errors import KakeyaError
 from bridge.limits import DISK_FLOOR_BYTES
-from bridge.system.clock import Clock
 
 Level = Literal["ok", "warn", "fail"]
 MINIMUM_PYTHON: Final = (3, 11)
@@ -36,12 +35,12 @@ class Finding:
         return {"check": self.check, "level": self.level, "text": self.text, "remedy": self.remedy}
 
 
-def diagnose(settings: Settings, clock: Clock, *, push: bool) -> Iterator[Finding]:
+def diagnose(settings: Settings, connect: Callable[[Settings], Session], *, push: bool) -> Iterator[Finding]:
     """Yield findings as they are made; stops after the bus when there is none to look at."""
     yield from _machine()
     yield from _configuration(settings)
     try:
-        session = open_session(settings, clock)
+        session = connect(settings)
     except KakeyaError as error:
         yield Finding("bus", "fail", error.message, error.remedy or "kakeya-mac init --bus ROUTE")
         return

@@ -136,7 +136,7 @@ def next_steps(standing: Standing) -> list[list[str]]:
     if verdict is not None and any(claim.citable for claim in verdict.claims):
         return [[program, "quote", run_id], [program, "verify", run_id]]
     if standing.reason == "passed" and request is not None and request.profile == "smoke" and verdict is not None:
-        if verdict.claims:
+        if any(claim.role == "primary" for claim in verdict.claims):
             return [[program, "run", request.preset, *_param_words(request), "--profile", "claim", "--wait"]]
         return [[program, "verify", run_id]]
     if standing.reason in {"program_failed", "timed_out"}:

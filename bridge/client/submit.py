@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from bridge.bus.interface import RunView
 from bridge.bus.names import accepts, request_branch
+from bridge.client.gitdoor import current_branch
 from bridge.client.session import Session
 from bridge.client.states import state_of
 from bridge.client.store import Sent
@@ -28,6 +30,7 @@ from bridge.records.request import Profile
 from bridge.request import DEFAULT_TEMPLATE, UNSIGNED, idempotency_key, parse
 from bridge.system.clock import parse_rfc3339, rfc3339
 
+_AGENT_BRANCH: Final = re.compile(r"AgentMemory/.*?(-[0-9a-f]{4,8})?")
 _LOOKED_AT: Final = 20  # live requests on the bus that are compared with ours, newest first
 
 
@@ -107,8 +110,7 @@ def build(session: Session, wish: Wish) -> Request:
     """
     now = session.clock.now()
     run_id = new_id(int(now.timestamp() * 1000), os.urandom(10))
-    template = session.settings.bus.branch_template or DEFAULT_TEMPLATE
-    ref = request_branch(template, wish.preset, run_id)
+    ref = request_branch(template_for(session), wish.preset, run_id)
     if not accepts(session.record.request_branches, ref):
         raise UsageError(
             f"this bus takes requests on {', '.join(session.record.request_branches)}, not on {ref!r}",
@@ -132,6 +134,23 @@ def build(session: Session, wish: Wish) -> Request:
     )
     # What the host would refuse is refused here, before anything is pushed.
     return parse(request.canonical(), ref=ref, bus_id=session.record.bus_id, now=now)
+
+
+def template_for(session: Session) -> str:
+    """Return the branch template: the configured one, else the namespace of an agent's own branch, else the usual one.
+
+    An agent that may push only below ``AgentMemory/``, with a fixed suffix, is on such a branch already.
+    """
+    if session.settings.bus.branch_template is not None:
+        return session.settings.bus.branch_template
+    repository = session.settings.repository
+    branch = None if repository is None or session.embedded else current_branch(repository.top)
+    match = _AGENT_BRANCH.fullmatch(branch or "")
+    if match is None:
+        return DEFAULT_TEMPLATE
+    template = f"AgentMemory/mac-bridge-{{preset}}-{{id}}{match[1] or ''}"
+    probe = template.replace("{preset}", "x").replace("{id}", "0" * 26)
+    return template if accepts(session.record.request_branches, f"refs/heads/{probe}") else DEFAULT_TEMPLATE
 
 
 def find_live(session: Session, wish: Wish) -> Sending | None:

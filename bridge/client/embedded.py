@@ -1,0 +1,95 @@
+"""The bus on this machine: made on demand, its runner started on demand, restarted while somebody waits.
+
+Knows where the runner's lock is and how to start it; the runner is another process and another package.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bridge.client.config import Settings
+from bridge.client.session import Session, bus_state, identify
+from bridge.client.store import Store
+from bridge.errors import InfrastructureError
+from bridge.system.clock import Clock
+
+SETTLE_S: Final = 5.0  # how long a started runner may take to take its lock
+STARTS_MAX: Final = 5
+
+
+@dataclass
+class EmbeddedRunner:
+    """Starts the embedded runner when nobody holds its lock.
+
+    Attributes:
+        data_dir: the user's data folder, given to the runner.
+        folder: the embedded bus's own folder.
+    """
+
+    data_dir: Path
+    folder: Path
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._started_s: float | None = None
+        self._starts = 0
+
+    @property
+    def log(self) -> Path:
+        """Where the runner's own words go."""
+        return self.folder / "runner.log"
+
+    def wake(self) -> bool:
+        """Start the runner unless it runs, or was started a moment ago; return whether it was started.
+
+        Raises:
+            InfrastructureError: it does not stay up.
+        """
+        now_s = self.clock.steady_s()
+        if self._started_s is not None and now_s - self._started_s < SETTLE_S:
+            return False
+        if _is_held(self.folder / "runner" / "lock"):
+            self._starts = 0
+            return False
+        if self._starts >= STARTS_MAX:
+            raise InfrastructureError(
+                f"the embedded runner ended {STARTS_MAX} times without staying up", remedy=f"see {self.log}"
+            )
+        from bridge.system.process import spawn_detached
+
+        argv = [sys.executable, "-m", "bridge.cli.runner", "serve", "--embedded", str(self.data_dir)]
+        spawn_detached(argv, log=self.log)
+        self._started_s, self._starts = now_s, self._starts + 1
+        return True
+
+
+def open_session(settings: Settings, clock: Clock) -> Session:
+    """Return a session on this machine's own bus, made when it is not there yet."""
+    from bridge.bus import open_bus
+    from bridge.bus.embedded import embedded_folder, ensure_embedded
+
+    route = str(ensure_embedded(settings.data_dir, clock))
+    repository = settings.repository.top if settings.repository is not None else None
+    bus = open_bus(route, repository=repository, state=bus_state(settings, route), clock=clock)
+    runner = EmbeddedRunner(settings.data_dir, embedded_folder(settings.data_dir), clock)
+    return Session(settings, bus, identify(bus, settings.bus), Store(settings.state_dir), clock, runner.wake)
+
+
+def _is_held(lock: Path) -> bool:
+    """Return whether a process holds the lock; the kernel forgets a dead one's."""
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,184 @@
+"""What the client asks of the user's own repository; it never moves HEAD, index, work tree, stash or any ref.
+
+A snapshot of uncommitted changes is made with an index of its own; the only trace is unreferenced objects, as of `git stash
+create`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from bridge.bus.interface import Tree
+from bridge.errors import GitError, IntegrityError, UsageError
+from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
+from bridge.system.git import last_words, run_in_work_tree, without_user_info
+
+RESULT_FOLDER = ".mac-bridge/result"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit of the user's repository and its tree."""
+
+    commit: str
+    tree: str
+
+
+@dataclass(frozen=True)
+class DirtyState:
+    """Uncommitted changes: of tracked files (paths relative to the top), and how many files are not tracked."""
+
+    changed: tuple[str, ...]
+    untracked: int
+
+
+def git(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> str:
+    """Return what git prints.
+
+    Raises:
+        GitError: it failed; the message ends in git's own words.
+    """
+    return _bytes(folder, *arguments, environment=environment).decode("utf-8", "replace")
+
+
+def git_version() -> str:
+    """Return git's version.
+
+    Raises:
+        GitError: git is not installed.
+    """
+    return git(Path.cwd(), "version").removeprefix("git version ").strip()
+
+
+def commit_of(top: Path, revision: str) -> Commit:
+    """Return the commit a revision names.
+
+    Raises:
+        UsageError: it names none.
+    """
+    if revision.startswith("-"):
+        raise UsageError(f"got revision {revision[:60]!r}; a revision does not begin with a dash")
+    try:
+        commit = git(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").strip()
+        return Commit(commit, git(top, "rev-parse", "--verify", "--quiet", f"{commit}^{{tree}}").strip())
+    except GitError as error:
+        raise UsageError(f"{revision!r} names no commit here", remedy="commit first, or give another --ref") from error
+
+
+def dirty_state(top: Path) -> DirtyState:
+    """Return what differs from HEAD; asks without taking the index lock."""
+    entries = _bytes(top, "status", "--porcelain=v1", "-z", "--untracked-files=normal", "--ignore-submodules=all")
+    changed: list[str] = []
+    untracked = 0
+    pieces = iter(entries.decode("utf-8", "surrogateescape").split("\0"))
+    for piece in pieces:
+        if not piece:
+            continue
+        if piece.startswith("??"):
+            untracked += 1
+            continue
+        changed.append(piece[3:])
+        if piece[0] in "RC":
+            next(pieces, None)  # the old name of a rename or copy
+    return DirtyState(tuple(changed), untracked)
+
+
+def snapshot_tree(top: Path, scratch: Path) -> str:
+    """Return the tree of HEAD with the work tree's changes of tracked files; the user's index is not touched.
+
+    Args:
+        top: the work tree.
+        scratch: a folder for the index of its own.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    index = scratch / f"index-{secrets.token_hex(4)}"
+    own = {"GIT_INDEX_FILE": str(index)}
+    try:
+        git(top, "read-tree", "HEAD", environment=own)
+        # New files that are staged are tracked: take their names from the user's index.
+        staged = git(top, "diff", "--cached", "--name-only", "--diff-filter=A", "-z", "HEAD")
+        added = [name for name in staged.split("\0") if name and (top / name).is_file()]
+        git(top, "add", "-u", "--", ".", environment=own)
+        if added:
+            git(top, "add", "-f", "--", *added, environment=own)
+        return git(top, "write-tree", environment=own).strip()
+    finally:
+        index.unlink(missing_ok=True)
+        index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
+
+
+def remotes(top: Path) -> dict[str, str]:
+    """Return the push or fetch URL of each remote, as configured, by name."""
+    found: dict[str, str] = {}
+    try:
+        text = git(top, "config", "--get-regexp", r"^remote\..*\.(push)?url$")
+    except GitError:
+        return found
+    for line in text.splitlines():
+        key, _, url = line.partition(" ")
+        name = key.removeprefix("remote.").rsplit(".", 1)[0]
+        if key.endswith(".pushurl") or name not in found:
+            found[name] = url
+    return found
+
+
+def current_branch(top: Path) -> str | None:
+    """Return the branch HEAD is on, None when it is detached."""
+    try:
+        return git(top, "symbolic-ref", "--quiet", "--short", "HEAD").strip() or None
+    except GitError:
+        return None
+
+
+def origin_url(top: Path) -> str:
+    """Return where the repository can be read, without user information; empty when unknown."""
+    known = remotes(top)
+    url = known.get("origin") or next(iter(known.values()), "")
+    return without_user_info(url)[:500]
+
+
+def read_branch_result(top: Path, branch: str) -> Tree:
+    """Return the result tree on a request branch of a plain clone.
+
+    Raises:
+        UsageError: no such branch, or no result on it.
+        IntegrityError: the tree breaks its bounds or holds what is no regular file.
+    """
+    commit = _branch_commit(top, branch)
+    listing = _bytes(top, "ls-tree", "-r", "-z", "-l", commit, f"{RESULT_FOLDER}/")
+    entries = [entry for entry in listing.split(b"\0") if entry]
+    if not entries:
+        raise UsageError(f"{branch} carries no result yet", remedy="git fetch, or kakeya-mac attach ID")
+    files: dict[str, bytes] = {}
+    total = 0
+    for entry in entries:
+        head, _, name = entry.partition(b"\t")
+        mode, kind, oid, size = head.decode("ascii", "replace").split()
+        path = name.decode("utf-8", "replace").removeprefix(f"{RESULT_FOLDER}/")
+        if kind != "blob" or mode not in {"100644", "100755"}:
+            raise IntegrityError(f"{path} is no regular file (mode {mode})")
+        total += int(size)
+        if len(files) >= RESULT_MAX_FILES or total > RESULT_MAX_BYTES:
+            raise IntegrityError(f"the result on {branch} has more than {RESULT_MAX_FILES} files or {RESULT_MAX_BYTES} bytes")
+        files[path] = _bytes(top, "cat-file", "blob", oid)
+    return Tree(files)
+
+
+def _branch_commit(top: Path, branch: str) -> str:
+    names = [branch, *(f"refs/remotes/{remote}/{branch}" for remote in remotes(top))]
+    for name in names:
+        try:
+            return commit_of(top, name).commit
+        except UsageError:
+            continue
+    raise UsageError(f"there is no branch {branch!r} in this clone", remedy=f"git fetch origin {branch}")
+
+
+def _bytes(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> bytes:
+    finished = run_in_work_tree(folder, arguments, environment=environment)
+    if finished.timed_out or finished.too_large or finished.exit_code != 0:
+        why = "took too long" if finished.timed_out else f"exit code {finished.exit_code}"
+        raise GitError(f"git {arguments[0]}: {why}: {last_words(finished.stderr)}")
+    return finished.stdout

@@ -1,0 +1,276 @@
+"""stdout, stderr, --json and exit codes of `run`, as a whole."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.fakes.requester import Requester, normal
+from tests.fakes.scripted_host import ScriptedHost
+
+
+@pytest.fixture
+def requester(tmp_path):
+    return Requester(tmp_path)
+
+
+@pytest.fixture
+def host(requester):
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    return host
+
+
+def plan(requester, host, *, ending=None, log=b"line one\n\x1b[31mred\x1b[0m ##[error]x\n", claim_after_s=1.0):
+    """Let the host take the newest request through all its states."""
+    clock = requester.clock
+    clock.plan(claim_after_s, lambda: host.claim(requester.newest()))
+    clock.plan(claim_after_s + 1, lambda: host.start(requester.newest()))
+    clock.plan(claim_after_s + 2, lambda: host.log(requester.newest(), log, final=True))
+    clock.plan(claim_after_s + 11, lambda: host.judge(requester.newest()))
+    clock.plan(claim_after_s + 12, lambda: host.finish(requester.newest(), **(ending or {})))
+
+
+def test_a_passing_run_looks_as_designed(requester, host, tmp_path):
+    plan(requester, host)
+    ran = requester.run("run", "mlx-env-probe", "--wait")
+    assert normal(ran.err, tmp_path) == (
+        "bus   memory: (01234567, from KAKEYA_BUS); not pinned: kakeya-mac init --bus memory\n"
+        "run   SHORT0 mlx-env-probe   resume: kakeya-mac attach SHORT0\n"
+        "00:01 claimed · 00:02 running (limit 5m) · 00:12 judging · 00:13 done\n"
+    ).replace("SHORT0", requester_short(requester))
+    assert normal(ran.out, tmp_path) == normal(
+        f"passed      valid_not_citable (smoke)   {requester_short(requester)}   13 s   mlx-cpu Linux x86_64\n"
+        f"files       data/runs/{requester_short(requester)}/\n"
+        f"next        kakeya-mac verify {run_id(requester)}\n"
+    )
+    assert ran.code == 0
+
+
+def run_id(requester):
+    return next((requester.folder / "data" / "requests").glob("*.json")).stem
+
+
+def requester_short(requester):
+    return run_id(requester)[-8:]
+
+
+def test_a_growing_line_is_ended_by_heartbeats_every_30_seconds(requester, host):
+    plan(requester, host, claim_after_s=65.0)
+    ran = requester.run("run", "mlx-env-probe", "--wait")
+    lines = ran.err.splitlines()[2:]
+    assert lines == [
+        "00:30 queued: mini is idle",
+        "01:00 queued: mini is idle",
+        "01:05 claimed · 01:06 running (limit 5m) · 01:16 judging · 01:17 done",
+    ]
+
+
+def test_json_is_one_document_and_stderr_still_talks(requester, host):
+    plan(requester, host)
+    ran = requester.run("run", "mlx-env-probe", "--wait", "--json")
+    document = json.loads(ran.out)
+    assert document["schema"] == "kakeya-mac/1"
+    assert (document["state"], document["terminal"]) == ("published", True)
+    assert document["outcome"]["exit_code"] == ran.code == 0
+    assert document["outcome"]["executor_ok"] is True
+    assert document["outcome"]["program_exit"] == 0
+    assert document["outcome"]["gate_passed"] is True
+    assert document["log_tail"]["lines"] == ["line one", "red # #[error]x"]
+    assert document["log_tail"]["untrusted"] is True
+    assert document["next"][0][0] == "kakeya-mac"
+    assert "00:01 claimed" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("ending", "words", "code"),
+    [
+        ({"reason": "passed"}, [], 0),
+        ({"reason": "passed"}, ["--require", "evidence"], 1),
+        ({"reason": "passed", "decision": "evidence"}, ["--require", "evidence"], 0),
+        ({"reason": "passed", "decision": "valid_not_citable"}, ["--profile", "claim"], 1),
+        ({"reason": "gate_rejected", "decision": "rejected"}, [], 1),
+        ({"reason": "request_rejected", "decision": "rejected", "message": "no"}, [], 2),
+        ({"reason": "interrupted", "decision": "rejected"}, [], 3),
+        ({"reason": "runner_lost", "decision": "rejected"}, [], 3),
+        ({"reason": "infrastructure", "decision": "rejected"}, [], 3),
+        ({"reason": "program_failed", "decision": "rejected"}, [], 4),
+        ({"reason": "timed_out", "decision": "rejected"}, [], 5),
+        ({"reason": "cancelled", "decision": "rejected"}, [], 6),
+        ({"reason": "policy_refused", "decision": "rejected"}, [], 7),
+    ],
+)
+def test_every_ending_has_its_exit_code(requester, host, ending, words, code):
+    plan(requester, host, ending=ending)
+    ran = requester.run("run", "mlx-env-probe", "--wait", "--json", *words)
+    assert ran.code == code
+    assert ran.document["outcome"]["exit_code"] == code
+    assert ran.document["outcome"]["reason"] == ending["reason"]
+
+
+def test_a_wait_that_ends_first_is_pending_and_attach_goes_on(requester, host):
+    plan(requester, host, claim_after_s=20)
+    ran = requester.run("run", "mlx-env-probe", "--wait", "--wait-timeout", "5", "--json")
+    assert (ran.code, ran.document["outcome"]["reason"], ran.document["state"]) == (8, "pending", "queued")
+    assert ran.document["next"][0] == ["kakeya-mac", "attach", run_id(requester)]
+    again = requester.run("attach", "@last")
+    assert again.code == 0
+    assert again.out.startswith("passed")
+
+
+def test_running_the_same_again_attaches_and_new_forces_another(requester, host):
+    first = requester.run("run", "mlx-env-probe")
+    second = requester.run("run", "mlx-env-probe", "--json")
+    assert second.document["id"] == first.out.strip()
+    assert second.document["request"]["reattached"] is True
+    third = requester.run("run", "mlx-env-probe", "--new")
+    assert third.out != first.out
+    other = requester.run("run", "mlx-env-probe", "--profile", "claim")
+    assert other.out not in {first.out, third.out}
+
+
+def test_another_clone_of_the_same_bus_attaches_too(requester, host, tmp_path):
+    first = requester.run("run", "mlx-env-probe")
+    clone = requester.second_clone(tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    assert clone.run("run", "mlx-env-probe").out == first.out
+
+
+def test_a_finished_run_is_not_attached_to(requester, host):
+    plan(requester, host)
+    first = requester.run("run", "mlx-env-probe", "--wait", "--json").document["id"]
+    assert requester.run("run", "mlx-env-probe").out.strip() != first
+
+
+def test_without_a_live_runner_nothing_is_sent(requester):
+    ran = requester.run("run", "mlx-env-probe", "--json")
+    assert ran.code == 3
+    assert ran.document["outcome"]["reason"] == "no_runner"
+    assert "no runner has ever been seen" in ran.err
+    assert not requester.bus.snapshot().requests
+    assert requester.run("run", "mlx-env-probe", "--queue").code == 0
+
+
+def test_a_stale_beacon_is_named_within_two_polls(requester, host):
+    requester.clock.sleep(3600)
+    before = requester.clock.steady_s()
+    ran = requester.run("run", "mlx-env-probe")
+    assert ran.code == 3
+    assert "mini last seen 60 min ago" in ran.err
+    assert requester.clock.steady_s() - before <= 2 * 2.0 + 0.1
+
+
+def test_a_stale_clock_with_an_advancing_beacon_is_live(requester, host):
+    requester.clock.sleep(3600)
+    old = {"time": "2026-11-20T10:00:00.000Z"}
+    requester.clock.plan(1.0, lambda: host.beat(**old))
+    assert requester.run("run", "mlx-env-probe").code == 0
+
+
+def test_a_runner_that_cannot_take_it_is_named_with_its_reason(requester, host):
+    host.beat(presets=("pytest-path",))
+    assert "does not offer mlx-env-probe" in requester.run("run", "mlx-env-probe").err
+    host.beat()
+    assert "another runner was asked for (studio)" in requester.run("run", "mlx-env-probe", "--runner", "studio").err
+    assert "has no label gpu" in requester.run("run", "mlx-env-probe", "--runner", "gpu,quiet").err
+    host.beat(state="paused")
+    assert "mini is paused" in requester.run("run", "mlx-env-probe").err
+
+
+def test_a_silent_runner_without_successor_is_lost_and_nothing_is_written(requester, host):
+    sent = requester.run("run", "mlx-env-probe").out.strip()
+    host.claim(sent)
+    host.start(sent)
+    requester.clock.sleep(3600)  # its beacon grows old too
+    refs = dict(requester.bus.remote.refs)
+    ran = requester.run("attach", sent, "--json")
+    assert (ran.code, ran.document["outcome"]["reason"], ran.document["terminal"]) == (3, "runner_lost", False)
+    assert requester.bus.remote.refs == refs
+    host.beat()
+    requester.clock.plan(3, lambda: host.finish(sent, "runner_lost", decision="rejected"))
+    assert requester.run("attach", sent).out.startswith("runner_lost")
+
+
+def test_an_expired_request_that_nobody_started_ends_the_wait(requester, host):
+    ran = requester.run("run", "mlx-env-probe", "--expires", "60", "--wait", "--json")
+    assert (ran.code, ran.document["outcome"]["reason"]) == (3, "expired")
+    assert ran.document["next"][0][:2] == ["kakeya-mac", "retry"]
+
+
+def test_follow_shows_clean_prefixed_lines_on_stderr_only(requester, host):
+    plan(requester, host)
+    ran = requester.run("run", "mlx-env-probe", "--follow")
+    assert "| line one\n| red # #[error]x\n" in ran.err
+    assert "line one" not in ran.out
+
+
+def test_a_terminal_gets_a_live_view_and_no_colour_is_obeyed(tmp_path):
+    requester = Requester(tmp_path, terminal=True, environment={"NO_COLOR": "1"})
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    plan(requester, host)
+    ran = requester.run("run", "mlx-env-probe", "--wait")
+    assert "00:02 running (limit 5m)" in ran.err
+    assert "\x1b[3" not in ran.err
+    assert ran.out.startswith("passed      valid_not_citable")
+
+
+def test_a_result_of_another_run_is_never_shown(requester, host):
+    first = requester.run("run", "mlx-env-probe").out.strip()
+    host.claim(first)
+    host.start(first)
+    host.finish(first)
+    other = requester.bus.read_result(host.held[first].claim.result_oid).files
+    plan(requester, host, ending={"forge": other})
+    ran = requester.run("run", "mlx-env-probe", "--wait", "--json")
+    assert ran.code == 1
+    assert ran.document["outcome"]["reason"] == "integrity"
+    assert "expected" in ran.document["outcome"]["message"]
+    assert not list((requester.folder / "data" / "runs").glob("*"))
+
+
+def test_a_result_with_one_changed_byte_is_refused(requester, host):
+    plan(requester, host, ending={"forge": {"log.txt": b"all tests passed\n"}})
+    ran = requester.run("run", "mlx-env-probe", "--wait", "--json")
+    assert ran.code == 1
+    assert "log.txt" in ran.document["outcome"]["message"]
+    assert "all tests passed" not in ran.out
+
+
+def test_dry_run_sends_nothing(requester, host):
+    ran = requester.run("run", "pytest-path", "--dry-run")
+    assert ran.code == 2  # code is needed, and there is no clone here
+    ran = requester.run("run", "mlx-env-probe", "--dry-run", "--json")
+    assert ran.code == 0
+    assert ran.document["data"]["request"]["preset"] == "mlx-env-probe"
+    assert not requester.bus.snapshot().requests
+
+
+@pytest.mark.parametrize(
+    ("words", "needle"),
+    [
+        (["run", "no-such-preset"], "unknown preset 'no-such-preset'; known: "),
+        (["run", "mlx-env-probe", "-p", "x=1"], "has no parameter 'x'"),
+        (["run", "mlx-env-probe", "-p", "x"], "expected -p NAME=VALUE"),
+        (["run", "k3-drafter-parity"], "planned, not built yet"),
+        (["run", "mlx-env-probe", "--dirty"], "--dirty and --ref have no meaning"),
+        (["run", "mlx-env-probe", "--expires", "99999999"], "expected 1 to 86400 seconds"),
+        (["run"], "the following arguments are required: PRESET"),
+        (["run", "mlx-env-probe", "--wat"], "unrecognized arguments: --wat"),
+        (["status", "zzzz"], "no run matches 'zzzz'"),
+        (["status", "@last"], "no run has been sent from here"),
+        (["status", "../x"], "expected a run id"),
+        (["frobnicate"], "unknown command 'frobnicate'"),
+        (["gate", "chekc"], "did you mean gate check"),
+    ],
+)
+def test_usage_errors_name_what_to_do_in_text_and_in_json(requester, host, words, needle):
+    ran = requester.run(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert needle in ran.err
+    assert "next " in ran.err
+    as_json = requester.run(*words, "--json")
+    assert as_json.code == as_json.document["outcome"]["exit_code"] == 2
+    assert needle in as_json.document["outcome"]["message"]
+    assert as_json.document["schema"] == "kakeya-mac/1"
