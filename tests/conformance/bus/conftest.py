@@ -1,0 +1,128 @@
+"""Five places a bus can live; every test of this folder runs over all of them through the production interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bridge.bus import open_bus
+from bridge.bus.embedded import ensure_embedded
+from bridge.bus.refbus import RefBus
+from tests.fakes import git_servers
+from tests.fakes.bus_actors import FakeClock
+from tests.fakes.git_servers import HELPER, HttpServer, SshServer, bare, git
+from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
+
+PLACES = ("memory", "embedded", "file", "ssh", "http")
+
+
+@dataclass
+class Place:
+    """One bus, as actors and as an administrator see it."""
+
+    kind: str
+    clock: FakeClock
+    open: Callable[[str | None], RefBus]
+    refs: Callable[[], dict[str, str]]
+    set_ref: Callable[[str, str | None], None]
+    buses: list[RefBus] = field(default_factory=list)
+
+    def bus(self, expect_id: str | None = None) -> RefBus:
+        """Return a new actor with a state of its own."""
+        made = self.open(expect_id)
+        self.buses.append(made)
+        return made
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest, missing):
+    """Start each server once, when the first test asks for it."""
+    absent = git_servers.missing_programs()
+    if absent:
+        missing("servers", f"not installed: {', '.join(absent)}")
+    root = tmp_path_factory.mktemp("served")
+    started: dict[str, SshServer | HttpServer] = {}
+
+    def get(kind: str) -> SshServer | HttpServer:
+        if kind not in started:
+            folder = tmp_path_factory.mktemp(kind)
+            started[kind] = SshServer(folder) if kind == "ssh" else HttpServer(folder, root)
+        return started[kind]
+
+    get.root = root  # type: ignore[attr-defined]
+    yield get
+    for one in started.values():
+        one.close()
+
+
+@pytest.fixture(
+    params=[pytest.param(kind, marks=[pytest.mark.servers] if kind in ("ssh", "http") else []) for kind in PLACES]
+)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A bus that has been created, over each transport."""
+    made = make_place(request.param, tmp_path, request)
+    yield made
+
+
+def make_place(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Place:
+    clock = FakeClock()
+    if kind == "memory":
+        remote = MemoryBus(clock=clock).remote
+        return Place(
+            kind,
+            clock,
+            lambda expect: MemoryBus(remote, clock=clock, expect_id=expect),
+            lambda: dict(remote.refs),
+            _setter(remote),
+        )
+    if kind == "embedded":
+        path = ensure_embedded(tmp_path / "data", clock)
+        return _git_place(kind, clock, tmp_path, path, str(path), None, create=False)
+    if kind == "file":
+        path = bare(tmp_path / "remote.git")
+        return _git_place(kind, clock, tmp_path, path, f"file://{path}", None)
+    servers = request.getfixturevalue("servers")
+    server = servers(kind)
+    path = bare(servers.root / f"{request.node.name.replace('/', '-')[:80]}-{id(clock)}.git")
+    clone = tmp_path / "clone"
+    git("init", "--quiet", str(clone))
+    git("remote", "add", "origin", server.url(path), cwd=clone)
+    if kind == "ssh":
+        git("config", "core.sshCommand", server.command, cwd=clone)
+    else:
+        git("config", "credential.helper", HELPER, cwd=clone)
+    return _git_place(kind, clock, tmp_path, path, "origin", clone)
+
+
+def _git_place(
+    kind: str, clock: FakeClock, tmp_path: Path, path: Path, route: str, clone: Path | None, *, create: bool = True
+) -> Place:
+    count = iter(range(1000))
+
+    def open_one(expect: str | None) -> RefBus:
+        state = tmp_path / "states" / str(next(count))
+        return open_bus(route, repository=clone, state=state, clock=clock, expect_id=expect)
+
+    def refs() -> dict[str, str]:
+        lines = git("for-each-ref", "--format=%(refname) %(objectname)", cwd=path).splitlines()
+        return dict(line.split(" ") for line in lines)
+
+    def set_ref(ref: str, oid: str | None) -> None:
+        git("update-ref", *(["-d", ref] if oid is None else [ref, oid]), cwd=path)
+
+    if create:
+        open_one(None).create(bus_record(clock))
+    return Place(kind, clock, open_one, refs, set_ref)
+
+
+def _setter(remote: MemoryRemote) -> Callable[[str, str | None], None]:
+    def set_ref(ref: str, oid: str | None) -> None:
+        if oid is None:
+            remote.refs.pop(ref, None)
+        else:
+            remote.refs[ref] = oid
+
+    return set_ref

@@ -1,0 +1,305 @@
+"""Real git servers on loopback for tests: sshd, nginx with git's own http backend, and a proxy that breaks connections."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HTTP_BACKEND = "/usr/lib/git-core/git-http-backend"
+USER, PASSWORD = "agent", "s3cret"
+
+
+def missing_programs() -> list[str]:
+    """Return what these servers need and this machine does not have."""
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    absent = [
+        name for name in ("sshd", "ssh", "ssh-keygen", "nginx", "fcgiwrap") if shutil.which(name, path=path) is None
+    ]
+    return absent + ([] if Path(HTTP_BACKEND).exists() else [HTTP_BACKEND])
+
+
+def git(*arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
+    """Run git as a person would and return what it printed."""
+    done = subprocess.run(
+        ["git", *arguments], cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise AssertionError(f"git {' '.join(arguments)}: {done.stderr}")
+    return done.stdout.rstrip("\n")
+
+
+def bare(path: Path) -> Path:
+    """Make a bare repository as a host would have it."""
+    git("init", "--quiet", "--bare", "--initial-branch=main", "--template=", str(path))
+    return path
+
+
+def free_port() -> int:
+    """Return a port nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for_port(port: int, process: subprocess.Popen) -> None:
+    """Return once somebody listens; a server that ended says so."""
+    for _ in range(500):
+        if process.poll() is not None:
+            raise AssertionError(f"{process.args} ended with {process.returncode}")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"nobody listens on {port}")
+
+
+def stop(process: subprocess.Popen) -> None:
+    """End a server and its children."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+class SshServer:
+    """A real sshd on loopback whose only key may only run git."""
+
+    def __init__(self, folder: Path, *, protocol_v2: bool = True) -> None:
+        self.folder = folder
+        self.port = free_port()
+        for name in ("host_key", "client_key"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
+        public = (folder / "client_key.pub").read_text()
+        allowed = folder / "authorized_keys"
+        allowed.write_text(f'restrict,command="git-shell -c \\"$SSH_ORIGINAL_COMMAND\\"" {public}')
+        allowed.chmod(0o600)
+        host = (folder / "host_key.pub").read_text().split()
+        (folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {host[0]} {host[1]}\n")
+        lines = [
+            f"Port {self.port}",
+            "ListenAddress 127.0.0.1",
+            f"HostKey {folder / 'host_key'}",
+            f"AuthorizedKeysFile {allowed}",
+            f"PidFile {folder / 'sshd.pid'}",
+            "StrictModes no",
+            "UsePAM no",
+            "PasswordAuthentication no",
+            "PermitRootLogin yes",
+            "MaxStartups 100",
+            "MaxSessions 100",
+            "AcceptEnv GIT_PROTOCOL" if protocol_v2 else "",
+        ]
+        (folder / "sshd_config").write_text("\n".join(lines) + "\n")
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)
+        sshd = shutil.which("sshd", path="/usr/sbin:/sbin:" + os.environ["PATH"])
+        assert sshd is not None
+        self.process = subprocess.Popen(
+            [sshd, "-D", "-e", "-f", str(folder / "sshd_config")],
+            stderr=(folder / "sshd.log").open("wb"),
+            start_new_session=True,
+        )
+        wait_for_port(self.port, self.process)
+
+    def url(self, repository: Path) -> str:
+        """Return the URL of a repository on this machine."""
+        return f"ssh://{os.environ.get('USER') or _user()}@127.0.0.1:{self.port}{repository}"
+
+    @property
+    def command(self) -> str:
+        """The ssh command a user would have configured; one connection is shared, as busy people do."""
+        socket_path = self.folder / "mux"
+        return (
+            f"ssh -F none -i {self.folder / 'client_key'} -oIdentitiesOnly=yes -oBatchMode=yes "
+            f"-oUserKnownHostsFile={self.folder / 'known_hosts'} "
+            f"-oControlMaster=auto -oControlPath={socket_path} -oControlPersist=30"
+        )
+
+    def close(self) -> None:
+        """Stop the server and the shared connection."""
+        subprocess.run(
+            [*self.command.split(), "-O", "exit", "-p", str(self.port), "127.0.0.1"], capture_output=True, check=False
+        )
+        stop(self.process)
+
+
+def _user() -> str:
+    import pwd
+
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+class HttpServer:
+    """nginx in front of git's own smart HTTP backend, with basic authentication."""
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        self.root = root
+        self.port = free_port()
+        (folder / "htpasswd").write_text(f"{USER}:{{PLAIN}}{PASSWORD}\n")
+        gateway = folder / "fcgi.sock"
+        user = "user root;" if os.geteuid() == 0 else ""
+        (folder / "nginx.conf").write_text(
+            f"""{user}
+daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log;
+events {{ worker_connections 256; }}
+http {{
+  access_log off; client_body_temp_path {folder}/body; fastcgi_temp_path {folder}/fcgi; proxy_temp_path {folder}/proxy;
+  uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi; client_max_body_size 0;
+  server {{
+    listen 127.0.0.1:{self.port};
+    location / {{
+      auth_basic "git"; auth_basic_user_file {folder}/htpasswd;
+      fastcgi_param SCRIPT_FILENAME {HTTP_BACKEND};
+      fastcgi_param GIT_PROJECT_ROOT {root};
+      fastcgi_param GIT_HTTP_EXPORT_ALL "";
+      fastcgi_param PATH_INFO $uri;
+      fastcgi_param QUERY_STRING $query_string;
+      fastcgi_param REQUEST_METHOD $request_method;
+      fastcgi_param CONTENT_TYPE $content_type;
+      fastcgi_param CONTENT_LENGTH $content_length;
+      fastcgi_param REMOTE_USER $remote_user;
+      fastcgi_param GIT_PROTOCOL $http_git_protocol;
+      fastcgi_param HTTP_CONTENT_ENCODING $http_content_encoding;
+      fastcgi_pass unix:{gateway};
+    }}
+  }}
+}}
+"""
+        )
+        self.gateway = subprocess.Popen(
+            ["fcgiwrap", "-f", "-c", "8", "-s", f"unix:{gateway}"],
+            stdin=subprocess.DEVNULL,
+            stderr=(folder / "fcgiwrap.log").open("wb"),
+            start_new_session=True,
+            env={**os.environ, "PATH": "/usr/sbin:" + os.environ["PATH"]},
+        )
+        nginx = shutil.which("nginx", path="/usr/sbin:/sbin:" + os.environ["PATH"])
+        assert nginx is not None
+        self.process = subprocess.Popen(
+            [nginx, "-e", str(folder / "start.log"), "-c", str(folder / "nginx.conf")],
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        wait_for_port(self.port, self.process)
+        for _ in range(500):
+            if gateway.exists():
+                break
+            time.sleep(0.02)
+
+    def url(self, repository: Path, port: int | None = None) -> str:
+        """Return the URL of a repository below the root, without a password."""
+        return f"http://127.0.0.1:{port or self.port}/{repository.relative_to(self.root)}"
+
+    def close(self) -> None:
+        """Stop both programs."""
+        stop(self.process)
+        stop(self.gateway)
+
+
+HELPER = f"!f() {{ echo username={USER}; echo password={PASSWORD}; }}; f"
+
+
+@dataclass
+class Proxy:
+    """A TCP proxy that can be told to misbehave on the next upload (`POST .../git-receive-pack`).
+
+    Attributes:
+        lose_reply: deliver the upload whole, then close without an answer.
+        reset_after_bytes: pass so many bytes of the upload on, then reset.
+        hold: wait for `release` before the upload is passed on.
+        silent: accept everything, answer nothing.
+    """
+
+    target: int
+    lose_reply: bool = False
+    reset_after_bytes: int | None = None
+    hold: bool = False
+    silent: bool = False
+    release: threading.Event = field(default_factory=threading.Event)
+    held: threading.Event = field(default_factory=threading.Event)
+    uploads: int = 0
+    bytes_down: int = 0
+
+    def __post_init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._open: list[socket.socket] = []
+        self._closing = False
+        self._spawn(self._accept)
+
+    def close(self) -> None:
+        """Close everything."""
+        self._closing = True
+        self.release.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for one in self._open:
+            _close(one)
+
+    def _spawn(self, work: Callable[..., None], *arguments: object) -> None:
+        threading.Thread(target=work, args=arguments, daemon=True).start()
+
+    def _accept(self) -> None:
+        while not self._closing:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self.target))
+            self._open += [client, server]
+            swallow = threading.Event()
+            self._spawn(self._up, client, server, swallow)
+            self._spawn(self._down, server, client, swallow)
+
+    def _up(self, client: socket.socket, server: socket.socket, swallow: threading.Event) -> None:
+        budget: int | None = None
+        with contextlib.suppress(OSError):
+            while data := client.recv(65536):
+                if self.silent:
+                    continue
+                if b"/git-receive-pack HTTP" in data and data.startswith(b"POST"):
+                    self.uploads += 1
+                    if self.lose_reply:
+                        swallow.set()
+                    budget = self.reset_after_bytes
+                    if self.hold:
+                        self.held.set()
+                        self.release.wait(30)
+                if budget is not None:
+                    server.sendall(data[:budget])
+                    budget -= len(data)
+                    if budget <= 0:
+                        _close(client)
+                        _close(server)
+                        return
+                else:
+                    server.sendall(data)
+        _close(server)
+
+    def _down(self, server: socket.socket, client: socket.socket, swallow: threading.Event) -> None:
+        with contextlib.suppress(OSError):
+            while data := server.recv(65536):
+                self.bytes_down += len(data)
+                if swallow.is_set():
+                    break
+                client.sendall(data)
+        _close(client)
+
+
+def _close(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(OSError):
+        one.close()
