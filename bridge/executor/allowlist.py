@@ -14,7 +14,7 @@ from typing import Final
 from bridge.errors import InfrastructureError, SandboxUnavailableError
 from bridge.executor.interpreter import ask
 
-# The shared libraries, their linker's cache, time zones: read by every interpreter, the same for everybody on the machine.
+# Shared libraries, their linker's cache, time zones: read by every interpreter, the same for everybody here.
 _SYSTEM_FOLDERS: Final = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/local/lib", "/usr/share/zoneinfo")
 _SYSTEM_LINKS: Final = ("/lib", "/lib64", "/lib32")
 _SYSTEM_FILES: Final = (

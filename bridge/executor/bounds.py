@@ -23,7 +23,7 @@ from bridge.records import LimitHit, Limits
 from bridge.system.clock import Clock
 
 _DISK_EVERY_S: Final = 0.5
-_THREADS_PER_PROCESS: Final = 8
+THREADS_PER_PROCESS: Final = 8  # the kernel counts threads, the limit counts processes
 _DISK_EFFORT: Final = 10  # a look at the disk may take at most a tenth of the time between looks
 
 
@@ -47,7 +47,7 @@ def rlimits(limits: Limits, uid: int) -> dict[str, int]:
         "RLIMIT_CORE": 0,
         "RLIMIT_NOFILE": limits.open_files,
         # Counts threads, and everything else this user runs; does not bind root.
-        "RLIMIT_NPROC": _threads_of(uid) + _THREADS_PER_PROCESS * limits.processes,
+        "RLIMIT_NPROC": _threads_of(uid) + THREADS_PER_PROCESS * limits.processes,
         "RLIMIT_FSIZE": limits.output_bytes + limits.output_bytes // 4 + MIB,
         # Private writable memory, not address space: array libraries reserve far more addresses than they use.
         "RLIMIT_DATA": limits.memory_bytes + limits.memory_bytes // 4,
@@ -146,6 +146,8 @@ class Bounds:
             return _over("cpu_s", self.limits.cpu_s, self.limits.cpu_s, "limit")
         if number == signal.SIGXFSZ:
             return _over("output_bytes", self.limits.output_bytes, self.limits.output_bytes, "limit")
+        if kernel_hits.get("processes", 0):
+            return _over("processes", self.limits.processes, self.limits.processes, "limit")
         if kernel_hits.get("memory", 0) or peak_rss_bytes > self.limits.memory_bytes:
             return _over("memory_bytes", self.limits.memory_bytes, peak_rss_bytes, "limit")
         return None

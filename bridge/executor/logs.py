@@ -15,8 +15,9 @@ _MARK_BYTES: Final = 96  # room for the line that says what was cut
 
 
 class LogKeeper:
-    """Keeps at most `cap` bytes: the first half as it comes, the last half at the end, and between them how much was
-    cut.
+    """Keeps at most `cap` bytes of a log.
+
+    The first half is handed on as it comes, the last half at the end, and between them how much was cut.
 
     Attributes:
         seen_bytes: redacted bytes seen in all.

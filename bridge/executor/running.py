@@ -17,7 +17,8 @@ from bridge.executor.logs import LogKeeper
 from bridge.executor.marks import MarkReader
 from bridge.executor.outputs import import_outputs, start_stamp
 from bridge.executor.pipe import open_pipe
-from bridge.executor.supervise import Plan, Supervisor
+from bridge.executor.plan import Plan
+from bridge.executor.supervise import Supervisor
 from bridge.executor.telemetry import Sampler
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.records import Command, CommandResult, JobSpec, LimitHit

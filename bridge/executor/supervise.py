@@ -12,19 +12,18 @@ import os
 import selectors
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import psutil
 
 from bridge.executor import warden
-from bridge.executor.bounds import Bounds, Stop
+from bridge.executor.bounds import THREADS_PER_PROCESS, Bounds
 from bridge.executor.cgroup import Cgroup
-from bridge.executor.confine import Wrapped
 from bridge.executor.interface import Hooks
 from bridge.executor.logs import LogKeeper
 from bridge.executor.marks import MarkReader
 from bridge.executor.pipe import Pipe, open_pipe
+from bridge.executor.plan import Ended, Plan, Watched
 from bridge.executor.tree import MARKER_NAME, Family, Usage, kill_until_gone
 from bridge.records import CommandResult
 from bridge.system.process import Child
@@ -33,61 +32,6 @@ TICK_S: Final = 0.1
 _FORCE_S: Final = 3.0  # how long the warden may take to clean up before we do it over its head
 _READ_BYTES: Final = 1 << 18
 _DRAIN_MAX_BYTES: Final = 1 << 20  # what may still be in a pipe when everybody is dead
-
-
-@dataclass(frozen=True)
-class Plan:
-    """One command, ready to start.
-
-    Attributes:
-        name, argv: as in the job spec, for the record.
-        wrapped: what is started in fact; its wrapping processes get no TERM.
-        rlimits: names of the resource module to bounds.
-        marks: the sample pipe.
-    """
-
-    name: str
-    argv: tuple[str, ...]
-    wrapped: Wrapped
-    rlimits: dict[str, int]
-    marks: Pipe
-
-
-@dataclass
-class Watched:
-    """What one command has shown of itself so far."""
-
-    exit_code: int | None = None
-    signal: int | None = None
-    began: bool = False
-    exited: bool = False
-    clean: bool = False
-    lost: bool = False
-    failed: str | None = None
-    killed_after: int = 0
-    left: int = 0
-    cpu_s: float = 0.0
-    peak_rss_bytes: int = 0
-    stop: Stop | None = None
-    stop_at_s: float = 0.0
-    phase: str = "running"  # running, term, kill, forced
-
-
-@dataclass
-class Ended:
-    """One command's end.
-
-    Attributes:
-        stop: what stopped it, or None when it ended by itself.
-        failed: what kept the executor from its own work, or None.
-        began: whether the command ran at all.
-    """
-
-    result: CommandResult
-    stop: Stop | None
-    failed: str | None
-    began: bool
-    notes: list[str] = field(default_factory=list)
 
 
 class Supervisor:
@@ -118,10 +62,11 @@ class Supervisor:
         """
         started_s = self._bounds.elapsed_s()
         with contextlib.ExitStack() as stack:
+            limits = self._bounds.limits
             group = Cgroup.create(
                 f"{self._marker}-{plan.name}",
-                memory_bytes=self._bounds.limits.memory_bytes,
-                processes=self._bounds.limits.processes,
+                memory_bytes=limits.memory_bytes + limits.memory_bytes // 4,
+                threads=THREADS_PER_PROCESS * limits.processes,
             )
             if isinstance(group, Cgroup):
                 stack.callback(group.remove)
@@ -164,7 +109,7 @@ class Supervisor:
             "stage": dict(wrapped.stage),
             "rlimits": plan.rlimits,
             "pass_fds": [plan.marks.write, *wrapped.pass_fds],
-            "cgroups": [str(group.path)] if isinstance(group, Cgroup) else [],
+            "cgroups": [str(path) for path in group.paths] if isinstance(group, Cgroup) else [],
         }
         return json.dumps(order).encode() + b"\n"
 
@@ -220,7 +165,8 @@ class Supervisor:
 
     def _tick(self, watched: Watched, family: Family, group: Cgroup | str, control: Pipe) -> None:
         """Measure, ask whether to stop, and carry a stop one step further."""
-        usage = family.usage(memory_bound=self._bounds.limits.memory_bytes)
+        limits = self._bounds.limits
+        usage = family.usage(memory_bound=limits.memory_bytes, processes_bound=limits.processes)
         watched.peak_rss_bytes = max(watched.peak_rss_bytes, usage.rss_bytes)
         watched.cpu_s = max(watched.cpu_s, usage.cpu_s)
         self._on_usage(self._bounds.elapsed_s(), usage)
@@ -228,17 +174,17 @@ class Supervisor:
         if watched.stop is None and not watched.exited:
             watched.stop = self._bounds.check(usage, self._hooks.should_stop)
             watched.stop_at_s = now_s
-        waited_s = now_s - watched.stop_at_s
+        waited_s, before = now_s - watched.stop_at_s, watched.phase
         if watched.stop is not None and watched.phase == "running":
             watched.phase = "term" if watched.stop.graceful else "kill"
-            _send(control, b"term\n" if watched.stop.graceful else b"kill\n")
-        elif watched.phase == "term" and waited_s > self._bounds.limits.grace_s:
+        elif watched.phase == "term" and waited_s > limits.grace_s:
             watched.phase, watched.stop_at_s = "kill", now_s
-            _send(control, b"kill\n")
-            if isinstance(group, Cgroup):
-                group.kill()
         elif watched.phase == "kill" and waited_s > _FORCE_S:
             watched.phase = "forced"
+        if watched.phase == "kill" and isinstance(group, Cgroup):
+            group.kill()
+        if watched.phase != before and watched.phase in ("term", "kill"):
+            _send(control, watched.phase.encode() + b"\n")
 
     def _probe(self, family: Family, group: Cgroup | str, watched: Watched) -> int:
         """Look for anybody left by every means there is, kill them, and return how many remain."""
@@ -296,7 +242,7 @@ class Supervisor:
             survivors=survivors,
         )
         notes: list[str] = []
-        if watched.killed_after and watched.stop is None:
+        if watched.killed_after and watched.began and watched.stop is None:
             notes.append(f"{watched.killed_after} processes outlived the command and were killed")
         return Ended(result, stop, watched.failed, watched.began, notes)
 

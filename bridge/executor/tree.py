@@ -62,9 +62,14 @@ class Family:
             self.seen[process.pid] = process.create_time()
         return found
 
-    def usage(self, *, memory_bound: int) -> Usage:
-        """Measure the living members; pages they share count once when counting them often would break the bound."""
+    def usage(self, *, memory_bound: int, processes_bound: int) -> Usage:
+        """Measure the living members; pages they share count once when counting them often would break the bound.
+
+        Too many members are only counted: measuring a family that doubles every few milliseconds would let it grow on.
+        """
         members = self.members()
+        if len(members) > processes_bound:
+            return Usage(len(members), 0, sum(self.cpu_s.values()))
         rss = 0
         for process in members:
             with contextlib.suppress(psutil.Error):

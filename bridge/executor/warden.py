@@ -2,7 +2,8 @@
 
 Run as a script by the executor (`python -I -S warden.py CONTROL STATUS`), between the runner and the command, so that
 it can be the subreaper of everything the command starts: a child that forks twice and begins its own session still ends
-up here. Knows nothing about jobs, limits in time, logs or sandboxes. Standard library only: it starts with no site packages.
+up here. Knows nothing about jobs, limits in time, logs or sandboxes. Standard library only: it starts without site
+packages.
 
 Control, read from a pipe: one JSON line (a `Plan` of `bridge.executor.supervise`), then `term` or `kill` lines. The end
 of the pipe means that the runner has died, and everything is killed. Status, written to a pipe, JSON lines: `spawned`
