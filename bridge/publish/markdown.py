@@ -9,7 +9,7 @@ import re
 
 from bridge.records import RunRecord, Verdict
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+!|~&$-])")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&$])")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _SHOWN_CHARS = 400
 _WORD_JOINER = "\u2060"  # breaks @name, #12 and host.tld without being seen

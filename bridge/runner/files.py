@@ -9,6 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bridge.errors import InfrastructureError
+from bridge.system.clock import SystemClock
+
+_TRIES = 10
+_PAUSE_S = 0.05
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -31,11 +35,18 @@ class NameLock:
         self._fd: int | None = None
 
     def try_acquire(self) -> bool:
-        """Take the lock if nobody holds it; return whether we hold it now."""
+        """Take the lock if nobody holds it; return whether we hold it now.
+
+        Tries for a moment: whoever wants to know whether a runner lives holds the lock for an instant.
+        """
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        for _ in range(_TRIES):
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                SystemClock().sleep(_PAUSE_S)
+        else:
             os.close(fd)
             return False
         os.ftruncate(fd, 0)
