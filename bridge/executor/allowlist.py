@@ -102,10 +102,14 @@ def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
 def _program(program: str) -> list[str]:
     """Return the paths a program needs; for an interpreter everything it can import."""
     found = _link_chain(program)
+    if (behind := _script_interpreter(found[-1])) is not None:
+        return [*found, *_program(behind)]
+    if not Path(program).name.startswith("python"):
+        return found  # not an interpreter: the system libraries have to do
     try:
         interpreter = ask(program)
     except InfrastructureError:
-        return found  # not an interpreter: the system libraries have to do
+        return found
     for prefix in interpreter.prefixes:
         if prefix not in _WHOLE_SYSTEM:
             found.append(prefix)
@@ -113,9 +117,18 @@ def _program(program: str) -> list[str]:
     for path in interpreter.path:
         if _is_checkout(path):
             found += _packages_in(Path(path))
-    for folders in interpreter.editable.values():
-        found += folders
-    return found
+    return [*found, *interpreter.editable]
+
+
+def _script_interpreter(program: str) -> str | None:
+    """Return the absolute interpreter that a script names in its first line, or None."""
+    try:
+        with Path(program).open("rb") as file:
+            first = file.readline(512)
+    except OSError:
+        return None
+    words = first[2:].split() if first.startswith(b"#!") else []
+    return os.fsdecode(words[0]) if words and words[0].startswith(b"/") else None
 
 
 def _link_chain(program: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Ask an interpreter what it is made of: version, installed distributions, the folders it needs to start and import.
+"""Ask an interpreter where it is: the folders it needs to start and to import.
 
 Runs it isolated (`-I`) in a process of its own, because it is seldom the one we run in. Knows nothing about sandboxes
 or records.
@@ -6,21 +6,18 @@ or records.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bridge import strictjson
 from bridge.errors import InfrastructureError
 from bridge.system.process import run
 
 _PROBE_S: Final = 60.0
-_OUTPUT_MAX_BYTES: Final = 8 << 20
 # Editable installs name their packages in top_level.txt; where those are is asked of the import system itself.
 _PROBE: Final = r"""
-import importlib.metadata as m, importlib.util as u, json, os, platform, sys
+import importlib.metadata as m, importlib.util as u, json, os, sys
 def where(name):
     try:
         spec = u.find_spec(name)
@@ -29,48 +26,31 @@ def where(name):
     if spec is None:
         return []
     return list(spec.submodule_search_locations or ([spec.origin] if spec.origin else []))
-packages, editable = {}, {}
+editable = []
 for d in m.distributions():
-    name = d.metadata["Name"]
-    if not name:
-        continue
-    packages.setdefault(name, d.version)
     text = d.read_text("direct_url.json")
     if text and json.loads(text).get("dir_info", {}).get("editable"):
-        tops = (d.read_text("top_level.txt") or "").split()
-        editable[name] = [p for top in tops for p in where(top)]
+        editable += [p for top in (d.read_text("top_level.txt") or "").split() for p in where(top)]
 print(json.dumps({
-    "version": platform.python_version(), "implementation": platform.python_implementation(),
     "prefixes": list(dict.fromkeys([sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix])),
-    "path": [p for p in sys.path if p and os.path.exists(p)], "packages": packages, "editable": editable,
+    "path": [p for p in sys.path if p and os.path.exists(p)], "editable": editable,
 }))
 """
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """What an interpreter says of itself.
+    """Where an interpreter is.
 
     Attributes:
-        executable: path as given.
-        version: e.g. ``CPython 3.11.7``.
         prefixes: its environment's folder and its installation's.
         path: existing entries of its import path.
-        packages: installed distributions and versions.
-        editable: by distribution, the package folders an editable install points at.
+        editable: the package folders that editable installs point at.
     """
 
-    executable: str
-    version: str
     prefixes: tuple[str, ...]
     path: tuple[str, ...]
-    packages: dict[str, str]
-    editable: dict[str, tuple[str, ...]]
-
-    @property
-    def lock_digest(self) -> str:
-        """The sha256 over the canonical list of packages and the interpreter's version."""
-        return hashlib.sha256(strictjson.encode({"python": self.version, "packages": self.packages})).hexdigest()
+    editable: tuple[str, ...]
 
 
 _KNOWN: dict[tuple[str, tuple[int, ...]], Interpreter] = {}
@@ -82,12 +62,12 @@ def _fingerprint(folders: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def ask(executable: str) -> Interpreter:
-    """Return what an interpreter is made of; asked again only after its folders have changed.
+    """Return where an interpreter is; asked again only after its folders have changed.
 
     Raises:
         InfrastructureError: it cannot be run, or does not answer like a Python.
     """
-    for (known, stamp), interpreter in _KNOWN.items():
+    for (known, stamp), interpreter in list(_KNOWN.items()):
         if known == executable and stamp == _fingerprint(interpreter.path):
             return interpreter
     done = run(
@@ -95,7 +75,6 @@ def ask(executable: str) -> Interpreter:
         env={"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin"},
         cwd="/",
         timeout_s=_PROBE_S,
-        max_output_bytes=_OUTPUT_MAX_BYTES,
     )
     if not done.ok:
         raise InfrastructureError(
@@ -108,15 +87,8 @@ def ask(executable: str) -> Interpreter:
             f"{executable} does not answer like a Python: {done.stdout[:80]!r}",
             remedy="check `interpreter` in policy.toml",
         ) from error
-    interpreter = Interpreter(
-        executable=executable,
-        version=f"{facts['implementation']} {facts['version']}",
-        prefixes=tuple(facts["prefixes"]),
-        path=tuple(facts["path"]),
-        packages=dict(sorted(facts["packages"].items())),
-        editable={name: tuple(folders) for name, folders in facts["editable"].items()},
-    )
-    for key in [key for key in _KNOWN if key[0] == executable]:
-        del _KNOWN[key]
+    interpreter = Interpreter(*(tuple(facts[name]) for name in ("prefixes", "path", "editable")))
+    for key in [key for key in list(_KNOWN) if key[0] == executable]:
+        _KNOWN.pop(key, None)
     _KNOWN[executable, _fingerprint(interpreter.path)] = interpreter
     return interpreter
