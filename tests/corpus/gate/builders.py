@@ -247,7 +247,8 @@ def around(
         "log_truncated_bytes": 0,
         "redactions": 0,
     }
-    return Case(reports, record, spec).seal()
+    # Through text, so that no list is shared between the two: changing one must not change the other.
+    return Case(reports, json.loads(json.dumps(record)), json.loads(json.dumps(spec))).seal()
 
 
 def probe(profile: str = "claim") -> Case:

@@ -1,0 +1,40 @@
+"""Every rule is broken by its fixture and holds on an honest run."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.gate import judge, rules_catalogue
+from bridge.records import Verdict
+from tests.corpus.gate.breaks import BREAKS, PASSES
+from tests.corpus.gate.builders import Case
+
+CODES = tuple(entry.code for entry in rules_catalogue())
+
+
+def verdict(case: Case, authority: str = "host") -> Verdict:
+    return judge(case.run_id, case.files(), case.record_value(), case.spec_value(), authority=authority)
+
+
+def test_every_rule_has_a_breaking_and_a_passing_fixture():
+    assert set(BREAKS) == set(PASSES) == set(CODES)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_the_breaking_fixture_breaks_its_rule(code):
+    authority = "unattested" if code == "G2-AUTHORITY" else "host"
+    judged = verdict(BREAKS[code](), authority)
+    assert code in {finding.code for finding in judged.findings}
+    assert judged.decision != "evidence" or code in {"G3-IDLE", "G6-LOOPS"}
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_the_passing_fixture_does_not(code):
+    assert code not in {finding.code for finding in verdict(PASSES[code]()).findings}
+
+
+def test_every_rule_says_what_must_hold_why_and_what_to_do():
+    for entry in rules_catalogue():
+        assert entry.message.endswith(".")
+        assert len(entry.why) > 40, entry.code
+        assert len(entry.remedy) > 20, entry.code
