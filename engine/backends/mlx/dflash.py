@@ -128,10 +128,14 @@ class MlxDFlash:
 
 
 class MlxDFlashDrafter:
-    """The context of one sequence: append-only, capped to the newest ``context_tokens`` positions."""
+    """The context of one sequence: append-only, capped to the newest ``context_tokens`` positions.
+
+    ``one_graph`` leaves a draft unevaluated until the verify forward is read: a study, not a way to decode.
+    """
 
     def __init__(self, model: MlxDFlash) -> None:
         self.model = model
+        self.one_graph = False
         self.context = WindowCache(model.config.context_tokens + 1)
         self._shown: tuple[mx.array, mx.array] | None = None
         self._forwards = 0
@@ -149,7 +153,8 @@ class MlxDFlashDrafter:
         hidden = self.model.hidden_rows(ids, position, self._shown)
         tokens = mx.argmax(self.model.logits(hidden[1:]), axis=-1)
         # Drafter and target stay two evaluations: one fused graph of both is far slower on Metal at long contexts.
-        mx.async_eval(tokens)
+        if not self.one_graph:
+            mx.async_eval(tokens)
         self._forwards += 1
         return Draft(tokens=tokens, count=count)
 
