@@ -1,4 +1,4 @@
-"""Every command of `kakeya-mac` as data: help, completion, the README's table and the agent skill are made from here."""
+"""Every command of `kakeya-mac` as data: help, completion, README table and agent skill are made from here."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ _LOOK = (
             (_JSON, _BUS)),
     Command("presets", "Look", "bridge.cli.mac_presets:presets", "list what may be run",
             (Argument(("--all",), "also planned ones", "flag"), _JSON)),
-    Command("presets show", "Look", "bridge.cli.mac_presets:show", "show a preset: parameters, limits, declared reports",
+    Command("presets show", "Look", "bridge.cli.mac_presets:show", "show a preset: parameters, limits, reports",
             (_PRESET, _JSON), examples=("kakeya-mac presets show mlx-env-probe",)),
     Command("explain", "Look", "bridge.cli.mac_presets:explain",
             "show what a preset or a run resolves to, every decision with its reason",

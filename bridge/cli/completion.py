@@ -1,7 +1,7 @@
 """Completion scripts for bash, zsh and fish, made from the table of commands.
 
-Preset names and run ids are completed from files at the moment of completion: the scripts read the package's preset folder
-and the clone's state folder, so pressing Tab starts no Python.
+Preset names and run ids are completed from files at the moment of completion: the scripts read the package's preset
+folder and the clone's state folder, so pressing Tab starts no Python.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ def _preset_folder() -> str:
 
 def _dynamic() -> str:
     """Return shell functions, POSIX but for `local`, that list presets and known run ids."""
-    return f"""_kakeya_presets() {{ for f in {shlex.quote(_preset_folder())}/*.toml; do f="${{f##*/}}"; printf '%s\\n' "${{f%.toml}}"; done; }}
+    return f"""_kakeya_presets() {{
+  local f
+  for f in {shlex.quote(_preset_folder())}/*.toml; do f="${{f##*/}}"; printf '%s\\n' "${{f%.toml}}"; done
+}}
 _kakeya_runs() {{
   printf '@last\\n'
   local d; d="$(git rev-parse --git-common-dir 2>/dev/null)/kakeya/requests"
@@ -180,8 +183,11 @@ def _fish() -> str:
     lines = [f"# fish completion for {PROGRAM}; use: {PROGRAM} completion fish | source"]
     lines += [
         f"function __kakeya_presets; for f in {shlex.quote(_preset_folder())}/*.toml; basename $f .toml; end; end",
-        "function __kakeya_runs; echo @last; set -l d (git rev-parse --git-common-dir 2>/dev/null)/kakeya/requests; "
-        "test -d $d; and ls -r $d | string replace .json '' | head -n 30; end",
+        "function __kakeya_runs",
+        "  echo @last",
+        "  set -l d (git rev-parse --git-common-dir 2>/dev/null)/kakeya/requests",
+        "  test -d $d; and ls -r $d | string replace .json '' | head -n 30",
+        "end",
         f"complete -c {PROGRAM} -f",
     ]
     lines += [f"complete -c {PROGRAM} -n '{none}' -a {first} -d {shlex.quote(text)}" for first, text in firsts.items()]

@@ -87,7 +87,7 @@ def report(call: Invocation) -> int:
         found = {path.name: _load(path)}
     else:
         _, result = _result(call, call.args.what)
-        found = dict(result.reports)
+        found = {name: dict(value) for name, value in result.reports.items()}
         if not found:
             raise UsageError(f"run {result.id} left no report", remedy=f"kakeya-mac logs {result.id}")
     for name, value in found.items():

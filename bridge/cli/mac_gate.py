@@ -14,7 +14,7 @@ from bridge.client.untrusted import clean_line
 
 def check(call: Invocation) -> int:
     """Judge files and folders; exit 1 when one is below what is required or does not verify."""
-    required = call.args.require or "valid"
+    required: exits.Required = call.args.require or "valid"
     judged = list(judge_paths([Path(call.directory, path) for path in call.args.paths]))
     failed = 0
     for one in judged:

@@ -1,6 +1,6 @@
 """Find which bus a command talks to, and say where that answer came from.
 
-First hit wins: ``--bus`` › ``KAKEYA_BUS`` › ``<git common dir>/kakeya.toml`` › committed ``kakeya.toml`` › user config ›
+First hit wins: ``--bus``, ``KAKEYA_BUS``, ``<git common dir>/kakeya.toml``, committed ``kakeya.toml``, user config,
 embedded. Knows files and variables, not git and not buses: whether a route exists is checked before the first write.
 """
 

@@ -1,7 +1,7 @@
 """Check everything between here and a runner; every finding carries a remedy.
 
-One function a check, in the order in which things break. The probe push goes to the request namespace and is removed again:
-only a real push shows whether one is allowed.
+One function a check, in the order in which things break. The probe push goes to the request namespace and is removed
+again: only a real push shows whether one is allowed.
 """
 
 from __future__ import annotations
@@ -71,15 +71,15 @@ def _machine() -> Iterator[Finding]:
 def _configuration(settings: Settings) -> Iterator[Finding]:
     choice = settings.bus
     if settings.repository is None:
-        yield Finding("repository", "warn", "not inside a git clone: requests carry no code, results go to the data folder",
-                      "run it inside a clone to test its code")  # fmt: skip
+        text = "not inside a git clone: requests carry no code, results go to the data folder"
+        yield Finding("repository", "warn", text, "run it inside a clone to test its code")
     else:
         yield Finding("repository", "ok", str(settings.repository.top))
     if choice.embedded:
         yield Finding("route", "ok", f"embedded, runs on THIS machine ({choice.where})")
     elif choice.bus_id is None:
-        yield Finding("route", "warn", f"{choice.route} from {choice.where}, not pinned to a bus id",
-                      f"kakeya-mac init --bus {choice.route}")  # fmt: skip
+        text = f"{choice.route} from {choice.where}, not pinned to a bus id"
+        yield Finding("route", "warn", text, f"kakeya-mac init --bus {choice.route}")
     else:
         yield Finding("route", "ok", f"{choice.route or 'found by its id'} from {choice.where}, pinned")
 
@@ -92,8 +92,8 @@ def _bus(session: Session) -> Iterator[Finding]:
     yield Finding("bus", "ok", f"{record.bus_id}, wake {record.wake}, a listing takes {took_ms:.0f} ms")
     yield Finding("requests", "ok", f"{len(seen.requests)} waiting or running, {len(seen.claims)} claims")
     if record.attestation == "none":
-        yield Finding("signatures", "warn", "results on this bus carry no signature: verify proves integrity, not origin",
-                      "the host's owner turns attestation on")  # fmt: skip
+        text = "results on this bus carry no signature: verify proves integrity, not origin"
+        yield Finding("signatures", "warn", text, "the host's owner turns attestation on")
 
 
 def _probe_push(session: Session) -> Iterator[Finding]:
@@ -125,7 +125,8 @@ def _runners(session: Session) -> Iterator[Finding]:
         )
     for one in live:
         level: Level = "warn" if one.beacon.disk_free_bytes < DISK_FLOOR_BYTES or one.beacon.state == "paused" else "ok"
-        text = f"{one.beacon.runner} is {one.beacon.state}, {one.beacon.disk_free_bytes // 10**9} GB free, {len(one.beacon.presets)} presets"
+        free = f"{one.beacon.disk_free_bytes // 10**9} GB free"
+        text = f"{one.beacon.runner} is {one.beacon.state}, {free}, {len(one.beacon.presets)} presets"
         yield Finding("runner", level, text, "on the host: kakeya-runner doctor" if level == "warn" else None)
 
 

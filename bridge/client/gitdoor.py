@@ -1,7 +1,7 @@
 """What the client asks of the user's own repository; it never moves HEAD, index, work tree, stash or any ref.
 
-A snapshot of uncommitted changes is made with an index of its own; the only trace is unreferenced objects, as of `git stash
-create`.
+A snapshot of uncommitted changes is made with an index of its own; the only trace is unreferenced objects, as of
+`git stash create`.
 """
 
 from __future__ import annotations
@@ -161,7 +161,9 @@ def read_branch_result(top: Path, branch: str) -> Tree:
             raise IntegrityError(f"{path} is no regular file (mode {mode})")
         total += int(size)
         if len(files) >= RESULT_MAX_FILES or total > RESULT_MAX_BYTES:
-            raise IntegrityError(f"the result on {branch} has more than {RESULT_MAX_FILES} files or {RESULT_MAX_BYTES} bytes")
+            raise IntegrityError(
+                f"the result on {branch} has more than {RESULT_MAX_FILES} files or {RESULT_MAX_BYTES} bytes"
+            )
         files[path] = _bytes(top, "cat-file", "blob", oid)
     return Tree(files)
 

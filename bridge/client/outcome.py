@@ -1,12 +1,12 @@
 """How a run stands, put together: claim, verified result, reason, exit code.
 
-The claim is the authority over how a run ended, the result tree over what was measured; neither is shown before the tree has
-been checked against its manifest and against this run's id.
+The claim is the authority over how a run ended, the result tree over what was measured; neither is shown before the
+tree has been checked against its manifest and against this run's id.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bridge.bus.interface import RunView, Tree
@@ -56,9 +56,15 @@ class Standing:
 
 
 def stand(
-    session: Session, run_id: str, view: RunView, *, end: EndReason | None = None, require: exits.Required | None = None,
-    reattached: bool = False, fetch: bool = True,
-) -> Standing:  # fmt: skip
+    session: Session,
+    run_id: str,
+    view: RunView,
+    *,
+    end: EndReason | None = None,
+    require: exits.Required | None = None,
+    reattached: bool = False,
+    fetch: bool = True,
+) -> Standing:
     """Return where a run stands, its result fetched, verified and stored when it has ended.
 
     Args:
@@ -80,34 +86,44 @@ def stand(
     if state.name == "unknown" and not session.store.has_result(run_id) and session.store.sent(run_id) is None:
         raise RunNotFoundError(f"the bus {session.bus.route} knows no run {run_id}", remedy="kakeya-mac ls")
     required = require or exits.default_required(request.profile if request is not None else "smoke")
+    base = Standing(
+        run_id,
+        state,
+        terminal=False,
+        reason="pending",
+        exit_code=exits.PENDING,
+        required=required,
+        request=request,
+        claim=claim,
+        view=view,
+        reattached=reattached,
+    )
     if state.terminal or (state.name == "unknown" and session.store.has_result(run_id)):
-        result, folder = _result(session, run_id, claim, fetch=fetch)
-        return _ended(run_id, state, required, request, claim, view, result, folder, reattached=reattached)
-    reason, message, remedy = _unfinished(session, run_id, view, end)
+        return _ended(base, *_result(session, run_id, claim, fetch=fetch))
+    reason, message, remedy = _unfinished(run_id, view, end)
     code = exits.PENDING if reason == "pending" else exits.OF_REASON[reason]
-    return Standing(
-        run_id, state, terminal=False, reason=reason, exit_code=code, required=required, request=request, claim=claim,
-        view=view, message=message, remedy=remedy, reattached=reattached,
-    )  # fmt: skip
+    return replace(base, reason=reason, exit_code=code, message=message, remedy=remedy)
 
 
-def _ended(
-    run_id: str, state: RunState, required: exits.Required, request: Request | None, claim: Claim | None, view: RunView,
-    result: Result | None, folder: Path | None, *, reattached: bool,
-) -> Standing:  # fmt: skip
-    reason = ending(claim, result)
-    if request is None and result is not None:
-        request = result.request
-    if view.delivery == "spooled":
-        reason = exits.strongest((reason, "publish_failed")) if reason in {"passed", "gate_rejected"} else reason
-    message = claim.message if claim is not None else None
+def _ended(base: Standing, result: Result | None, folder: Path | None) -> Standing:
+    reason = ending(base.claim, result)
+    if base.view is not None and base.view.delivery == "spooled" and reason in {"passed", "gate_rejected"}:
+        reason = exits.strongest((reason, "publish_failed"))
+    message = base.claim.message if base.claim is not None else None
     if message is None and result is not None and result.record is not None:
         message = result.record.message
-    return Standing(
-        run_id, RunState("published"), terminal=True, reason=reason, exit_code=exit_code(reason, result, required),
-        required=required, request=request, claim=claim, view=view, result=result, folder=folder, message=message,
-        remedy=_remedy(reason, required, result), reattached=reattached,
-    )  # fmt: skip
+    return replace(
+        base,
+        state=RunState("published"),
+        terminal=True,
+        reason=reason,
+        exit_code=exit_code(reason, result, base.required),
+        request=base.request if base.request is not None or result is None else result.request,
+        result=result,
+        folder=folder,
+        message=message,
+        remedy=_remedy(reason, base.required, result),
+    )
 
 
 def _result(session: Session, run_id: str, claim: Claim | None, *, fetch: bool) -> tuple[Result | None, Path | None]:
@@ -153,9 +169,7 @@ def _request(session: Session, run_id: str, view: RunView) -> Request | None:
         return None  # not a request, which the host says in its result; or done, and the result holds the request
 
 
-def _unfinished(
-    session: Session, run_id: str, view: RunView, end: EndReason | None
-) -> tuple[str, str | None, str | None]:
+def _unfinished(run_id: str, view: RunView, end: EndReason | None) -> tuple[str, str | None, str | None]:
     attach = f"kakeya-mac attach {run_id}"
     if end == "runner_lost":
         claim = view.claim.claim if view.claim is not None else None

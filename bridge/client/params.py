@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from bridge.errors import ParameterError
@@ -9,6 +10,8 @@ from bridge.presets import Preset
 from bridge.presets.parameters import FlagParameter, FloatParameter, IntParameter, Parameter
 from bridge.records.base import ParamValue
 
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER = re.compile(r"[+-]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})([eE][+-]?[0-9]{1,3})?")
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
 
@@ -53,15 +56,10 @@ def _value(name: str, parameter: Parameter, text: str) -> ParamValue:
         if text.lower() in _TRUE | _FALSE:
             return text.lower() in _TRUE
         raise ParameterError(f"parameter {name!r}: got {text[:64]!r}, expected true or false")
-    try:
-        if isinstance(parameter, IntParameter):
-            if not text.isascii() or "_" in text or text != text.strip():
-                raise ValueError(text)
-            return int(text)
-        if isinstance(parameter, FloatParameter):
-            if not text.isascii() or "_" in text or text != text.strip():
-                raise ValueError(text)
-            return float(text)
-    except ValueError as error:
-        raise ParameterError(f"parameter {name!r}: got {text[:64]!r}, expected a number") from error
+    if isinstance(parameter, IntParameter | FloatParameter):
+        # Python's own int() and float() would take "1_0", full-width digits and spaces.
+        if _NUMBER.fullmatch(text) is None:
+            raise ParameterError(f"parameter {name!r}: got {text[:64]!r}, expected a number")
+        is_whole = isinstance(parameter, IntParameter) and _WHOLE.fullmatch(text) is not None
+        return int(text) if is_whole else float(text)
     return text

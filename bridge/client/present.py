@@ -26,6 +26,7 @@ from bridge.records import Request
 from bridge.system.clock import parse_rfc3339
 
 LOG_TAIL_LINES = 40
+PROGRAM = "kakeya-mac"
 
 
 def document(session: Session, standing: Standing, command: str, *, exit_code: int | None = None) -> dict[str, Any]:
@@ -124,24 +125,31 @@ def times(standing: Standing) -> TimesPart:
 
 def next_steps(standing: Standing) -> list[list[str]]:
     """Return the commands that make sense now, as argv lists."""
-    program, run_id = "kakeya-mac", standing.id
+    run_id = standing.id
+    retry, attach = [PROGRAM, "retry", run_id, "--wait"], [PROGRAM, "attach", run_id]
     if not standing.terminal:
-        steps = [[program, "attach", run_id]]
-        if standing.reason in {"runner_lost", "expired"}:
-            return [[program, "retry", run_id, "--wait"], *steps]
-        return [*steps, [program, "cancel", run_id]]
+        is_over = standing.reason in {"runner_lost", "expired"}
+        return [retry, attach] if is_over else [attach, [PROGRAM, "cancel", run_id]]
     if standing.reason in exits.RETRYABLE:
-        return [[program, "retry", run_id, "--wait"]]
-    request, verdict = standing.request, standing.result.verdict if standing.result is not None else None
-    if verdict is not None and any(claim.citable for claim in verdict.claims):
-        return [[program, "quote", run_id], [program, "verify", run_id]]
-    if standing.reason == "passed" and request is not None and request.profile == "smoke" and verdict is not None:
-        if any(claim.role == "primary" for claim in verdict.claims):
-            return [[program, "run", request.preset, *_param_words(request), "--profile", "claim", "--wait"]]
-        return [[program, "verify", run_id]]
+        return [retry]
     if standing.reason in {"program_failed", "timed_out"}:
-        return [[program, "logs", run_id]]
-    return [[program, "report", run_id]] if standing.result is not None and standing.result.reports else []
+        return [[PROGRAM, "logs", run_id]]
+    return _next_of_result(standing)
+
+
+def _next_of_result(standing: Standing) -> list[list[str]]:
+    """Return what makes sense after a run whose program did its work."""
+    request, result = standing.request, standing.result
+    if result is None or result.verdict is None:
+        return []
+    claims = result.verdict.claims
+    if any(claim.citable for claim in claims):
+        return [[PROGRAM, "quote", standing.id], [PROGRAM, "verify", standing.id]]
+    if standing.reason == "passed" and request is not None and request.profile == "smoke":
+        if any(claim.role == "primary" for claim in claims):
+            return [[PROGRAM, "run", request.preset, *_param_words(request), "--profile", "claim", "--wait"]]
+        return [[PROGRAM, "verify", standing.id]]
+    return [[PROGRAM, "report", standing.id]] if result.reports else []
 
 
 def _param_words(request: Request) -> list[str]:

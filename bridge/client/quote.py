@@ -57,7 +57,8 @@ def quote(result: Result, *, markdown: bool = False) -> Quote:
     lines = [
         *(claim_line(claim) for claim in citable),
         f"{record.preset} ({verdict.profile}), {tries}, {clean_line(device)}",
-        f"code {clean_line(code)}, gate {verdict.gate.version} {verdict.gate.digest[:12]}, run {result.id}, {record.ended}",
+        f"code {clean_line(code)}, gate {verdict.gate.version} {verdict.gate.digest[:12]}",
+        f"run {result.id}, {record.ended}",
         f"check: kakeya-mac verify {result.id}",
     ]
     if markdown:

@@ -49,13 +49,9 @@ def _arm(arm: Mapping[str, Any]) -> Rows:
     measured = [sample for sample in samples if sample.get("is_warmup") is not True]
     rates = [rate for sample in measured if (rate := _decode_rate(sample)) is not None]
     tokens = sum(_number(sample.get("output_tokens")) or 0 for sample in measured)
-    rate = f"{statistics.median(rates):.1f} tokens/s decode (median)" if rates else "no decode times"
-    warm = len(samples) - len(measured)
-    yield (
-        "arm",
-        f"{_text(arm.get('name'))} ({_text(arm.get('role'))}): {len(measured)} samples + {warm} warm-up, "
-        f"{tokens:.0f} tokens, {rate}",
-    )
+    speed = f"{statistics.median(rates):.1f} tokens/s decode (median)" if rates else "no decode times"
+    counted = f"{len(measured)} samples + {len(samples) - len(measured)} warm-up, {tokens:.0f} tokens"
+    yield "arm", f"{_text(arm.get('name'))} ({_text(arm.get('role'))}): {counted}, {speed}"
     stops = Counter(_text(sample.get("stop_reason")) for sample in measured)
     if stops:
         yield "", "stopped by " + ", ".join(f"{name} {count}" for name, count in sorted(stops.items()))
@@ -67,11 +63,8 @@ def _special(table: Mapping[str, Any]) -> Rows:
         mark = "ok" if check.get("ok") is True else "FAILED" if check.get("required") is True else "no"
         yield "check", f"{mark:<7}{_text(check.get('name'))}: {_text(check.get('detail'))}"
     for product in map(_table, _list(table.get("matmul"))):
-        yield (
-            "matmul",
-            f"{_text(product.get('backend'))} {_text(product.get('dtype'))} n={_text(product.get('n'))}: "
-            f"{_text(product.get('gflop_per_s'))} GFLOP/s",
-        )
+        what = " ".join(_text(product.get(key)) for key in ("backend", "dtype"))
+        yield "matmul", f"{what} n={_text(product.get('n'))}: {_text(product.get('gflop_per_s'))} GFLOP/s"
     tests = [_table(test) for test in _list(table.get("tests"))]
     if tests or "collected" in table:
         counts = Counter(_text(test.get("outcome")) for test in tests)

@@ -1,6 +1,6 @@
 """Is the configured route one that may be used at all: asked before anything is opened.
 
-A committed file is written by whoever can push: it may name an id, or a remote this clone has already, never a new place.
+A committed file is written by whoever can push: it may name an id, or a remote this clone has, never a new place.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def check_route(settings: Settings) -> BusChoice:
     """Return the bus choice with a route that may be used.
 
     Raises:
-        UsageError: a committed file names a place that is no remote of this clone, or no route can be found for a pinned id.
+        UsageError: a committed file names a place that is no remote of this clone, or a pinned id has no route.
     """
     choice = settings.bus
     top = settings.repository.top if settings.repository is not None else None

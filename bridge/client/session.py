@@ -1,4 +1,4 @@
-"""Open the bus a command talks to, checked before the first write: a route is not a destination until it proves its id."""
+"""Open the bus a command talks to: a route is not a destination until it proves its id."""
 
 from __future__ import annotations
 

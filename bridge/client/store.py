@@ -1,7 +1,7 @@
 """What this clone remembers: requests it sent, and results it has verified.
 
-Layout below the state directory: ``requests/<id>.json`` (written before the push, so that a killed client can go on with the
-same id and the same bytes) and ``runs/<short id>/`` (a result tree, written whole or not at all). Knows no bus.
+Layout below the state directory: ``requests/<id>.json`` (written before the push: a killed client goes on with
+the same id and bytes) and ``runs/<short id>/`` (a result tree, written whole or not at all). Knows no bus.
 """
 
 from __future__ import annotations

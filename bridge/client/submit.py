@@ -1,7 +1,7 @@
 """Send a request, once: the same wish while it is live is the same run.
 
-Order: build the bytes → look for a live run with the same key → remember the bytes → push. A client killed anywhere goes on
-from there when the same command is run again.
+Order: build the bytes, look for a live run with the same key, remember the bytes, push. A client killed anywhere goes
+on from there when the same command is run again.
 """
 
 from __future__ import annotations

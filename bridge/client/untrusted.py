@@ -1,7 +1,7 @@
 """Make text that a workload or a stranger wrote safe to show.
 
-Escapes, control and direction characters are removed, lines are bounded, and a block is fenced by a random token so that
-text inside cannot pretend to have ended. Knows nothing about where the text goes.
+Escapes, control and direction characters are removed, lines are bounded, and a block is fenced by a random token so
+that text inside cannot pretend to have ended. Knows nothing about where the text goes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ESCAPES = re.compile(
 _CONTROLS = re.compile(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\U000e0000-\U000e0fff]"
 )
-# A legacy GitHub Actions command is recognised anywhere in a line; the new form only at its start, which PREFIX prevents.
+# A legacy GitHub Actions command counts anywhere in a line; the new form only at its start, which PREFIX prevents.
 _LEGACY_COMMAND = re.compile(r"##(?=\[)")
 
 
@@ -98,7 +98,7 @@ def fenced(lines: Iterable[str], what: str, fence: str) -> Iterator[str]:
 
 
 def markdown_text(text: str) -> str:
-    """Return one line of untrusted text for markdown: no mention, link, image, HTML or table cell can come out of it."""
+    """Return one line of untrusted text for markdown: no mention, link, image, HTML or table cell comes out of it."""
     line = clean_line(text)
     line = re.sub(r"([\\`*_{}\[\]()#+!|<>~$])", r"\\\1", line)
     return line.replace("@", "@\u2060").replace("://", ":\u2060//")

@@ -1,7 +1,7 @@
 """Check a result without trusting whoever shows it: from a folder, an id, or the request branch of a plain clone.
 
-What it can say: these bytes are what the runner wrote down, and they are about this request. Who wrote them needs a signature;
-where there is none, it says so.
+What it can say: these bytes are what the runner wrote down, and they are about this request. Who wrote them needs a
+signature; where there is none, it says so.
 """
 
 from __future__ import annotations

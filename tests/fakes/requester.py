@@ -1,4 +1,4 @@
-"""A requester's terminal in a test: runs `kakeya-mac` in this process over a bus in memory, with a clock that can be moved."""
+"""A requester's terminal: runs `kakeya-mac` in this process over a bus in memory, with a clock that can be moved."""
 
 from __future__ import annotations
 
@@ -100,8 +100,7 @@ class Requester:
 
     def second_clone(self, folder: Path) -> Requester:
         """Return another clone of the same bus with the same clock."""
-        other = replace(self, folder=folder, remote=self.bus.remote)
-        return other
+        return replace(self, folder=folder, remote=self.bus.remote)
 
     def newest(self) -> str:
         return max(ref.id for ref in self.bus.snapshot().requests)
