@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from engine.checkpoint import resolve_model
 from engine.drafters.ngram import NgramModel
@@ -76,3 +77,16 @@ def open_engine(backend: Backend, target: str, drafter: str | None, roots: str |
         native=backend.native(model),
         folder=folder,
     )
+
+
+def open_random(shape: str, device: str | None = None, dtype: str | None = None) -> Engine:
+    """Build a torch target with random weights in published shapes, without a drafter: for measuring cost alone.
+
+    Raises:
+        BackendMissingError: If torch or the device is not there.
+        UsageError: If there is no such shape.
+    """
+    backend: Any = load_backend("torch", device, dtype)
+    target = backend.random_target(shape)
+    drafter = NoDrafter()
+    return Engine(backend, target, drafter, backend.greedy(target), backend.native(target), Path(shape))

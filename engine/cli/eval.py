@@ -11,13 +11,16 @@ WORKLOADS = {
     "native": ("engine.cli.eval_compare:native", "the array library's own decoding alone"),
     "assemble": ("engine.cli.eval_assemble:main", "join the parts of a run's launches into its report"),
     "single-graph": ("engine.cli.eval_single_graph:main", "evaluation times of draft and verify in one graph, bounded"),
+    "drafter-parity": ("engine.cli.eval_studies:drafter_parity", "the MLX drafter against the torch one"),
+    "verify-cost": ("engine.cli.eval_studies:verify_cost", "what verifying a block costs beside a decode"),
+    "acceptance": ("engine.cli.eval_studies:acceptance", "accepted draft tokens on raw code completion"),
     "model": ("engine.cli.eval_model:main", "the measurements behind the model cards and prompt sets"),
 }
 
 
 def usage() -> str:
     """Return the help text, one line a workload."""
-    lines = [f"  {name:<13} {summary}" for name, (_, summary) in WORKLOADS.items()]
+    lines = [f"  {name:<15} {summary}" for name, (_, summary) in WORKLOADS.items()]
     return (
         "usage: kakeya-engine eval WHAT [options]\n\n"
         + "\n".join(lines)

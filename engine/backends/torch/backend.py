@@ -78,6 +78,17 @@ class TorchBackend:
         )
         return TorchTarget(module, info)
 
+    def random_target(self, shape: str) -> TorchTarget:
+        """Build a target of published shapes with random weights, bfloat16 on an accelerator.
+
+        Raises:
+            UsageError: If there is no such shape.
+        """
+        from engine.backends.torch.random_target import random_target
+
+        dtype = torch.bfloat16 if self._dtype in {"auto", "bfloat16"} else torch.float32
+        return random_target(shape, self._device, dtype)
+
     def load_dflash(self, folder: Path, target: TorchTarget) -> TorchDFlash:
         """Load a DFlash v1 drafter and check that it belongs to ``target``.
 

@@ -1,0 +1,162 @@
+"""What a verify forward of L rows costs beside a decode of one, by context length, and what a draft costs.
+
+All lengths of one context are measured in turn, in an order shuffled anew for every repeat, on one sequence that is
+cropped back after each forward: a slow moment of the machine meets every length alike. Times run from an idle device to
+the accepted tokens on the host, which is what a decoding step pays.
+
+Rows of the report::
+
+    {"verify": [{"context_tokens", "rows", "seconds": [..]}],
+     "draft":  [{"context_tokens", "drafted_tokens", "seconds": [..]}]}
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from engine.errors import PromptError, UsageError
+from engine.loading import Engine
+from engine.types import CacheLayout, Draft
+
+WARM_UPS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class CostPlan:
+    """Which shapes are measured how often. ``rows`` counts the bonus, so 1 is a plain decode."""
+
+    contexts: tuple[int, ...]
+    rows: tuple[int, ...]
+    repeats: int
+    seed: str
+
+    def check(self, max_positions: int) -> None:
+        """Check the plan against a target.
+
+        Raises:
+            UsageError: If it holds no decode to compare with or asks for nothing.
+            PromptError: If a context leaves no room for the longest block.
+        """
+        if min((*self.contexts, *self.rows, self.repeats)) < 1 or not self.contexts:
+            raise UsageError(f"contexts {self.contexts}, rows {self.rows}, repeats {self.repeats}; expected all >= 1")
+        if 1 not in self.rows:
+            raise UsageError(f"rows {self.rows} hold no 1; a cost is read beside a decode of one row")
+        if max(self.contexts) + max(self.rows) >= max_positions:
+            raise PromptError(
+                f"a context of {max(self.contexts)} tokens and a block of {max(self.rows)} rows; the target holds "
+                f"{max_positions} positions"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyCost:
+    """Seconds of every forward over ``rows`` rows after ``context_tokens`` positions."""
+
+    context_tokens: int
+    rows: int
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DraftCost:
+    """Seconds of every draft of ``drafted_tokens`` tokens with ``context_tokens`` positions observed."""
+
+    context_tokens: int
+    drafted_tokens: int
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """All raw rows."""
+
+    verify: tuple[VerifyCost, ...]
+    draft: tuple[DraftCost, ...]
+
+    def rows(self) -> dict[str, Any]:
+        """Return the report's rows."""
+        return {"verify": [asdict(row) for row in self.verify], "draft": [asdict(row) for row in self.draft]}
+
+    def ratio(self, context_tokens: int, rows: int) -> float:
+        """Return the median cost of ``rows`` rows over that of one."""
+        middle = {row.rows: median(row.seconds) for row in self.verify if row.context_tokens == context_tokens}
+        return middle[rows] / middle[1]
+
+
+def measure_costs(engine: Engine, plan: CostPlan, heard: Callable[[int], None] = lambda _: None) -> Costs:
+    """Measure every shape of ``plan``; ``heard`` learns of each context when it is finished.
+
+    Raises:
+        UsageError: If the plan is unusable.
+        PromptError: If a context does not fit the target.
+    """
+    plan.check(engine.target.info.max_positions)
+    verify: list[VerifyCost] = []
+    draft: list[DraftCost] = []
+    for context in plan.contexts:
+        found = _measure_context(engine, plan, context)
+        verify += found.verify
+        draft += found.draft
+        heard(context)
+    return Costs(tuple(verify), tuple(draft))
+
+
+def _measure_context(engine: Engine, plan: CostPlan, context: int) -> Costs:
+    chooser = random.Random(f"{plan.seed}/{context}")  # noqa: S311 - a reproducible order, not a secret
+    # Ids above the special ones: what a token is changes no shape, and no stop rule is asked.
+    low = max((*engine.target.info.stop_ids, 0)) + 1
+    ids = tuple(chooser.randrange(low, engine.target.info.vocab_size) for _ in range(context + max(plan.rows)))
+    sequence = engine.target.open(engine.drafter.capture, CacheLayout.NATIVE)
+    drafter = engine.drafter.open()
+    for forward in sequence.prefill(ids[:context], 512):
+        shown = ids[forward.start : forward.start + forward.rows]
+        drafter.observe(forward.start, shown, sequence.committed(forward, forward.rows))
+    bonus = ids[context]
+
+    def verify(rows: int) -> None:
+        block = Draft(tokens=ids[context + 1 : context + rows], count=rows - 1)
+        engine.accept.decide(block, sequence.forward_block(bonus, block))
+        sequence.crop(context)
+
+    def propose(count: int) -> None:
+        tokens: Any = drafter.propose(bonus, context, count).tokens
+        tokens.tolist()
+
+    depths = _depths(engine, plan.rows)
+    work = [(verify, rows) for rows in plan.rows] + [(propose, count) for count in depths]
+    seconds = _interleaved(engine, work, plan.repeats, chooser)
+    split = len(plan.rows)
+    return Costs(
+        tuple(VerifyCost(context, size, found) for size, found in zip(plan.rows, seconds[:split], strict=True)),
+        tuple(DraftCost(context, size, found) for size, found in zip(depths, seconds[split:], strict=True)),
+    )
+
+
+def _interleaved(
+    engine: Engine, work: Sequence[tuple[Callable[[int], None], int]], repeats: int, chooser: random.Random
+) -> list[tuple[float, ...]]:
+    """Run every piece of work ``repeats`` times after warm-ups, each turn in a new order; return seconds by piece."""
+    seconds: list[list[float]] = [[] for _ in work]
+    for turn in range(WARM_UPS + repeats):
+        order = list(range(len(work)))
+        chooser.shuffle(order)
+        for index in order:
+            run, size = work[index]
+            began_ns = engine.backend.clock.now_ns()
+            run(size)
+            spent_ns = engine.backend.clock.now_ns() - began_ns
+            if turn >= WARM_UPS:
+                seconds[index].append(spent_ns / 1e9)
+    return [tuple(found) for found in seconds]
+
+
+def _depths(engine: Engine, rows: Sequence[int]) -> tuple[int, ...]:
+    """Return the draft lengths that belong to the block lengths, none for a drafter without a network."""
+    block_size = engine.drafter.info.block_size
+    if block_size is None:
+        return ()
+    return tuple(size - 1 for size in rows if 1 < size <= block_size)
