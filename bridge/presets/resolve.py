@@ -136,9 +136,11 @@ def _environment(
     ]
     if facts.model_roots:
         wanted.append(("KAKEYA_MODEL_ROOTS", os.pathsep.join(facts.model_roots), "policy", False))
+    # A host's target does not go with a preset's own drafter: without one of its own the engine decides.
+    own_drafter = None if facts.target and not facts.drafter else preset.models.drafter
     for variable, own, theirs in (
         ("KAKEYA_TARGET", preset.models.target, facts.target),
-        ("KAKEYA_DRAFTER", preset.models.drafter, facts.drafter),
+        ("KAKEYA_DRAFTER", own_drafter, facts.drafter),
     ):
         if own is not None:  # a preset without a model is not given the host's
             wanted.append((variable, theirs or own, "policy" if theirs else "preset", False))
