@@ -1,0 +1,96 @@
+"""Preset files are strict data, and every name of the design is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.errors import PresetNotFoundError, UsageError
+from bridge.gate import profiles
+from bridge.gate.kinds import KINDS
+from bridge.presets import find, load, registry
+
+NAMES = """
+mlx-env-probe mlx-backend-tests integration-tests pytest-path k3-step1-incremental k3-step2-fused k3-step2-fused-allmlx
+k3-native-baseline k3-evidence-gate k3-drafter-parity k3-drafter-parity-fp32 k3-kv-quant-eval k3-fused-allmlx-natural
+k3-fused-allmlx-code k3-fused-allmlx-code-trim k3-fused-singlefused-probe mlx-distributed-spec-decode-demo
+mlx-distributed-spec-decode-bench mlx-distributed-dflash-e2e-inproc mlx-distributed-dflash-e2e-grpc
+mlx-distributed-dflash-e2e-crosshost cuda-env-probe cuda-fused-code cuda-step1-incremental cuda-native-baseline
+cuda-verify-cost cuda-humaneval-acceptance
+""".split()
+
+GOOD = """
+schema = 1
+name = "x"
+status = "ready"
+description = "d"
+[[commands]]
+name = "a"
+argv = ["${engine}", "probe", "mlx", "{n}"]
+[[outputs]]
+path = "r.json"
+kind = "environment_probe"
+[params.n]
+type = "int"
+min = 0
+max = 9
+default = 3
+help = "h"
+"""
+
+
+def test_every_name_of_the_design_is_known():
+    assert set(NAMES) <= set(registry())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_ready_preset_declares_kinds_and_profiles_the_gate_has(name):
+    preset = registry()[name]
+    if preset.status == "ready":
+        assert {output.kind for output in preset.outputs} <= set(KINDS)
+        assert preset.gate_profile in profiles.names()
+        assert preset.primary_claim is not None
+
+
+def test_a_well_formed_file_loads():
+    assert load("x", GOOD.encode()).params["n"].default == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('"{n}"', '"--n={n}"', "mixes text and a placeholder"),
+        ('"{n}"', '"{m}"', "argv uses"),
+        ("${engine}", "${secret}", "unknown"),
+        ("default = 3", "default = 12", "0 to 9"),
+        ("default = 3", "default = true", "valid"),
+        ('name = "x"', 'name = "y"', "named as its file"),
+        ('status = "ready"', 'status = "ready"\nshell = "yes"', "shell"),
+        ('status = "ready"', 'status = "maybe"', "status"),
+        ('type = "int"', 'type = "eval"', "params"),
+        ("schema = 1", "schema = 2", "schema"),
+        ('description = "d"', 'description = "d"\nenvironment = { KAKEYA_OUT = "/" }', "the runner sets"),
+        ('description = "d"', 'description = "d"\ncode = "request"\nsecrets = ["TOKEN"]', "no secret"),
+        ('kind = "environment_probe"', "", "kind"),
+        ("schema = 1", "schema = 1\nschema = 1", "x.toml"),
+    ],
+)
+def test_a_malformed_file_is_refused_with_a_reason(old, new, says):
+    assert old in GOOD
+    with pytest.raises(UsageError, match=says):
+        load("x", GOOD.replace(old, new, 1).encode())
+
+
+def test_a_preset_may_not_take_the_name_of_cancel_branches():
+    with pytest.raises(UsageError, match="reserved"):
+        load("cancel", GOOD.replace('"x"', '"cancel"').encode())
+
+
+def test_an_unknown_preset_is_refused_with_the_known_ones():
+    with pytest.raises(PresetNotFoundError, match="mlx-env-probe"):
+        find("nope")
+
+
+def test_the_digest_changes_with_any_effective_value():
+    digests = {load("x", GOOD.replace(*change).encode()).digest() for change in [("h", "h"), ("max = 9", "max = 8")]}
+    assert len(digests) == 2
+    assert load("x", (GOOD + "# a comment\n").encode()).digest() == load("x", GOOD.encode()).digest()
