@@ -1,0 +1,111 @@
+"""Leases are decided by clocks that count through sleep, never by a timestamp somebody wrote."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from bridge.runner.admission import condition_wait
+from bridge.runner.leases import LeaseWatch, OwnLease
+from bridge.runner.pacing import PollPace, PushBudget
+
+
+class HandClock:
+    """A clock that a test moves; its two hands are independent."""
+
+    def __init__(self) -> None:
+        self.steady = 100.0
+        self.wall = dt.datetime(2026, 11, 20, 12, 0, tzinfo=dt.UTC)
+
+    def now(self) -> dt.datetime:
+        return self.wall
+
+    def steady_s(self) -> float:
+        return self.steady
+
+    def sleep(self, seconds: float) -> None:
+        self.steady += seconds
+
+
+def test_an_observer_waits_a_whole_lease_from_what_it_saw_itself():
+    clock = HandClock()
+    watch = LeaseWatch(clock)
+    assert not watch.expired("r", "a", 15.0)
+    clock.wall += dt.timedelta(days=1)  # a jumping wall clock decides nothing
+    assert not watch.expired("r", "a", 15.0)
+    clock.steady += 14.9
+    assert not watch.expired("r", "a", 15.0)
+    assert not watch.expired("r", "b", 15.0)  # it moved: the lease begins anew
+    clock.steady += 15.1
+    assert watch.expired("r", "b", 15.0)
+    watch.forget_all_but([])
+    assert not watch.expired("r", "b", 15.0)
+
+
+def test_the_owner_stops_a_margin_before_anybody_else_could_take_over():
+    clock = HandClock()
+    lease = OwnLease(clock, 15.0, asked_s=clock.steady)
+    clock.steady += 9.9
+    assert not lease.lost()
+    clock.steady += 0.2
+    assert lease.lost()
+
+
+def test_a_renewal_counts_from_when_it_was_asked():
+    clock = HandClock()
+    lease = OwnLease(clock, 15.0, asked_s=clock.steady)
+    asked_s = clock.steady
+    clock.steady += 9.0  # a slow push
+    lease.renewed(asked_s)
+    clock.steady += 1.1
+    assert lease.lost()
+
+
+def test_the_owner_asks_again_well_before_its_own_bound():
+    clock = HandClock()
+    lease = OwnLease(clock, 600.0, asked_s=clock.steady)
+    assert 0 < lease.due_in_s() < 600.0 / 3
+    clock.steady += lease.due_in_s()
+    assert lease.due_in_s() == 0.0
+    assert not lease.lost()
+
+
+def test_pushes_to_a_hosted_remote_are_spaced_and_failures_stretch_the_space():
+    clock = HandClock()
+    budget = PushBudget(clock, lease_s=600.0)
+    assert budget.wait_s() == 0.0
+    budget.spent(ok=True)
+    first = budget.wait_s()
+    assert first == 15.0
+    budget.spent(ok=False)
+    assert budget.wait_s() == 2 * first
+    budget.spent(ok=True)
+    assert budget.wait_s() == first
+    local = PushBudget(clock, lease_s=15.0)
+    local.spent(ok=True)
+    assert 0 < local.wait_s() <= 1.0
+
+
+def test_polling_slows_down_when_nothing_happens_and_when_nothing_answers():
+    clock = HandClock()
+    pace = PollPace(clock, lease_s=600.0)
+    busy = pace.wait_s()
+    clock.steady += 3600
+    idle = pace.wait_s()
+    for _ in range(20):
+        pace.listed(ok=False)
+    broken = pace.wait_s()
+    assert busy < idle < broken <= 60.0
+    pace.listed(ok=True)
+    pace.happened()
+    assert pace.wait_s() == busy
+
+
+def test_the_owners_hours_may_span_midnight():
+    clock = HandClock()
+    hour = clock.now().astimezone().hour
+    inside = f"hours-{hour:02d}-{(hour + 1) % 24:02d}"
+    outside = f"hours-{(hour + 1) % 24:02d}-{hour:02d}"
+    assert condition_wait((inside,), clock) is None
+    waiting = condition_wait((outside,), clock)
+    assert waiting is not None
+    assert outside in waiting.reason

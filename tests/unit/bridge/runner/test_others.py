@@ -1,0 +1,173 @@
+"""Several runners on one bus: one winner, an expired `claimed` is taken over, an expired `started` is only finalised."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from bridge.records import Claim
+from bridge.runner.keeper import following
+from bridge.runner.link import link_to
+from bridge.system.clock import SystemClock, rfc3339
+from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
+
+
+class FastClock(SystemClock):
+    """Steady time that a test can push forward."""
+
+    ahead_s = 0.0
+
+    def steady_s(self) -> float:
+        return super().steady_s() + self.ahead_s
+
+
+@pytest.fixture
+def clock():
+    return FastClock()
+
+
+def other_claims(w, ref, *, started=False):
+    """Let a runner on another host claim a request and vanish."""
+    bus = MemoryBus(w.remote, clock=w.clock)
+    claim = Claim(
+        id=ref.id, request_oid=ref.oid, state="claimed", runner="gone", nonce="c" * 32, sequence=0, lease_s=15.0,
+        phase="preparing", time=rfc3339(w.clock.now()),
+    )  # fmt: skip
+    held = bus.claim(claim)
+    return bus.advance(held, following(held, w.clock, state="started", phase="running")) if started else held
+
+
+def test_two_runners_run_a_request_once(world):
+    w = world()
+    refs = [w.ask() for _ in range(4)]
+    hosts = [w.new_host("a"), w.new_host("b")]
+    runners = [w.runner(host) for host in hosts]
+
+    def work(runner):
+        for _ in range(8):
+            runner.step()
+            runner.join()
+
+    threads = [threading.Thread(target=work, args=(runner,)) for runner in runners]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(spec.id for spec in w.executor.executed) == sorted(ref.id for ref in refs)
+    for ref in refs:
+        w.result(ref.id)
+
+
+def test_a_live_claim_of_another_runner_is_left_alone(world, clock):
+    w = world()
+    ref = w.ask()
+    other_claims(w, ref)
+    runner = w.serve_once()
+    clock.ahead_s = 10.0
+    w.serve_once(runner)
+    assert w.claim(ref.id).runner == "gone"
+    assert w.executor.executed == []
+
+
+def test_an_expired_claim_is_taken_over_and_run(world, clock):
+    w = world()
+    ref = w.ask()
+    other_claims(w, ref)
+    runner = w.serve_once()
+    clock.ahead_s = 16.0
+    w.serve_once(runner)
+    claim = w.claim(ref.id)
+    assert (claim.runner, claim.state) == ("mini", "terminal")
+    assert len(w.executor.executed) == 1
+    w.result(ref.id)
+
+
+def test_an_expired_start_is_finalised_as_runner_lost_and_never_run(world, clock):
+    w = world()
+    ref = w.ask()
+    other_claims(w, ref, started=True)
+    runner = w.serve_once()
+    clock.ahead_s = 16.0
+    w.serve_once(runner)
+    claim = w.claim(ref.id)
+    assert (claim.reason, claim.exit_code, claim.runner) == ("runner_lost", 3, "mini")
+    assert "gone" in claim.message
+    assert w.executor.executed == []
+    assert w.record(ref.id).reason == "runner_lost"
+
+
+def test_an_owner_that_could_not_renew_kills_its_run_and_publishes_nothing_over_its_successor(world, clock):
+    w = world()
+
+    def overtaken(spec, directory):
+        yield b"first\n"
+        # The machine sleeps past its lease; meanwhile somebody finalises the run.
+        bus = MemoryBus(w.remote, clock=w.clock)
+        view = bus.read_claim(spec.id)
+        held = link_to(bus, w.clock).bus.read_claim(spec.id)
+        assert held is not None
+        terminal = following(
+            view_held(view), w.clock, state="terminal", phase=None, runner="heir", reason="runner_lost", exit_code=3
+        )
+        bus.publish(view_held(view), terminal)
+        clock.ahead_s = 11.0
+        while True:
+            yield b"."
+
+    w.program = overtaken
+    ref = w.ask()
+    runner = w.serve_once()
+    assert w.claim(ref.id).runner == "heir"
+    assert runner.outcomes == ()
+    assert any("new owner" in line for line in w.said)
+
+
+def view_held(view):
+    from bridge.bus.interface import Held
+
+    return Held(view.oid, view.claim, view.chain)
+
+
+def test_a_request_branch_pushed_over_after_the_claim_keeps_its_result_elsewhere(world):
+    w = world()
+
+    def moved(spec, directory):
+        w.remote.refs[ref.ref] = w.remote.refs["refs/kakeya/bus"]
+        yield b"x"
+        return 1
+
+    w.program = moved
+    ref = w.ask()
+    runner = w.serve_once()
+    assert runner.outcomes[0].delivery == "branch_moved"
+    assert w.claim(ref.id).request_oid == ref.oid
+    w.result(ref.id)
+
+
+def test_several_slots_run_at_the_same_time(world):
+    meeting = threading.Barrier(2, timeout=20)
+
+    def meet(spec, directory):
+        meeting.wait()
+        yield b"met\n"
+        return 1
+
+    w = world(
+        program=meet,
+        policy_text='schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\nslots = 2\n',
+    )
+    refs = [w.ask(), w.ask(), w.ask()]
+    runner = w.runner()
+    assert runner.step() == 1
+    runner.join()
+    ended = [ref for ref in refs if w.requester.read_claim(ref.id) is not None]
+    assert len(ended) == 2
+
+
+def test_a_bus_without_a_record_is_no_bus(clock):
+    from bridge.errors import BusMissingError
+
+    with pytest.raises(BusMissingError):
+        link_to(MemoryBus(MemoryRemote(), clock=clock), clock)
+    assert bus_record(clock).lease_s == 15.0

@@ -1,0 +1,106 @@
+"""The policy file is strict, the owner's alone, and its digest covers effective values."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from bridge.errors import UsageError
+from bridge.runner.policy import builtin_policy, load_policy, read_policy
+
+GOOD = b'schema = 1\nname = "mini"\n'
+
+
+@pytest.fixture
+def file(tmp_path):
+    folder = tmp_path / "config"
+    folder.mkdir(mode=0o700)
+    path = folder / "policy.toml"
+    path.write_bytes(GOOD)
+    path.chmod(0o600)
+    return path
+
+
+def test_the_owners_file_is_read(file):
+    assert load_policy(file).name == "mini"
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o660, 0o602])
+def test_a_file_others_may_touch_is_refused(file, mode):
+    file.chmod(mode)
+    with pytest.raises(UsageError, match=f"{mode:04o}"):
+        load_policy(file)
+
+
+def test_a_folder_in_which_others_may_replace_it_is_refused(file):
+    file.parent.chmod(0o777)
+    with pytest.raises(UsageError, match="replace"):
+        load_policy(file)
+
+
+def test_a_link_and_an_absent_file_are_refused(file, tmp_path):
+    link = file.parent / "link.toml"
+    link.symlink_to(file)
+    with pytest.raises(UsageError, match="regular"):
+        load_policy(link)
+    with pytest.raises(UsageError, match="no such file"):
+        load_policy(tmp_path / "none.toml")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_owner_is_refused(file):
+    os.chown(file, 12345, 12345)
+    with pytest.raises(UsageError, match="12345"):
+        load_policy(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b'schema = 1\nname = "mini"\nembedded = true\n', "embedded"),
+        (b'schema = 1\nname = "mini"\ntrust_pusher = true\n', "trust_pusher"),
+        (b'schema = 1\nname = "mini"\ntrust_pushers = 1\n', "trust_pushers"),
+        (b'schema = 1\nname = "mini"\nname = "two"\n', "overwrite|twice|more than once"),
+        (b'schema = 2\nname = "mini"\n', "schema"),
+        (b'name = "mini"\n', "schema"),
+        (b'schema = 1\nname = "Mini Mac"\n', "name"),
+        (b'schema = 1\nname = "mini"\ninterpreter = "python3"\n', "interpreter"),
+        (b'schema = 1\nname = "mini"\nexpiry_max_s = 1e9\n', "expiry_max_s"),
+        (b'schema = 1\nname = "mini"\nonly_when = ["full_moon"]\n', "only_when"),
+        (b'schema = 1\nname = "mini"\n[env]\nKAKEYA_RUN_ID = "x"\n', "the runner sets"),
+        (b'schema = 1\nname = "mini"\n[env]\n"BASH-ENV" = "x"\n', "env"),
+        (b'schema = 1\nname = "mini"\napproval = ["ask"]\n', "absolute"),
+        (b'schema = 1\nname = "mini"\ntrust_pushers = true\n[sandbox]\nmode = "off"\n', "sandbox"),
+        (b'schema = 1\nname = "mini"\n[sandbox]\nuid = 0\n', "uid"),
+        (b"\xff", "policy.toml"),
+    ],
+)
+def test_anything_else_is_refused_with_the_place(text, says):
+    with pytest.raises(UsageError, match=says):
+        read_policy(text)
+
+
+def test_the_digest_covers_effective_values_and_no_secret():
+    plain = read_policy(GOOD).digest(embedded=False)
+    assert read_policy(GOOD + b"# a comment\nslots = 1\n").digest(embedded=False) == plain
+    assert read_policy(GOOD + b"slots = 2\n").digest(embedded=False) != plain
+    assert read_policy(GOOD).digest(embedded=True) != plain
+    one, two = (read_policy(GOOD + b'[secrets]\nTOKEN = "%s"\n' % value) for value in (b"1", b"2"))
+    assert one.digest(embedded=False) == two.digest(embedded=False) != plain
+
+
+def test_the_built_in_policy_takes_only_named_things_from_its_owner():
+    policy = builtin_policy(
+        {
+            "KAKEYA_TARGET": "/m/big",
+            "KAKEYA_MODEL_ROOTS": "/m:relative",
+            "OMP_NUM_THREADS": "2",
+            "BASH_ENV": "/evil",
+            "PYTHONPATH": "/evil",
+        }
+    )
+    facts = policy.facts(embedded=True)
+    assert (facts.target, facts.model_roots) == ("/m/big", ("/m",))
+    assert dict(facts.environment) == {"OMP_NUM_THREADS": "2"}
+    assert facts.trust_pushers
