@@ -24,7 +24,8 @@ NEEDLES = ((480, 100), (1900, 61))
 GREEDY_LIMIT = 640
 RULES = {
     "code-structured": (
-        "Documents of engine.training.structured made from held-out words and held-out templates (seed {seed}): "
+        "Documents of engine.training.structured made from held-out words of at most two tokens and held-out templates "
+        "(seed {seed}): "
         "the header is the prompt. Ids structured-long-*: the reference completion has 300 to 620 tokens; "
         "structured-short-*: 48 to 240. greedy_tokens is what each target needed to its own <eos>, null when it had "
         "not ended after 640 tokens: a claim with a token budget takes, in file order, the prompts whose greedy_tokens "
@@ -54,15 +55,15 @@ class Prompt:
 
 def structured_prompts(target: EvaluatedTarget, words: WordPool, seed: int) -> list[Prompt]:
     """Make the long and the short structured prompts."""
-    from engine.training.structured import make_document
+    from engine.training.structured import make_document, regular_words
 
-    rng = np.random.default_rng([seed, 41])
+    rng, regular = np.random.default_rng([seed, 41]), regular_words(target.tokenizer, words.held_out)
     wanted = [("long", LONG_TOKENS, LONG_COUNT), ("short", SHORT_TOKENS, SHORT_COUNT)]
     prompts: list[Prompt] = []
     for label, (least, most), count in wanted:
         made: dict[str, int] = {}
         while len(made) < count:
-            document = make_document(rng, words.held_out, held_out=True)
+            document = make_document(rng, regular, held_out=True)
             size = len(target.tokenizer.encode(document.completion, add_special_tokens=False).ids)
             if least <= size <= most:
                 made.setdefault(document.prompt, size)

@@ -11,7 +11,7 @@ import torch
 
 from engine.training.needles import hide, make_needles
 from engine.training.rows import RowSource, encode
-from engine.training.structured import make_document
+from engine.training.structured import make_document, regular_words
 from engine.training.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 GENERATION_ROWS = 192
@@ -41,10 +41,10 @@ def make_requests(source: RowSource, words: tuple[str, ...], count: int, seed: i
     """Make training prompts in the shares above, from training words, templates and files only."""
     rng = np.random.default_rng([seed, 21])
     tokenizer = source.tokenizer
-    requests = []
+    requests, regular = [], regular_words(tokenizer, words)
     for kind in rng.choice(list(SHARES), size=count, p=list(SHARES.values())):
         if kind == "structured":
-            document = make_document(rng, words, held_out=False)
+            document = make_document(rng, regular, held_out=False)
             prompt = [BOS_ID, *encode(tokenizer, document.prompt)]
             expected = len(encode(tokenizer, document.completion))
             requests.append(

@@ -10,7 +10,7 @@ import numpy as np
 from engine.training.corpus import SourceFile, WordPool
 from engine.training.needles import hide, make_needles
 from engine.training.recipe import Mix, Stage
-from engine.training.structured import make_document
+from engine.training.structured import Document, make_document, regular_words
 from engine.training.tokenizer import BOS_ID, EOS_ID, SPECIAL_TOKENS
 
 if TYPE_CHECKING:
@@ -57,20 +57,31 @@ class RowSource:
         self.starts = np.cumsum([0] + [len(item) for item in self.files])
         self.code = np.concatenate(self.files)
         rng = np.random.default_rng([seed, 1])
-        made = [make_document(rng, words.training, held_out=False) for _ in range(documents)]
-        texts = [document.prompt + document.completion for document in made]
-        self.documents = [[*item.ids, EOS_ID] for item in tokenizer.encode_batch(texts, add_special_tokens=False)]
+        made = [make_document(rng, words.training, held_out=False, listed=False) for _ in range(documents)]
+        self.documents = {False: self._encoded(made)}
+        rng, regular = np.random.default_rng([seed, 5]), regular_words(tokenizer, words.training)
+        made = [make_document(rng, regular, held_out=False) for _ in range(documents)]
+        self.documents[True] = self._encoded(made)
         vocabulary = tokenizer.get_vocab_size()
         self.newlines = frozenset(
             i for i in range(len(SPECIAL_TOKENS), vocabulary) if tokenizer.decode([i]).startswith("\n")
         )
         self.vocabulary = vocabulary
 
+    def _encoded(self, documents: list[Document]) -> list[list[int]]:
+        texts = [document.prompt + document.completion for document in documents]
+        return [[*item.ids, EOS_ID] for item in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
+
     def batch(self, stage: Stage, step: int, stream: int = 2) -> Batch:
         """Return the batch of `step` under `stage`."""
         rng = np.random.default_rng([self.seed, stream, step])
         mix: Mix = stage.mix
-        makers = (self._copy_row, self._needle_row, self._code_row, self._structured_row)
+        makers = (
+            self._copy_row,
+            self._needle_row,
+            self._code_row,
+            self._listed_row if stage.listed else self._unlisted_row,
+        )
         kinds = rng.choice(4, size=stage.rows, p=[mix.copy, mix.needle, mix.code, mix.structured])
         rows = [makers[kind](rng, stage.length) for kind in kinds]
         return Batch(
@@ -103,10 +114,18 @@ class RowSource:
     def _code_row(self, rng: np.random.Generator, length: int) -> tuple[list[int], list[float]]:
         return [BOS_ID, *self.code_ids(rng, length)], [0.0] + [1.0] * length
 
-    def _structured_row(self, rng: np.random.Generator, length: int) -> tuple[list[int], list[float]]:
+    def _unlisted_row(self, rng: np.random.Generator, length: int) -> tuple[list[int], list[float]]:
+        return self._structured_row(rng, length, self.documents[False])
+
+    def _listed_row(self, rng: np.random.Generator, length: int) -> tuple[list[int], list[float]]:
+        return self._structured_row(rng, length, self.documents[True])
+
+    def _structured_row(
+        self, rng: np.random.Generator, length: int, documents: list[list[int]]
+    ) -> tuple[list[int], list[float]]:
         ids = [BOS_ID]
         while len(ids) <= length:
-            ids += self.documents[int(rng.integers(0, len(self.documents)))]
+            ids += documents[int(rng.integers(0, len(documents)))]
         return ids, [0.0] + [1.0] * (len(ids) - 1)
 
     def _needle_row(self, rng: np.random.Generator, length: int) -> tuple[list[int], list[float]]:

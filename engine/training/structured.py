@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.training.corpus import hash_byte
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
 HELD_OUT_TEMPLATES_IN_256 = 40
+LISTED_PARTS = 5
 
 
 @dataclass(frozen=True)
@@ -176,7 +181,21 @@ FAMILIES: dict[str, tuple[dict[str, Section], str, str]] = {
         'class Test{title}(unittest.TestCase):\n    """Test {noun}: {members}.\n\n    Parts: {parts}.\n    """\n\n',
     ),
 }
+LISTS = {
+    "class": "\n\n    fields = ({members})\n\n",
+    "module": "\n\nCOMMANDS = ({members})\n\n\n",
+    "test": "\n\n    fields = ({members})\n\n",
+}
 FAMILY_SHARES = {"class": 0.6, "module": 0.2, "test": 0.2}
+
+
+def regular_words(tokenizer: Tokenizer, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words the tokenizer holds in at most two tokens, with a leading space and without."""
+    return tuple(
+        word
+        for word in words
+        if max(len(tokenizer.encode(form, add_special_tokens=False).ids) for form in (word, " " + word)) <= 2
+    )
 
 
 def is_held_out_template(template: str) -> bool:
@@ -201,10 +220,23 @@ def make_document(
     words: tuple[str, ...],
     *,
     held_out: bool,
+    listed: bool = True,
     sections: int | None = None,
     members: int | None = None,
 ) -> Document:
-    """Make one document from `words`; `held_out` selects the templates kept for evaluation."""
+    """Make one document from `words`.
+
+    Args:
+        rng: Source of the draws.
+        words: Words for the names.
+        held_out: Draw from the templates kept for evaluation instead of those for training.
+        listed: Repeat the members as a tuple at the end of the header, so that every later use has a verbatim source
+            with a leading space and one without.
+        sections: How many parts; drawn when None.
+        members: How many members; drawn when None.
+    """
+    if sections is None and listed:
+        sections = int(rng.integers(1, LISTED_PARTS + 1))
     family, parts = _pick_template(rng, held_out, sections)
     count = members if members is not None else int(rng.integers(2, 9))
     chosen = [words[i] for i in rng.choice(len(words), size=count + 2, replace=False)]
@@ -212,6 +244,8 @@ def make_document(
     names = Names(title, chosen[0], tuple(chosen[2:]))
     table, joint, header = FAMILIES[family]
     prompt = header.format(title=title, noun=names.noun, members=", ".join(names.members), parts=", ".join(parts))
+    if listed:
+        prompt = prompt.rstrip("\n") + LISTS[family].format(members=", ".join(f'"{m}"' for m in names.members))
     completion = joint.join(table[part](names) for part in parts)
     # Line breaks and the indentation after them are one token: they belong to the completion.
     bare = prompt.rstrip("\n")
@@ -221,5 +255,5 @@ def make_document(
 def tokenizer_texts(words: tuple[str, ...], seed: int, count: int = 2000) -> list[str]:
     """Return structured documents for training the tokenizer."""
     rng = np.random.default_rng([seed, 4])
-    made = [make_document(rng, words, held_out=False) for _ in range(count)]
+    made = [make_document(rng, words, held_out=False, listed=False) for _ in range(count)]
     return [document.prompt + document.completion for document in made]

@@ -17,7 +17,7 @@ from engine.training.needles import hide, make_needles
 from engine.training.optimiser import Optimisers, Schedule
 from engine.training.recipe import COPY_STAGE, Stage, TargetRecipe
 from engine.training.rows import RowSource, encode
-from engine.training.structured import make_document
+from engine.training.structured import make_document, regular_words
 from engine.training.tokenizer import BOS_ID, EOS_ID, MASK_ID
 from engine.training.windowed import use_windowed
 
@@ -153,10 +153,10 @@ class Trainer:
     def _structured_accuracy(self) -> float:
         import torch
 
-        rng = np.random.default_rng(12)
+        rng, regular = np.random.default_rng(12), regular_words(self.tokenizer, self.words.held_out)
         right = total = 0
         for _ in range(EVALUATION_ROWS):
-            document = make_document(rng, self.words.held_out, held_out=True)
+            document = make_document(rng, regular, held_out=True)
             prompt = [BOS_ID, *encode(self.tokenizer, document.prompt)]
             ids = torch.tensor(
                 [[*prompt, *encode(self.tokenizer, document.completion), EOS_ID]], device=self.run.device
