@@ -20,9 +20,9 @@ from typing import Final
 from bridge.bus.listing import parse_ls_remote, parse_trace
 from bridge.bus.route import Route
 from bridge.bus.store import Listing, MissingObjectError, ObjectBoundError, Reader, RefUpdate
-from bridge.errors import RemoteError
+from bridge.errors import RemoteError, UsageError
 from bridge.limits import GIT_WALL_S, TREE_MAX_BYTES
-from bridge.system.git import Finished, explain
+from bridge.system.git import Finished, explain, run_in_work_tree
 from bridge.system.gitobjects import GitObject, Kind
 from bridge.system.gitrepository import (
     BareRepository,
@@ -49,10 +49,25 @@ _NAME = re.compile(r"[a-z0-9-]{1,64}")
 
 @dataclass(frozen=True)
 class UserClone:
-    """What of the user's clone is read: its object folder, and its list of cut-off commits when it is shallow."""
+    """Where in the user's clone things lie that are read: objects, the list of cut-off commits, the index."""
 
     objects: Path
     shallow: Path
+    index: Path
+
+
+def read_clone(repository: Path) -> UserClone:
+    """Return what is read of the user's clone, linked work trees included.
+
+    Raises:
+        UsageError: it is no git repository.
+    """
+    names = ("objects", "shallow", "index")
+    finished = run_in_work_tree(repository, ["rev-parse", *(part for name in names for part in ("--git-path", name))])
+    lines = finished.stdout.decode("utf-8", "surrogateescape").splitlines()
+    if finished.exit_code != 0 or len(lines) != len(names):
+        raise UsageError(f"{repository} is no git repository")
+    return UserClone(*((repository / line).resolve() for line in lines))
 
 
 class GitStore:

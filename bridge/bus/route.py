@@ -69,6 +69,12 @@ def resolve(route: str, repository: Path | None, state: Path) -> Route:
     return Route(url, without_user_info(url), (*carried, *proxy), _is_local(url))
 
 
+def origin_of(repository: Path) -> str:
+    """Return where a clone came from, without user information; empty when it does not say."""
+    urls = _values(_configuration(repository), "remote.origin.url")
+    return without_user_info(urls[0]) if urls else ""
+
+
 def _configuration(folder: Path) -> tuple[tuple[str, str], ...]:
     finished = run_in_work_tree(folder, ["config", "--list", "--includes", "-z"])
     if finished.exit_code != 0:

@@ -203,6 +203,18 @@ class ObjectReader:
         self._ask(f"contents {oid}")
         return self._exactly(found[1] + 1)[:-1]
 
+    def size(self, oid: str) -> int:
+        """Return an object's size in bytes.
+
+        Raises:
+            GitObjectMissingError: it is not here.
+        """
+        loose = self._repository.loose_size_and_content(oid, 0)
+        found = loose[:2] if loose is not None else self._info(oid)
+        if found is None:
+            raise GitObjectMissingError(f"object {oid[:12]} is not here")
+        return found[1]
+
     def has(self, oid: str) -> bool:
         """Return whether an object is here."""
         return self._repository.loose_size_and_content(oid, 0) is not None or self._info(oid) is not None
