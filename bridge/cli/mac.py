@@ -81,8 +81,7 @@ def _guarded(words: list[str], output: Output, around: Surroundings) -> int:
     try:
         return _call(command, words, rest, output, around)
     except DetachedError as detached:
-        output.end_line()
-        return detached.exit_code
+        return _detached(detached, name, output)
     except KakeyaError as error:
         return _report(error, name, output)
     except BrokenPipeError:
@@ -109,6 +108,17 @@ def _call(command: Command | None, words: list[str], rest: list[str], output: Ou
     module, _, function = command.handler.partition(":")
     handler: Callable[[Invocation], int] = getattr(importlib.import_module(module), function)
     return handler(invocation)
+
+
+def _detached(detached: DetachedError, command: str, output: Output) -> int:
+    """Say what a signal means where no run is being waited for yet; a request may have been sent or not."""
+    message = "stopped; what was sent goes on, and the same command again goes on from there"
+    output.say("detach", f" {message}")
+    if output.json:
+        from bridge.client.envelope import of_data
+
+        output.document(of_data(command, None, exit_code=detached.exit_code, reason="detached", message=message))
+    return detached.exit_code
 
 
 def _report(error: KakeyaError, command: str, output: Output) -> int:

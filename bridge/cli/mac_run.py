@@ -62,7 +62,6 @@ def attach(call: Invocation) -> int:
     session = connect(call)
     run_id = session.find(call.args.id)
     standing = stand(session, run_id, session.bus.view(run_id), require=call.args.require, fetch=False)
-    _say_run(call, run_id, standing.request)
     return _see_through(call, session, run_id, standing.request, reattached=True)
 
 
@@ -119,9 +118,9 @@ def _send_and_wait(call: Invocation, session: Session, wish: Wish, *, new: bool,
             session.bus, session.record, session.clock, preset=wish.preset, selector=wish.runner, poll_s=POLL_S
         )
     sending = live if live is not None and live.reattached else send(session, wish, new=new)
-    _say_run(call, sending.sent.id, sending.request, reattached=sending.reattached)
     if call.args.wait or call.args.follow:
         return _see_through(call, session, sending.sent.id, sending.request, reattached=sending.reattached)
+    _say_run(call, sending.sent.id, sending.request, reattached=sending.reattached)
     return _sent_only(call, session, sending)
 
 
@@ -140,8 +139,9 @@ def _sent_only(call: Invocation, session: Session, sending: Sending) -> int:
 
 
 def _see_through(call: Invocation, session: Session, run_id: str, request: Request | None, *, reattached: bool) -> int:
-    follower = _follower(session, run_id, request, call.args.wait_timeout, want_log=call.args.follow)
     try:
+        _say_run(call, run_id, request, reattached=reattached and call.command.name != "attach")
+        follower = _follower(session, run_id, request, call.args.wait_timeout, want_log=call.args.follow)
         timeline = make_timeline(call.output, _limit_s(request), _why_waiting(session, request))
         last = show_all(timeline, follower.events())
         standing = _standing(session, run_id, last, call.args.require, reattached=reattached)

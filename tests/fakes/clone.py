@@ -1,0 +1,117 @@
+"""A real clone with a home of its own, in which `kakeya-mac` runs as a real process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PATIENCE_S = 90.0
+
+
+@dataclass
+class Clone:
+    """One requester's clone; everything it writes lies below `root`."""
+
+    root: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.top = self.root / "clone"
+        if not self.top.exists():
+            self.top.mkdir(parents=True)
+            self.git("init", "-q", "-b", "main")
+            self.commit({"README.md": "a clone\n"})
+
+    @property
+    def env(self) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("PATH", "LANG", "LD_PRELOAD") if name in os.environ}
+        return {
+            **kept,
+            "HOME": str(self.root / "home"),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_AUTHOR_NAME": "t",
+            "GIT_AUTHOR_EMAIL": "t@example.org",
+            "GIT_COMMITTER_NAME": "t",
+            "GIT_COMMITTER_EMAIL": "t@example.org",
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            **self.environment,
+        }
+
+    def git(self, *words: str) -> str:
+        return subprocess.run(
+            ["git", *words], cwd=self.top, env=self.env, check=True, capture_output=True, text=True, timeout=60
+        ).stdout
+
+    def commit(self, files: dict[str, str]) -> str:
+        for name, text in files.items():
+            path = self.top / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", "work")
+        return self.git("rev-parse", "HEAD").strip()
+
+    def mac(self, *words: str, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "bridge.cli.mac", *words],
+            cwd=self.top, env=self.env, capture_output=True, text=True, timeout=timeout_s, check=False,
+        )  # fmt: skip
+
+    def document(self, *words: str) -> dict[str, Any]:
+        return json.loads(self.mac(*words, "--json").stdout)
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start a command and return at once; its streams are pipes."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "bridge.cli.mac", *words],
+            cwd=self.top, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def state_of_repository(self) -> dict[str, object]:
+        """Return everything a command must not change."""
+        index = self.top / ".git" / "index"
+        return {
+            "head": (self.top / ".git" / "HEAD").read_text(),
+            "refs": self.git("for-each-ref"),
+            "index": index.read_bytes() if index.exists() else b"",
+            "stash": self.git("stash", "list"),
+            "status": self.git("status", "--porcelain=v1", "--ignored"),
+            "config": (self.top / ".git" / "config").read_bytes(),
+            "fetch_head": (self.top / ".git" / "FETCH_HEAD").exists(),
+            "shallow": (self.top / ".git" / "shallow").exists(),
+        }
+
+    def runner_pids(self) -> list[int]:
+        """Return the processes that serve this home's embedded bus."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"--embedded" in words and any(str(self.root).encode() in word for word in words):
+                found.append(int(folder.name))
+        return found
+
+    def stop_runners(self, number: int = signal.SIGKILL) -> None:
+        for pid in self.runner_pids():
+            os.kill(pid, number)
+
+
+def until(question, *, patience_s: float = PATIENCE_S):
+    """Return the first true answer; how long that takes is nobody's promise, only that it happens."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        answer = question()
+        if answer:
+            return answer
+        time.sleep(0.1)
+    raise AssertionError(f"it did not happen within {patience_s} s")

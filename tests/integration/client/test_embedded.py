@@ -1,0 +1,145 @@
+"""The first command of the README on real processes: embedded bus, real git, real runner, real workload."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+
+import pytest
+
+from tests.fakes.clone import Clone, until
+
+SLOW_TEST = "import pathlib, time\n\n\ndef test_waits():\n    time.sleep(6)\n    print('slept well')\n"
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    clone = Clone(tmp_path_factory.mktemp("requester"))
+    clone.commit({"checks/test_quick.py": "def test_quick():\n    assert True\n", "checks/test_slow.py": SLOW_TEST})
+    yield clone
+    clone.stop_runners()
+
+
+@pytest.fixture(scope="module")
+def probed(clone):
+    """The probe, run once: what it printed, and the repository before and after."""
+    before = clone.state_of_repository()
+    ran = clone.mac("run", "mlx-env-probe", "--wait")
+    return ran, before, clone.state_of_repository()
+
+
+def test_the_first_command_works_and_looks_as_designed(probed):
+    ran, _, _ = probed
+    assert ran.returncode == 0, ran.stderr
+    lines = ran.stderr.splitlines()
+    assert lines[0] == "bus   embedded: runs on THIS machine; another: kakeya-mac init --bus ROUTE"
+    assert re.fullmatch(r"run   [0-9a-z]{8} mlx-env-probe   resume: kakeya-mac attach [0-9a-z]{8}", lines[1])
+    timeline = "\n".join(lines[2:])
+    states = [re.sub(r"^\d\d:\d\d ", "", piece) for piece in timeline.replace("\n", " · ").split(" · ")]
+    seen = [state for state in states if not state.startswith(("queued", "running (limit 5m):"))]
+    assert seen == ["claimed", "running (limit 5m)", "judging", "done"]
+    assert re.match(r"passed      valid_not_citable \(smoke\)   [0-9a-z]{8}   \d+", ran.stdout)
+    assert re.search(r"^files       \.git/kakeya/runs/[0-9a-z]{8}/$", ran.stdout, re.MULTILINE)
+
+
+def test_the_users_repository_is_as_it_was(probed):
+    _, before, after = probed
+    assert after == before
+
+
+def test_the_result_verifies_from_its_id_and_from_a_copy_of_its_folder(clone, probed, tmp_path):
+    by_id = clone.mac("verify", "@last")
+    assert by_id.returncode == 0, by_id.stdout
+    assert "integrity only, unsigned" in by_id.stdout
+    folder = clone.mac("open", "@last").stdout.strip()
+    clone.root.joinpath("copy").mkdir(exist_ok=True)
+    copy = clone.root / "copy" / "run"
+    clone.git("clone", "-q", str(clone.top), str(tmp_path / "plain"))
+    shutil.copytree(folder, copy, dirs_exist_ok=True)
+    assert clone.mac("verify", str(copy)).returncode == 0
+    log = copy / "log.txt"
+    log.write_bytes(log.read_bytes() + b"forged\n")
+    forged = clone.mac("verify", str(copy))
+    assert forged.returncode == 1
+    assert "FAILED      log.txt" in forged.stdout
+
+
+def test_looking_from_a_second_terminal(clone, probed):
+    status = clone.document("status", "@last")
+    assert (status["state"], status["terminal"], status["outcome"]["reason"]) == ("published", True, "passed")
+    rows = clone.document("ls")["data"]
+    assert rows[0]["id"] == status["id"]
+    assert rows[0]["verdict"] == "valid_not_citable"
+    assert "untrusted log" in clone.mac("logs", "@last").stdout
+    assert "check       ok     mlx" in clone.mac("report", "@last").stdout
+    assert clone.mac("explain", "@last").stdout.startswith("preset mlx-env-probe: allowed")
+
+
+def test_request_code_runs_from_the_clone_and_a_failing_test_is_rejected_with_its_name(clone):
+    passed = clone.document("run", "pytest-path", "-p", "path=checks/test_quick.py", "--wait")
+    assert (passed["outcome"]["exit_code"], passed["outcome"]["reason"]) == (0, "passed"), passed["log_tail"]
+    assert passed["request"]["workload"]["dirty"] is False
+    before = clone.state_of_repository()
+    (clone.top / "checks" / "test_quick.py").write_text("def test_quick():\n    assert 1 == 2\n")
+    dirty = clone.state_of_repository()
+    ran = clone.mac("run", "pytest-path", "-p", "path=checks/test_quick.py", "--dirty", "--wait", "--json")
+    assert clone.state_of_repository() == dirty
+    assert "1 changed files" in ran.stderr
+    assert ran.returncode in {1, 4}
+    clone.git("checkout", "--", "checks/test_quick.py")
+    assert clone.state_of_repository()["status"] == before["status"]
+
+
+def short_id_of(watched):
+    """Read the two lines that a started `run` says first; it has pushed by then."""
+    bus, run = watched.stderr.readline(), watched.stderr.readline()
+    assert bus.startswith("bus ")
+    assert "resume: kakeya-mac attach" in run
+    return run.split()[1]
+
+
+def test_every_state_is_visible_ctrl_c_detaches_and_attach_goes_on(clone):
+    watched = clone.start("run", "pytest-path", "-p", "path=checks/test_slow.py", "--wait")
+    short = short_id_of(watched)
+    run_id = clone.document("status", short)["id"]
+    assert [row["id"] for row in clone.document("ls", "--limit", "1")["data"]] == [run_id]
+    until(lambda: clone.document("status", run_id)["state"] == "started")
+    again = clone.document("run", "pytest-path", "-p", "path=checks/test_slow.py")
+    assert (again["id"], again["request"]["reattached"]) == (run_id, True)
+    watched.send_signal(signal.SIGINT)
+    out, err = watched.communicate(timeout=30)
+    assert watched.returncode == 130
+    assert out == ""
+    assert f"resume: kakeya-mac attach {run_id[-8:]}" in err.splitlines()[-1]
+    assert clone.document("status", run_id)["state"] in {"started", "judging", "published"}
+    attached = clone.mac("attach", run_id)
+    assert attached.returncode == 0, attached.stderr + attached.stdout
+    assert attached.stdout.startswith("passed")
+
+
+def test_sigterm_detaches_with_143_and_a_document(clone):
+    watched = clone.start("run", "pytest-path", "-p", "path=checks/test_slow.py", "--wait", "--json", "--new")
+    short_id_of(watched)
+    watched.send_signal(signal.SIGTERM)
+    out, _ = watched.communicate(timeout=30)
+    assert watched.returncode == 143
+    document = json.loads(out)
+    assert (document["outcome"]["reason"], document["outcome"]["exit_code"]) == ("detached", 143)
+    cancelled = clone.mac("cancel", document["id"])
+    assert cancelled.returncode == 0
+    ended = clone.document("attach", document["id"])
+    assert (ended["outcome"]["reason"], ended["outcome"]["exit_code"]) == ("cancelled", 6)
+
+
+def test_a_killed_runner_is_restarted_by_whoever_waits_and_the_run_is_lost_not_repeated(clone):
+    watched = clone.start("run", "pytest-path", "-p", "path=checks/test_slow.py", "--wait", "--json", "--new")
+    short = short_id_of(watched)
+    until(lambda: clone.document("status", short)["state"] == "started")
+    clone.stop_runners(signal.SIGKILL)
+    out, err = watched.communicate(timeout=90)
+    assert watched.returncode == 3, err
+    document = json.loads(out)
+    assert document["outcome"]["reason"] == "runner_lost"
+    assert document["next"][0][:2] == ["kakeya-mac", "retry"]
