@@ -9,7 +9,8 @@ Three rules bound what learning may cost:
 2. Every drafted step is booked against plain decoding: ``loss = time - committed * plain time``. A probe (a step that
    is not expected to pay) is made only while the account stays below ``START_ALLOWANCE`` plain steps plus
    ``ALLOWED_SHARE`` of all plain-equivalent time. A useless drafter can therefore cost only that much.
-3. While nothing changes, the distance between probes doubles from ``FIRST_PAUSE_STEPS`` to ``LONGEST_PAUSE_STEPS``.
+3. While nothing changes, the distance between probes doubles from ``FIRST_PAUSE_STEPS`` to ``LONGEST_PAUSE_STEPS``, or
+   while parked to ``CREDIT_PAUSE_STEPS`` as long as drafting has gained more than it lost.
 
 Knows neither clocks nor models; ``engine.decoding.replay`` runs it on recorded costs.
 """
@@ -27,8 +28,10 @@ ALLOWED_SHARE = 0.01
 LARGEST_CREDIT = 16.0
 FIRST_PAUSE_STEPS = 4
 LONGEST_PAUSE_STEPS = 512
+CREDIT_PAUSE_STEPS = 32
 PLAIN_STEPS_TO_LEARN = 4
 PROBE_STEPS = 2
+PLAIN_CHECK_SHARE = 32
 MARGIN = 1.02
 ACCEPTANCE_WEIGHT = 0.1
 COST_WEIGHT = 0.3
@@ -138,9 +141,14 @@ class ControlledDepth:
             return min(depth, limit)
         best = self._best(costs)
         if best != self._selected:
-            self._selected, self._pause, self._until_probe = best, FIRST_PAUSE_STEPS, FIRST_PAUSE_STEPS
+            # Starting or ending to draft is news; a neighbouring depth is a refinement.
+            news = best == 0 or self._selected == 0
+            self._pause = FIRST_PAUSE_STEPS if news else max(self._pause // 2, FIRST_PAUSE_STEPS)
+            self._selected, self._until_probe = best, self._pause
         if self._until_probe <= 0:
-            self._until_probe, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE_STEPS)
+            # Earlier gains may be spent on looking more often.
+            longest = CREDIT_PAUSE_STEPS if best == 0 and self.account_s < 0 else LONGEST_PAUSE_STEPS
+            self._until_probe, self._pause = min(self._pause, longest), min(self._pause * 2, longest)
             candidate = self._candidate(costs, best)
             if candidate != best and self._affordable(costs, candidate):
                 self._probe = (candidate, PROBE_STEPS - 1)
@@ -153,6 +161,10 @@ class ControlledDepth:
         if costs.seen.get(0, 0) < PLAIN_STEPS_TO_LEARN:
             # The first of them only fills the pipeline and is not used.
             return PLAIN_STEPS_TO_LEARN + 1
+        if self._selected > 0:
+            # A look at plain decoding from a drafting depth is a probe like any other, not a stay.
+            self._probe = (0, 0)
+            return PROBE_STEPS
         return max(1, self._until_probe)
 
     def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
@@ -189,9 +201,14 @@ class ControlledDepth:
         return 0.0 if cost is None else self.acceptance.committed(depth) / cost
 
     def _best(self, costs: Costs) -> int:
-        """Return the depth with the best expected rate, 0 unless drafting beats plain decoding by the margin."""
+        """Return the depth with the best expected rate, 0 unless drafting beats plain decoding by the margin.
+
+        The depth in use keeps its place until another is better by the margin, so that noise does not move it.
+        """
         deepest = self._trusted()
         best = max(range(1, deepest + 1), key=lambda depth: self._rate(costs, depth))
+        if 0 < self._selected <= deepest and self._rate(costs, best) < MARGIN * self._rate(costs, self._selected):
+            best = self._selected
         return best if self._rate(costs, best) > MARGIN * self._rate(costs, 0) else 0
 
     def _trusted(self) -> int:
@@ -204,7 +221,9 @@ class ControlledDepth:
         if best == 0:
             known = [depth for depth in range(1, self._trusted() + 1) if costs.of(depth) is not None]
             return max(known, key=lambda depth: self._rate(costs, depth)) if known else min(FIRST_DEPTH, self.longest)
-        neighbours = [depth for depth in (best + 1, best - 1, 0) if 0 <= depth <= self.longest]
+        if costs.seen.get(0, 0) * PLAIN_CHECK_SHARE < costs.seen.get(best, 0):
+            return 0
+        neighbours = [depth for depth in (best + 1, best - 1) if 1 <= depth <= self.longest]
         return min(neighbours, key=lambda depth: costs.seen.get(depth, 0))
 
     def _affordable(self, costs: Costs, depth: int) -> bool:

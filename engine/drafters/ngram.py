@@ -25,7 +25,7 @@ class NgramModel:
     def info(self) -> DrafterInfo:
         """Settings, for reports."""
         settings = {"min_tokens": self.min_tokens, "max_tokens": self.max_tokens, "max_candidates": self.max_candidates}
-        return DrafterInfo(name="ngram", digest=None, format="rule", parameters=0, block_size=None, settings=settings)
+        return DrafterInfo(name="ngram", digest=None, format="ngram", parameters=0, block_size=None, settings=settings)
 
     @property
     def capture(self) -> tuple[int, ...]:

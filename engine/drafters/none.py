@@ -14,7 +14,7 @@ class NoDrafter:
     @property
     def info(self) -> DrafterInfo:
         """Name only."""
-        return DrafterInfo(name="none", digest=None, format="rule", parameters=0, block_size=None)
+        return DrafterInfo(name="none", digest=None, format="none", parameters=0, block_size=None)
 
     @property
     def capture(self) -> tuple[int, ...]:

@@ -184,7 +184,7 @@ class MlxSequence:
         Raises:
             PromptError: If the prompt is empty, too long for the model or holds ids outside the vocabulary.
         """
-        self._check(ids)
+        check_prompt(ids, self.target.info, self.length)
         for start in range(0, len(ids), chunk):
             part = ids[start : start + chunk]
             hidden, features = self.target.family.forward(mx.array(part), self.caches, self.capture)
@@ -238,15 +238,23 @@ class MlxSequence:
         mx.async_eval(packed)
         return forward, packed
 
-    def _check(self, ids: tuple[int, ...]) -> None:
-        info = self.target.info
-        if self.length + len(ids) >= info.max_positions:
-            raise PromptError(
-                f"the prompt has {len(ids)} tokens; {info.name!r} holds {info.max_positions} positions and needs one "
-                "for its answer. Shorten the prompt."
-            )
-        if ids and not (min(ids) >= 0 and max(ids) < info.vocab_size):
-            raise PromptError(
-                f"the prompt holds token id {max(ids) if min(ids) >= 0 else min(ids)}; expected 0 <= id < "
-                f"{info.vocab_size}. Tokenise it with the target's own tokenizer."
-            )
+
+def check_prompt(ids: tuple[int, ...], info: TargetInfo, held: int = 0) -> None:
+    """Check a prompt before any work; ``held`` positions are already in the cache.
+
+    Raises:
+        PromptError: If the prompt is empty, too long for the model or holds ids outside the vocabulary.
+    """
+    if not ids:
+        raise PromptError("the prompt has no tokens; expected at least one")
+    if held + len(ids) >= info.max_positions:
+        raise PromptError(
+            f"the prompt has {len(ids)} tokens; {info.name!r} holds {info.max_positions} positions and needs one for its "
+            "answer. Shorten the prompt."
+        )
+    wrong = min(ids) if min(ids) < 0 else max(ids)
+    if not 0 <= wrong < info.vocab_size:
+        raise PromptError(
+            f"the prompt holds token id {wrong}; expected 0 <= id < {info.vocab_size}. Tokenise it with the target's own "
+            "tokenizer."
+        )

@@ -10,7 +10,7 @@ import mlx.core as mx
 from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import make_prompt_cache
 
-from engine.backends.mlx.models import MlxTarget
+from engine.backends.mlx.models import MlxTarget, check_prompt
 from engine.decoding.stopping import Stopping
 from engine.types import Step, StopReason
 
@@ -37,7 +37,12 @@ class MlxNative:
         self._cache: list[Any] = []
 
     def decode(self, prompt: tuple[int, ...], stopping: Stopping, chunk: int) -> Iterator[Step]:
-        """Yield one step per token; forwards are counted where they are called, the one queued ahead included."""
+        """Yield one step per token; forwards are counted where they are called, the one queued ahead included.
+
+        Raises:
+            PromptError: If the prompt cannot be decoded.
+        """
+        check_prompt(prompt, self.target.info)
         model = _CountedModel(self.target.module)
         self._cache = make_prompt_cache(self.target.module)
         counted, first = 0, True

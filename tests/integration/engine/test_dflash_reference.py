@@ -90,9 +90,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Pat
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_hidden_states_and_greedy_output_equal_transformers_native_dflash(
-    backend: Any, pairs: Any, kind: str
-) -> None:
+def test_hidden_states_and_greedy_output_equal_transformers_native_dflash(backend: Any, pairs: Any, kind: str) -> None:
     target_folder, drafter_folder, reference_target, reference_drafter = pairs[kind]
     prompt = tuple(range(20, 37))
     expected_blocks: dict[int, Any] = {}
