@@ -1,4 +1,4 @@
-"""Random tiny checkpoints in real folder formats, written with mlx-lm's own modules: for shape and parity, never quality.
+"""Random tiny checkpoints in real folder formats, written with mlx-lm's modules: for shape and parity, never quality.
 
 Weights are scaled so that greedy output varies instead of repeating one token.
 """
@@ -43,8 +43,7 @@ GEMMA = {
 }
 CONFIGS = {
     "gemma4": GEMMA,
-    "gemma4-moe": GEMMA
-    | {"enable_moe_block": True, "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 32},
+    "gemma4-moe": GEMMA | {"enable_moe_block": True, "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 32},
     "gemma4-shared": GEMMA
     | {
         "num_kv_shared_layers": 3,

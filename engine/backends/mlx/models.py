@@ -249,12 +249,12 @@ def check_prompt(ids: tuple[int, ...], info: TargetInfo, held: int = 0) -> None:
         raise PromptError("the prompt has no tokens; expected at least one")
     if held + len(ids) >= info.max_positions:
         raise PromptError(
-            f"the prompt has {len(ids)} tokens; {info.name!r} holds {info.max_positions} positions and needs one for its "
-            "answer. Shorten the prompt."
+            f"the prompt has {len(ids)} tokens; {info.name!r} holds {info.max_positions} positions and needs one for "
+            "its answer. Shorten the prompt."
         )
     wrong = min(ids) if min(ids) < 0 else max(ids)
     if not 0 <= wrong < info.vocab_size:
         raise PromptError(
-            f"the prompt holds token id {wrong}; expected 0 <= id < {info.vocab_size}. Tokenise it with the target's own "
-            "tokenizer."
+            f"the prompt holds token id {wrong}; expected 0 <= id < {info.vocab_size}. Tokenise it with the target's "
+            "own tokenizer."
         )

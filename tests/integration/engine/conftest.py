@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("mlx.core", reason="the MLX backend is not installed")
 
-from engine.backends.mlx.backend import MlxBackend  # noqa: E402
-from tests.fakes import tiny_mlx  # noqa: E402
+from engine.backends.mlx.backend import MlxBackend
+from tests.fakes import tiny_mlx
 
 
 @pytest.fixture(scope="session")

@@ -98,7 +98,7 @@ def test_a_drafter_of_another_target_is_refused(backend: MlxBackend, target: Any
 
 def test_an_unknown_model_type_is_refused_by_name(backend: MlxBackend, tmp_path: Path) -> None:
     folder = edit_config(tiny_mlx.write_target(tmp_path, "qwen3"), model_type="mamba")
-    with pytest.raises(ModelConfigError, match="model type 'mamba'.*expected one of gemma4"):
+    with pytest.raises(ModelConfigError, match=r"model type 'mamba'.*expected one of gemma4"):
         backend.load_target(folder)
 
 
@@ -169,5 +169,5 @@ def test_a_library_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPa
     import sys
 
     monkeypatch.setitem(sys.modules, "engine.backends.mlx.backend", None)
-    with pytest.raises(BackendMissingError, match="mlx backend cannot be imported.*pip install"):
+    with pytest.raises(BackendMissingError, match=r"mlx backend cannot be imported.*pip install"):
         load_backend("mlx")
