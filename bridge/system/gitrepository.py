@@ -37,6 +37,7 @@ _FIXED_CONFIG: Final = (
     ("core.fsmonitor", "false"),
     ("core.attributesFile", os.devnull),
     ("core.excludesFile", os.devnull),
+    ("core.alternateRefsCommand", "true"),  # an alternate may be a shallow clone: its refs lead to commits it lacks
     ("protocol.allow", "never"),
     ("protocol.file.allow", "always"),
     ("protocol.http.allow", "always"),
