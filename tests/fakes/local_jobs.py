@@ -1,0 +1,97 @@
+"""Real jobs for tests: build a job spec around a program, run it on this machine, see who is left."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bridge.executor.interface import Execution, Hooks, RunDirectory
+from bridge.executor.local import LocalExecutor
+from bridge.executor.selftest import make_directory
+from bridge.limits import MIB
+from bridge.records import Command, DeclaredOutput, JobSpec, Limits, SandboxSpec
+
+OTHER_UID = 54321
+
+
+@dataclass
+class Jobs:
+    """Runs programs as jobs of one kind of confinement and remembers what the hooks saw."""
+
+    executor: LocalExecutor
+    base: Path
+    kind: str = "plain"
+    heard: bytearray = field(default_factory=bytearray)
+    started: list[tuple[int, float, str]] = field(default_factory=list)
+    directory: RunDirectory | None = None
+
+    def sandbox(self, **fields) -> SandboxSpec:
+        if self.kind == "plain":
+            return SandboxSpec(mode="off", **fields)
+        uid = OTHER_UID if self.kind == "other_user" else None
+        return SandboxSpec(mode="required", uid=uid, **fields)
+
+    def spec(
+        self, *programs: str, argv=None, sandbox=None, environment=(), outputs=("report.json",), **limits
+    ) -> JobSpec:
+        bounds = {
+            "wall_s": 30.0,
+            "inactivity_s": 30.0,
+            "grace_s": 0.3,
+            "memory_bytes": 512 * MIB,
+            "processes": 64,
+            "open_files": 256,
+            "output_bytes": 32 * MIB,
+            "log_bytes": 256 * 1024,
+        }
+        commands = [(sys.executable, "-I", "-S", "-c", program) for program in programs]
+        return JobSpec(
+            id="01k9x3" + "0" * 20,
+            request_digest="0" * 64,
+            preset="hostile",
+            preset_digest="0" * 64,
+            policy_digest="0" * 64,
+            params={"k": 4},
+            profile="smoke",
+            code="host",
+            trust_class="host",
+            commands=tuple(
+                Command(name=f"c{index}", argv=command)
+                for index, command in enumerate(commands if argv is None else argv)
+            ),
+            environment=tuple(environment),
+            limits=Limits(**(bounds | limits)),
+            sandbox=self.sandbox() if sandbox is None else sandbox,
+            outputs=tuple(DeclaredOutput(path=path, kind="environment_probe") for path in outputs),
+            gate_profile="smoke",
+        )
+
+    def run(self, *programs: str, stop=lambda: None, secrets=(), prepare=None, **fields) -> Execution:
+        self.directory = make_directory(self.base / f"run-{len(list(self.base.iterdir()))}")
+        if prepare is not None:
+            prepare(self.directory)
+        hooks = Hooks(
+            on_log=self.heard.extend,
+            on_started=lambda pid, started, marker: self.started.append((pid, started, marker)),
+            should_stop=stop,
+        )
+        self.heard.clear()
+        return self.executor.execute(self.spec(*programs, **fields), self.directory, hooks, tuple(secrets))
+
+
+def living(token: str) -> list[str]:
+    """Return the command lines of running processes that contain a token, by a way the executor does not use."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit() or folder.name == str(os.getpid()):
+            continue
+        try:
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            line = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if state not in "ZX" and token.encode() in line:
+            found.append(line.replace(b"\0", b" ").decode("utf-8", "replace"))
+    return found

@@ -1,0 +1,58 @@
+"""Real runs of real, mostly hostile programs: plain, in the sandbox, and in the sandbox as another user."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from bridge.executor.local import LocalExecutor
+from bridge.system.clock import SystemClock
+from tests.fakes.local_jobs import Jobs, living
+
+KINDS = ("plain", "sandboxed", "other_user")
+
+
+@pytest.fixture(scope="session")
+def executor() -> LocalExecutor:
+    return LocalExecutor(SystemClock())
+
+
+@pytest.fixture(scope="session")
+def need_sandbox(executor, missing):
+    """Return a function that ends the test where the sandbox does not work."""
+
+    def need(kind: str) -> None:
+        applied = executor.sandbox()
+        if applied.kind == "none":
+            missing("sandbox", f"no working sandbox: {applied.reason}")
+        if kind == "other_user" and os.getuid() != 0:
+            pytest.skip("becoming another user needs root")
+
+    return need
+
+
+@pytest.fixture
+def plain(executor, tmp_path) -> Jobs:
+    return Jobs(executor, tmp_path)
+
+
+@pytest.fixture(params=KINDS)
+def jobs(request, executor, tmp_path, need_sandbox) -> Jobs:
+    if request.param != "plain":
+        need_sandbox(request.param)
+    return Jobs(executor, tmp_path, request.param)
+
+
+@pytest.fixture(params=KINDS[1:])
+def caged(request, executor, tmp_path, need_sandbox) -> Jobs:
+    need_sandbox(request.param)
+    return Jobs(executor, tmp_path, request.param)
+
+
+@pytest.fixture
+def token(tmp_path):
+    """A text to put into a hostile program; nobody who carries it may live when the test ends."""
+    text = f"hostile-{os.getpid()}-{abs(hash(str(tmp_path)))}"
+    yield text
+    assert living(text) == []

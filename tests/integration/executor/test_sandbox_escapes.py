@@ -1,0 +1,385 @@
+"""Ways out of the sandbox, each tried from inside; every one is refused, as root's child and as another user's."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from bridge.errors import SandboxUnavailableError
+from bridge.records import EnvironmentVariable, SandboxSpec
+from bridge.system.process import Child
+from tests.fakes.local_jobs import living
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these are ways out of a Linux sandbox")
+
+TRY = """
+import ctypes, json, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def call(number, *arguments):
+    if libc.syscall(number, *arguments) < 0:
+        raise OSError(ctypes.get_errno(), "refused")
+def attempt(action, *arguments):
+    try:
+        value = action(*arguments)
+    except OSError as error:
+        return "refused"
+    return "got through: %r" % (value,)
+def tell(**found):
+    print(json.dumps(found))
+"""
+
+
+def told(execution) -> dict[str, str]:
+    assert (execution.ok, execution.program_exit) == (True, 0), execution.log.decode()
+    return json.loads(execution.log.splitlines()[0])
+
+
+def refused(execution, *names: str) -> None:
+    assert told(execution) == dict.fromkeys(names, "refused")
+
+
+def test_a_private_key_outside_cannot_be_read_by_any_name(caged, token, tmp_path):
+    key = tmp_path / "id_ed25519"
+    key.write_text("a private key")
+    key.chmod(0o600)
+    execution = caged.run(
+        f"""{TRY}
+key = {str(key)!r}
+tell(by_path=attempt(lambda: open(key).read()),
+     by_root=attempt(lambda: open("/proc/self/root" + key).read()),
+     by_parent=attempt(lambda: open("../../" + os.path.basename(key)).read()),
+     by_init=attempt(lambda: open("/proc/1/root" + key).read()),
+     shadow=attempt(lambda: open("/etc/shadow").read()),
+     home=attempt(lambda: os.listdir(os.path.expanduser("~root") + "/.ssh")))  # {token}
+"""
+    )
+
+    refused(execution, "by_path", "by_root", "by_parent", "by_init", "shadow", "home")
+
+
+def test_only_the_runs_own_folders_can_be_written(caged, token, tmp_path):
+    planted = Path(sys.prefix) / "kakeya-planted.pth"
+    execution = caged.run(
+        f"""{TRY}
+def write(path):
+    with open(path, "w") as file:
+        file.write("x")
+    os.unlink(path)
+tell(interpreter=attempt(write, {str(planted)!r}), libraries=attempt(write, "/usr/lib/x"), root=attempt(write, "/x"),
+     etc=attempt(write, "/etc/x"), dev=attempt(write, "/dev/x"), sysctl=attempt(write, "/proc/sys/kernel/core_pattern"),
+     beside=attempt(open, os.path.dirname(os.environ["HOME"]) + "/x", "w") and "refused",
+     run=[attempt(write, os.path.join(os.environ[name], "x")) for name in ("PWD", "HOME", "TMPDIR", "KAKEYA_OUT")])
+# {token}
+"""
+    )
+
+    found = told(execution)
+    assert found.pop("run") == ["got through: None"] * 4
+    assert set(found.values()) == {"refused"}
+    assert not planted.exists()
+    assert not (caged.directory.root / "x").exists()
+
+
+def test_what_one_run_leaves_in_tmp_is_not_there_for_the_next(caged, token):
+    poison = f"{TRY}\nopen('/tmp/cache', 'w').write('poison')\nopen('/dev/shm/cache', 'w').write('poison')\ntell()"
+    caged.run(poison)
+    execution = caged.run(f"{TRY}\ntell(names=sorted(os.listdir('/tmp')), shm=os.listdir('/dev/shm'))  # {token}")
+
+    assert "cache" not in told(execution)["names"]
+    assert told(execution)["shm"] == []
+    assert not Path("/tmp/cache").exists()
+
+
+def test_sockets_of_the_host_cannot_be_reached(caged, token, tmp_path, request):
+    path, abstract = tmp_path / "host.sock", f"\0{token}"
+    servers = [socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX), socket.socket(socket.AF_INET)]
+    for server, address in zip(servers, (str(path), abstract, ("127.0.0.1", 0)), strict=True):
+        request.addfinalizer(server.close)
+        server.bind(address)
+        server.listen()
+    path.chmod(0o666)
+    port = servers[2].getsockname()[1]
+    execution = caged.run(
+        f"""{TRY}
+import socket
+def connect(family, address):
+    with socket.socket(family, socket.SOCK_STREAM) as client:
+        client.settimeout(2)
+        client.connect(address)
+tell(path=attempt(connect, socket.AF_UNIX, {str(path)!r}), abstract=attempt(connect, socket.AF_UNIX, {abstract!r}),
+     loopback=attempt(connect, socket.AF_INET, ("127.0.0.1", {port})),
+     network=attempt(connect, socket.AF_INET, ("192.0.2.1", 80)),
+     name=attempt(socket.getaddrinfo, "example.org", 80),
+     vsock=attempt(socket.socket, 40, socket.SOCK_STREAM), packet=attempt(socket.socket, 17, socket.SOCK_RAW),
+     raw=attempt(socket.socket, socket.AF_INET, socket.SOCK_RAW))
+"""
+    )
+
+    refused(execution, "path", "abstract", "loopback", "network", "name", "vsock", "packet", "raw")
+
+
+def test_a_loopback_of_its_own_works_inside(caged, token):
+    execution = caged.run(
+        f"""{TRY}
+import socket
+with socket.create_server(("127.0.0.1", 0)) as server:
+    tell(own=attempt(socket.create_connection, server.getsockname()) != "refused")  # {token}
+"""
+    )
+
+    assert told(execution) == {"own": True}
+
+
+def test_a_network_is_there_only_when_the_spec_says_so(caged, token, request):
+    server = socket.create_server(("127.0.0.1", 0))
+    request.addfinalizer(server.close)
+    program = f"""{TRY}
+import socket
+tell(loopback=attempt(lambda: socket.create_connection(("127.0.0.1", {server.getsockname()[1]}), timeout=5).close()))
+# {token}
+"""
+    execution = caged.run(program, sandbox=caged.sandbox(network=True))
+
+    assert told(execution) == {"loopback": "got through: None"}
+    assert execution.sandbox.network
+    assert "net" not in execution.sandbox.namespaces
+
+
+def test_processes_of_the_host_are_neither_seen_nor_signalled_nor_traced(caged, token, tmp_path):
+    null = os.open(os.devnull, os.O_WRONLY)
+    victim = Child([sys.executable, "-c", "import time; time.sleep(600)"], env={}, cwd="/", output_fd=null)
+    with victim:
+        execution = caged.run(
+            f"""{TRY}
+pid = {victim.pid}
+tell(signal=attempt(os.kill, pid, 9), everybody=attempt(lambda: [os.kill(n, 9) for n in range(3, 70000)]),
+     stat=attempt(lambda: open(f"/proc/{{pid}}/stat").read()),
+     environ=attempt(lambda: open(f"/proc/{{pid}}/environ").read()),
+     trace=attempt(call, 101, 16, pid, 0, 0), trace_me=attempt(call, 101, 0, 0, 0, 0),
+     read_memory=attempt(call, 310, pid, 0, 0, 0, 0, 0))
+# {token}
+"""
+        )
+        alive = victim.poll() is None
+    os.close(null)
+
+    assert alive
+    refused(execution, "signal", "everybody", "stat", "environ", "trace", "trace_me", "read_memory")
+
+
+def test_the_process_table_holds_only_the_run(caged, token):
+    execution = caged.run(f"{TRY}\ntell(pids=sorted(int(n) for n in os.listdir('/proc') if n.isdigit()))  # {token}")
+
+    assert told(execution) == {"pids": [1, 2]}
+
+
+def test_new_namespaces_mounts_and_other_kernel_doors_are_shut(caged, token):
+    flags = {"user": 0x10000000, "mount": 0x20000, "pid": 0x20000000, "net": 0x40000000, "user_and_mount": 0x10020000}
+    execution = caged.run(
+        f"""{TRY}
+found = {{"unshare_" + name: attempt(call, 272, flag) for name, flag in {flags!r}.items()}}
+found["clone"] = attempt(call, 56, 0x10000000 | 17, 0, 0, 0, 0)
+found["clone3"] = attempt(call, 435, 0, 0)
+found["join"] = attempt(lambda: call(308, os.open("/proc/self/ns/user", os.O_RDONLY), 0))
+tell(**found, mount=attempt(call, 165, b"none", b"/tmp", b"tmpfs", 0, 0), unmount=attempt(call, 166, b"/etc/passwd", 0),
+     open_tree=attempt(call, 428, -100, b"/", 0), keys=attempt(call, 250, 0, -3, 0), bpf=attempt(call, 321, 0, 0, 0),
+     perf=attempt(call, 298, 0, 0, -1, -1, 0), io_uring=attempt(call, 425, 1, 0), fault=attempt(call, 323, 0),
+     handle=attempt(call, 304, -100, 0, 0), chroot=attempt(os.chroot, "/tmp"),
+     device=attempt(os.mknod, "null", 0o600 | 0o020000, os.makedev(1, 3)))  # {token}
+"""
+    )
+
+    assert set(told(execution).values()) == {"refused"}
+
+
+def test_no_privilege_is_left_inside(caged, token):
+    program = f"""{TRY}
+lines = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
+names = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")
+tell(**{{name: int(lines[name].strip(), 16) for name in names}}, uid=os.getuid(), sid=os.getsid(0) == os.getpid(),
+     set_uid=attempt(os.setuid, 0) if os.getuid() else "refused")  # {token}
+"""
+    found = told(caged.run(program))
+
+    assert [found[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")] == [0] * 5
+    assert (found["NoNewPrivs"], found["Seccomp"]) == (1, 2)
+    assert found["set_uid"] == "refused"
+    assert found["uid"] == caged.spec("pass").sandbox.uid or os.getuid() == found["uid"]
+
+
+def test_characters_cannot_be_pushed_into_a_terminal(caged, token):
+    execution = caged.run(
+        f"""{TRY}
+import fcntl, pty
+master, slave = pty.openpty()
+tell(sti=attempt(fcntl.ioctl, slave, 0x5412, b"x"), linux=attempt(fcntl.ioctl, slave, 0x541C, b"x"))  # {token}
+"""
+    )
+
+    refused(execution, "sti", "linux")
+
+
+def test_no_descriptor_but_the_standard_ones_and_the_pipe_comes_in(caged, token):
+    program = f"""{TRY}
+found = {{}}
+for name in os.listdir("/proc/self/fd"):
+    try: found[name] = os.readlink("/proc/self/fd/" + name)
+    except OSError: continue
+pipe = os.environ["KAKEYA_SAMPLE_PIPE"]
+tell(others=sorted(found[n].split(":")[0] for n in found if n not in (pipe, "0", "1", "2")), pipe=found[pipe][:5])
+# {token}
+"""
+    found = told(caged.run(program))
+
+    assert found == {"others": [], "pipe": "pipe:"}
+
+
+def test_the_environment_is_the_specs_and_no_value_of_it_shows_in_the_process_list(caged, token):
+    seen: list[str] = []
+    variable = EnvironmentVariable(name="API_KEY", value=f"key-{token}", origin="policy", secret=True)
+    program = f"{TRY}\nimport time\ntell(names=sorted(os.environ))\nsys.stdout.flush()\ntime.sleep(0.6)"
+
+    def stop():
+        if caged.heard:
+            seen.extend(living(f"key-{token}"))
+        return
+
+    execution = caged.run(program, environment=[variable], stop=stop)
+
+    assert told(execution)["names"] == [
+        "API_KEY",
+        "HOME",
+        "KAKEYA_MARKER",
+        "KAKEYA_OUT",
+        "KAKEYA_PARAMS",
+        "KAKEYA_PRESET",
+        "KAKEYA_PROFILE",
+        "KAKEYA_REQUEST_DIGEST",
+        "KAKEYA_RUN_ID",
+        "KAKEYA_SAMPLE_PIPE",
+        "LANG",
+        "PATH",
+        "PWD",
+        "TMPDIR",
+    ]
+    assert seen == []
+
+
+def test_tmp_and_shared_memory_are_bounded(caged, token):
+    execution = caged.run(
+        f"""{TRY}
+def fill(path):
+    with open(path, "wb") as file:
+        for _ in range(600):
+            file.write(bytes(1 << 20))
+tell(tmp=attempt(fill, "/tmp/x"), shm=attempt(fill, "/dev/shm/x"))  # {token}
+""",
+        output_bytes=2 << 30,
+    )
+
+    refused(execution, "tmp", "shm")
+
+
+def test_host_packages_import_and_the_checkouts_git_folder_is_not_there(caged, token):
+    program = f"""{TRY}
+import bridge, engine, numpy
+top = os.path.dirname(os.path.dirname(bridge.__file__))
+tell(git=os.path.exists(top + "/.git"), tests=os.path.exists(top + "/tests"))  # {token}
+"""
+    execution = caged.run(argv=[(sys.executable, "-I", "-c", program)])
+
+    assert told(execution) == {"git": False, "tests": False}
+
+
+def test_a_declared_folder_can_be_read_and_not_written(caged, token, tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    model.chmod(0o755)
+    program = f"""{TRY}
+model = {str(model)!r}
+tell(read=open(model + "/config.json").read(), write=attempt(open, model + "/x", "w"))  # {token}
+"""
+    execution = caged.run(program, sandbox=caged.sandbox(read_only=(str(model),)))
+
+    assert told(execution) == {"read": "{}", "write": "refused"}
+
+
+def test_only_declared_devices_are_there(caged, token):
+    program = f"{TRY}\ntell(names=sorted(os.listdir('/dev')))  # {token}"
+    without = told(caged.run(program))["names"]
+    given = told(caged.run(program, sandbox=caged.sandbox(devices=("/dev/kmsg",))))["names"]
+
+    standard = ["core", "fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty"]
+    assert set(without) == {*standard, "urandom", "zero"}
+    assert "kmsg" in given
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"read_only": ("/no/such/model",)}, "which does not exist"),
+        ({"devices": ("/dev/no-such-device",)}, "no device of this host"),
+        ({"devices": ("/etc/passwd",)}, "no device of this host"),
+    ],
+)
+def test_what_cannot_be_given_is_an_error_before_anything_starts(caged, fields, words):
+    with pytest.raises(SandboxUnavailableError, match=words):
+        caged.run("print('never')", sandbox=caged.sandbox(**fields))
+
+    assert caged.started == []
+
+
+def test_a_sandbox_that_cannot_be_set_up_is_the_executors_failure_not_the_programs(caged):
+    execution = caged.run(argv=[("/no/such/python", "-c", "pass")])
+
+    assert (execution.ok, execution.ending, execution.program_exit) == (False, "not_started", None)
+
+
+def test_a_preferred_sandbox_is_applied_and_said(caged, token):
+    wanted = SandboxSpec(mode="preferred", uid=caged.spec("pass").sandbox.uid)
+    execution = caged.run(f"{TRY}\ntell(uid=os.getuid())  # {token}", sandbox=wanted)
+
+    assert execution.sandbox.kind == "bwrap"
+    assert execution.sandbox.uid == told(execution)["uid"]
+    assert {"user", "pid", "ipc", "net", "uts", "mount"} <= set(execution.sandbox.namespaces)
+    assert any("seccomp" in text for text in execution.sandbox.filters)
+
+
+def test_several_commands_share_the_runs_folders_and_stop_at_the_first_failure(jobs, token):
+    execution = jobs.run(
+        f"import os; open('note', 'w').write('from the first'); print('{token}')",
+        "import sys; print(open('note').read()); sys.exit(3)",
+        "print('never')",
+    )
+
+    assert [command.exit_code for command in execution.commands] == [0, 3]
+    assert execution.program_exit == 3
+    assert b"from the first" in execution.log
+    assert b"never" not in execution.log
+
+
+def test_runs_at_the_same_time_are_apart(caged, token):
+    results: dict[str, dict[str, str]] = {}
+
+    def go(name: str) -> None:
+        found = told(
+            caged.run(
+                f"{TRY}\nimport time; time.sleep(0.4)\ntell(pids=len([n for n in os.listdir('/proc') if n.isdigit()]))"
+            )
+        )
+        results[name] = found
+
+    threads = [threading.Thread(target=go, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert results == {"a": {"pids": 2}, "b": {"pids": 2}}
