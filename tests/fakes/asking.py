@@ -6,11 +6,13 @@ import datetime as dt
 import os
 from typing import Any
 
+from bridge.bus.commits import REQUEST_FILE, folder_commit
 from bridge.bus.interface import Bus, RequestRef
 from bridge.ids import new_id
 from bridge.records import LimitRequest, Request, RunnerSelector
 from bridge.request import key_of, request_branch
 from bridge.system.clock import rfc3339
+from tests.fakes.memory_bus import MemoryRemote
 
 ZERO = "0" * 64
 
@@ -40,3 +42,12 @@ def make_request(bus_id: str, preset: str, *, now: dt.datetime | None = None, **
 def push(bus: Bus, request: Request, data: bytes | None = None) -> RequestRef:
     """Push a request (or other bytes in its place) and return its branch."""
     return bus.submit(data if data is not None else request.canonical(), request.ref, request.workload).ref
+
+
+def push_bytes(remote: MemoryRemote, request: Request, data: bytes) -> RequestRef:
+    """Push a request branch as anybody with git can: whatever bytes, no client in between."""
+    top, objects = folder_commit({REQUEST_FILE: data}, over=(), parents=(), time_unix_s=1_700_000_000, message="anything")
+    with remote.lock:
+        remote.objects.update({one.oid: one for one in objects})
+        remote.refs[request.ref] = top.oid
+    return RequestRef(request.id, request.ref, top.oid)

@@ -1,0 +1,106 @@
+"""Whatever is pushed as a request: one clear line, a published result, and nothing executed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge import strictjson
+from tests.fakes.asking import push_bytes
+
+
+def canonical(**changes):
+    def change(document):
+        return strictjson.encode({**document, **changes})
+
+    return change
+
+
+HOSTILE = {
+    "empty": lambda d: b"",
+    "not JSON": lambda d: b"preset: mlx-env-probe",
+    "schema 1 of the seed": lambda d: b'{"schema_version":1,"preset":"mlx-env-probe","nonce":"abcd"}',
+    "newer schema": canonical(schema_version=3),
+    "boolean version": canonical(schema_version=True),
+    "unknown key": canonical(shell="rm -rf /"),
+    "missing key": lambda d: strictjson.encode({k: v for k, v in d.items() if k != "expires"}),
+    "duplicate key": lambda d: strictjson.encode(d)[:-1] + b',"preset":"pytest-path"}',
+    "NaN": lambda d: strictjson.encode({**d, "params": {"depth": 1}}).replace(b'"depth":1', b'"depth":NaN'),
+    "deep": lambda d: b"[" * 10_000,
+    "not canonical": lambda d: json.dumps(d).encode(),
+    "trailing newline": lambda d: strictjson.encode(d) + b"\n",
+    "another run's id": canonical(id="01k9x3m2q7r8s9t0v1w2x3y4z5"),
+    "another bus": canonical(bus_id="f" * 32),
+    "another branch": canonical(ref="refs/heads/main"),
+    "wrong idempotency key": canonical(idempotency_key="f" * 64),
+    "claims a principal": canonical(principal="owner@example.org"),
+    "claims a signer": canonical(signer="SHA256:abc"),
+    "control characters": canonical(preset="mlx-env-probe\n"),
+    "option as preset": canonical(preset="--help"),
+    "path as preset": canonical(preset="../../etc/passwd"),
+    "number as text": canonical(params={"depth": "1_0"}),
+    "from the future": canonical(created="2999-01-01T00:00:00.000Z", expires="2999-01-01T01:00:00.000Z"),
+    "valid for ever": canonical(expires="2999-01-01T00:00:00.000Z"),
+    "local time": canonical(created="2026-11-20T10:00:00+02:00"),
+    "environment": canonical(params={"BASH_ENV": "/tmp/x"}),
+    "argv": canonical(params={"argv": "rm"}),
+    "not UTF-8": lambda d: strictjson.encode(d).replace(b"smoke", b"\xff\xfe\xfd\xfc\xfb"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_tampered_manifest_publishes_a_result_and_starts_nothing(world, name):
+    w = world()
+    request = w.request()
+    data = HOSTILE[name](request.model_dump(mode="json"))
+    ref = push_bytes(w.remote, request, data)
+    w.serve_once()
+    claim = w.claim(ref.id)
+    assert (claim.reason, claim.exit_code) == ("request_rejected", 2)
+    assert claim.message
+    assert "\n" not in claim.message
+    assert w.executor.executed == []
+    tree = w.result(ref.id)
+    assert tree.files["request.json"] == data
+    assert w.verdict(ref.id).decision == "rejected"
+    assert "process" not in {line.event for line in w.host.journal.of(ref.id)}
+
+
+def test_a_request_larger_than_its_bound_is_rejected_unread(world):
+    w = world()
+    request = w.request()
+    ref = push_bytes(w.remote, request, b'{"a":"' + b"x" * 70_000 + b'"}')
+    w.serve_once()
+    assert w.claim(ref.id).reason == "request_rejected"
+    assert w.executor.executed == []
+    assert "request.json" not in w.result(ref.id).files
+
+
+def test_any_mutation_of_a_request_runs_nothing_but_what_it_says(world):
+    w = world()
+    runner = w.runner()
+
+    @settings(max_examples=60, deadline=None)
+    @given(data=st.data())
+    def mutate(data):
+        request = w.request()
+        original = request.canonical()
+        at = data.draw(st.integers(min_value=0, max_value=len(original) - 1))
+        by = data.draw(st.binary(min_size=0, max_size=4))
+        mutated = original[:at] + by + original[at + len(by) :] if by else original[:at] + original[at + 1 :]
+        executed = len(w.executor.executed)
+        ref = push_bytes(w.remote, request, mutated)
+        w.serve_once(runner)
+        claim = w.claim(ref.id)
+        assert claim.state == "terminal"
+        ran = [spec.preset for spec in w.executor.executed[executed:]]
+        if claim.reason == "request_rejected":
+            assert ran == []
+        else:  # what is still valid differs in a time or in nothing at all
+            assert ran in ([], ["mlx-env-probe"])
+            assert mutated[: original.index(b'"created"')] == original[: original.index(b'"created"')]
+
+    mutate()
