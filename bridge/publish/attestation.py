@@ -1,0 +1,224 @@
+"""Attest a result tree: an in-toto Statement in a DSSE envelope, signed by the runner's ed25519 key.
+
+Subjects are exactly the other files of the tree, the manifest included. The predicate says which bus, request, claims,
+run and verdict they belong to, and carries the runner's sequence number with the digest of its previous attestation: an
+omitted or picked run shows as a gap. Formats: https://github.com/in-toto/attestation (Statement v1), https://github.com/secure-systems-lab/dsse.
+
+Knows no disk and no bus. A signature says which key signed, not that what it says is good.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from bridge import strictjson
+from bridge.errors import IntegrityError
+from bridge.records import KeyRecord, RunRecord, Verdict
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import CryptoSigner, Key
+
+ATTESTATION_FILE = "attestation.dsse.json"
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "urn:kakeya:result:v1"
+ENVELOPE_MAX_BYTES = 4 * 1024 * 1024
+FIRST = "0" * 64
+
+
+@dataclass(frozen=True)
+class Link:
+    """A runner's place in its own chain: number of this attestation, sha256 of the one before (zeros for the first)."""
+
+    sequence: int
+    previous: str
+
+
+@dataclass(frozen=True)
+class Attested:
+    """What a verified envelope says, and the key that signed it."""
+
+    key: KeyRecord
+    link: Link
+    digest: str
+    predicate: Mapping[str, Any]
+
+
+def attest(
+    files: Mapping[str, bytes], *, ref: str, record: RunRecord, verdict: Verdict, link: Link, signer: CryptoSigner
+) -> bytes:
+    """Return the envelope of a result tree, canonical JSON.
+
+    Args:
+        files: the whole tree without an attestation, `manifest.json` included.
+        ref: the request branch.
+        record: what happened.
+        verdict: what the gate said.
+        link: this runner's next place in its chain.
+        signer: the runner's key.
+    """
+    from securesystemslib.dsse import Envelope
+
+    statement = {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": path, "digest": {"sha256": _digest(data)}} for path, data in sorted(files.items())],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": _predicate(ref, record, verdict, link),
+    }
+    envelope = Envelope(strictjson.encode(statement), PAYLOAD_TYPE, {})
+    envelope.sign(signer)
+    return strictjson.encode(envelope.to_dict())
+
+
+def verify_attestation(
+    files: Mapping[str, bytes], keys: Sequence[KeyRecord], *, revoked: frozenset[str] = frozenset()
+) -> Attested:
+    """Return what a tree's attestation says after checking signature, subjects and agreement with the tree.
+
+    Args:
+        files: the whole tree, the attestation included.
+        keys: the keys the reader trusts, pinned beforehand; never taken from the tree.
+        revoked: public keys that no longer count.
+
+    Raises:
+        IntegrityError: missing, malformed, signed by no trusted key, or about other bytes than these.
+    """
+    if ATTESTATION_FILE not in files:
+        raise IntegrityError("the result carries no attestation", remedy="ask the host's owner whether it was removed")
+    data = files[ATTESTATION_FILE]
+    payload, key = _opened(data, [key for key in keys if key.public not in revoked])
+    statement = _statement(payload)
+    rest = {path: content for path, content in files.items() if path != ATTESTATION_FILE}
+    _compare_subjects(statement["subject"], rest)
+    predicate = statement["predicate"]
+    _compare_predicate(predicate, rest)
+    return Attested(key, Link(predicate["sequence"], predicate["previous"]), _digest(data), predicate)
+
+
+def key_id(public: str) -> str:
+    """Return the id of a public key: sha256 over its base64 text."""
+    return hashlib.sha256(public.encode("ascii")).hexdigest()
+
+
+def chain_problems(attested: Sequence[Attested]) -> list[str]:
+    """Return what is wrong with one runner's attestations in the order of their numbers: gaps, forks, repeats."""
+    problems = []
+    ordered = sorted(attested, key=lambda one: one.link.sequence)
+    for before, after in pairwise(ordered):
+        expected = before.link.sequence + 1
+        if after.link.sequence > expected:
+            problems.append(f"attestations {expected} to {after.link.sequence - 1} are missing")
+        elif after.link.sequence < expected:
+            problems.append(f"two attestations carry the number {after.link.sequence}")
+        elif after.link.previous != before.digest:
+            problems.append(
+                f"attestation {after.link.sequence} does not follow the shown attestation {before.link.sequence}"
+            )
+    return problems
+
+
+def _predicate(ref: str, record: RunRecord, verdict: Verdict, link: Link) -> dict[str, Any]:
+    return {
+        "bus_id": record.bus_id,
+        "ref": ref,
+        "run": record.id,
+        "request": {"sha256": record.request_digest, "commit": record.request_oid},
+        "claims": list(record.claims),
+        "runner": record.runner,
+        "trust_class": record.code.trust_class if record.code else "none",
+        "sandbox": record.sandbox.model_dump(mode="json"),
+        "labels": list(record.labels),
+        "attempt": record.attempt.model_dump(mode="json") if record.attempt else None,
+        "log": {"sha256": record.log_sha256, "bytes": record.log_bytes},
+        "verdict": verdict.decision,
+        "gate": verdict.gate.model_dump(mode="json"),
+        "policy_digest": record.policy_digest,
+        "sequence": link.sequence,
+        "previous": link.previous,
+    }
+
+
+def _opened(data: bytes, keys: Sequence[KeyRecord]) -> tuple[bytes, KeyRecord]:
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.exceptions import VerificationError
+
+    try:
+        envelope = Envelope.from_dict(strictjson.decode(data, max_bytes=ENVELOPE_MAX_BYTES))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise IntegrityError(f"{ATTESTATION_FILE} is no DSSE envelope: {type(error).__name__}") from error
+    if strictjson.encode(envelope.to_dict()) != data:
+        raise IntegrityError(f"{ATTESTATION_FILE} is not in canonical form")
+    if envelope.payload_type != PAYLOAD_TYPE:
+        raise IntegrityError(f"{ATTESTATION_FILE} holds {envelope.payload_type!r}, expected {PAYLOAD_TYPE!r}")
+    for key in keys:
+        try:
+            envelope.verify([public_key(key.public)], 1)
+        except VerificationError:
+            continue
+        return envelope.payload, key
+    raise IntegrityError(
+        f"{ATTESTATION_FILE} is signed by none of the {len(keys)} trusted keys",
+        remedy="pin the runner's key with `kakeya-mac init`, from a source you trust other than the result",
+    )
+
+
+def public_key(public: str) -> Key:
+    """Return the verifying key of 32 raw bytes in base64."""
+    import base64
+
+    from securesystemslib.signer import SSlibKey
+
+    raw = base64.b64decode(public, validate=True)
+    return SSlibKey(key_id(public), "ed25519", "ed25519", {"public": raw.hex()})
+
+
+def _statement(payload: bytes) -> dict[str, Any]:
+    try:
+        value = strictjson.decode(payload, max_bytes=ENVELOPE_MAX_BYTES)
+    except strictjson.StrictJsonError as error:
+        raise IntegrityError(f"{ATTESTATION_FILE} holds no JSON statement: {error}") from error
+    expected = {"_type": STATEMENT_TYPE, "predicateType": PREDICATE_TYPE}
+    if not isinstance(value, dict) or set(value) != {*expected, "subject", "predicate"}:
+        raise IntegrityError(f"{ATTESTATION_FILE} holds no in-toto statement of exactly the known fields")
+    for field, wanted in expected.items():
+        if value[field] != wanted:
+            raise IntegrityError(f"{ATTESTATION_FILE}: {field} is {value[field]!r}, expected {wanted!r}")
+    return value
+
+
+def _compare_subjects(subjects: object, files: Mapping[str, bytes]) -> None:
+    try:
+        stated = {entry["name"]: entry["digest"]["sha256"] for entry in subjects}  # type: ignore[attr-defined]
+    except (TypeError, KeyError) as error:
+        raise IntegrityError(f"{ATTESTATION_FILE}: its subjects are malformed") from error
+    actual = {path: _digest(data) for path, data in files.items()}
+    for path in sorted(stated.keys() | actual.keys()):
+        if path not in actual:
+            raise IntegrityError(f"{path} is attested and missing")
+        if path not in stated:
+            raise IntegrityError(f"{path} is not attested")
+        if stated[path] != actual[path]:
+            raise IntegrityError(f"{path} has sha256 {actual[path]}, attested was {stated[path]}")
+
+
+def _compare_predicate(predicate: Any, files: Mapping[str, bytes]) -> None:
+    try:
+        record = RunRecord.parse(files["run.json"], max_bytes=ENVELOPE_MAX_BYTES * 8, max_depth=32)
+        verdict = Verdict.parse(files["verdict.json"], max_bytes=ENVELOPE_MAX_BYTES * 8, max_depth=32)
+        link = Link(int(predicate["sequence"]), str(predicate["previous"]))
+        expected = _predicate(str(predicate["ref"]), record, verdict, link)
+    except (KeyError, TypeError, ValueError) as error:
+        raise IntegrityError(
+            f"the attested tree holds no readable record or verdict: {type(error).__name__}"
+        ) from error
+    for field in sorted(expected.keys() | set(predicate)):
+        if field not in predicate or field not in expected or predicate[field] != expected[field]:
+            raise IntegrityError(f"{ATTESTATION_FILE}: {field} does not agree with run.json and verdict.json")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,154 @@
+"""An attestation binds every byte of a result to one runner key and to its place in that runner's chain."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from bridge import strictjson
+from bridge.errors import InfrastructureError, IntegrityError, UsageError
+from bridge.publish.attestation import ATTESTATION_FILE, FIRST, Link, attest, chain_problems, verify_attestation
+from bridge.runner import keys
+from tests.unit.bridge.publish.records import RECORD, VERDICT
+
+FIRST_LINK = Link(1, FIRST)
+REF = "refs/heads/mac-bridge/mlx-env-probe-x"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    keys.generate(tmp_path / "keys", "mini")
+    return tmp_path / "keys"
+
+
+def tree(folder, link: Link = FIRST_LINK) -> dict[str, bytes]:
+    signer, _ = keys.load(folder, "mini")
+    files = {
+        "log.txt": b"hello\n",
+        "manifest.json": b"{}",
+        "run.json": RECORD.canonical(),
+        "verdict.json": VERDICT.canonical(),
+        "reports/r.json": b'{"a":1}',
+    }
+    return {**files, ATTESTATION_FILE: attest(files, ref=REF, record=RECORD, verdict=VERDICT, link=link, signer=signer)}
+
+
+def trusted(folder):
+    return [keys.load(folder, "mini")[1]]
+
+
+def test_an_untouched_result_verifies_with_the_pinned_key(folder) -> None:
+    attested = verify_attestation(tree(folder), trusted(folder))
+    assert attested.key == trusted(folder)[0]
+    assert attested.link == Link(1, FIRST)
+    assert attested.predicate["ref"] == REF
+
+
+def test_every_byte_of_every_file_counts(folder) -> None:
+    files = tree(folder)
+    for path, data in files.items():
+        for index in range(0, len(data), max(1, len(data) // 25)):
+            damaged = data[:index] + bytes([data[index] ^ 1]) + data[index + 1 :]
+            with pytest.raises(IntegrityError):
+                verify_attestation({**files, path: damaged}, trusted(folder))
+
+
+def test_a_dropped_or_added_file_is_named(folder) -> None:
+    files = tree(folder)
+    with pytest.raises(IntegrityError, match=r"log\.txt is attested and missing"):
+        verify_attestation({path: data for path, data in files.items() if path != "log.txt"}, trusted(folder))
+    with pytest.raises(IntegrityError, match=r"extra is not attested"):
+        verify_attestation({**files, "extra": b""}, trusted(folder))
+
+
+def test_a_missing_envelope_is_an_error_and_not_a_warning(folder) -> None:
+    files = tree(folder)
+    del files[ATTESTATION_FILE]
+    with pytest.raises(IntegrityError, match="carries no attestation"):
+        verify_attestation(files, trusted(folder))
+
+
+def test_an_envelope_of_another_run_does_not_fit(folder) -> None:
+    files, other = tree(folder), tree(folder, Link(2, "1" * 64))
+    assert verify_attestation({**files, ATTESTATION_FILE: other[ATTESTATION_FILE]}, trusted(folder)).link.sequence == 2
+    changed = {**files, "run.json": RECORD.evolve(runner="other").canonical()}
+    with pytest.raises(IntegrityError, match=r"run\.json has sha256"):
+        verify_attestation(changed, trusted(folder))
+
+
+def test_an_unknown_or_revoked_key_does_not_count(folder, tmp_path) -> None:
+    stranger = keys.generate(tmp_path / "stranger", "mini")
+    with pytest.raises(IntegrityError, match="signed by none of the 1 trusted keys"):
+        verify_attestation(tree(folder), [stranger])
+    with pytest.raises(IntegrityError, match="signed by none of the 0 trusted keys"):
+        verify_attestation(tree(folder), trusted(folder), revoked=frozenset({trusted(folder)[0].public}))
+
+
+def test_a_predicate_that_contradicts_the_record_is_refused_even_when_signed(folder) -> None:
+    from securesystemslib.dsse import Envelope
+
+    files = tree(folder)
+    envelope = Envelope.from_dict(json.loads(files[ATTESTATION_FILE]))
+    for field, value in (("verdict", "evidence"), ("trust_class", "host"), ("extra", 1), ("bus_id", "9" * 32)):
+        statement = json.loads(envelope.payload)
+        statement["predicate"][field] = value
+        forged = Envelope(strictjson.encode(statement), envelope.payload_type, {})
+        forged.sign(keys.load(folder, "mini")[0])
+        with pytest.raises(IntegrityError, match=field):
+            verify_attestation({**files, ATTESTATION_FILE: strictjson.encode(forged.to_dict())}, trusted(folder))
+
+
+def test_an_independent_reading_of_dsse_verifies_ours(folder) -> None:
+    """Pre-authentication encoding and ed25519 by hand, from the specification."""
+    envelope = json.loads(tree(folder)[ATTESTATION_FILE])
+    payload = base64.b64decode(envelope["payload"])
+    kind = envelope["payloadType"].encode()
+    signed = b"DSSEv1 " + str(len(kind)).encode() + b" " + kind + b" " + str(len(payload)).encode() + b" " + payload
+    (signature,) = envelope["signatures"]
+    key = Ed25519PublicKey.from_public_bytes(base64.b64decode(trusted(folder)[0].public))
+    key.verify(base64.b64decode(signature["sig"]), signed)
+    with pytest.raises(InvalidSignature):
+        key.verify(base64.b64decode(signature["sig"]), signed + b" ")
+    statement = json.loads(payload)
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+    assert [subject["name"] for subject in statement["subject"]] == [
+        "log.txt",
+        "manifest.json",
+        "reports/r.json",
+        "run.json",
+        "verdict.json",
+    ]
+
+
+def test_a_gap_a_fork_and_a_repeat_show_in_the_chain(folder) -> None:
+    first = verify_attestation(tree(folder), trusted(folder))
+    second = verify_attestation(tree(folder, Link(2, first.digest)), trusted(folder))
+    third = verify_attestation(tree(folder, Link(3, second.digest)), trusted(folder))
+    forked = verify_attestation(tree(folder, Link(3, first.digest)), trusted(folder))
+    assert chain_problems([third, first, second]) == []
+    assert chain_problems([first, third]) == ["attestations 2 to 2 are missing"]
+    assert chain_problems([first, second, forked]) == ["attestation 3 does not follow the shown attestation 2"]
+    assert chain_problems([first, second, third, forked]) == ["two attestations carry the number 3"]
+
+
+def test_a_rotated_key_is_vouched_for_by_the_old_one_and_by_no_other(folder, tmp_path) -> None:
+    (old,) = trusted(folder)
+    new = keys.rotate(folder, "mini")
+    assert keys.vouched(new, old)
+    assert keys.load(folder, "mini")[1].public == new.public
+    stranger = keys.generate(tmp_path / "stranger", "mini")
+    assert not keys.vouched(new, stranger)
+    assert not keys.vouched(new.evolve(public=stranger.public), old)
+    assert not keys.vouched(new.evolve(vouched_by=None), old)
+
+
+def test_a_key_others_can_read_is_not_used_and_one_that_exists_is_not_replaced(folder) -> None:
+    with pytest.raises(UsageError, match="exists"):
+        keys.generate(folder, "mini")
+    (folder / keys.KEY_FILE).chmod(0o640)
+    with pytest.raises(InfrastructureError, match="open to others"):
+        keys.load(folder, "mini")
