@@ -14,7 +14,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 # Each names a function () -> {path relative to the root: text}.
-GENERATORS = ("tests.generated.record_schemas:generate",)
+GENERATORS = (
+    "tests.generated.client_documents:generate",
+    "tests.generated.record_schemas:generate",
+)
 
 
 def generate(names: tuple[str, ...] = GENERATORS) -> dict[str, str]:
