@@ -39,6 +39,7 @@ reboot. Running it again changes nothing that is already right.
   --python PATH           the interpreter to pin, 3.11 or newer (default: the newest one found)
   --package SPEC          what pip installs: a wheel, a folder or a requirement (default: kakeya)
   --constraints FILE      pip constraints for a reproducible environment
+  --extras A,B            extras of the package, empty for none (default: mlx on a Mac, torch on Linux)
   --labels A,B            labels that requests may select
   --models DIR            model folder, read-only for runs
   --ssh-key FILE          public key allowed to send requests over ssh (forced command)
@@ -67,7 +68,7 @@ parse_options() {
       --check) MODE=check ;;
       --uninstall) MODE=uninstall ;;
       -h | --help) usage && exit 0 ;;
-      --bus | --name | --python | --package | --constraints | --labels | --models | --ssh-key | --actions-url | --actions-archive | \
+      --bus | --name | --python | --package | --constraints | --extras | --labels | --models | --ssh-key | --actions-url | --actions-archive | \
         --actions-sha256 | --actions-token-file | --root | --service-manager)
         [ $# -ge 2 ] || die "$1 needs a value" "$(basename "$0") --help"
         set_option "$1" "$2"
@@ -86,6 +87,7 @@ set_option() {
     --python) PYTHON=$2 ;;
     --package) PACKAGE=$2 ;;
     --constraints) CONSTRAINTS=$2 ;;
+    --extras) EXTRAS=$2 ;;
     --labels) LABELS=$2 ;;
     --models) MODELS=$2 ;;
     --ssh-key) SSH_KEY_FILE=$2 ;;
@@ -179,7 +181,7 @@ pin_python() { # an upgrade that moves `python3` must not change what runs: reso
 ensure_environment() { # prefix
   local prefix=$1 spec=$PACKAGE
   [ -z "$EXTRAS" ] || spec="${PACKAGE}[${EXTRAS}]"
-  if [ -x "$prefix/bin/kakeya-runner" ] && "$prefix/bin/kakeya-runner" --help >/dev/null 2>&1; then
+  if "$prefix/bin/python" -I -c "import bridge" 2>/dev/null && "$prefix/bin/kakeya-runner" --help >/dev/null 2>&1; then
     right "environment: $prefix"
   elif [ "$MODE" = check ]; then
     wrong "environment: $prefix/bin/kakeya-runner does not run" "run this script again without --check"

@@ -118,7 +118,6 @@ install_all() {
   ensure_folder "state folder" 700 "$STATE"
   ensure_folder "log folder" 750 "$LOGS"
   [ -z "$MODELS" ] || ensure_folder "model folder" 755 "$MODELS"
-  install -d "$(dirname "$UNIT")" "$(dirname "$ROTATE")" "$(dirname "$PREFIX")" 2>/dev/null || true
   ensure_environment "$PREFIX"
   ensure_policy "$CONFIG/policy.toml" "${PREFIX#"$ROOT"}/bin/python"
   ensure_file "log rotation" 644 "$ROTATE" "$(rotate_text)"
