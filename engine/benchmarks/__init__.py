@@ -1,0 +1,1 @@
+"""Interleaved comparisons of the engine with other implementations on the same weights."""

@@ -1,0 +1,141 @@
+"""Run contestants interleaved over prompts, check every token, and compare times prompt by prompt.
+
+Each prompt is decoded by every contestant in a freshly drawn order, ``repeats`` times; a contestant's time for a prompt
+is the median of its repeats. A contestant whose tokens differ from plain decoding is reported as different and gets no
+ratio: it did other work.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from engine.benchmarks.peer import Peer, Timed
+from engine.benchmarks.ratio import Ratio, paired_ratio
+from engine.evaluation.selection import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One decode of one contestant; ``identical`` says whether its tokens are those of plain decoding."""
+
+    peer: str
+    prompt_id: str
+    repeat: int
+    order: int
+    tokens: int
+    first_s: float
+    decode_s: float
+    identical: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """What is compared: warm-ups are decoded and forgotten."""
+
+    peers: Sequence[Peer]
+    prompts: Sequence[Prompt]
+    warmups: Sequence[Prompt]
+    budget_tokens: int
+    repeats: int
+    seed: str
+
+    def run(
+        self, expected: Callable[[Prompt], tuple[int, ...]], heard: Callable[[Entry], None] = lambda _: None
+    ) -> list[Entry]:
+        """Decode everything; ``expected`` gives the tokens of plain decoding."""
+        chooser = random.Random(f"{self.seed}/contest")  # noqa: S311 - a reproducible order, not a secret
+        for prompt in self.warmups:
+            for peer in self.peers:
+                peer.decode(prompt.ids, self.budget_tokens)
+        entries: list[Entry] = []
+        turns = [(repeat, prompt) for repeat in range(self.repeats) for prompt in self.prompts]
+        for repeat, prompt in turns:
+            wanted = expected(prompt)
+            order = list(self.peers)
+            chooser.shuffle(order)
+            for place, peer in enumerate(order):
+                timed = peer.decode(prompt.ids, self.budget_tokens)
+                entries.append(_entry(peer, prompt, (repeat, place), timed, wanted))
+                heard(entries[-1])
+        return entries
+
+
+def _entry(peer: Peer, prompt: Prompt, place: tuple[int, int], timed: Timed, wanted: tuple[int, ...]) -> Entry:
+    return Entry(
+        peer.name,
+        prompt.id,
+        *place,
+        tokens=len(timed.tokens),
+        first_s=timed.first_s,
+        decode_s=timed.decode_s,
+        identical=timed.tokens == wanted,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One contestant beside a reference. ``speed`` is the reference's decode time over this one's, None if unequal."""
+
+    peer: str
+    prompts: int
+    different_prompts: int
+    tokens_per_s: float
+    speed: Ratio | None
+
+
+def standings(entries: Sequence[Entry], reference: str) -> list[Standing]:
+    """Return every contestant beside ``reference``, by name."""
+    times = {name: _by_prompt(entries, name) for name in sorted({entry.peer for entry in entries})}
+    return [_standing(entries, name, ours, times[reference]) for name, ours in times.items()]
+
+
+def _standing(entries: Sequence[Entry], name: str, ours: dict[str, float], theirs: dict[str, float]) -> Standing:
+    own = [entry for entry in entries if entry.peer == name]
+    different = {entry.prompt_id for entry in own if not entry.identical}
+    # A one-token answer has no decode time, in any contestant.
+    shared = [prompt for prompt in ours if ours[prompt] > 0 and theirs[prompt] > 0]
+    speed = None
+    if not different and len(shared) > 1:
+        speed = paired_ratio([theirs[prompt] for prompt in shared], [ours[prompt] for prompt in shared])
+    seconds = sum(entry.decode_s for entry in own)
+    tokens = sum(max(entry.tokens - 1, 0) for entry in own)
+    return Standing(name, len(ours), len(different), tokens / seconds if seconds else 0.0, speed)
+
+
+def _by_prompt(entries: Sequence[Entry], name: str) -> dict[str, float]:
+    """Return the median decode time of each prompt."""
+    seconds: dict[str, list[float]] = {}
+    for entry in entries:
+        if entry.peer == name:
+            seconds.setdefault(entry.prompt_id, []).append(entry.decode_s)
+    return {prompt: median(values) for prompt, values in seconds.items()}
+
+
+def table(found: Sequence[Standing], reference: str) -> list[str]:
+    """Return the standings as lines of text."""
+    lines = [f"{'contestant':<44}{'tokens/s':>10}   decode speed against {reference!r} [95 %]"]
+    for row in found:
+        if row.speed is not None:
+            said = f"{row.speed.value:.3f} [{row.speed.low:.3f}, {row.speed.high:.3f}] over {row.speed.n} prompts"
+        elif row.different_prompts:
+            said = f"no ratio: other tokens than plain decoding on {row.different_prompts} of {row.prompts} prompts"
+        else:
+            said = "no ratio: fewer than 2 prompts"
+        lines.append(f"{row.peer:<44}{row.tokens_per_s:>10.1f}   {said}")
+    return lines
+
+
+def as_row(standing: Standing) -> dict[str, Any]:
+    """Return a standing as JSON values."""
+    speed = standing.speed
+    return {
+        "peer": standing.peer,
+        "prompts": standing.prompts,
+        "different_prompts": standing.different_prompts,
+        "tokens_per_s": standing.tokens_per_s,
+        "speed": None if speed is None else {"value": speed.value, "low": speed.low, "high": speed.high, "n": speed.n},
+    }

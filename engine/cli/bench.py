@@ -1,0 +1,133 @@
+"""``kakeya-engine bench compare|overhead``: the engine beside other implementations on the same weights."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from engine.benchmarks.contest import Contest, Entry, as_row, standings, table
+from engine.benchmarks.overhead import loop_overhead
+from engine.benchmarks.peer import Peer, engine_peers, oracle
+from engine.cli.options import add_model_options, depth_factory, guarded, open_selected
+from engine.errors import UsageError
+from engine.evaluation.selection import Prompt, load_prompts
+from engine.evaluation.study import Study
+from engine.loading import Engine, resolve_model
+from engine.protocols import Depth
+from engine.reports import RunContext
+from engine.tokenizer import Tokenizer
+
+VERBS = ("compare", "overhead")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line of both verbs."""
+    built = argparse.ArgumentParser(
+        prog="kakeya-engine bench",
+        description="compare: decode the same prompts with the engine and with the library's own ways, check every "
+        "token, and print decode-time ratios by prompt with their 95 %% interval. overhead: split a step into calls of "
+        "backend and drafter, and the loop itself.",
+    )
+    built.add_argument("verb", choices=VERBS)
+    add_model_options(built)
+    built.add_argument("--draft-model", help="small causal model for the library's own draft-model mode")
+    built.add_argument("--depths", default="3", help="depths of the engine's drafter, auto included (default: 3)")
+    built.add_argument("--set", default="code-structured", help="prompt set or file (default: %(default)s)")
+    built.add_argument("--prompts", type=int, default=12, help="prompts measured (default: %(default)s)")
+    built.add_argument("--max-new", type=int, default=256, help="token budget (default: %(default)s)")
+    built.add_argument("--repeats", type=int, default=3, help="decodes of each prompt (default: %(default)s)")
+    built.add_argument("--reference", help="contestant the others are compared with (default: the library's plain one)")
+    built.add_argument("--out", type=Path, help="directory for bench.json (default: here)")
+    return built
+
+
+def main(argv: list[str]) -> int:
+    """Run a benchmark; exit 0 when it finished, whoever was faster."""
+    options = parser().parse_args(argv)
+    return guarded(lambda: _compare(options) if options.verb == "compare" else _overhead(options))
+
+
+def _compare(options: argparse.Namespace) -> int:
+    engine = open_selected(options)
+    prompts, warmups = _prompts(options, engine)
+    peers = contestants(engine, options)
+    reference = options.reference or peers[0].name
+    if reference not in {peer.name for peer in peers}:
+        raise UsageError(f"no contestant {reference!r}; here run: {', '.join(peer.name for peer in peers)}")
+
+    @cache
+    def expected(ids: tuple[int, ...]) -> tuple[int, ...]:
+        return oracle(engine, ids, options.max_new)
+
+    context = RunContext.current(out=options.out)
+    contest = Contest(peers, prompts, warmups, options.max_new, options.repeats, context.request_digest)
+    paths = {peer.name: peer.code_path for peer in peers}
+    config = {"target": asdict(engine.target.info), "drafter": asdict(engine.drafter.info), "code_paths": paths}
+
+    def run() -> tuple[list[Entry], dict[str, Any]]:
+        entries = contest.run(lambda prompt: expected(prompt.ids), _show)
+        rows = [as_row(standing) for standing in standings(entries, reference)]
+        return entries, {"rows": {"entries": [asdict(entry) for entry in entries], "standings": rows}}
+
+    study = Study("engine_benchmark", engine.backend, config | {"reference": reference}, context, "bench.json")
+    print("\n".join(table(standings(study.write(run), reference), reference)))
+    return 0
+
+
+def _overhead(options: argparse.Namespace) -> int:
+    engine = open_selected(options)
+    prompts, _ = _prompts(options, engine)
+    for label, depth in _depths(options, engine).items():
+        found = [
+            loop_overhead(engine, prompt.ids, options.max_new, depth())
+            for _ in range(options.repeats)
+            for prompt in prompts
+        ]
+        decode_s, calls_s = sum(item.decode_s for item in found), sum(item.calls_s for item in found)
+        share = (decode_s - calls_s) / decode_s if decode_s else 0.0
+        steps = sum(item.steps for item in found)
+        print(f"{label}: the loop itself is {share * 100:.2f} % of {steps} steps in {decode_s:.2f} s")
+    return 0
+
+
+def contestants(engine: Engine, options: argparse.Namespace) -> list[Peer]:
+    """Return everyone who runs, the library's plain decoding first."""
+    target: Any = engine.target
+    draft_model = resolve_model(options.draft_model) if options.draft_model else None
+    if engine.backend.name == "mlx":
+        from engine.benchmarks.peers_mlx import mlx_peers
+
+        peers = mlx_peers(engine, target.module, draft_model)
+    else:
+        from engine.benchmarks.peers_torch import torch_peers
+
+        name = engine.drafter.info.name
+        folder = resolve_model(options.drafter or name) if engine.drafter.info.format == "dflash-v1" else None
+        peers = torch_peers(engine, target.module, folder, draft_model)
+    return peers + engine_peers(engine, _depths(options, engine))
+
+
+def _depths(options: argparse.Namespace, engine: Engine) -> dict[str, Callable[[], Depth]]:
+    if engine.drafter.info.name == "none":
+        return {}
+    return {f"depth {text}": depth_factory(text, engine)[0] for text in options.depths.split(",")}
+
+
+def _prompts(options: argparse.Namespace, engine: Engine) -> tuple[list[Prompt], list[Prompt]]:
+    """Return measured prompts and one warm-up.
+
+    Raises:
+        UsageError: If the set is too small.
+    """
+    loaded = load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name)
+    return loaded.lasting(options.max_new).select(0, 1, options.prompts, 1)
+
+
+def _show(entry: Entry) -> None:
+    verdict = "" if entry.identical else "  DIFFERENT TOKENS"
+    print(f"{entry.prompt_id} {entry.peer}: {entry.tokens} tokens{verdict}", file=sys.stderr, flush=True)

@@ -1,0 +1,99 @@
+"""Every contestant decodes real tiny models to the tokens of plain decoding, and the verbs run."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.benchmarks.overhead import loop_overhead
+from engine.benchmarks.peer import engine_peers, oracle
+from engine.benchmarks.peers_torch import torch_peers
+from engine.cli import bench
+from engine.decoding.depth import FixedDepth
+from engine.loading import load_backend, open_engine
+from tests.fakes import tiny_torch
+
+PROMPTS = [tuple(5 + (start + index * 11) % 90 for index in range(17)) for start in (0, 40)]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("bench")
+    for kind in ("gemma4", "qwen3"):
+        tiny_torch.write_target(root / kind, kind)
+    tiny_torch.write_target(root / "small", "qwen3", seed=3, num_hidden_layers=2)
+    scale = {"input_embedding_scale": math.sqrt(tiny_torch.HIDDEN)}
+    tiny_torch.write_dflash(root / "drafter", dflash_config=scale)
+    return root
+
+
+@pytest.mark.parametrize("kind", ["gemma4", "qwen3"])
+def test_every_torch_contestant_emits_the_tokens_of_plain_decoding(models: Path, kind: str) -> None:
+    engine = open_engine(load_backend("torch", "cpu"), str(models / kind), str(models / "drafter"))
+    target: Any = engine.target
+    peers = torch_peers(engine, target.module, models / "drafter", models / "small" if kind == "qwen3" else None)
+    peers += engine_peers(engine, {"depth 4": lambda: FixedDepth(4)})
+    assert len(peers) == (7 if kind == "qwen3" else 6)
+    for prompt in PROMPTS:
+        wanted = oracle(engine, prompt, 24)
+        for peer in peers:
+            timed = peer.decode(prompt, 24)
+            assert timed.tokens == wanted, peer.name
+            assert timed.first_s > 0
+            assert timed.decode_s > 0
+
+
+def test_every_mlx_contestant_emits_the_tokens_of_plain_decoding(models: Path) -> None:
+    pytest.importorskip("mlx_lm", reason="mlx-lm is not installed")
+    from engine.benchmarks.peers_mlx import mlx_peers
+    from engine.errors import UsageError
+
+    engine = open_engine(load_backend("mlx"), str(models / "qwen3"), str(models / "drafter"))
+    target: Any = engine.target
+    peers = mlx_peers(engine, target.module, models / "small") + engine_peers(
+        engine, {"depth 4": lambda: FixedDepth(4)}
+    )
+    assert len(peers) == 4
+    for prompt in PROMPTS:
+        wanted = oracle(engine, prompt, 24)
+        for peer in peers:
+            assert peer.decode(prompt, 24).tokens == wanted, peer.name
+    sliding = open_engine(load_backend("mlx"), str(models / "gemma4"), None)
+    with pytest.raises(UsageError, match="emits wrong tokens"):
+        mlx_peers(sliding, None, models / "small")
+
+
+def test_the_loops_own_share_is_between_nothing_and_everything(models: Path) -> None:
+    engine = open_engine(load_backend("torch", "cpu"), str(models / "gemma4"), str(models / "drafter"))
+    for depth in (0, 4):
+        found = loop_overhead(engine, PROMPTS[0], 24, FixedDepth(depth))
+        assert 0 < found.calls_s < found.decode_s
+        assert 0 < found.share < 1
+        assert found.steps > 1
+
+
+def test_compare_writes_every_decode_and_the_standings(
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tokenizers import Tokenizer
+    from tokenizers import models as kinds
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+
+    tokenizer = Tokenizer(kinds.WordLevel({f"w{index}": index for index in range(tiny_torch.VOCAB)}, unk_token="w0"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.save(str(models / "gemma4" / "tokenizer.json"))
+    rows = [{"id": f"p{row}", "kind": "raw", "text": f"w{5 + row} w9 w30 w{20 + row}"} for row in range(3)]
+    (tmp_path / "set.json").write_text(json.dumps({"schema": 1, "set": "s", "rule": "made", "prompts": rows}))
+    argv = ["compare", "--backend", "torch", "--device", "cpu", "--target", str(models / "gemma4"), "--drafter"]
+    argv += [str(models / "drafter"), "--set", str(tmp_path / "set.json"), "--prompts", "2", "--max-new", "12"]
+    assert bench.main([*argv, "--repeats", "1", "--depths", "3,auto", "--out", str(tmp_path)]) == 0
+    report = json.loads((tmp_path / "bench.json").read_text())
+    assert len(report["rows"]["entries"]) == 2 * len(report["rows"]["standings"]) == 2 * 7
+    assert all(entry["identical"] for entry in report["rows"]["entries"])
+    assert "transformers native DFlash" in capsys.readouterr().out
+    assert bench.main([*argv, "--reference", "nobody", "--out", str(tmp_path)]) == 2
+    assert "no contestant 'nobody'" in capsys.readouterr().err

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bridge.gate.stats.ratio import paired_ratio as gate_ratio
+from engine.benchmarks.ratio import paired_ratio, t_quantile
+from engine.errors import UsageError
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 4, 11, 29, 200])
+@pytest.mark.parametrize("level", [0.6, 0.95, 0.975, 0.995])
+def test_t_quantiles_are_those_of_scipy(level: float, freedom: int) -> None:
+    assert t_quantile(level, freedom) == pytest.approx(stats.t.ppf(level, freedom), rel=1e-6)
+
+
+def test_the_interval_is_the_one_the_gate_computes() -> None:
+    generator = np.random.default_rng(0)
+    ours = generator.lognormal(sigma=0.3, size=12).tolist()
+    theirs = [value * factor for value, factor in zip(ours, generator.lognormal(0.2, 0.1, 12), strict=True)]
+    found, judged = paired_ratio(theirs, ours), gate_ratio(theirs, ours)
+    assert (found.value, found.n) == (pytest.approx(judged.value), judged.n)
+    assert (found.low, found.high) == pytest.approx(judged.interval(0.95), rel=1e-5)
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(1)
+    held = 0
+    for _ in range(400):
+        prompts = generator.lognormal(sigma=0.5, size=12)
+        slow = prompts * 1.25 * generator.lognormal(sigma=0.1, size=12)
+        found = paired_ratio(slow.tolist(), prompts.tolist())
+        held += found.low <= 1.25 * float(np.exp(0.005)) <= found.high
+    assert stats.binom.sf(held - 1, 400, 0.95) > 1e-3
+    assert stats.binom.cdf(held, 400, 0.95) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("numerators", "denominators"), [([1.0], [1.0]), ([1.0, 2.0], [1.0]), ([0.0, 0.0], [1.0, 1.0])]
+)
+def test_a_ratio_of_too_little_is_refused(numerators: list[float], denominators: list[float]) -> None:
+    with pytest.raises(UsageError):
+        paired_ratio(numerators, denominators)
