@@ -145,9 +145,9 @@ def test_tensors_must_be_exactly_those_of_the_config() -> None:
     config = parse(MUSE)
     shapes = dict(config.tensor_shapes)
     check_tensors(config, shapes)
-    with pytest.raises(ModelWeightsError, match="unexpected .*lm_head"):
+    with pytest.raises(ModelWeightsError, match=r"unexpected .*lm_head"):
         check_tensors(config, shapes | {"lm_head.weight": (1, 1)})
-    with pytest.raises(ModelWeightsError, match="missing .*norm.weight"):
+    with pytest.raises(ModelWeightsError, match=r"missing .*norm.weight"):
         check_tensors(config, {name: shape for name, shape in shapes.items() if name != "norm.weight"})
     with pytest.raises(ModelWeightsError, match=r"norm.weight has shape \(3,\)"):
         check_tensors(config, shapes | {"norm.weight": (3,)})
