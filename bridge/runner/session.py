@@ -160,17 +160,17 @@ class RunSession:
             FencedError: somebody else ended the run.
         """
         host, held = self._host, self._keeper.held
+        host.journal.append("judged", self.ref.id, None, reason=ending.reason)
         with self._link.lock:
             result_oid = self._link.bus.build_result(Tree(files=files), self.ref.id)
-        detail = {"reason": ending.reason, "message": ending.message}
-        host.journal.append(
-            "result_built", self.ref.id, result_oid, ref=self.ref.ref, request_oid=self.ref.oid, **detail
-        )
+        detail = {"ref": self.ref.ref, "reason": ending.reason, "message": ending.message}
+        host.journal.append("result_built", self.ref.id, result_oid, **detail)
         if self._attempt is not None:
             archive.save(host.state.reports, self.ref.id, files)
         claim = terminal_claim(held, host, ending, result_oid)
         delivery = deliver(host, self._link, self.ref, held, claim)
-        host.say(f"{self.ref.id[-8:]} {ending.reason}" + ("" if delivery == "copied" else f" ({delivery})"))
+        said = f"{ending.reason}: {ending.message}" if ending.message else ending.reason
+        host.say(f"{self.ref.id[-8:]} {said}" + ("" if delivery == "copied" else f" ({delivery})"))
         return Outcome(id=self.ref.id, ending=ending, result_oid=result_oid, delivery=delivery)
 
     def _prepare(self, spec: JobSpec) -> RunDirectory:

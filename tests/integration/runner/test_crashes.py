@@ -1,0 +1,125 @@
+"""KILL at every journal point, on a real git bus with real processes: nothing is lost, nothing runs twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bridge.bus import open_bus
+from bridge.bus.create import new_record
+from bridge.publish import verify_tree
+from bridge.runner.journal import verify_journal
+from bridge.system.clock import SystemClock
+from tests.fakes.asking import make_request, push
+from tests.integration.runner.crash import run
+
+ROOT = Path(__file__).parents[3]
+CLOCK = SystemClock()
+# (event, when) -> what the next runner of the same name makes of it
+RUNS = ["fetched before", "fetched after", "claimed before", "claimed after", "prepared before", "prepared after"]
+LOST = ["started before", "started after", "process after", "exited after", "judged after"]
+SAVED = ["result_built after", "terminal before", "terminal after", "copied before", "copied after"]
+
+INTERPRETER = """#!/bin/sh
+if [ "$2" = "-c" ]; then exec {python} "$@"; fi
+echo "$KAKEYA_RUN_ID" >> {counter}
+{wait}
+printf '{{}}' > "$KAKEYA_OUT/probe.json"
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    """Return the paths of a bus with one request, and of a policy whose interpreter counts its starts."""
+    counter, interpreter, policy = tmp_path / "counter", tmp_path / "python", tmp_path / "policy.toml"
+
+    def make(event="", when="", wait=":"):
+        subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bus.git"], check=True)
+        interpreter.write_text(INTERPRETER.format(python=sys.executable, counter=counter, wait=wait))
+        interpreter.chmod(0o755)
+        policy.write_text(f'schema = 1\nname = "mini"\ninterpreter = "{interpreter}"\nrate_per_hour = 0\n[sandbox]\nmode = "off"\n')
+        policy.chmod(0o600)
+        bus = open_bus(str(tmp_path / "bus.git"), repository=None, state=tmp_path / "requester", clock=CLOCK)
+        bus.create(new_record(CLOCK, wake="actions", local=True).evolve(request_form="manifest"))
+        ref = push(bus, make_request(bus.identity().bus_id, "count"))
+        return {
+            "bus": str(tmp_path / "bus.git"), "state": str(tmp_path / "state"), "policy": str(policy),
+            "counter": str(counter), "event": event, "when": when, "id": ref.id, "ref": ref.ref,
+        }  # fmt: skip
+
+    tmp_path.chmod(0o700)
+    return make
+
+
+def crash(told, tmp_path):
+    """Run the runner until it dies; return its process's end."""
+    file = tmp_path / "scenario.json"
+    file.write_text(json.dumps(told))
+    return subprocess.run(
+        [sys.executable, "-m", "tests.integration.runner.crash", str(file)],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def starts(told):
+    counter = Path(told["counter"])
+    return counter.read_text().split() if counter.exists() else []
+
+
+def requester(told, tmp_path):
+    return open_bus(told["bus"], repository=None, state=tmp_path / "requester", clock=CLOCK)
+
+
+@pytest.mark.parametrize("point", RUNS + LOST + SAVED)
+def test_after_a_kill_the_next_runner_settles_the_run(scenario, tmp_path, point):
+    event, when = point.split()
+    told = scenario(event, when)
+    died = crash(told, tmp_path)
+    assert died.returncode == -9, died.stderr
+    before = len(starts(told))
+    assert before == (0 if point in (*RUNS, "started before", "started after", "process after") else 1) or (
+        point == "process after" and before <= 1
+    )
+    run(told)
+    run(told)  # a second look changes nothing
+
+    view = requester(told, tmp_path).view(told["id"])
+    claim = view.claim.claim
+    assert claim.state == "terminal"
+    if point in LOST:
+        assert claim.reason == "runner_lost"
+        assert len(starts(told)) == before
+    else:
+        assert claim.reason == "gate_rejected"  # an empty report: the program ran to its end, the gate said no
+        assert starts(told) == [told["id"]]
+    assert view.delivery == "copied"
+    tree = requester(told, tmp_path).read_result(claim.result_oid)
+    assert verify_tree(tree.files, run_id=told["id"]) == []
+    assert verify_journal(Path(told["state"]) / "journal.jsonl") > 0
+
+
+def test_what_a_killed_runner_left_running_is_killed_before_anything_else(scenario, tmp_path):
+    told = scenario("", "", wait=f"sleep 300 & echo $! > {tmp_path}/child; sleep 300")
+    file = tmp_path / "scenario.json"
+    file.write_text(json.dumps(told))
+    runner = subprocess.Popen([sys.executable, "-m", "tests.integration.runner.crash", str(file)], cwd=ROOT)
+    try:
+        child = tmp_path / "child"
+        deadline = time.monotonic() + 60
+        while not (child.exists() and child.read_text().strip()):
+            assert time.monotonic() < deadline, "the job never started"
+            time.sleep(0.05)
+    finally:
+        runner.kill()
+        runner.wait()
+    run(told)
+    pid = int(child.read_text())
+    assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split(")")[1]
+    claim = requester(told, tmp_path).view(told["id"]).claim.claim
+    assert claim.reason == "runner_lost"
+    assert starts(told) == [told["id"]]
