@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.executor.marks import MarkReader
+
+
+def line(**fields) -> bytes:
+    return json.dumps(fields).encode() + b"\n"
+
+
+START = line(event="start", sample="0/0/speculative/p1")
+
+
+def test_a_mark_gets_the_time_of_its_last_byte():
+    reader = MarkReader()
+    reader.feed(START[:10], 1.0)
+    reader.feed(START[10:] + line(event="end", sample="0/0/speculative/p1", token_digest="a" * 64), 2.5)
+
+    assert [(mark.event, mark.t_s) for mark in reader.marks] == [("start", 2.5), ("end", 2.5)]
+    assert reader.marks[1].token_digest == "a" * 64
+    assert reader.dropped == 0
+
+
+@given(st.lists(st.integers(1, 40), max_size=60))
+def test_how_lines_are_cut_changes_nothing(sizes):
+    text = START + b"junk\n" + b"y" * 2000 + b"\n" + START + b"[1]\n"
+    reader = MarkReader()
+    for size in sizes:
+        reader.feed(text[:size], 0.0)
+        text = text[size:]
+    reader.feed(text, 0.0)
+    reader.end()
+
+    assert (len(reader.marks), reader.dropped) == (2, 3)
+
+
+@given(st.binary(max_size=400))
+def test_no_bytes_break_the_reader(text):
+    reader = MarkReader()
+    reader.feed(text, 0.0)
+    reader.end()
+
+    assert reader.marks == []
+
+
+def test_a_line_longer_than_the_bound_is_dropped_and_the_next_one_is_read():
+    reader = MarkReader()
+    reader.feed(b'{"event":"start","sample":"' + b"x" * 600 + b'"}\n' + START, 0.0)
+
+    assert (len(reader.marks), reader.dropped) == (1, 1)
+
+
+def test_marks_beyond_the_count_are_dropped_and_counted():
+    reader = MarkReader(max_count=3)
+    for _ in range(5):
+        reader.feed(START, 0.0)
+
+    assert (len(reader.marks), reader.dropped) == (3, 2)
+
+
+def test_a_line_without_an_end_is_counted_once_it_is_clear_that_none_comes():
+    reader = MarkReader()
+    reader.feed(START[:-1], 0.0)
+    assert reader.dropped == 0
+    reader.end()
+
+    assert reader.dropped == 1
+
+
+def test_fields_of_another_shape_are_dropped():
+    reader = MarkReader()
+    for fields in (
+        {"event": "party", "sample": "a"},
+        {"event": "start"},
+        {"event": "start", "sample": 7},
+        {"event": "start", "sample": "a", "t_s": 0.0},
+        {"event": "end", "sample": "a", "token_digest": "A" * 64},
+        {"event": "start", "sample": "line\nbreak"},
+    ):
+        reader.feed(line(**fields), 0.0)
+
+    assert (reader.marks, reader.dropped) == ([], 6)

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import hashlib
+import os
+
+import pytest
+
+from bridge.executor.outputs import import_outputs, start_stamp
+from bridge.limits import REPORT_MAX_BYTES, REPORTS_MAX_COUNT
+
+
+@pytest.fixture
+def out(tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    return folder
+
+
+def bring_in(out, write, *, declared=(), secrets=()):
+    stamp = start_stamp(out)
+    write()
+    return import_outputs(out, stamp=stamp, declared=declared, secrets=secrets)
+
+
+def test_a_report_comes_in_with_its_digest(out):
+    result = bring_in(out, lambda: (out / "report.json").write_bytes(b"{}"))
+
+    assert result.reports == {"report.json": b"{}"}
+    assert [(r.path, r.bytes, r.sha256, r.after_start) for r in result.outputs] == [
+        ("report.json", 2, hashlib.sha256(b"{}").hexdigest(), True)
+    ]
+    assert (result.refused, result.hits) == ([], [])
+
+
+def test_a_file_that_was_there_before_or_claims_to_be_is_marked(out):
+    (out / "old.json").write_text("{}")
+    os.utime(out / "old.json", (1, 1))
+
+    def write():
+        (out / "backdated.json").write_text("{}")
+        os.utime(out / "backdated.json", (1, 1))
+        (out / "new.json").write_text("{}")
+
+    result = bring_in(out, write)
+
+    assert {r.path: r.after_start for r in result.outputs} == {
+        "old.json": False,
+        "backdated.json": False,
+        "new.json": True,
+    }
+
+
+def test_only_regular_files_of_their_own_come_in(out, tmp_path):
+    (tmp_path / "outside").write_text("not the run's")
+
+    def write():
+        (out / "link").symlink_to(tmp_path / "outside")
+        (out / "folder").symlink_to(tmp_path)
+        os.link(tmp_path / "outside", out / "hard")
+        os.mkfifo(out / "pipe")
+        (out / "inner").mkdir()
+        (out / "inner" / "back").symlink_to("..")
+        (out / "inner" / "good").write_text("x")
+
+    result = bring_in(out, write)
+
+    assert list(result.reports) == ["inner/good"]
+    assert len(result.refused) == 5
+
+
+@pytest.mark.parametrize(
+    "name", [".git", ".GIT", ".gitattributes", ".github", ".gitmodules", "a\nb", "a\x1b[2Jb", "a\\b"]
+)
+def test_names_with_a_meaning_or_without_a_shape_stay_behind(out, name):
+    result = bring_in(out, lambda: (out / name).write_text("x"))
+
+    assert result.reports == {}
+    assert len(result.refused) == 1
+    assert result.refused[0].isprintable()
+
+
+def test_a_name_that_is_not_utf_8_stays_behind(out):
+    result = bring_in(out, lambda: (out / os.fsdecode(b"\xff\xfe")).write_text("x"))
+
+    assert result.reports == {}
+
+
+def test_declared_reports_come_before_a_flood_of_others(out):
+    def write():
+        for index in range(REPORTS_MAX_COUNT + 20):
+            (out / f"a{index:04}").write_text("flood")
+        (out / "z-report.json").write_text("{}")
+
+    result = bring_in(out, write, declared=["z-report.json"])
+
+    assert len(result.reports) == REPORTS_MAX_COUNT
+    assert next(iter(result.reports)) == "z-report.json"
+    assert [(hit.limit, hit.observed) for hit in result.hits] == [("reports", REPORTS_MAX_COUNT + 21)]
+
+
+def test_a_file_beyond_the_size_bound_is_refused_and_the_rest_comes_in(out):
+    def write():
+        with (out / "huge").open("wb") as file:
+            file.truncate(REPORT_MAX_BYTES + 1)
+        (out / "small").write_text("x")
+
+    result = bring_in(out, write)
+
+    assert list(result.reports) == ["small"]
+    assert [(hit.limit, hit.action) for hit in result.hits] == [("report_bytes", "refused")]
+
+
+def test_all_files_together_are_bounded(out):
+    def write():
+        for name in "abc":
+            with (out / name).open("wb") as file:
+                file.truncate(REPORT_MAX_BYTES - 1)
+
+    result = bring_in(out, write)
+
+    assert list(result.reports) == ["a"]
+    assert len(result.hits) == 2
+
+
+def test_folders_beyond_the_depth_bound_stay_behind(out):
+    def write():
+        deep = out
+        for index in range(12):
+            deep /= str(index)
+            deep.mkdir()
+            (deep / "x").write_text("x")
+
+    result = bring_in(out, write)
+
+    assert len(result.reports) == 7
+    assert "deeper than" in result.refused[0]
+
+
+def test_a_replaced_report_directory_gives_nothing(out):
+    def write():
+        out.rename(out.with_name("old"))
+        out.mkdir()
+        (out / "report.json").write_text("{}")
+
+    result = bring_in(out, write)
+
+    assert (result.reports, result.refused) == ({}, ["the report directory was replaced by another one"])
+
+
+def test_a_file_that_shows_a_secret_is_refused(out):
+    result = bring_in(out, lambda: (out / "r").write_text("key=hunter2-hunter2"), secrets=("hunter2-hunter2",))
+
+    assert result.reports == {}
+    assert [hit.limit for hit in result.hits] == ["secret_in_report"]
