@@ -33,6 +33,7 @@ def main(argv: list[str]) -> int:
         arguments += ["-m", options.marker]
     for device in options.require:
         arguments += ["--require", device]
+    context = RunContext.current(out=options.out)  # before the suite, which may change the environment
     started_at, started = utc_now(), time.perf_counter()
     code, rows = run_suite(arguments)
     report = Report(
@@ -51,5 +52,5 @@ def main(argv: list[str]) -> int:
         wall_s=time.perf_counter() - started,
         rows=rows,
     )
-    write_report(report, RunContext.current(out=options.out), options.report)
+    write_report(report, context, options.report)
     return code
