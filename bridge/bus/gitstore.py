@@ -19,8 +19,8 @@ from typing import Final
 
 from bridge.bus.listing import parse_ls_remote, parse_trace
 from bridge.bus.route import Route
-from bridge.bus.store import Listing, MissingObjectError, ObjectBoundError, Reader, RefUpdate
-from bridge.errors import RemoteError, UsageError
+from bridge.bus.store import Listing, MalformedObjectError, MissingObjectError, ObjectBoundError, Reader, RefUpdate
+from bridge.errors import InfrastructureError, UsageError
 from bridge.limits import GIT_WALL_S, TREE_MAX_BYTES
 from bridge.system.git import Finished, explain, run_in_work_tree
 from bridge.system.gitobjects import GitObject, Kind
@@ -43,6 +43,9 @@ _PUSH: Final = (
 )
 _FETCH: Final = ("fetch", "--quiet", "--no-write-fetch-head", "--no-auto-maintenance", "--no-tags")
 _ABSENT = re.compile(r"couldn't find remote ref|not our ref|no such (remote )?ref|unadvertised object", re.IGNORECASE)
+_MALFORMED = re.compile(
+    r"error in (?:tree|commit|blob|tag|object) [0-9a-f]{40}|fsck error|invalid object", re.IGNORECASE
+)
 _TOO_LARGE = re.compile(r"signal 25|signal 31|File size limit|File too large", re.IGNORECASE)
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
 
@@ -77,11 +80,20 @@ class GitStore:
         route: where it is.
         state: a folder of our own for repositories.
         clone: the user's clone, or None.
+        folder: the repository, when it is not the bus's main one.
+        wall_s: the limit of one git call.
     """
 
     def __init__(
-        self, route: Route, state: Path, clone: UserClone | None = None, *, folder: Path | None = None
+        self,
+        route: Route,
+        state: Path,
+        clone: UserClone | None = None,
+        *,
+        folder: Path | None = None,
+        wall_s: float = GIT_WALL_S,
     ) -> None:
+        self._wall_s = wall_s
         self._route = route
         self._state = state
         self._clone = clone
@@ -163,7 +175,8 @@ class GitStore:
         """Return a store of its own holding these untrusted commits without their history; see the interface."""
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name for an isolated store")
-        store = GitStore(self._route, self._state, self._clone, folder=self._state / "isolated" / f"{name}.git")
+        folder = self._state / "isolated" / f"{name}.git"
+        store = GitStore(self._route, self._state, self._clone, folder=folder, wall_s=self._wall_s)
         missing = store._missing({oid: oid for oid in oids})
         if missing:
             finished = store._fetch(["--depth=1", *missing], max_bytes)
@@ -197,11 +210,11 @@ class GitStore:
         options = [one for one in arguments if one.startswith("--")]
         specs = [one for one in arguments if not one.startswith("--")]
         return self._repository.run(
-            [*_FETCH, *options, self._route.url, *specs], timeout_s=GIT_WALL_S, max_file_bytes=max_bytes
+            [*_FETCH, *options, self._route.url, *specs], timeout_s=self._wall_s, max_file_bytes=max_bytes
         )
 
     def _run(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Finished:
-        return self._repository.run(arguments, timeout_s=GIT_WALL_S, environment=environment)
+        return self._repository.run(arguments, timeout_s=self._wall_s, environment=environment)
 
 
 class _Reader:
@@ -244,9 +257,11 @@ def _kept(ref: str) -> str:
     return f"refs/fetched/{hashlib.sha256(ref.encode()).hexdigest()[:24]}"
 
 
-def _fetch_error(finished: Finished, what: str) -> RemoteError | MissingObjectError | ObjectBoundError:
+def _fetch_error(finished: Finished, what: str) -> InfrastructureError:
     if _TOO_LARGE.search(finished.stderr) or finished.exit_code in (153, -25):
         return ObjectBoundError(f"{what}: more would be received than the bound allows")
+    if _MALFORMED.search(finished.stderr):
+        return MalformedObjectError(explain(finished, f"{what} gave a malformed object").message)
     if _ABSENT.search(finished.stderr):
         return MissingObjectError(f"{what}: {explain(finished, 'not there any more').message}")
     return explain(finished, f"cannot fetch from {what}")

@@ -11,7 +11,7 @@ from typing import Final
 
 from bridge.bus import commits
 from bridge.bus.interface import ReceivedRequest, RequestRef, Submission
-from bridge.bus.store import MissingObjectError, ObjectBoundError, Reader, RefStore, RefUpdate
+from bridge.bus.store import MalformedObjectError, MissingObjectError, ObjectBoundError, Reader, RefStore, RefUpdate
 from bridge.bus.swap import swap, tips_of
 from bridge.errors import BusError, FencedError, RemoteError, RequestRejectedError
 from bridge.limits import MIB, TREE_MAX_BYTES
@@ -128,12 +128,17 @@ class Requests:
     def copy_result(self, ref: RequestRef, result_oid: str) -> Delivery:
         """Append a result to its request branch if the branch is where the request was.
 
+        Nothing is appended to a commit that is too large or malformed; its result stays under the claim, like that of
+        a branch that moved.
+
         Raises:
             RemoteError: the remote did not answer; the same call may be repeated.
         """
         try:
             store = self._isolated(ref)
-        except RequestRejectedError:  # the remote no longer gives the request's commit
+        except RequestRejectedError as error:
+            if not isinstance(error.__cause__, MissingObjectError):
+                return "branch_moved"
             return self._delivery_elsewhere(ref)
         with store.reader() as reader:
             request = commits.read_commit(reader, ref.oid)
@@ -174,6 +179,8 @@ class Requests:
             return self._store.isolate(ref.id, [ref.oid], max_bytes=TREE_MAX_BYTES)
         except ObjectBoundError as error:
             raise RequestRejectedError(f"{ref.ref} is too large: {error.message}") from error
+        except MalformedObjectError as error:
+            raise RequestRejectedError(f"{ref.ref}: {error.message}") from error
         except MissingObjectError as error:
             raise RequestRejectedError(f"{ref.ref} no longer leads to {ref.oid[:12]}: {error.message}") from error
 

@@ -23,6 +23,10 @@ class ObjectBoundError(BusError):
     """An object, or what had to be fetched for it, is larger than its reader allows."""
 
 
+class MalformedObjectError(BusError):
+    """The remote gave an object that git's own check refuses."""
+
+
 @dataclass(frozen=True)
 class Listing:
     """Refs and their tips; `bytes_received` is what it cost on the wire, 0 when unknown."""
@@ -109,6 +113,7 @@ class RefStore(Protocol):
         Raises:
             MissingObjectError: the remote does not give one of them.
             ObjectBoundError: more than `max_bytes` would have to be received.
+            MalformedObjectError: one of them does not pass git's check.
             RemoteError: the remote did not answer.
         """
         ...

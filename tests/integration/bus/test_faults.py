@@ -1,0 +1,147 @@
+"""A remote that loses replies, resets, stalls, refuses or forgets who we are: nothing is lost, nothing runs twice."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from bridge.bus import names
+from bridge.errors import FencedError, KakeyaError, RemoteError
+from tests.fakes.bus_actors import chunk
+from tests.integration.bus.conftest import Line
+
+pytestmark = pytest.mark.servers
+
+
+def test_a_claim_whose_reply_was_lost_is_ours(line: Line) -> None:
+    sent = line.direct("client").submit()
+    host = line.through()
+    host.bus.identity()
+    line.proxy.lose_reply = True
+    held = host.claim(sent.ref)
+    assert line.proxy.uploads == 1
+    line.proxy.lose_reply = False
+    assert host.start(sent.ref, held).claim.state == "started"
+    with pytest.raises(FencedError):
+        line.direct().claim(sent.ref)
+
+
+def test_an_end_whose_reply_was_lost_is_the_end(line: Line) -> None:
+    client = line.direct("client")
+    sent = client.submit()
+    host = line.through()
+    held = host.start(sent.ref, host.claim(sent.ref))
+    line.proxy.lose_reply = True
+    ended = host.publish(sent.ref, held)
+    assert host.bus.copy_result(sent.ref, ended.claim.result_oid or "") == "copied"
+    view = client.bus.view(sent.ref.id)
+    assert view.claim is not None
+    assert (view.claim.oid, view.delivery) == (ended.oid, "copied")
+
+
+def test_an_upload_cut_short_changes_nothing_and_may_be_repeated(line: Line) -> None:
+    sent = line.direct("client").submit()
+    host = line.through()
+    host.bus.identity()
+    claim = host.record(sent.ref, "claimed", 0)
+    line.proxy.reset_after_bytes = 200
+    with pytest.raises(RemoteError):
+        host.bus.claim(claim)
+    assert host.bus.read_claim(sent.ref.id) is None
+    line.proxy.reset_after_bytes = None
+    held = host.bus.claim(claim)
+    assert held.chain == (held.oid,)
+
+
+def test_a_slow_push_of_a_fenced_owner_publishes_nothing(line: Line) -> None:
+    client, other = line.direct("client"), line.direct()
+    sent = client.submit()
+    host = line.through()
+    held = host.start(sent.ref, host.claim(sent.ref))
+    line.proxy.hold = True
+    failures: list[KakeyaError] = []
+
+    def publish() -> None:
+        try:
+            host.publish(sent.ref, held)
+        except KakeyaError as error:
+            failures.append(error)
+
+    slow = threading.Thread(target=publish)
+    slow.start()
+    assert line.proxy.held.wait(30)
+    seen = other.bus.read_claim(sent.ref.id)
+    assert seen is not None
+    lost = other.take_over(sent.ref, seen, "terminal", reason="runner_lost", exit_code=3)
+    line.proxy.release.set()
+    slow.join()
+    assert [type(error) for error in failures] == [FencedError]
+    view = client.bus.view(sent.ref.id)
+    assert view.claim is not None
+    assert (view.claim.oid, view.claim.claim.reason) == (lost.oid, "runner_lost")
+
+
+def test_a_silent_remote_ends_at_the_wall_limit(line: Line) -> None:
+    host = line.through(wall_s=0.5)
+    line.proxy.silent = True
+    with pytest.raises(RemoteError, match="no answer within"):
+        host.bus.identity()
+
+
+def test_an_unreachable_remote_is_an_error_that_says_so(line: Line) -> None:
+    host = line.through()
+    line.proxy.close()
+    with pytest.raises(RemoteError, match="cannot list"):
+        host.bus.snapshot()
+
+
+def test_expired_credentials_are_an_error_and_never_a_prompt(line: Line) -> None:
+    expired = line.through("expired", helper="!f() { echo username=agent; echo password=old; }; f")
+    with pytest.raises(RemoteError) as caught:
+        expired.bus.identity()
+    assert "old" not in str(caught.value)
+    assert line.through().bus.identity()
+
+
+def hook(path: Path, text: str) -> None:
+    (path / "hooks").mkdir(exist_ok=True)
+    (path / "hooks" / "update").write_text(f"#!/bin/sh\n{text}\n")
+    (path / "hooks" / "update").chmod(0o755)
+
+
+def test_a_remote_that_refuses_logs_still_renews_the_claim_and_gets_the_log_later(line: Line) -> None:
+    client = line.direct("client")
+    sent = client.submit()
+    host = line.through()
+    held = host.start(sent.ref, host.claim(sent.ref))
+    hook(line.path, 'case "$1" in refs/kakeya/log/*) echo "No space left on device" >&2; exit 1;; esac')
+    held = host.renew(sent.ref, held, log=chunk(sent.ref.id, 0, 0, b"a"), beacon=host.beacon(1))
+    assert client.bus.read_log(sent.ref.id) == ()
+    hook(line.path, "exit 0")
+    held = host.renew(sent.ref, held, log=chunk(sent.ref.id, 1, 1, b"b"))
+    assert [one.data for one in client.bus.read_log(sent.ref.id)] == [b"a", b"b"]
+    assert held.chain == (client.bus.read_claim(sent.ref.id) or held).chain
+
+
+def test_a_remote_that_refuses_claims_says_why(line: Line) -> None:
+    sent = line.direct("client").submit()
+    hook(line.path, 'case "$1" in refs/kakeya/*) echo "protected by rule 7" >&2; exit 1;; esac')
+    host = line.through()
+    with pytest.raises(RemoteError, match="unchanged"):
+        host.claim(sent.ref)
+
+
+def test_a_branch_that_may_not_be_deleted_keeps_its_claim_at_gc(line: Line) -> None:
+    client, host = line.direct("client"), line.direct()
+    sent = client.submit()
+    host.run(sent.ref)
+    line.clock.advance(30 * 3600)
+    hook(line.path, 'case "$1" in refs/heads/*) exit 1;; esac')
+    assert list(host.bus.collect(older_than_s=0, dry_run=False)) == []
+    assert (
+        names.claim_ref(names.DEFAULT_PREFIX, sent.ref.id) in line.path.joinpath("packed-refs").read_text()
+        if (line.path / "packed-refs").exists()
+        else client.bus.read_claim(sent.ref.id)
+    )

@@ -1,0 +1,90 @@
+"""What a listing asks of the remote: only what is wanted, however full the bus is, and whatever protocol it speaks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridge.bus import names, open_bus
+from bridge.bus.gitstore import GitStore
+from bridge.bus.route import Route
+from tests.fakes.bus_actors import Actor, FakeClock
+from tests.fakes.git_servers import bare, git
+from tests.fakes.memory_bus import bus_record
+
+
+def store(remote: Path, state: Path, **config: str) -> GitStore:
+    state.mkdir(parents=True, exist_ok=True)
+    pairs = tuple((key.replace("__", "."), value) for key, value in config.items())
+    return GitStore(Route(str(remote), "here", pairs, is_local=True), state)
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Path:
+    path = bare(tmp_path / "remote.git")
+    clock = FakeClock()
+    bus = open_bus(str(path), repository=None, state=tmp_path / "maker", clock=clock)
+    bus.create(bus_record(clock))
+    Actor(bus, clock).submit()
+    return path
+
+
+def fill(remote: Path, count: int, kind: str) -> None:
+    """Add refs the way a busy repository has them: packed."""
+    (oid, *_) = git("for-each-ref", "--format=%(objectname)", "refs/heads", cwd=remote).split()
+    lines = [f"{oid} {kind}{number:026d}" for number in range(count)]
+    existing = git("for-each-ref", "--format=%(objectname) %(refname)", cwd=remote).splitlines()
+    every = sorted([*lines, *existing], key=lambda line: line.split(" ")[1])
+    (remote / "packed-refs").write_text("# pack-refs with: sorted\n" + "\n".join(every) + "\n")
+
+
+def test_refs_outside_the_prefixes_are_not_even_sent(remote: Path, tmp_path: Path) -> None:
+    lister = store(remote, tmp_path / "s")
+    before = lister.list(["refs/kakeya/", "refs/heads/mac-bridge/"])
+    fill(remote, 5000, "refs/tags/v")
+    after = lister.list(["refs/kakeya/", "refs/heads/mac-bridge/"])
+    assert after.refs == before.refs
+    assert len(after.refs) == 2
+    assert after.bytes_received == before.bytes_received > 0
+
+
+def test_waiting_costs_the_same_on_a_bus_with_ten_thousand_requests(remote: Path, tmp_path: Path) -> None:
+    clock = FakeClock()
+    client = Actor(open_bus(str(remote), repository=None, state=tmp_path / "c", clock=clock), clock)
+    sent = client.submit()
+    lister = store(remote, tmp_path / "s")
+    own = [names.claim_ref(names.DEFAULT_PREFIX, sent.ref.id), sent.ref.ref]
+    before = lister.list(own)
+    fill(remote, 10_000, "refs/heads/mac-bridge/mlx-env-probe-")
+    assert lister.list(own) == before
+    assert client.bus.view(sent.ref.id).request == sent.ref
+    assert len(client.bus.snapshot().requests) == 10_002
+
+
+@pytest.mark.parametrize("version", ["0", "1", "2"])
+def test_every_protocol_version_gives_the_same_listing(remote: Path, tmp_path: Path, version: str) -> None:
+    git(
+        "tag",
+        "-a",
+        "-m",
+        "t",
+        "annotated",
+        "refs/heads/" + git("for-each-ref", "--format=%(refname:short)", "refs/heads", cwd=remote),
+        cwd=remote,
+    )
+    listing = store(remote, tmp_path / version, protocol__version=version).list(["refs/"])
+    expected = git("for-each-ref", "--format=%(refname) %(objectname)", cwd=remote).splitlines()
+    assert dict(line.split(" ") for line in expected) == listing.refs
+
+
+def test_a_prefix_is_no_glob(remote: Path, tmp_path: Path) -> None:
+    lister = store(remote, tmp_path / "s")
+    assert set(lister.list(["refs/kakeya/bus"]).refs) == {"refs/kakeya/bus"}
+    git("update-ref", "refs/kakeya/business", git("rev-parse", "refs/kakeya/bus", cwd=remote), cwd=remote)
+    assert set(lister.list(["refs/kakeya/bus"]).refs) == {"refs/kakeya/bus", "refs/kakeya/business"}
+    assert open_bus(str(remote), repository=None, state=tmp_path / "b", clock=FakeClock()).identity()
+
+
+def test_an_empty_remote_lists_nothing(tmp_path: Path) -> None:
+    assert store(bare(tmp_path / "empty.git"), tmp_path / "s").list(["refs/"]).refs == {}
