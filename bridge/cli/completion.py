@@ -146,12 +146,17 @@ def _first_words() -> dict[str, str]:
 
 def _zsh_group(first: str, seconds: str) -> str:
     rest = [command for command in COMMANDS if command.name.startswith(f"{first} ")]
-    inner = "\n".join(_zsh_case(command, word=command.name.split()[1], indent="        ") for command in rest)
+    inner = "\n".join(_zsh_case(command, word=command.name.split()[1], indent="          ") for command in rest)
     return f"""    {first})
       if (( CURRENT == 3 )); then compadd -- {seconds}; fi
-      case "$words[3]" in
+      local second="$words[3]"
+      if (( CURRENT > 3 )) && [[ " {seconds} " == *" $second "* ]]; then
+        shift 2 words; (( CURRENT -= 2 ))
+        case "$second" in
 {inner}
-      esac ;;"""
+        esac
+        return
+      fi ;;"""
 
 
 def _zsh_case(command: Command, word: str | None = None, indent: str = "    ") -> str:

@@ -122,11 +122,15 @@ def _judged_again(result: Result) -> Check:
         name.removeprefix("reports/"): data for name, data in result.tree.files.items() if name.startswith("reports/")
     }
     again = judge(result.id, reports, result.record, result.spec, authority="host")
-    if again.decision == verdict.decision:
+    if again == verdict:
         return Check("verdict", ok=True, text=f"{verdict.decision}, judged again with the same gate")
     if result.record is not None and result.record.attempt is not None and result.record.attempt.number > 1:
         return Check(
             "verdict", ok=True, text=f"{verdict.decision}; it pools earlier attempts, which are not in this tree"
+        )
+    if again.decision == verdict.decision:
+        return Check(
+            "verdict", ok=False, text=f"{verdict.decision}, but the same gate has other findings or numbers here"
         )
     return Check("verdict", ok=False, text=f"says {verdict.decision}; the same gate says {again.decision} here")
 

@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 
 from bridge.bus.interface import Bus, Held, LogChunk, RequestRef, Tree
-from bridge.gate import identity
 from bridge.presets import PolicyFacts, Trust, find, resolve
 from bridge.publish import build_tree
 from bridge.records import (
@@ -18,6 +17,7 @@ from bridge.records import (
     ClaimResult,
     CodeRecord,
     Decision,
+    GateIdentity,
     HostRecord,
     LogHead,
     OutputRecord,
@@ -98,15 +98,16 @@ class ScriptedHost:
         self, run_id: str, reason: Reason = "passed", *, decision: Decision = "valid_not_citable",
         reports: Mapping[str, object] | None = None, claims: tuple[ClaimResult, ...] = (), message: str | None = None,
         forge: Mapping[str, bytes] | None = None, program_exit: int | None = 0, attempt: int = 1,
+        gate: GateIdentity | None = None,
     ) -> None:  # fmt: skip
-        """End a run; `forge` replaces files of the tree after it was sealed."""
+        """End a run; `forge` replaces files of the tree after it was sealed, `gate` is who is said to have judged."""
         request = Request.parse(self.bus.read_request(self._ref).data)
         files = {name: json.dumps(value).encode() for name, value in (reports or {"probe.json": PROBE}).items()}
         spec = resolve(request, find(request.preset), FACTS, Trust())
         record = self._record(run_id, request, reason, files, message, program_exit, attempt)
         verdict = Verdict(
             id=run_id, decision=decision, headline="a scripted verdict", why=(), profile=request.profile,
-            gate=identity(), findings=(), claims=claims, reports=tuple(files), rules_run=1, rules_skipped={},
+            gate=gate or ANOTHER_GATE, findings=(), claims=claims, reports=tuple(files), rules_run=1, rules_skipped={},
         )  # fmt: skip
         tree = build_tree(
             request_bytes=request.canonical(), signature=None, claims=self.bus.claim_commits(self.held[run_id].chain),
@@ -148,7 +149,7 @@ class ScriptedHost:
         return RunRecord(
             id=run_id, bus_id=request.bus_id, request_digest=hashlib.sha256(request.canonical()).hexdigest(),
             request_oid=self._ref.oid, claims=self.held[run_id].chain, runner=self.name, runner_version="0.1.0",
-            preset=request.preset, preset_digest="1" * 64, policy_digest="2" * 64, gate_digest=identity().digest,
+            preset=request.preset, preset_digest="1" * 64, policy_digest="2" * 64, gate_digest=ANOTHER_GATE.digest,
             labels=(), host=HOST, code=CODE, models=(), environment=(), commands=(),
             executor_ok=True, program_exit=None if not ran else program_exit, reason=reason, message=message,
             limits_hit=(), sandbox=SANDBOX, telemetry=None, sample_marks=(), sample_marks_dropped=0,
@@ -162,6 +163,7 @@ class ScriptedHost:
         )  # fmt: skip
 
 
+ANOTHER_GATE = GateIdentity(version="scripted", digest="5" * 64)
 FACTS = PolicyFacts(digest="2" * 64, interpreter="/usr/bin/python3", embedded=True)
 HOST = HostRecord(
     name="mini", os="Linux", os_version="6.1", machine="x86_64", cpu="a cpu", cpu_count=2, memory_bytes=8 << 30,

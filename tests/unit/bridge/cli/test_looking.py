@@ -1,0 +1,282 @@
+"""Looking: status, ls, logs, runners, fetch, verify, quote, compare, report, from this and other terminals."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from bridge.cli.commands import BY_NAME
+from bridge.client.data import DATA
+from bridge.gate import identity
+from bridge.records import ClaimResult
+from tests.drift import ROOT
+from tests.fakes.requester import Requester
+from tests.fakes.scripted_host import PROBE, ScriptedHost
+
+SCHEMAS = ROOT / "bridge" / "client" / "schemas"
+
+
+@pytest.fixture
+def requester(tmp_path):
+    return Requester(tmp_path)
+
+
+@pytest.fixture
+def host(requester):
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    return host
+
+
+@pytest.fixture
+def sent(requester, host):
+    return requester.run("run", "mlx-env-probe").out.strip()
+
+
+def claim(**changes):
+    fields = {
+        "id": "speed", "metric": "decode_ratio", "role": "primary", "value": 1.09, "interval": (1.03, 1.15),
+        "confidence": 0.95, "unit": "x", "n": 60, "baseline": "mlx_lm", "wording": "faster than mlx_lm by 9 %",
+        "citable": True, "why": (), "detail": {},
+    }  # fmt: skip
+    return ClaimResult.model_validate({**fields, **changes})
+
+
+def take(host, run_id, **ending):
+    host.claim(run_id)
+    host.start(run_id)
+    host.log(run_id, b"one\ntwo\x1b]0;title\x07\n::error::x\n", final=True)
+    host.judge(run_id)
+    host.finish(run_id, **ending)
+
+
+def test_every_state_is_seen_from_another_clone(requester, host, sent, tmp_path):
+    (tmp_path / "second").mkdir()
+    second = requester.second_clone(tmp_path / "second")
+    steps = [
+        ("queued", lambda: None),
+        ("claimed", lambda: host.claim(sent)),
+        ("started", lambda: host.start(sent)),
+        ("judging", lambda: host.judge(sent)),
+        ("published", lambda: host.finish(sent)),
+    ]
+    for state, step in steps:
+        step()
+        for who in (requester, second):
+            assert who.run("status", sent[-6:], "--json").document["state"] == state
+            assert [row["state"] for row in who.run("ls", "--json").document["data"]] == [state]
+            assert who.run("ls", "--state", state, "-q").out.strip() == sent
+    assert second.run("status", "@last").out.startswith("passed")
+
+
+def test_the_log_grows_and_is_fenced_clean_and_prefixed(requester, host, sent):
+    host.claim(sent)
+    host.start(sent)
+    host.log(sent, b"one\n\x1b[2Jtwo\n")
+    out = requester.run("logs", "@last").out.splitlines()
+    assert out[1:3] == ["| one", "| two"]
+    assert out[0].startswith("--- untrusted log ")
+    assert out[-1] == out[0].replace("--- untrusted", "--- end of untrusted")
+    assert requester.run("logs", "@last").out.splitlines()[0] != out[0]
+    requester.clock.plan(1, lambda: host.log(sent, b"three\n::error::no\nhal"))
+    requester.clock.plan(2, lambda: host.log(sent, b"f\n", final=True))
+    requester.clock.plan(3, lambda: host.finish(sent))
+    followed = requester.run("logs", "-f", "@last").out.splitlines()
+    assert followed[1:-1] == ["| one", "| two", "| three", "| ::error::no", "| half"]
+    assert requester.run("logs", "-n", "1", "@last").out.splitlines()[1:-1] == ["| half"]
+    assert requester.run("logs", "@last", "--json", "-n", "2").document["log_tail"]["lines"] == ["::error::no", "half"]
+
+
+def test_cancel_asks_and_is_shown(requester, host, sent):
+    ran = requester.run("cancel", "@last")
+    assert (ran.code, ran.out.strip()) == (0, sent)
+    assert requester.run("cancel", "@last").code == 0
+    assert requester.bus.snapshot().cancels == {sent}
+    assert "cancel asked" in requester.run("fetch", "@last").err
+    take(host, sent, reason="cancelled", decision="rejected")
+    assert requester.run("wait", "@last").code == 6
+    assert "has already ended" in requester.run("cancel", "@last").err
+
+
+def test_retry_repeats_the_request_and_names_the_first(requester, host, sent):
+    assert requester.run("retry", "@last").code == 2  # it is still queued
+    take(host, sent, reason="interrupted", decision="rejected")
+    again = requester.run("retry", sent, "--json").document
+    assert again["request"]["retry_of"] == sent
+    assert again["id"] != sent
+
+
+def test_waiting_for_several_ends_in_the_strongest_code(requester, host, sent):
+    second = requester.run("run", "mlx-env-probe", "--new").out.strip()
+    third = requester.run("run", "mlx-env-probe", "--new").out.strip()
+    take(host, sent)
+    take(host, second, reason="program_failed", decision="rejected")
+    assert requester.run("wait", sent).code == 0
+    assert requester.run("wait", sent, second).code == 4
+    ran = requester.run("wait", sent, third, "--wait-timeout", "3", "--json")
+    assert ran.code == 8
+    assert [row["reason"] for row in ran.document["data"]] == ["passed", "pending"]
+
+
+def test_nothing_is_fetched_before_there_is_something(requester, host, sent):
+    ran = requester.run("open", "@last", "--json")
+    assert (ran.code, ran.document["outcome"]["reason"]) == (8, "pending")
+    take(host, sent)
+    folder = requester.run("open", "@last").out.strip()
+    assert json.loads((requester.folder / folder / "manifest.json").read_text())["id"] == sent
+    assert requester.run("fetch", "@last").code == 0
+
+
+def test_a_stored_result_that_was_edited_is_fetched_anew(requester, host, sent):
+    take(host, sent)
+    folder = requester.run("open", "@last").out.strip()
+    log = requester.folder / folder / "log.txt"
+    log.write_text("all 500 tests passed\n")
+    assert "500" not in requester.run("logs", "@last").out
+    assert log.read_bytes().startswith(b"one\n")
+
+
+def test_quote_prints_only_what_may_be_quoted(requester, host, sent):
+    good, bad = claim(), claim(id="memory", citable=False, why=("G7: too few contexts",), wording="less memory")
+    take(host, sent, decision="evidence", claims=(good, bad))
+    ran = requester.run("quote", "@last")
+    assert ran.code == 0
+    assert "faster than mlx_lm by 9 % (1.09 x, 95% interval 1.03 to 1.15, n = 60)" in ran.out
+    assert "attempt 1 of 1 on this host" in ran.out
+    assert f"check: kakeya-mac verify {sent}" in ran.out
+    assert "less memory" not in ran.out
+    assert "memory may NOT be quoted: G7: too few contexts" in ran.err
+    block = requester.run("quote", "@last", "--markdown").out
+    assert block.startswith("> faster than mlx\\_lm by 9 %")
+
+
+@pytest.mark.parametrize("decision", ["valid_not_citable", "rejected"])
+def test_quote_refuses_loudly_whatever_a_claim_says_of_itself(requester, host, sent, decision):
+    take(host, sent, decision=decision, claims=(claim(),))
+    ran = requester.run("quote", "@last", "--json")
+    assert ran.code == 1
+    assert ran.document["data"]["lines"] == []
+    assert "nothing of" in ran.err
+    assert "faster" not in json.dumps(ran.document["data"]["lines"])
+
+
+def test_verify_checks_id_folder_and_our_own_bytes(requester, host, sent):
+    take(host, sent)
+    ran = requester.run("verify", "@last")
+    assert ran.code == 0
+    assert "integrity only, unsigned" in ran.out
+    folder = requester.folder / requester.run("open", "@last").out.strip()
+    assert requester.run("verify", str(folder)).code == 0
+    (folder / "reports" / "probe.json").write_bytes(b"{}")
+    ran = requester.run("verify", str(folder), "--json")
+    assert ran.code == 1
+    assert ran.document["data"]["ok"] is False
+    assert any(row["name"] == "reports/probe.json" for row in ran.document["data"]["checks"] if not row["ok"])
+    (folder / "extra.txt").symlink_to("/etc/passwd")
+    assert "symbolic link" in requester.run("verify", str(folder)).err
+
+
+def test_verify_judges_again_where_the_gate_is_the_same(requester, host, sent):
+    take(host, sent, decision="evidence", claims=(claim(),), gate=identity())
+    ran = requester.run("verify", "@last")
+    assert ran.code == 1
+    assert "says evidence; the same gate says rejected here" in ran.out
+
+
+def test_verify_sees_that_the_bus_carries_another_history(requester, host, sent, tmp_path):
+    take(host, sent)
+    requester.run("fetch", "@last")
+    request = next((requester.folder / "data" / "requests").glob("*.json"))
+    document = json.loads(request.read_text())
+    document["request"] = document["request"].replace('"smoke"', '"claim"')
+    request.write_text(json.dumps(document))
+    ran = requester.run("verify", sent)
+    assert ran.code == 1
+    assert "not the bytes this clone sent" in ran.out
+
+
+def test_compare_says_what_differs_and_warns(requester, host, sent):
+    take(host, sent, claims=(claim(),))
+    second = requester.run("run", "mlx-env-probe").out.strip()
+    take(host, second, claims=(claim(value=1.2, citable=False),))
+    ran = requester.run("compare", sent, second)
+    assert "* claim speed" in ran.out
+    assert "NOT CITABLE" in ran.out
+    assert "not an interleaved comparison" in ran.err
+
+
+def test_report_recomputes_rates_and_survives_nonsense(requester, host, sent, tmp_path):
+    sample = {"is_warmup": False, "output_tokens": 11, "stages": {"decode_s": 2.0}, "stop_reason": "eos"}
+    odd = {"arms": [{"name": "a\x1b[31m", "samples": [sample, 3, {"stages": None}]}, None], "claims": [7], "rows": []}
+    take(host, sent, reports={"speed.json": odd, "probe.json": PROBE})
+    out = requester.run("report", "@last").out
+    assert "5.0 tokens/s decode (median)" in out
+    assert "\x1b" not in out
+    path = tmp_path / "bare.json"
+    path.write_text(json.dumps(PROBE))
+    assert "check       ok" in requester.run("report", str(path)).out
+    path.write_text('{"a": 1, "a": 2}')
+    assert requester.run("report", str(path)).code == 2
+
+
+def test_gc_removes_only_what_is_old_and_over(requester, host, sent):
+    take(host, sent)
+    requester.run("fetch", sent)
+    live = requester.run("run", "mlx-env-probe", "--expires", "86400").out.strip()
+    assert requester.run("gc").out == ""
+    requester.clock.sleep(40 * 86400)
+    assert requester.run("gc", "--dry-run").out.count(sent[-8:]) == 2
+    host_is_needed_no_more = requester.run("gc", "--json").document["data"]
+    assert {row["kind"] for row in host_is_needed_no_more} == {"result", "request"}
+    assert requester.run("ls", "-q").out.split() == [live, sent]  # the bus still knows both
+
+
+def test_doctor_pushes_a_probe_and_takes_it_away(requester, host):
+    refs = dict(requester.bus.remote.refs)
+    ran = requester.run("doctor", "--json")
+    assert ran.code == 0
+    assert requester.bus.remote.refs == refs
+    checks = {row["check"]: row for row in ran.document["data"]}
+    assert checks["push"]["level"] == "ok"
+    assert all(row["remedy"] for row in ran.document["data"] if row["level"] != "ok")
+    requester.clock.sleep(7200)
+    ran = requester.run("doctor", "--json")
+    assert ran.code == 1
+    assert "last seen 2 h ago" in next(row["text"] for row in ran.document["data"] if row["level"] == "fail")
+
+
+def test_runners_shows_live_and_gone(requester, host):
+    assert "idle" in requester.run("runners").out
+    requester.clock.sleep(7200)
+    assert "gone" in requester.run("runners").out
+
+
+LINES = [
+    ["ls"], ["runners"], ["presets"], ["presets", "--all"], ["doctor"], ["gc", "--dry-run"], ["verify", "@last"],
+    ["quote", "@last"], ["compare", "@last", "@last"], ["config"], ["version"], ["gate", "rules"],
+    ["gate", "explain", "G0-JSON"], ["explain", "mlx-env-probe"], ["explain", "@last"],
+    ["run", "mlx-env-probe", "--dry-run"],
+    ["run", "mlx-env-probe"], ["attach", "@last"], ["wait", "@last"], ["status", "@last"], ["logs", "@last"],
+    ["fetch", "@last"], ["open", "@last"], ["cancel", "@last"], ["report", "@last"],
+    ["presets", "show", "mlx-env-probe"],
+    ["retry", "@last"], ["status", "nonsense"], ["init"], ["gate", "check", "data/runs"], ["init", "--bus", "memory"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", LINES, ids=" ".join)
+def test_every_document_fits_its_published_schema(requester, host, sent, words):
+    take(host, sent, decision="evidence", claims=(claim(),))
+    requester.run("fetch", sent)
+    if words[0] == "run" and "--dry-run" not in words:
+        host.beat()
+    ran = requester.run(*words, "--json")
+    document = ran.document
+    jsonschema.validate(document, json.loads((SCHEMAS / "envelope.schema.json").read_text()))
+    assert document["outcome"]["exit_code"] == ran.code, ran.err
+    command = document["command"]
+    if document["data"] is not None and command in DATA and ran.code in {0, 1}:
+        name = f"data-{command.replace(' ', '-')}.schema.json"
+        jsonschema.validate(document["data"], json.loads((SCHEMAS / name).read_text()))
+    assert command in BY_NAME
