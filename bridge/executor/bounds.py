@@ -70,10 +70,19 @@ def _threads_of(uid: int) -> int:
 class Bounds:
     """Time, processor, memory, processes and disk of one run against its limits."""
 
-    def __init__(self, limits: Limits, root: Path, clock: Clock) -> None:
+    def __init__(self, limits: Limits, root: Path, clock: Clock, free: Callable[[Path], int] = free_bytes) -> None:
+        """Start the run's time and look at what is in its directories already.
+
+        Args:
+            limits: the bounds.
+            root: the run's directory.
+            clock: measures time.
+            free: returns the free bytes of a path's file system.
+        """
         self.limits = limits
         self._root = root
         self._clock = clock
+        self._free = free
         self._start_s = clock.steady_s()
         self._active_s = self._start_s
         self._cpu_before_s = 0.0
@@ -128,7 +137,7 @@ class Bounds:
             return _over("output_bytes", self.limits.output_bytes, grown, "limit")
         if not use.complete:
             return _over("output_files", OUTPUT_FILES_MAX_COUNT, use.files - self._disk_before.files, "limit")
-        free = free_bytes(self._root)
+        free = self._free(self._root)
         if free < RUN_DISK_FLOOR_BYTES:
             hit = LimitHit(limit="disk_free_bytes", bound=RUN_DISK_FLOOR_BYTES, observed=free, action="killed")
             return Stop("limit", f"only {free} bytes are free where the run writes", hit, graceful=False)

@@ -9,11 +9,12 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from bridge.errors import InfrastructureError
-from bridge.executor.confine import enclosed, nothing
+from bridge.executor.confine import Confinement, enclosed, nothing
 from bridge.executor.interface import Execution, Hooks, RunDirectory
 from bridge.executor.running import Run
 from bridge.limits import MIB
@@ -50,12 +51,15 @@ _LIMITS: Final = Limits(
 )
 
 
-def try_sandbox(clock: Clock, uid: int | None) -> SandboxApplied:
+def try_sandbox(
+    clock: Clock, uid: int | None, enclose: Callable[[JobSpec, RunDirectory], Confinement] = enclosed
+) -> SandboxApplied:
     """Run the escape program in this platform's sandbox and say what a run as this user would get.
 
     Args:
         clock: measures the try's own limits.
         uid: the user runs will be, or None for ours.
+        enclose: puts the sandbox around a run.
     """
     with tempfile.TemporaryDirectory(prefix="kakeya-sandbox-") as name:
         root = Path(name)
@@ -66,7 +70,7 @@ def try_sandbox(clock: Clock, uid: int | None) -> SandboxApplied:
         argv = (str(program), "-I", "-c", _PROGRAM, str(secret), str(root / "outside"), str(os.getpid()))
         try:
             spec = _spec(argv, uid)
-            confinement = enclosed(spec, directory)
+            confinement = enclose(spec, directory)
             quiet = Hooks(on_log=lambda _: None, on_started=lambda *_: None, should_stop=lambda: None)
             execution = Run(spec, directory, quiet, secrets=(), confinement=confinement, clock=clock).execute()
         except InfrastructureError as error:

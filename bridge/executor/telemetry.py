@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import psutil
 
@@ -27,6 +27,14 @@ class GpuReading:
 
     share: float | None
     memory_bytes: int | None
+
+
+class GpuMeter(Protocol):
+    """Reads the devices of one maker."""
+
+    def read(self) -> GpuReading:
+        """Return the mean busy share and the used memory of all devices."""
+        ...
 
 
 class NvidiaMeter:
@@ -66,8 +74,13 @@ class NvidiaMeter:
 class Sampler:
     """Collects the samples of one run at an interval that doubles when there get to be too many."""
 
-    def __init__(self) -> None:
-        meter = NvidiaMeter.open()
+    def __init__(self, gpu: GpuMeter | str | None = None) -> None:
+        """Begin.
+
+        Args:
+            gpu: reads the devices; a text says why nothing does; None looks for an NVIDIA driver.
+        """
+        meter = NvidiaMeter.open() if gpu is None else gpu
         self._gpu: Callable[[], GpuReading] | None = None if isinstance(meter, str) else meter.read
         self._gpu_source = meter if isinstance(meter, str) else "nvml"
         self._before = condition.read()

@@ -1,0 +1,70 @@
+"""What the executor says of this machine and of its sandbox."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import replace
+
+import psutil
+
+from bridge.executor import bubble, local_executor, selftest
+from bridge.executor.bwrap import Abilities
+from bridge.executor.confine import plain
+from bridge.records import HostRecord
+from bridge.system.clock import SystemClock
+
+
+def test_the_host_is_described_from_sources(executor):
+    host = executor.host()
+
+    assert isinstance(host, HostRecord)
+    assert host is executor.host()
+    assert host.machine == platform.machine()
+    assert host.memory_bytes == psutil.virtual_memory().total
+    assert host.cpu_count >= 1
+    assert all((host.name, host.os, host.os_version, host.cpu, host.virtualised))
+    assert host.devices or all("unknown" in text for text in host.drivers.values()) or platform.system() == "Darwin"
+
+
+def test_the_door_to_the_executor_is_the_local_one(executor):
+    assert type(local_executor(SystemClock())) is type(executor)
+
+
+def test_the_sandbox_on_offer_is_one_that_was_tried(executor, need_sandbox):
+    need_sandbox("sandboxed")
+    applied = executor.sandbox()
+
+    assert applied.kind in ("bwrap", "seatbelt")
+    assert applied.reason is None
+    assert not applied.network
+
+
+def test_a_sandbox_that_does_not_start_is_no_sandbox(need_sandbox):
+    need_sandbox("sandboxed")
+    broken = Abilities("/bin/false", disable_userns=True, sized_tmpfs=True)
+    offered = selftest.try_sandbox(
+        SystemClock(), None, lambda spec, directory: replace(bubble.enclose(spec, directory), able=broken)
+    )
+
+    assert offered.kind == "none"
+    assert offered.reason.startswith("it does not start")
+
+
+def test_a_sandbox_that_lets_a_run_out_is_no_sandbox():
+    offered = selftest.try_sandbox(SystemClock(), None, lambda spec, directory: plain(spec, directory, "a sieve"))
+
+    assert offered.kind == "none"
+    assert offered.reason == "tried, and a run writes a file outside"
+
+
+def test_a_sandbox_that_only_stops_writing_is_no_sandbox(need_sandbox, tmp_path):
+    need_sandbox("sandboxed")
+
+    def leaky(spec, directory):
+        box = bubble.enclose(spec, directory)
+        shown = (*box.allow.declared, str(directory.root.parent))
+        return replace(box, allow=replace(box.allow, declared=shown))
+
+    offered = selftest.try_sandbox(SystemClock(), None, leaky)
+
+    assert offered.reason == "tried, and a run reads a file outside"

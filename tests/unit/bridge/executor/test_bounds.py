@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from bridge.executor.bounds import Bounds, rlimits
+from bridge.executor.quota import DiskUse, disk_use
+from bridge.executor.tree import Usage
+from bridge.limits import MIB, OUTPUT_FILES_MAX_COUNT
+from bridge.records import Limits
+
+
+class SetClock:
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.at_s = 1000.0
+
+    def steady_s(self) -> float:
+        return self.at_s
+
+
+def limits(**changes) -> Limits:
+    fields = {
+        "wall_s": 100.0,
+        "inactivity_s": 10.0,
+        "grace_s": 1.0,
+        "memory_bytes": MIB,
+        "processes": 4,
+        "open_files": 16,
+        "output_bytes": MIB,
+        "log_bytes": 1024,
+        "cpu_s": 5.0,
+    }
+    return Limits(**(fields | changes))
+
+
+@pytest.fixture
+def clock():
+    return SetClock()
+
+
+@pytest.fixture
+def bounds(tmp_path, clock):
+    return Bounds(limits(), tmp_path, clock)
+
+
+def nobody_asks():
+    return None
+
+
+def calm(**changes) -> Usage:
+    return Usage(**({"processes": 1, "rss_bytes": 0, "cpu_s": 0.0} | changes))
+
+
+def test_a_run_within_its_bounds_goes_on(bounds):
+    assert bounds.check(calm(processes=4, rss_bytes=MIB, cpu_s=5.0), nobody_asks) is None
+
+
+@pytest.mark.parametrize(
+    ("usage", "limit"),
+    [
+        (calm(processes=5), "processes"),
+        (calm(rss_bytes=MIB + 1), "memory_bytes"),
+        (calm(cpu_s=5.5), "cpu_s"),
+    ],
+)
+def test_what_costs_the_host_is_killed_without_grace(bounds, usage, limit):
+    stop = bounds.check(usage, nobody_asks)
+
+    assert (stop.ending, stop.hit.limit, stop.hit.action, stop.graceful) == ("limit", limit, "killed", False)
+
+
+@pytest.mark.parametrize(("after_s", "alive_at_s", "limit"), [(101.0, 100.0, "wall_s"), (11.0, 0.0, "inactivity_s")])
+def test_time_bounds_give_a_grace_period(bounds, clock, after_s, alive_at_s, limit):
+    clock.at_s += alive_at_s
+    bounds.active()
+    clock.at_s += after_s - alive_at_s
+    stop = bounds.check(calm(), nobody_asks)
+
+    assert (stop.ending, stop.hit.limit, stop.graceful) == ("timed_out", limit, True)
+    assert stop.hit.observed > stop.hit.bound
+    assert "seconds" in stop.message
+
+
+def test_processor_time_of_earlier_commands_counts(bounds):
+    bounds.command_ended(4.0)
+
+    assert bounds.check(calm(cpu_s=0.5), nobody_asks) is None
+    assert bounds.check(calm(cpu_s=1.5), nobody_asks).hit.limit == "cpu_s"
+
+
+def test_being_asked_to_stop_comes_before_everything_else(bounds):
+    stop = bounds.check(calm(processes=99), lambda: "cancelled")
+
+    assert (stop.ending, stop.hit, stop.graceful) == ("cancelled", None, True)
+
+
+def test_what_was_there_before_does_not_count_as_output(tmp_path, clock):
+    (tmp_path / "checkout").write_bytes(b"x" * 4 * MIB)
+    bounds = Bounds(limits(), tmp_path, clock)
+    assert bounds.disk() is None
+
+    (tmp_path / "new").write_bytes(b"x" * 2 * MIB)
+    assert bounds.disk().hit.limit == "output_bytes"
+
+
+def test_the_disk_is_looked_at_seldom(bounds, clock, tmp_path):
+    (tmp_path / "big").write_bytes(b"x" * 2 * MIB)
+
+    assert bounds.check(calm(), nobody_asks) is None
+    clock.at_s += 0.6
+    assert bounds.check(calm(), nobody_asks).hit.limit == "output_bytes"
+
+
+def test_a_full_disk_ends_the_run(tmp_path, clock):
+    bounds = Bounds(limits(), tmp_path, clock, free=lambda _: 1000)
+
+    assert bounds.disk().hit.limit == "disk_free_bytes"
+
+
+@pytest.mark.parametrize(
+    ("number", "peak", "kernel", "limit"),
+    [
+        (signal.SIGXCPU, 0, {}, "cpu_s"),
+        (signal.SIGXFSZ, 0, {}, "output_bytes"),
+        (signal.SIGKILL, 0, {"memory": 1}, "memory_bytes"),
+        (None, MIB + 1, {}, "memory_bytes"),
+        (None, 0, {"processes": 3}, "processes"),
+    ],
+)
+def test_an_ending_by_the_kernel_is_explained_by_its_bound(bounds, number, peak, kernel, limit):
+    assert bounds.explain(number, peak, kernel).hit.limit == limit
+
+
+def test_an_ordinary_failure_is_not_explained_away(bounds):
+    assert bounds.explain(signal.SIGSEGV, MIB, {"memory": 0, "processes": 0}) is None
+
+
+def test_kernel_bounds_stand_behind_the_sampled_ones():
+    found = rlimits(limits(), os.getuid())
+
+    assert found["RLIMIT_CORE"] == 0
+    assert found["RLIMIT_NOFILE"] == 16
+    assert found["RLIMIT_DATA"] > MIB
+    assert found["RLIMIT_FSIZE"] > MIB
+    assert found["RLIMIT_CPU"] > 5
+    assert "RLIMIT_CPU" not in rlimits(limits(cpu_s=None), os.getuid())
+
+
+def test_counting_files_stops_when_there_are_too_many(tmp_path):
+    for index in range(30):
+        (tmp_path / str(index)).touch()
+
+    assert disk_use(tmp_path, stop_at_files=10) == DiskUse(11, 0, complete=False)
+    assert disk_use(tmp_path, stop_at_files=OUTPUT_FILES_MAX_COUNT).files == 30
+
+
+def test_counting_follows_no_link_and_counts_what_a_sparse_file_occupies(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path)
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 30)
+
+    use = disk_use(tmp_path, stop_at_files=100)
+
+    assert use.files == 2
+    assert use.bytes < MIB

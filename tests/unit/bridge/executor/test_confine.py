@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from bridge.errors import SandboxUnavailableError
+from bridge.executor import allowlist
+from bridge.executor.confine import confine, drop_to, nothing, reachable
+from bridge.executor.selftest import make_directory
+from bridge.records import SandboxSpec
+from tests.fakes.local_jobs import Jobs
+
+
+def spec(mode: str, **fields):
+    return Jobs(executor=None, base=None).spec("pass", sandbox=SandboxSpec(mode=mode, **fields))
+
+
+def test_a_required_sandbox_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(SandboxUnavailableError, match="bubblewrap is not installed"):
+        confine(spec("required"), make_directory(tmp_path / "run"), nothing("bubblewrap is not installed"))
+
+
+def test_a_preferred_sandbox_that_is_not_there_is_done_without_and_said(tmp_path):
+    confinement = confine(spec("preferred"), make_directory(tmp_path / "run"), nothing("user namespaces are off"))
+
+    assert (confinement.applied.kind, confinement.applied.reason) == ("none", "user namespaces are off")
+    assert confinement.applied.network
+
+
+def test_a_sandbox_that_is_off_is_said_too(tmp_path):
+    confinement = confine(spec("off"), make_directory(tmp_path / "run"), nothing("never tried"))
+    with confinement.command(("/bin/true",), {"A": "1"}) as wrapped:
+        assert (wrapped.argv, wrapped.environment, wrapped.wrappers) == (("/bin/true",), {"A": "1"}, 0)
+
+    assert confinement.applied.reason == "the job spec asks for none"
+
+
+def test_our_own_user_needs_no_change():
+    assert drop_to(None) == ()
+    assert drop_to(os.getuid()) == ()
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may become anybody")
+def test_becoming_another_user_needs_root():
+    with pytest.raises(SandboxUnavailableError, match="the run must be user 54321"):
+        drop_to(54321)
+
+
+def test_a_folder_that_keeps_a_user_out_is_named(tmp_path):
+    shut = tmp_path / "shut"
+    (shut / "inner").mkdir(parents=True)
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(folder.stat().st_mode | 0o001)
+    assert reachable([shut / "inner"], 54321) is None
+    shut.chmod(0o700)
+
+    assert reachable([shut / "inner"], 54321) == shut
+    assert reachable([shut / "inner"], os.getuid()) is None
+
+
+def test_a_project_folder_gives_its_packages_and_nothing_else(tmp_path):
+    for name in (".git", "package", "notes", ".venv"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
+    (tmp_path / "module.py").touch()
+    (tmp_path / "secrets.toml").touch()
+
+    assert allowlist._packages_in(tmp_path) == [str(tmp_path / "module.py"), str(tmp_path / "package")]
+    assert allowlist._is_checkout(str(tmp_path))
+
+
+def test_paths_below_another_are_left_out():
+    assert allowlist._outermost(["/a/b", "/a", "/ab", "/a/b/c"]) == ("/a", "/ab")
+
+
+def test_a_script_brings_its_interpreter(tmp_path):
+    interpreter, script = tmp_path / "tool", tmp_path / "script"
+    interpreter.write_bytes(b"\x7fELF")
+    script.write_text(f"#!{interpreter}\n")
+
+    found = allowlist.allow_list([str(script)], [], network=False, devices=False).declared
+
+    assert set(found) == {str(script), str(interpreter)}
+
+
+def test_a_declared_path_that_is_missing_is_an_error():
+    with pytest.raises(SandboxUnavailableError, match="does not exist"):
+        allowlist.allow_list([], ["/no/such/model"], network=False, devices=False)
+
+
+def test_name_resolution_is_readable_only_with_a_network():
+    without = allowlist.allow_list([], [], network=False, devices=False).system
+    given = allowlist.allow_list([], [], network=True, devices=False).system
+
+    assert not any(path.startswith("/etc/resolv") for path in without)
+    assert set(without) <= set(given)
+    assert "/" not in given
+    assert not any(path in ("/usr", "/etc", "/home", "/root", "/var", "/run") for path in given)

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from bridge.executor.telemetry import INTERVAL_S, GpuReading, Sampler
+from bridge.executor.tree import Usage
+
+
+def test_samples_keep_their_distance():
+    sampler = Sampler()
+    for tick in range(50):
+        sampler.usage(tick * 0.1, Usage(1, 1000 + tick, tick * 0.05))
+    record = sampler.record()
+
+    times = [sample.t_s for sample in record.samples]
+    assert all(later - earlier >= INTERVAL_S - 0.11 for earlier, later in itertools.pairwise(times))
+    assert len(times) >= 8
+    assert record.samples[0].cpu_share is None
+    assert all(sample.cpu_share is not None for sample in record.samples[1:])
+
+
+def test_a_long_run_is_thinned_and_the_interval_says_so():
+    sampler = Sampler()
+    for tick in range(4000):
+        sampler.usage(tick * INTERVAL_S, Usage(1, 1, 0.0))
+    record = sampler.record()
+
+    assert 300 <= len(record.samples) <= 600
+    assert record.interval_s >= 4 * INTERVAL_S
+    assert record.samples[-1].t_s > 0.9 * 4000 * INTERVAL_S
+
+
+def test_every_source_is_named():
+    record = Sampler().record()
+
+    assert set(record.sources) == {
+        "cpu_share",
+        "other_cpu_share",
+        "rss_bytes",
+        "gpu",
+        "thermal",
+        "power",
+        "memory_pressure",
+    }
+    assert all(record.sources.values())
+
+
+def test_without_a_gpu_meter_the_shares_are_none_and_the_source_says_why():
+    sampler = Sampler(gpu="unknown: no device")
+    sampler.usage(0.0, Usage(1, 1, 0.0))
+    record = sampler.record()
+
+    assert record.samples[0].gpu_share is None
+    assert record.sources["gpu"] == "unknown: no device"
+
+
+def test_a_gpu_meter_is_read_with_every_sample():
+    class Meter:
+        def read(self) -> GpuReading:
+            return GpuReading(0.5, 4096)
+
+    sampler = Sampler(gpu=Meter())
+    sampler.usage(0.0, Usage(1, 1, 0.0))
+    sample = sampler.record().samples[0]
+
+    assert (sample.gpu_share, sample.gpu_memory_bytes) == (pytest.approx(0.5), 4096)
