@@ -42,7 +42,6 @@ def deliver(host: Host, link: Link, ref: RequestRef, held: Held, claim: Claim, *
             with link.lock:
                 ended = link.bus.publish(held, claim)
         except FencedError:
-            host.journal.append("fenced", ref.id)
             raise
         except InfrastructureError as error:
             host.say(f"{ref.id[-8:]} result not published yet: {error.message}")

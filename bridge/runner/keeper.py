@@ -20,7 +20,7 @@ from bridge.runner.link import Link
 from bridge.system.clock import Clock, rfc3339
 
 Phase = Literal["preparing", "running", "judging", "publishing"]
-_FINAL_TRIES = 3
+_TRIES = 3
 
 
 def following(held: Held, clock: Clock, **changes: Any) -> Claim:
@@ -75,13 +75,24 @@ class Keeper:
         return "the lease could not be renewed in time" if self._lease.lost() else None
 
     def advance(self, **changes: Any) -> Held:
-        """Move the claim on now, e.g. to another phase.
+        """Move the claim on now, e.g. to another phase; a push that fails is tried again as long as the lease holds.
 
         Raises:
             FencedError: somebody else moved it.
             RemoteError: it could not be sent.
         """
-        return self._push(changes, final=False)
+        # The same commit every time: one that arrived without an answer is recognised, not fenced off.
+        claim = following(self._held, self._clock, **changes)
+        for attempt in range(_TRIES - 1):
+            try:
+                return self._push(claim, final=False)
+            except FencedError:
+                raise
+            except InfrastructureError:
+                if self._lease.lost():
+                    raise
+                self._clock.sleep(min(2.0**attempt, 5.0))
+        return self._push(claim, final=False)
 
     def finish(self, phase: Phase) -> Held:
         """Stop renewing, send the rest of the log with its end mark, and return the claim.
@@ -95,9 +106,10 @@ class Keeper:
         if self._thread is not None:
             self._thread.join()
         failures = 0
-        while failures < _FINAL_TRIES:
+        while failures < _TRIES:
             try:
-                self._push({"phase": phase}, final=len(self._pending) <= LOG_CHUNK_MAX_BYTES)
+                claim = following(self._held, self._clock, phase=phase)
+                self._push(claim, final=len(self._pending) <= LOG_CHUNK_MAX_BYTES)
             except FencedError:
                 raise
             except InfrastructureError:
@@ -116,19 +128,18 @@ class Keeper:
             if self._link.budget.wait_s() > 0 or not (waiting or urgent):
                 continue
             try:
-                self._push({}, final=False)
+                self._push(following(self._held, self._clock), final=False)
             except FencedError:
                 self._fenced = True
                 return
             except InfrastructureError:
                 continue  # the budget stretches; the lease decides how long this may go on
 
-    def _push(self, changes: dict[str, Any], *, final: bool) -> Held:
+    def _push(self, claim: Claim, *, final: bool) -> Held:
         with self._link.lock:
             chunk = self._next_chunk(final=final)
             asked_s = self._clock.steady_s()
             try:
-                claim = following(self._held, self._clock, **changes)
                 self._held = self._link.bus.advance(self._held, claim, log=chunk, beacon=self._beacon())
             except InfrastructureError as error:
                 self._link.budget.spent(ok=False)

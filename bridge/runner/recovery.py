@@ -71,7 +71,7 @@ def recover(
             else:
                 unfinished += _settle(host, link, run_id, refs.get(run_id), view)
         except FencedError:
-            continue
+            host.journal.append("fenced", run_id)
         except InfrastructureError as error:
             host.say(f"{run_id[-8:]} cannot be recovered yet: {error.message}")
     return unfinished

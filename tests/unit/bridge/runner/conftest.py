@@ -25,7 +25,7 @@ from bridge.runner.policy import Policy, read_policy
 from bridge.system.clock import SystemClock
 from tests.fakes.asking import make_request, push
 from tests.fakes.fake_executor import FakeExecutor, Program
-from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
+from tests.fakes.memory_bus import Faults, MemoryBus, MemoryRemote, bus_record
 
 POLICY = 'schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\nrate_per_hour = 0\n'
 
@@ -71,6 +71,7 @@ class World:
     said: list[str] = field(default_factory=list)
     policy_text: str = POLICY
     embedded: bool = False
+    faults: Faults = field(default_factory=Faults)
     presets: dict[str, Preset] = field(default_factory=lambda: dict(registry()))
 
     def __post_init__(self) -> None:
@@ -103,7 +104,7 @@ class World:
 
     def runner(self, host: Host | None = None) -> Runner:
         host = host or self.host
-        return Runner(host, link_to(MemoryBus(self.remote, clock=self.clock), self.clock))
+        return Runner(host, link_to(MemoryBus(self.remote, clock=self.clock, faults=self.faults), self.clock))
 
     def ask(self, preset: str = "mlx-env-probe", data: bytes | None = None, **changes: Any) -> RequestRef:
         request = make_request(self.requester.identity().bus_id, preset, now=self.clock.now(), **changes)
@@ -154,5 +155,3 @@ def world(tmp_path: Path, clock: SystemClock) -> Callable[..., World]:
         return World(state=tmp_path / "state", remote=remote, clock=clock, **changes)
 
     return make
-
-

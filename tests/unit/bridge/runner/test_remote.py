@@ -1,0 +1,125 @@
+"""A remote that loses, repeats, delays or swallows replies: one execution, one published result."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+
+from bridge.errors import InfrastructureError
+from bridge.system.clock import SystemClock
+
+
+class QuickClock(SystemClock):
+    """Does not really wait between two tries."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(min(seconds, 0.01))
+
+
+@pytest.fixture
+def clock():
+    return QuickClock()
+
+
+def settle(w, runner, ref, looks=12):
+    """List and act until the run has its end and its copy."""
+    for _ in range(looks):
+        try:
+            runner.step()
+        except InfrastructureError:
+            continue
+        runner.join()
+        if ref.id not in w.host.journal.open_runs() and w.requester.read_claim(ref.id) is not None:
+            return
+    raise AssertionError(f"not settled: {w.said}")
+
+
+@pytest.mark.parametrize("fate", ["lost", "unanswered", "repeated"])
+@pytest.mark.parametrize("nth", range(6))
+def test_any_one_push_may_fail(world, fate, nth):
+    w = world()
+    ref = w.ask()
+    runner = w.runner()
+    pushes = itertools.count()
+    w.faults.decide = lambda operation: fate if operation == "push" and next(pushes) == nth else None
+    settle(w, runner, ref)
+    assert len(w.executor.executed) == 1
+    w.result(ref.id)
+
+
+@pytest.mark.parametrize("nth", range(6))
+def test_a_push_that_arrives_late_is_not_a_second_run(world, nth):
+    w = world()
+    ref = w.ask()
+    runner = w.runner()
+    pushes = itertools.count()
+
+    def decide(operation):
+        if operation != "push":
+            return None
+        number = next(pushes)
+        if number == nth + 2:
+            w.faults.flush()
+        return "delayed" if number == nth else None
+
+    w.faults.decide = decide
+    settle(w, runner, ref)
+    w.faults.flush()
+    assert len(w.executor.executed) == 1
+    assert w.claim(ref.id).state == "terminal"
+    w.result(ref.id)
+
+
+def test_a_result_that_cannot_be_published_stays_in_the_spool_until_it_can(world):
+    w = world()
+    down = threading.Event()
+
+    def goes_down(spec, directory):
+        yield b"x\n"
+        down.set()
+        return 1
+
+    w.program = goes_down
+    w.faults.decide = lambda operation: "lost" if down.is_set() else None
+    ref = w.ask()
+    runner = w.serve_once()
+    assert runner.outcomes[0].delivery == "spooled"
+    assert runner.outcomes[0].exit_code == 3
+    built = [line.oid for line in w.host.journal.of(ref.id) if line.event == "result_built"]
+    down.clear()
+    settle(w, runner, ref)
+    assert w.claim(ref.id).reason == "program_failed"
+    assert [w.claim(ref.id).result_oid] == built
+    assert len(w.executor.executed) == 1
+    w.result(ref.id)
+
+
+def test_a_result_in_the_spool_survives_a_restart(world):
+    w = world()
+    down = threading.Event()
+
+    def goes_down(spec, directory):
+        yield b"x\n"
+        down.set()
+        return 1
+
+    w.program = goes_down
+    w.faults.decide = lambda operation: "lost" if down.is_set() else None
+    ref = w.ask()
+    runner = w.serve_once()
+    down.clear()
+    w.host = w.new_host()
+    again = w.runner(w.host)
+    again._link.bus.store.objects.update(runner._link.bus.store.objects)  # the repository on disk is the same
+    settle(w, again, ref)
+    assert w.claim(ref.id).reason == "program_failed"
+    assert len(w.executor.executed) == 1
+
+
+def test_a_remote_that_is_down_while_listing_stops_nothing_that_runs(world):
+    w = world()
+    w.faults.decide = lambda operation: "lost" if operation == "list" else None
+    with pytest.raises(InfrastructureError):
+        w.runner().step()
