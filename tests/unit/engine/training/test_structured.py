@@ -45,3 +45,19 @@ def test_a_prompt_encodes_to_the_first_tokens_of_its_document():
     for item in documents:
         prompt, whole = tokenizer.encode(item.prompt).ids, tokenizer.encode(item.prompt + item.completion).ids
         assert whole[: len(prompt)] == prompt
+
+
+def test_a_listed_header_spells_every_member_with_and_without_a_leading_space():
+    document = make_document(np.random.default_rng(3), WORDS, held_out=False, members=4)
+    plain = make_document(np.random.default_rng(3), WORDS, held_out=False, listed=False, members=4)
+    for member in document.prompt.split(": ", 1)[1].split(".\n", 1)[0].split(", "):
+        assert f'"{member}"' in document.prompt
+    assert '"' not in plain.prompt.replace('"""', "")
+
+
+def test_regular_words_are_short_for_the_tokenizer_in_both_spellings():
+    from engine.training.structured import regular_words
+    from engine.training.tokenizer import train_tokenizer
+
+    tokenizer = train_tokenizer(["alpha alpha = alpha"] * 50, vocab_size=300)
+    assert regular_words(tokenizer, ("alpha", "zyxwvut")) == ("alpha",)
