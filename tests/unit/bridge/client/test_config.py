@@ -1,0 +1,157 @@
+"""Which bus: six places, first hit wins, and what a file may say."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.client.config import BusChoice, candidates, check_template, discover, parse_route, write_clone_config
+from bridge.client.repository import find_repository
+from bridge.errors import UsageError
+
+ID = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A clone, and the environment of somebody who works in it."""
+    top = tmp_path / "clone"
+    (top / ".git").mkdir(parents=True)
+    (top / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (tmp_path / "config").mkdir()
+    return top, {"KAKEYA_DATA_DIR": str(tmp_path / "data"), "KAKEYA_CONFIG_DIR": str(tmp_path / "config")}
+
+
+def write(path, route):
+    path.write_text(f'schema = 1\nroute = "{route}"\n')
+
+
+def test_the_first_of_six_places_wins(place, tmp_path):
+    top, environment = place
+    seen = []
+    for option, layers in [(None, 0), (None, 1), (None, 2), (None, 3), (None, 4), ("option", 4)]:
+        if layers >= 1:
+            write(tmp_path / "config" / "config.toml", "user")
+        if layers >= 2:
+            write(top / "kakeya.toml", "committed")
+        if layers >= 3:
+            write(top / ".git" / "kakeya.toml", "clone")
+        if layers >= 4:
+            environment["KAKEYA_BUS"] = "environment"
+        settings = discover(top, environment, option)
+        seen.append((settings.bus.source, settings.bus.route))
+        assert [source for source, _, used in candidates(settings) if used] == [settings.bus.source]
+    assert seen == [
+        ("embedded", None),
+        ("user", "user"),
+        ("committed", "committed"),
+        ("clone", "clone"),
+        ("KAKEYA_BUS", "environment"),
+        ("--bus", "option"),
+    ]
+
+
+def test_a_file_without_route_and_id_does_not_decide(place):
+    top, environment = place
+    (top / "kakeya.toml").write_text('schema = 1\nbranch_template = "mac-bridge/{preset}-{id}"\n')
+    assert discover(top, environment).bus.embedded
+
+
+def test_embedded_can_be_insisted_on(place):
+    top, environment = place
+    write(top / ".git" / "kakeya.toml", "origin")
+    assert discover(top, environment, "embedded").bus.embedded
+    assert not discover(top, environment).bus.embedded
+
+
+def test_results_lie_in_the_common_directory_also_of_a_linked_work_tree(place, tmp_path):
+    top, environment = place
+    linked = tmp_path / "linked"
+    admin = top / ".git" / "worktrees" / "linked"
+    admin.mkdir(parents=True)
+    linked.mkdir()
+    (linked / ".git").write_text(f"gitdir: {admin}\n")
+    (admin / "commondir").write_text("../..\n")
+    settings = discover(linked, environment)
+    assert settings.repository.common_dir == top / ".git"
+    assert settings.runs_dir == top / ".git" / "kakeya" / "runs"
+
+
+def test_outside_of_a_clone_everything_is_in_the_data_directory(place, tmp_path):
+    _, environment = place
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    settings = discover(outside, environment)
+    assert settings.repository is None
+    assert settings.runs_dir == tmp_path / "data" / "runs"
+
+
+def test_a_broken_git_file_is_said(tmp_path):
+    (tmp_path / ".git").write_text("gitdir: /nowhere/at/all\n")
+    with pytest.raises(UsageError, match="points to"):
+        find_repository(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "needle"),
+    [
+        ("schema = 2\nroute = 'x'\n", "reads schema = 1"),
+        ("route = 'x'\n", "reads schema = 1"),
+        ("schema = 1\nroute = 'x'\nsecret = 'y'\n", "unknown key 'secret'"),
+        ("schema = 1\nroute = 7\n", "route is a text"),
+        ("schema = 1\nroute = ''\n", "route is a text"),
+        (f"schema = 1\nbus_id = '{ID[:-1]}'\n", "expected 32 hexadecimal digits"),
+        ("schema = 1\nroute = 'x'\nrunner_keys = 'k'\n", "runner_keys is a list"),
+        ("schema = 1\nroute = 'x'\nbranch_template = 'x/{id}'\n", "branch_template"),
+        ("schema = 1\nroute = '-x'\n", "expected a remote name"),
+        ("not toml", "not TOML"),
+        ("schema = 1\nroute = '" + "x" * 70000 + "'\n", "has at most"),
+    ],
+)
+def test_a_malformed_file_is_named_with_its_key(place, text, needle):
+    top, environment = place
+    (top / "kakeya.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"kakeya\.toml") as caught:
+        discover(top, environment)
+    assert needle in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "-oProxyCommand=x",
+        "ext::sh -c x",
+        "a b",
+        "x\ny",
+        "https://user:secret@host/x",
+        "x#1234",
+        "fd::3",
+        "x#" + "g" * 32,
+    ],
+)
+def test_a_route_that_could_mislead_is_refused(text):
+    with pytest.raises(UsageError) as caught:
+        parse_route(text, "--bus", "--bus")
+    assert "secret" not in caught.value.message
+
+
+def test_a_route_may_carry_the_pin():
+    assert parse_route(f"origin#{ID}", "--bus", "--bus") == BusChoice("--bus", "--bus", "origin", ID)
+
+
+@pytest.mark.parametrize(
+    "template", ["x", "{id}-{preset}", "a/../{preset}-{id}", "a//{preset}-{id}", "a b/{preset}-{id}"]
+)
+def test_a_template_that_cannot_carry_both_is_refused(template):
+    with pytest.raises(UsageError):
+        check_template(template, "here")
+
+
+def test_what_init_writes_is_what_discovery_reads(place):
+    top, environment = place
+    template, keys = "AgentMemory/mac-bridge-{preset}-{id}-1f2e", ('ssh-ed25519 AAAA "a\\b"',)
+    path = write_clone_config(discover(top, environment), BusChoice("clone", "x", "origin", ID, template, keys))
+    assert path == top / ".git" / "kakeya.toml"
+    assert path.stat().st_mode & 0o077 == 0
+    found = discover(top, environment).bus
+    assert (found.route, found.bus_id, found.branch_template, found.runner_keys) == ("origin", ID, template, keys)

@@ -1,0 +1,174 @@
+"""Sending once: killed clients, lost replies, forged keys."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bridge.client.config import discover
+from bridge.client.params import split, typed
+from bridge.client.resolve import resolve
+from bridge.client.session import Session
+from bridge.client.store import Sent, Store, check_path
+from bridge.client.submit import build, find_live, make_wish, parse_selector, send
+from bridge.errors import IntegrityError, ParameterError, RemoteError, RunNotFoundError, UsageError
+from bridge.ids import new_id
+from bridge.presets import Preset, find
+from bridge.records import RunnerSelector
+from tests.fakes.memory_bus import Faults, MemoryBus
+from tests.fakes.requester import StepClock
+
+
+def make_session(folder, faults=None, remote=None):
+    clock = StepClock()
+    bus = MemoryBus(remote, clock=clock)
+    bus.store.faults = faults or Faults()
+    environment = {"KAKEYA_DATA_DIR": str(folder), "KAKEYA_CONFIG_DIR": str(folder / "config")}
+    settings = discover(folder, environment, "memory")
+    return Session(settings, bus, bus.identity(), Store(settings.state_dir), clock)
+
+
+def wish(**changes):
+    fields = {"workload": None, "runner": parse_selector(None), "expires_s": None}
+    return make_wish(find("mlx-env-probe"), {}, "smoke", **{**fields, **changes})
+
+
+@pytest.fixture
+def session(tmp_path):
+    return make_session(tmp_path)
+
+
+@pytest.mark.parametrize("fate", ["lost", "unanswered", "delayed"])
+def test_a_push_that_failed_goes_on_with_the_same_id_and_the_same_bytes(tmp_path, fate):
+    fates = iter([fate])
+    session = make_session(tmp_path, Faults(lambda operation: next(fates, None) if operation == "push" else None))
+    try:
+        first = send(session, wish()).sent
+    except RemoteError:
+        first = next(session.store.all_sent())
+    again = send(session, wish())
+    assert again.sent == first
+    session.bus.store.faults.flush()
+    assert [ref.id for ref in session.bus.snapshot().requests] == [first.id]
+
+
+def test_a_client_killed_between_remembering_and_pushing_goes_on(session):
+    request = build(session, wish())
+    session.store.remember(Sent(request.id, request.ref, "memory:", request.bus_id, request.canonical()))
+    live = find_live(session, wish())
+    assert live is not None
+    assert live.reattached is False
+    assert send(session, wish()).sent.id == request.id
+    assert len(session.bus.snapshot().requests) == 1
+
+
+def test_an_expired_request_is_not_gone_on_with(session):
+    first = send(session, wish(expires_s=60.0))
+    session.clock.sleep(61)
+    assert send(session, wish()).sent.id != first.sent.id
+
+
+def test_a_clone_that_forgot_finds_its_run_on_the_bus(session, tmp_path):
+    first = send(session, wish())
+    session.store.forget(first.sent.id)
+    again = send(session, wish())
+    assert (again.sent.id, again.reattached) == (first.sent.id, True)
+
+
+def test_a_stranger_cannot_lend_us_another_questions_run(session):
+    ours = build(session, wish())
+    theirs = build(session, wish(runner=RunnerSelector(name="theirs")))
+    forged = theirs.model_copy(update={"idempotency_key": ours.idempotency_key})
+    session.bus.submit(forged.canonical(), forged.ref, None)
+    assert find_live(session, wish()) is None
+
+
+def test_what_differs_is_another_run(session):
+    ids = {
+        send(session, one).sent.id
+        for one in (wish(), wish(runner=RunnerSelector(name="mini")), wish(runner=RunnerSelector(labels=("gpu",))))
+    }
+    assert len(ids) == 3
+    assert send(session, wish(), new=True).sent.id not in ids
+
+
+def test_an_unreadable_memory_is_as_good_as_none(session):
+    sent = send(session, wish()).sent
+    path = next((session.settings.state_dir / "requests").glob("*.json"))
+    path.write_bytes(b"half a docum")
+    assert session.store.sent(sent.id) is None
+    assert send(session, wish()).sent.id == sent.id
+
+
+@pytest.mark.parametrize(
+    ("text", "selector"),
+    [
+        (None, RunnerSelector()),
+        ("mini", RunnerSelector(name="mini")),
+        ("name:mini", RunnerSelector(name="mini")),
+        ("quiet,gpu", RunnerSelector(labels=("gpu", "quiet"))),
+    ],
+)
+def test_selectors(text, selector):
+    assert parse_selector(text) == selector
+
+
+@pytest.mark.parametrize("text", ["", "a b", "x;y", ",", "ünicode"])
+def test_a_selector_that_is_no_name_is_refused(text):
+    with pytest.raises(UsageError):
+        parse_selector(text)
+
+
+def preset_with(**params):
+    return Preset.model_validate_json(
+        json.dumps({"schema": 1, "name": "p", "status": "planned", "description": "d", "params": params})
+    )
+
+
+PARAMS = {
+    "count": {"type": "int", "min": 1, "max": 9, "help": "h"},
+    "share": {"type": "float", "min": 0.0, "max": 1.0, "help": "h"},
+    "fast": {"type": "flag", "token": "--fast", "help": "h"},
+    "mode": {"type": "choice", "choices": ["a", "b"], "help": "h"},
+}
+
+
+def test_texts_become_what_the_preset_declares():
+    preset = preset_with(**PARAMS)
+    values = typed(preset, split(["count=3", "share=0.5", "fast=yes", "mode=a"]))
+    assert values == {"count": 3, "share": 0.5, "fast": True, "mode": "a"}
+
+
+@pytest.mark.parametrize(
+    "pair", ["count=1_0", "count=５", "count= 5", "count=x", "share=nan", "share=inf", "fast=maybe", "no=1"]
+)
+def test_texts_that_only_look_like_values_are_refused(pair):
+    with pytest.raises(ParameterError):
+        typed(preset_with(**PARAMS), split([pair]))
+
+
+@pytest.mark.parametrize("pairs", [["x"], ["=1"], ["a=1", "a=2"]])
+def test_pairs_are_name_and_value_once(pairs):
+    with pytest.raises(ParameterError):
+        split(pairs)
+
+
+def test_ids_are_found_by_prefix_suffix_and_last_here_before_there():
+    old, new = new_id(1, b"0123456789"), new_id(2, b"abcdefghij")
+    assert resolve("@last", [old, new], list) == new
+    assert resolve(old[-5:], [old, new], list) == old
+    assert resolve(new.upper(), [], list) == new
+    assert resolve(old[:12], [], lambda: [old]) == old
+    with pytest.raises(RunNotFoundError, match="2 runs match"):
+        resolve("0", [old, new], list)
+    with pytest.raises(RunNotFoundError, match="no run matches"):
+        resolve("zzz", [old, new], list)
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc/passwd", "../x", "a/../b", "a//b", ".git/config", "a\\b", "", "a/.hidden", "x\0"]
+)
+def test_a_result_file_never_leads_outside(name):
+    with pytest.raises(IntegrityError):
+        check_path(name)
