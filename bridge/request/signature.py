@@ -1,6 +1,6 @@
 """Sign and verify request bytes with ssh keys: `ssh-keygen -Y` under a namespace of our own.
 
-The stored bytes are the signed bytes, and they carry bus, ref, id and expiry: a signature is worth nothing anywhere else.
+The stored bytes are the signed bytes; they carry bus, ref, id and expiry, so a signature is worth nothing elsewhere.
 Exit codes decide; ssh-keygen prints "Good signature" even where its code is not 0. Everything it reads is named on its
 command line: no user or repository configuration is consulted. Format: OpenSSH PROTOCOL.sshsig.
 """
