@@ -6,8 +6,9 @@ Knows no rule and no kind by name; a rule that fails to look is itself a finding
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
+from bridge import strictjson
 from bridge.gate import claims, profiles
 from bridge.gate.identity import identity
 from bridge.gate.interface import Authority, Evidence, Report, Skip, Violation
@@ -79,7 +80,7 @@ def judge_bytes(
         if data is None:
             continue
         try:
-            parsed[name] = model.parse(data, max_bytes=REPORT_MAX_BYTES)
+            parsed[name] = _checked(model.parse(data, max_bytes=REPORT_MAX_BYTES), data, authority)
         except ValueError as error:  # pydantic's ValidationError is one too
             text = " ".join(str(error).split())[:300]
             broken.append(
@@ -102,6 +103,28 @@ def judge_bytes(
         earlier=earlier,
     )
     return verdict if not broken else _decide(verdict, (*broken, *verdict.findings), verdict.claims)
+
+
+def _checked(value: RunRecord | JobSpec, data: bytes, authority: Authority) -> RunRecord | JobSpec:
+    """Return the record if its bytes say what it says: no 1.0 for a 1, and on its host no field left to a default.
+
+    Raises:
+        ValueError: they do not.
+    """
+    said = strictjson.decode(data, max_bytes=REPORT_MAX_BYTES)
+    # A field that a newer version added is absent from an older result.
+    if not _says(said, value.model_dump(mode="json"), absent=authority != "host"):
+        raise ValueError("a field is absent, or a number is written in another type")
+    return value
+
+
+def _says(said: Any, meant: Any, *, absent: bool) -> bool:
+    if isinstance(said, dict) and isinstance(meant, dict):
+        whole = absent or said.keys() == meant.keys()
+        return whole and all(_says(item, meant[key], absent=absent) for key, item in said.items())
+    if isinstance(said, list) and isinstance(meant, list):
+        return len(said) == len(meant) and all(_says(a, b, absent=absent) for a, b in zip(said, meant, strict=True))
+    return type(said) is type(meant) and bool(said == meant)
 
 
 def _report_paths(reports: Mapping[str, bytes], spec: JobSpec | None) -> list[str]:

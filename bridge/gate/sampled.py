@@ -144,3 +144,16 @@ def steps_before(sample: Sample, onset: int) -> int:
             return step
         committed += count + 1
     return len(accepted)
+
+
+def expected_drafts(sample: Sample, config: Mapping[str, Any]) -> list[int] | None:
+    """Return how many tokens each step was to draft; None where the policy, or a refused row, decides at run time."""
+    depth = config.get("depth") or {}
+    accepted = sample["accepted_per_step"]
+    if depth.get("policy") != "fixed" or accepted is None or sample["counters"]["guard_rejections"]:
+        return None
+    expected, left = [], config["max_new_tokens"] - 1
+    for count in accepted:
+        expected.append(max(0, min(depth["tokens"], left - 1)))
+        left -= count + 1
+    return expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from typing import Final
 
@@ -174,10 +175,10 @@ def memory(report: Report, evidence: Evidence) -> Iterator[Draft]:
     arms = arms_of(report, evidence)
     if arms.candidate is None or arms.baseline is None or not arms.candidate.measured or not arms.baseline.measured:
         return
-    ours = max(sample["memory"]["kv_bytes"] for sample in arms.candidate.measured)
-    theirs = max(sample["memory"]["kv_bytes"] for sample in arms.baseline.measured)
-    extra = max((sample["memory"]["drafter_bytes"] or 0) for sample in arms.candidate.measured)
-    shown = f"{ours / 1e6:.2f} MB KV measured after decode (native cache {theirs / 1e6:.2f} MB"
+    ours = statistics.median_low(sample["memory"]["kv_bytes"] for sample in arms.candidate.measured)
+    theirs = statistics.median_low(sample["memory"]["kv_bytes"] for sample in arms.baseline.measured)
+    extra = statistics.median_low((sample["memory"]["drafter_bytes"] or 0) for sample in arms.candidate.measured)
+    shown = f"{ours / 1e6:.2f} MB KV measured after decode, median (native cache {theirs / 1e6:.2f} MB"
     shown += f", drafter {extra / 1e6:.2f} MB)" if extra else ")"
     yield Draft(
         id="kv_bytes",

@@ -31,10 +31,16 @@ def _differences(evidence: Evidence) -> Iterator[Violation]:
         "preset_digest": (record.preset_digest, spec.preset_digest),
         "policy_digest": (record.policy_digest, spec.policy_digest),
         "labels": (record.labels, spec.labels),
+        # A secret's value is masked in the record; its name is there.
         "environment": (
-            tuple(sorted(name for name, _ in record.environment)),
-            tuple(sorted(v.name for v in spec.environment)),
+            tuple(
+                (name, value)
+                for (name, value), v in zip(record.environment, spec.environment, strict=False)
+                if not v.secret
+            ),
+            tuple((v.name, v.value) for v in spec.environment if not v.secret),
         ),
+        "environment names": (tuple(name for name, _ in record.environment), tuple(v.name for v in spec.environment)),
     }
     for name, (got, wanted) in pairs.items():
         if got != wanted:

@@ -12,6 +12,7 @@ from bridge.gate.rule import rule
 from bridge.records import JobSpec, RunRecord
 
 CLOCK_SLACK_S = 0.05
+BETWEEN_MAX_S = 10.0  # preparing the next command
 
 
 @rule("G2-COMMANDS", remedy="Keep run.json and spec.json of one run together, as the runner wrote them.")
@@ -34,6 +35,8 @@ def _commands(record: RunRecord, spec: JobSpec) -> Iterator[Violation]:
                 f"ran from {command.started_s:.3f} s to {command.ended_s:.3f} s, expected to start after {before:.3f} s",
                 command.name,
             )
+        if command.started_s > before + BETWEEN_MAX_S:
+            yield Violation(f"nothing ran from {before:.3f} s to {command.started_s:.3f} s", command.name)
         before = max(before, command.ended_s)
         cores = max(record.host.cpu_count, 1)
         if command.cpu_s > (command.ended_s - command.started_s + CLOCK_SLACK_S) * cores * 1.1:

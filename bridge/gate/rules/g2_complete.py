@@ -30,6 +30,13 @@ def _holes(record: RunRecord) -> Iterator[Violation]:
         yield Violation("no claim chain: it is unknown who took the request", "claims")
     if len(set(record.claims)) != len(record.claims):
         yield Violation("a claim occurs twice in the chain", "claims", severity="reject")
+    if len({model.path for model in record.models}) != len(record.models):
+        yield Violation("a model is digested twice", "models", severity="reject")
+    for model in record.models:
+        if not model.path.endswith(model.name.rsplit("/", 1)[-1]) or not model.files or not model.bytes:
+            yield Violation(
+                f"model {model.name!r} at {model.path!r}: {model.files} files, {model.bytes} bytes", "models"
+            )
     if record.started is None:
         yield Violation("the start of the run is unknown", "started")
     if record.sample_marks_dropped:

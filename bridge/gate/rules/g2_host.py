@@ -12,6 +12,8 @@ from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.rule import report_rule
 from bridge.records import RunRecord
 
+THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+CORE: Final = {"mlx": ("mlx",), "torch": ("torch",)}
 SAME_SYSTEM: Final = {"darwin": "macos", "mac": "macos", "macos": "macos"}
 
 
@@ -29,6 +31,13 @@ def _compare(said: dict[str, object], record: RunRecord) -> Iterator[Violation]:
         yield Violation(
             f"machine: the report says {said['machine']!r}, the runner {host.machine!r}", "/environment/machine"
         )
+    threads = {name: value for name, value in record.environment if name in THREADS}
+    if said["threads"] != threads:
+        yield Violation(
+            f"the report says {said['threads']}, the runner set {threads}",
+            "/environment/threads",
+            severity="not_citable",
+        )
     code = record.code
     if code is None:
         return
@@ -38,6 +47,9 @@ def _compare(said: dict[str, object], record: RunRecord) -> Iterator[Violation]:
             "/environment/python",
         )
     versions = said["versions"]
+    for name in CORE.get(str(said["backend"]), ()):
+        if isinstance(versions, dict) and name not in versions:
+            yield Violation(f"the version of {name} is absent", "/environment/versions")
     known = {_package(name): version for name, version in code.packages.items()}
     for name, version in versions.items() if isinstance(versions, dict) else ():
         if known.get(_package(name), version) != version:

@@ -6,10 +6,14 @@ A network or another user's files are other sources of a number.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from bridge.gate.interface import Evidence, Skip, Violation
 from bridge.gate.rule import rule
 from bridge.records import JobSpec, RunRecord
+
+NAMESPACES: Final = ("user", "pid", "ipc", "net", "uts", "cgroup", "mount")
+FILTERS: Final = ("no new privileges", "no capabilities")
 
 
 @rule("G2-SANDBOX", remedy="Run `kakeya-runner doctor`: it tries the sandbox and says what is missing.")
@@ -33,5 +37,16 @@ def _confinement(record: RunRecord, spec: JobSpec) -> Iterator[Violation]:
         yield Violation("the run could not reach the network the job spec grants", "network")
     if wanted.uid is not None and applied.uid != wanted.uid:
         yield Violation(f"ran as user {applied.uid}, expected {wanted.uid}", "uid")
+    if applied.kind == "bwrap":
+        needed = tuple(name for name in NAMESPACES if not (applied.network and name == "net"))
+        if tuple(name for name in applied.namespaces if name in NAMESPACES) != needed:
+            yield Violation(
+                f"namespaces {list(applied.namespaces)} with network {applied.network}, expected {list(needed)}",
+                "namespaces",
+            )
+        if applied.filters[:2] != FILTERS:
+            yield Violation(f"filters begin with {list(applied.filters[:2])}, expected {list(FILTERS)}", "filters")
+    if len(set(applied.namespaces)) != len(applied.namespaces) or len(set(applied.filters)) != len(applied.filters):
+        yield Violation("a namespace or filter is listed twice", "namespaces")
     if applied.kind != "none" and not applied.namespaces and not applied.filters:
         yield Violation(f"{applied.kind} without a namespace and without a filter confines nothing", "namespaces")

@@ -25,8 +25,10 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
             yield Violation(f"{said}, {name} is {config.get(name)}", f"/config/{name}")
     depth = config.get("depth")
     if depth is not None and config.get("block_size") is not None:
-        longest = depth.get("tokens", depth.get("longest"))
-        if longest is not None and config["block_size"] != longest + 1:
+        longest = depth.get("tokens") if depth["policy"] == "fixed" else depth.get("longest")
+        if type(longest) is not int:
+            yield Violation(f"the depth {depth} has no length", "/config/depth")
+        elif config["block_size"] != longest + 1:
             yield Violation(f"block_size {config['block_size']} with a depth of {longest}", "/config/block_size")
         trained = (config.get("drafter") or {}).get("block_size")
         if trained is not None and config["block_size"] > trained:
@@ -48,9 +50,7 @@ def _seen_by_runner(model: str, name: str, evidence: Evidence) -> Iterator[Viola
     record = evidence.record
     if record is None:
         return
-    known = {one.name.rsplit("/", 1)[-1] for one in record.models} | {
-        one.path.rsplit("/", 1)[-1] for one in record.models
-    }
+    known = {one.path.rsplit("/", 1)[-1] for one in record.models}
     if name not in known:
         yield Violation(
             f"{model} {name!r} is none of the models the runner digested: {sorted(known) or 'none'}",

@@ -5,6 +5,7 @@ Baseline and control run the same code on the same prompts; their caches hold th
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 
 from bridge.gate import kinds
@@ -20,6 +21,7 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
     arms = arms_of(report, evidence)
     seen: dict[tuple[object, ...], int] = {}
     for arm in arms.all:
+        yield from _gross(arm)
         for sample in arm.samples:
             memory = sample["memory"]
             if memory["kv_bytes"] < 1:
@@ -39,6 +41,20 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
                         f"{name} is {memory[name]}, the same code held {seen[key]} for as many tokens",
                         arm.pointer(sample),
                     )
+
+
+def _gross(arm: Arm) -> Iterator[Violation]:
+    """Yield samples whose bytes are far from what the arm holds per token."""
+    for name in ("kv_bytes", "kv_bytes_peak", "drafter_bytes", "allocator_active_bytes"):
+        held = [(s["memory"][name], s) for s in arm.samples if s["memory"][name]]
+        if len(held) < 4:
+            continue
+        middle = statistics.median(count for count, _ in held)
+        for count, sample in held:
+            rows = sample["prompt_tokens"] + sample["output_tokens"]
+            usual = statistics.median(s["prompt_tokens"] + s["output_tokens"] for _, s in held)
+            if not 0.55 * min(1.0, rows / usual) <= count / middle <= 1.8 * max(1.0, rows / usual):
+                yield Violation(f"{name} is {count}, the arm's median {middle:.0f}", arm.pointer(sample))
 
 
 def _last(sample: Sample) -> object:

@@ -28,6 +28,9 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
             wanted = f"{sample['launch']}/{sample['order_index']}/{arm.name}/{sample['prompt_id']}"
             if sample["id"] != wanted:
                 yield Violation(f"id {sample['id']!r}, its own fields say {wanted!r}", arm.pointer(sample))
+        places = [(sample["launch"], sample["order_index"]) for sample in arm.samples]
+        if places != sorted(places):
+            yield Violation("samples are not in running order", f"/arms/{arm.index}/samples")
     yield from _prompts(arms)
     if report.kind in kinds.INTERLEAVED:
         yield from _sides(arms)

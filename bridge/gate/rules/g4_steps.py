@@ -11,7 +11,7 @@ from typing import Any
 from bridge.gate import kinds
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.rule import report_rule
-from bridge.gate.sampled import Sample, arms_of
+from bridge.gate.sampled import Sample, arms_of, expected_drafts
 
 
 @report_rule(
@@ -63,9 +63,18 @@ def _speculative(sample: Sample, config: Mapping[str, Any]) -> Iterator[str]:
     surplus = committed - sample["output_tokens"]
     if not 0 <= surplus <= (accepted[-1] if accepted else 0):
         yield f"the steps commit {committed} tokens, {sample['output_tokens']} were emitted"
+    expected = expected_drafts(sample, config)
+    looks_up = (config.get("drafter") or {}).get("format") == "ngram"  # drafts what it finds, and calls no model
+    if expected is not None:
+        odd = [
+            i
+            for i, (d, e) in enumerate(zip(drafted, expected, strict=True))
+            if d != e and not (d == 0 or (looks_up and d < e))
+        ]
+        if odd:
+            yield f"step {odd[0]} drafted {drafted[odd[0]]} tokens, the depth and the budget say {expected[odd[0]]}"
     drafting = sum(1 for count in drafted if count)
-    local = (config.get("drafter") or {}).get("format") not in {None, "ngram"}
-    if drafting > counters["drafter_forwards"] and local:
+    if not looks_up and counters["drafter_forwards"] != drafting:
         yield f"{counters['drafter_forwards']} drafter forwards for {drafting} steps with a draft"
     if counters["drafter_forwards"] > counters["steps"]:
         yield f"{counters['drafter_forwards']} drafter forwards in {counters['steps']} steps"

@@ -35,7 +35,7 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
     for name in ("thermal", "power", "memory_pressure"):
         for value in getattr(record.telemetry, name):
             state = assess(name, value)
-            if state == "bad":
+            if state in {"bad", "strange"}:
                 yield Violation(f"{name} was {value!r}", f"telemetry.{name}")
             elif state == "unknown":
                 unknown.append(name)

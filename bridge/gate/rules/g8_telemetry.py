@@ -5,11 +5,16 @@ Samples that stop half-way, or that say more than a machine can be used, were ch
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import Final
 
 from bridge.gate.interface import Evidence, Skip, Violation
 from bridge.gate.rule import rule
+from bridge.gate.state import assess
 from bridge.records import RunRecord, Telemetry
+
+INTERVAL_S: Final = 0.5
 
 
 @rule("G8-TELEMETRY", remedy="Keep run.json as the runner wrote it.")
@@ -30,6 +35,25 @@ def _telemetry(record: RunRecord, telemetry: Telemetry) -> Iterator[Violation]:
     ):
         yield Violation("samples are not in order, or after the run", "telemetry.samples")
     spent_s = record.commands[-1].ended_s - record.commands[0].started_s if record.commands else 0.0
+    gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+    doublings = math.log2(interval_s / INTERVAL_S)
+    if doublings < 0 or doublings != int(doublings):
+        yield Violation(f"{interval_s} s is not {INTERVAL_S} s doubled", "telemetry.interval_s")
+    # Right after a doubling one sample may still follow at the old distance.
+    short = sum(1 for gap in gaps if gap < 0.9 * interval_s)
+    if short > max(doublings, 0):
+        yield Violation(f"{short} samples follow sooner than every {interval_s} s", "telemetry.samples")
+    for name in ("thermal", "power", "memory_pressure"):
+        known = any(value != "unknown" for value in getattr(telemetry, name))
+        source = telemetry.sources.get(name, "")
+        if not source or (source.startswith("unknown") and known):
+            yield Violation(
+                f"{name} is {getattr(telemetry, name)} from the source {source!r}", f"telemetry.sources.{name}"
+            )
+        if any(assess(name, value) == "strange" for value in getattr(telemetry, name)):
+            yield Violation(
+                f"{getattr(telemetry, name)} are no values of {name}", f"telemetry.{name}", severity="not_citable"
+            )
     if spent_s > 4 * interval_s and len(times) < 0.5 * spent_s / interval_s:
         yield Violation(f"{len(times)} samples in {spent_s:.1f} s at one every {interval_s} s", "telemetry.samples")
     for index, sample in enumerate(telemetry.samples):

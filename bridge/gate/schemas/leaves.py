@@ -6,51 +6,57 @@ A report holds tens of thousands of scalars; the full validator looks only at th
 from __future__ import annotations
 
 import re
-from functools import cache
+from collections.abc import Callable
 from typing import Any, Final
 
-_TYPES: Final[dict[str, tuple[type, ...]]] = {
-    "integer": (int,),
-    "number": (int, float),
-    "string": (str,),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
-_KNOWN: Final = frozenset({"type", "minimum", "exclusiveMinimum", "minLength", "maxLength", "pattern", "enum", "const"})
+Predicate = Callable[[object], bool]
+_KNOWN: Final = frozenset({"type", "minimum", "exclusiveMinimum", "minLength", "maxLength", "pattern"})
 
 
-def conforms(schema: dict[str, Any], value: object) -> bool:
-    """Return whether a scalar certainly conforms; False means that somebody else must look."""
-    if isinstance(value, dict | list) or not schema.keys() <= _KNOWN or "type" not in schema:
-        return "enum" in schema and len(schema) == 1 and isinstance(value, str) and value in schema["enum"]
-    named = schema["type"]
-    if not _is_any(value, (named,) if isinstance(named, str) else tuple(named)):
-        return False
-    if isinstance(value, str):
-        return (
-            schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value))
-            and ("pattern" not in schema or _compiled(schema["pattern"]).search(value) is not None)
-            and "enum" not in schema
-            and "const" not in schema
-        )
-    if isinstance(value, bool) or value is None:
-        return "enum" not in schema and "const" not in schema
-    low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
-    return (
-        isinstance(value, int | float)
-        and (low is None or value >= low)
-        and (above is None or value > above)
-        and "enum" not in schema
-        and "const" not in schema
-    )
+class Leaves:
+    """Predicates of small schemas, made once each; a schema is recognised by its identity, so it is kept."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[object, Predicate]] = {}
+
+    def conforms(self, schema: Any) -> Predicate:
+        """Return a predicate that is true only for scalars that certainly conform."""
+        known = self._made.get(id(schema))
+        if known is None:
+            known = self._made[id(schema)] = (schema, _predicate(schema))
+        return known[1]
 
 
-def _is_any(value: object, names: tuple[str, ...]) -> bool:
-    return any(
-        isinstance(value, _TYPES.get(name, ())) and (name == "boolean" or not isinstance(value, bool)) for name in names
-    )
+def _predicate(schema: Any) -> Predicate:
+    if not isinstance(schema, dict):
+        return _unsure
+    if schema.keys() == {"enum"}:
+        words = frozenset(word for word in schema["enum"] if isinstance(word, str))
+        return lambda value: type(value) is str and value in words
+    named = schema.get("type")
+    if named is None or not schema.keys() <= _KNOWN:
+        return _unsure
+    made = [_of_type(name, schema) for name in ([named] if isinstance(named, str) else named)]
+    if len(made) == 1:
+        return made[0]
+    return lambda value: any(one(value) for one in made)
 
 
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+def _of_type(name: str, schema: dict[str, Any]) -> Predicate:
+    if name in {"integer", "number"}:
+        types: tuple[type, ...] = (int,) if name == "integer" else (int, float)
+        low, above = schema.get("minimum", float("-inf")), schema.get("exclusiveMinimum", float("-inf"))
+        return lambda value: type(value) in types and value >= low and value > above  # type: ignore[operator]
+    if name == "string":
+        least, most = schema.get("minLength", 0), schema.get("maxLength", float("inf"))
+        found = re.compile(schema.get("pattern", "")).search
+        return lambda value: type(value) is str and least <= len(value) <= most and found(value) is not None
+    if name == "boolean":
+        return lambda value: value is True or value is False
+    if name == "null":
+        return lambda value: value is None
+    return _unsure
+
+
+def _unsure(_value: object) -> bool:
+    return False

@@ -274,7 +274,7 @@ def _(case: Case) -> None:
 
 @breaks("G4-STAGES")
 def _(case: Case) -> None:
-    samples(case)[0]["stages"]["decode_s"] *= 0.9
+    samples(case)[0]["stages"]["decode_s"] *= 0.99
 
 
 @breaks("G4-STEPS")
@@ -409,3 +409,8 @@ PASSES["G2-AUTHORITY"] = _unattested
 
 def lock(packages: dict[str, str]) -> str:
     return hashlib.sha256(strictjson.encode(packages)).hexdigest()
+
+
+@breaks("G4-ANSWERS")
+def _(case: Case) -> None:
+    samples(case)[0]["correct"] = True

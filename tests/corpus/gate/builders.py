@@ -114,7 +114,12 @@ def around(
     python = "/opt/kakeya/bin/python"
     argv = [[python, "-I", "-m", "engine.cli", "verb", "--launch", str(index)] for index in range(len(spans))]
     names = [f"verb-{index}" if len(spans) > 1 else "verb" for index in range(len(spans))]
-    environment = [["KAKEYA_PRESET", "a-preset"], ["KAKEYA_PROFILE", profile], ["KAKEYA_RUN_ID", RUN_ID]]
+    environment = [
+        ["KAKEYA_RUN_ID", RUN_ID],
+        ["KAKEYA_PRESET", "a-preset"],
+        ["KAKEYA_PROFILE", profile],
+        ["OPENBLAS_NUM_THREADS", "1"],
+    ]
     spec = {
         "schema_version": 1,
         "id": RUN_ID,
@@ -148,14 +153,14 @@ def around(
     }
     samples = [
         {
-            "t_s": round(0.5 + index * 1.0, 3),
+            "t_s": round(0.4 + index * 0.505, 3),
             "cpu_share": 0.52,
             "other_cpu_share": 0.05,
             "rss_bytes": 300_000_000,
             "gpu_share": None,
             "gpu_memory_bytes": None,
         }
-        for index in range(int(wall_s))
+        for index in range(int((wall_s - 0.4) / 0.505) + 1)
     ]
     record = {
         "schema_version": 1,
@@ -219,17 +224,25 @@ def around(
             "kind": "bwrap",
             "reason": None,
             "network": False,
-            "namespaces": ["user", "pid", "net"],
-            "filters": ["seccomp"],
+            "namespaces": ["user", "pid", "ipc", "net", "uts", "cgroup", "mount"],
+            "filters": ["no new privileges", "no capabilities", "own session", "seccomp: 90 system calls refused"],
             "uid": 1000,
         },
         "telemetry": {
-            "interval_s": 1.0,
-            "sources": {"cpu_share": "/proc/stat", "rss_bytes": "/proc/<pid>/statm", "gpu_share": "unknown"},
+            "interval_s": 0.5,
+            "sources": {
+                "cpu_share": "psutil, living processes of the run over all processors",
+                "other_cpu_share": "psutil, whole machine less the run",
+                "rss_bytes": "psutil, sum over living processes",
+                "gpu": "unknown: NVML sees no device",
+                "thermal": "unknown",
+                "power": "unknown",
+                "memory_pressure": "/proc/pressure/memory",
+            },
             "samples": samples,
             "thermal": ["unknown", "unknown"],
             "power": ["unknown", "unknown"],
-            "memory_pressure": ["0.00", "0.00"],
+            "memory_pressure": ["some 0.00 % of 10 s", "some 0.12 % of 10 s"],
         },
         "sample_marks": marks or [],
         "sample_marks_dropped": 0,
@@ -247,15 +260,18 @@ def around(
         "log_truncated_bytes": 0,
         "redactions": 0,
     }
-    # Through text, so that no list is shared between the two: changing one must not change the other.
-    return Case(reports, json.loads(json.dumps(record)), json.loads(json.dumps(spec))).seal()
+    # Through the models, so that every field is there and no list is shared between the two.
+    case = Case(reports, record, spec).seal()
+    case.record = json.loads(RunRecord.parse(strictjson.encode(record), max_bytes=1 << 26).canonical())
+    case.spec = json.loads(JobSpec.parse(strictjson.encode(spec)).canonical())
+    return case
 
 
 def probe(profile: str = "claim") -> Case:
-    seconds = [0.0305, 0.0301, 0.0322]
+    seconds = [9.305, 9.301, 9.322]
     value = envelope(
         "environment_probe",
-        wall_s=2.5,
+        wall_s=42.5,
         profile=profile,
         config={"backend": "mlx", "accelerator_required": False},
         rows={
@@ -269,9 +285,9 @@ def probe(profile: str = "claim") -> Case:
                     "backend": "mlx",
                     "device": "cpu",
                     "dtype": "float32",
-                    "n": 512,
+                    "n": 8192,
                     "seconds": seconds,
-                    "gflop_per_s": 2 * 512**3 / 0.0305 / 1e9,
+                    "gflop_per_s": 2 * 8192**3 / 9.305 / 1e9,
                     "max_abs_error": 1.1e-6,
                 }
             ],
@@ -292,13 +308,13 @@ def probe(profile: str = "claim") -> Case:
 
 def suite(profile: str = "claim") -> Case:
     tests = [
-        {"id": "tests/test_a.py::test_one", "outcome": "passed", "duration_s": 0.25, "reason": None},
-        {"id": "tests/test_a.py::test_two[0.1]", "outcome": "passed", "duration_s": 0.5, "reason": None},
+        {"id": "tests/test_a.py::test_one", "outcome": "passed", "duration_s": 20.25, "reason": None},
+        {"id": "tests/test_a.py::test_two[0.1]", "outcome": "passed", "duration_s": 41.5, "reason": None},
         {"id": "tests/test_b.py::test_gpu", "outcome": "skipped", "duration_s": 0.0, "reason": "no NVIDIA device"},
     ]
     value = envelope(
         "test_suite",
-        wall_s=3.25,
+        wall_s=63.25,
         profile=profile,
         config={"paths": ["tests"], "marker": "", "require": []},
         rows={"exit_code": 0, "command": ["pytest", "-q", "tests"], "collected": 3, "tests": tests},

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from bridge.gate.sampled import expected_drafts
 from engine.evaluation.schedule import balanced_orders, shuffled
 from engine.reports.tokens import loop_onset, token_digest
 from tests.corpus.gate.builders import DIGEST, Case, around, envelope, sha
@@ -34,6 +35,7 @@ class Plan:
         step_s: seconds of a draft-verify step.
         noise: standard deviation of the log of a sample's times.
         accept: probability that the next drafted token is accepted.
+        skip: probability that the drafter has nothing to offer.
     """
 
     profile: str = "claim"
@@ -45,6 +47,7 @@ class Plan:
     step_s: float = 0.0285
     noise: float = 0.02
     accept: float = 0.55
+    skip: float = 0.04
     seed: int = 7
     stop: str = "natural"
     dtype: str = "float32"
@@ -55,6 +58,9 @@ class Plan:
 
 
 def plain_answer(rng: random.Random, count: int) -> list[int]:
+    """Return tokens that fill the budget, or now and then end before it."""
+    if rng.random() < 0.2:
+        return [*(rng.randrange(6, VOCABULARY) for _ in range(count - 3)), STOP_ID]
     return [rng.randrange(6, VOCABULARY) for _ in range(count)]
 
 
@@ -79,7 +85,7 @@ def code_throughput(plan: Plan = Plan(), kind: str = "code_throughput") -> Case:
         for index, (prompt, arm, is_warmup) in enumerate(_sequence(names, mine, warm, launch)):
             sample, now = _sample(plan, rng, arm, prompt, (launch, index, is_warmup), answers, lengths, now, marks)
             arms[arm].append(sample)
-            fallbacks += _fallbacks(sample, arm)
+            fallbacks += _fallbacks(sample, arm, _config(plan, names))
         busy += now - opened
         spans.append((round(began, 6), round(now + 0.05, 6)))
         now += 0.2
@@ -217,9 +223,11 @@ def _steps(plan: Plan, rng: random.Random, count: int) -> tuple[list[int], list[
     drafted: list[int] = []
     committed = 1
     while committed < count:
-        draft = min(BLOCK - 1, count - committed - 1)
+        draft = max(0, min(BLOCK - 1, plan.tokens - committed - 1))
+        if draft and rng.random() < plan.skip:
+            draft = 0
         taken = 0
-        while taken < draft and rng.random() < plan.accept:
+        while taken < min(draft, count - committed - 1) and rng.random() < plan.accept:
             taken += 1
         accepted.append(taken)
         drafted.append(draft)
@@ -227,11 +235,12 @@ def _steps(plan: Plan, rng: random.Random, count: int) -> tuple[list[int], list[
     return accepted, drafted
 
 
-def _fallbacks(sample: dict[str, Any], arm: str) -> list[dict[str, Any]]:
-    idle = sum(1 for count in sample["drafted_per_step"] or () if count == 0)
+def _fallbacks(sample: dict[str, Any], arm: str, config: dict[str, Any]) -> list[dict[str, Any]]:
+    wanted = expected_drafts(sample, config) or []
+    idle = sum(1 for count, asked in zip(sample["drafted_per_step"] or [], wanted, strict=True) if count == 0 < asked)
     if not idle:
         return []
-    reason = "one token is left of the budget"
+    reason = "no context of the drafter is left"
     return [{"arm": arm, "component": "drafter", "sample": sample["id"], "reason": reason, "count": idle}]
 
 
