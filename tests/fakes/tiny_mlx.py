@@ -101,8 +101,14 @@ def write_target(folder: Path, kind: str, seed: int = 0, bits: int | None = None
         config["quantization"] = {"group_size": 32, "bits": bits}
     weights = dict(tree_flatten(model.parameters()))
     if wrapped:
-        weights = {f"language_model.{name}": value for name, value in weights.items()}
+        # mlx-lm writes language_model.model.*, transformers model.language_model.*, and both read the other's.
+        weights = {
+            f"language_model.{name}" if bits else f"model.language_model.{name.removeprefix('model.')}": value
+            for name, value in weights.items()
+        }
+        quantization = config.pop("quantization", None)
         config = {"model_type": "gemma4", "text_config": config, "vocab_size": VOCAB, "eos_token_id": [1]}
+        config |= {"quantization": quantization} if quantization else {}
     folder.mkdir(parents=True, exist_ok=True)
     mx.save_safetensors(str(folder / "model.safetensors"), weights)
     (folder / "config.json").write_text(json.dumps(config))

@@ -179,7 +179,7 @@ class MlxSequence:
         return self.caches[0].length
 
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
-        """Forward the prompt chunk by chunk, evaluating each so that no more than one chunk is pending.
+        """Forward the prompt chunk by chunk; a chunk is evaluated before the next is built, which bounds memory.
 
         Raises:
             PromptError: If the prompt is empty, too long for the model or holds ids outside the vocabulary.
@@ -191,7 +191,12 @@ class MlxSequence:
             last = start + len(part) == len(ids)
             logits = self.target.family.head(hidden[0, -1:]) if last else None
             pending = [array for cache in self.caches for array in cache.buffers()]
-            mx.async_eval(*pending, *(array for array in (logits, features) if array is not None))
+            pending += [array for array in (logits, features) if array is not None]
+            if last:
+                mx.async_eval(*pending)
+            else:
+                mx.eval(*pending)
+                mx.clear_cache()
             yield Forward(logits=logits, features=features, start=start, rows=len(part))
 
     def forward_block(self, bonus: int, draft: Draft) -> Forward:

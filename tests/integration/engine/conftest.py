@@ -22,7 +22,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for kind in tiny_mlx.CONFIGS:
         tiny_mlx.write_target(root / kind, kind)
     tiny_mlx.write_target(root / "wrapped", "gemma4", wrapped=True)
-    tiny_mlx.write_target(root / "4bit", "gemma4-moe", bits=4)
+    tiny_mlx.write_target(root / "4bit", "gemma4-moe", bits=4, wrapped=True)
     tiny_mlx.write_dflash(root / "dflash")
     tiny_mlx.write_dflash(
         root / "dflash-sliding",

@@ -19,7 +19,7 @@ from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
 from engine.types import CacheLayout, Draft, Step, StopReason
 from tests.fakes.scripted_drafter import ScriptedModel
-from tests.fakes.tiny_mlx import CONFIGS, VOCAB, WINDOW
+from tests.fakes.tiny_mlx import CONFIGS, VOCAB, WINDOW, write_dflash
 
 KINDS = [*CONFIGS, "wrapped"]
 LAYOUTS = list(CacheLayout)
@@ -272,3 +272,29 @@ def test_sliding_layers_hold_window_and_block_and_the_full_layout_holds_everythi
             assert full >= row_bytes * 400
         else:
             assert native == full
+
+
+def test_a_drafters_context_is_capped_and_the_cap_changes_only_drafts(
+    backend: Any, folders: Any, targets: Any, tmp_path: Any
+) -> None:
+    nested = {"block_size": 8, "mask_token_id": 3, "target_layer_ids": [0, 2], "context_tokens": 24}
+    target, prompt = targets["gemma4"], prompt_of(150)
+    whole = backend.load_dflash(folders / "dflash", target)
+    capped = backend.load_dflash(write_dflash(tmp_path, dflash_config=nested), target)
+    answer = plain(backend, target, prompt)
+    assert tokens_of(drafted(backend, target, capped, prompt, Stopping(BUDGET), chunk=20)) == answer
+    proposed = {}
+    for length in (20, 150):
+        drafts = []
+        for model in (whole, capped):
+            sequence, drafter = target.open(model.capture, CacheLayout.NATIVE), model.open()
+            for forward in sequence.prefill(prompt[:length], 16):
+                drafter.observe(forward.start, (), sequence.committed(forward, forward.rows))
+            ids = mx.array([5] + [3] * 7)
+            drafts.append(model.hidden_rows(ids, length, drafter._shown))
+            proposed[length, model is capped] = drafter.measured_bytes()
+        same = mx.max(mx.abs(drafts[0] - drafts[1])).item() < 1e-5
+        assert same == (length == 20)
+    row_bytes = 2 * 2 * 2 * 8 * 4
+    assert proposed[150, True] <= row_bytes * (24 + 2 * 16 + 16)
+    assert proposed[150, False] >= row_bytes * 150

@@ -1,0 +1,188 @@
+"""The loop alone, on a scripted target: guards, forced plain steps, counts and what the drafter is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
+from engine.decoding.stopping import Stopping
+from engine.errors import NonFiniteLogitsError, PromptError
+from engine.types import Draft, Forward, Outcome, Step
+from engine.verification import greedy
+from tests.fakes.scripted_drafter import ScriptedModel
+
+VOCAB = 1000
+PROMPT = (1, 2, 3)
+ANSWER = tuple(range(100, 140))
+
+
+class HostClock:
+    def now_ns(self) -> int:
+        return 0
+
+    def host_ns(self) -> int:
+        return 0
+
+
+@dataclass
+class ScriptedSequence:
+    """A target that always answers ``ANSWER`` and whose rows are unusable where ``bad`` says (block, row)."""
+
+    bad: set[tuple[int, int]] = field(default_factory=set)
+    length: int = 0
+    blocks: int = 0
+    floor: int = 0
+    crops: list[int] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+
+    def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
+        for start in range(0, len(ids), chunk):
+            rows = len(ids[start : start + chunk])
+            self.length += rows
+            yield Forward(self._row(self.length) if self.length == len(ids) else None, None, start, rows)
+
+    def forward_block(self, bonus: int, draft: Draft) -> Forward:
+        return self._block([bonus, *draft.tokens])
+
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
+        for _ in range(limit):
+            forward = self._block([bonus])
+            outcome = greedy.decide((), forward.logits[0], forward.logits[1], VOCAB)
+            yield outcome, forward
+            bonus = outcome.bonus
+
+    def committed(self, forward: Forward, rows: int) -> Any:
+        return None
+
+    def crop(self, length: int) -> None:
+        assert self.floor <= length <= self.length
+        self.crops.append(length)
+        self.length = length
+
+    def measured_bytes(self) -> int:
+        return 0
+
+    def _row(self, position: int) -> Any:
+        return [[ANSWER[position - len(PROMPT)]], [True]]
+
+    def _block(self, tokens: list[int]) -> Forward:
+        start = self.floor = self.length
+        for offset, token in enumerate(tokens[:1]):
+            assert token == ANSWER[start + offset - len(PROMPT)], "the bonus is the newest committed token"
+        self.length += len(tokens)
+        predicted = [ANSWER[start + offset + 1 - len(PROMPT)] for offset in range(len(tokens))]
+        usable = [(self.blocks, row) not in self.bad for row in range(len(tokens))]
+        self.blocks += 1
+        self.rows.append(len(tokens))
+        return Forward([predicted, usable], None, start, len(tokens))
+
+
+class ScriptedAccept:
+    greedy = True
+
+    def first(self, forward: Forward) -> Outcome:
+        return self.decide(Draft(), forward)
+
+    def decide(self, draft: Draft, forward: Forward) -> Outcome:
+        return greedy.decide(draft.tokens, forward.logits[0], forward.logits[1], VOCAB)
+
+
+def run(sequence: ScriptedSequence, budget: int = 20, depth: int = 4, **drafter: Any) -> tuple[list[Step], Any]:
+    model = ScriptedModel(ANSWER, len(PROMPT), VOCAB, drafter.get("wrong", lambda step, index: False))
+    state = model.open()
+    opened = drafter.get("drafter", state)
+    parts = Parts(sequence, opened, ScriptedAccept(), FixedDepth(depth), HostClock())  # type: ignore[arg-type]
+    return list(speculative(parts, PROMPT, Stopping(budget), chunk=2)), state
+
+
+def tokens_of(steps: list[Step]) -> tuple[int, ...]:
+    return tuple(token for step in steps for token in step.tokens)
+
+
+def test_a_right_drafter_commits_whole_blocks_and_the_last_one_is_cut_to_the_budget() -> None:
+    sequence = ScriptedSequence()
+    steps, state = run(sequence, budget=13)
+    assert tokens_of(steps) == ANSWER[:13]
+    assert [step.committed for step in steps] == [1, 5, 5, 2]
+    assert [step.drafted for step in steps] == [0, 4, 4, 1]
+    assert sequence.rows == [5, 5, 2]
+    assert state.seen == [*PROMPT, *ANSWER[:10]]
+
+
+def test_every_forward_is_cropped_once_to_what_was_kept() -> None:
+    sequence = ScriptedSequence()
+    steps, _ = run(sequence, budget=9, wrong=lambda step, index: index >= 1)
+    assert tokens_of(steps) == ANSWER[:9]
+    assert sequence.crops == [step.position for step in steps if step.drafted]
+
+
+def test_a_bad_first_row_is_dropped_counted_and_retried_plainly() -> None:
+    sequence = ScriptedSequence(bad={(1, 0)})
+    steps, state = run(sequence, budget=20)
+    assert tokens_of(steps) == ANSWER[:20]
+    guarded = [step for step in steps if step.guard]
+    assert [(step.tokens, step.committed, step.guard) for step in guarded] == [((), 0, "non-finite logits")]
+    after = steps[steps.index(guarded[0]) + 1]
+    assert (after.drafted, after.committed) == (0, 1)
+    assert state.seen == [*PROMPT, *ANSWER][: len(state.seen)]
+
+
+def test_a_bad_later_row_costs_only_its_blocks_tail() -> None:
+    sequence = ScriptedSequence(bad={(0, 2)})
+    steps, _ = run(sequence, budget=10)
+    assert tokens_of(steps) == ANSWER[:10]
+    assert (steps[1].committed, steps[1].accepted, steps[1].guard) == (2, 1, "non-finite logits")
+
+
+def test_a_target_that_cannot_even_decode_plainly_is_an_error() -> None:
+    with pytest.raises(NonFiniteLogitsError, match="after position 3"):
+        run(ScriptedSequence(bad={(0, 0)}), depth=0)
+    with pytest.raises(NonFiniteLogitsError):
+        run(ScriptedSequence(bad={(0, 0), (1, 0)}))
+
+
+def test_a_drafter_without_a_draft_costs_one_plain_step_with_its_reason() -> None:
+    class Silent:
+        forwards = 0
+        shown: list[int]
+
+        def __init__(self) -> None:
+            self.shown = []
+
+        def propose(self, bonus: int, position: int, count: int) -> Draft:
+            return Draft(skipped="no match")
+
+        def observe(self, start: int, tokens: tuple[int, ...], features: Any) -> None:
+            assert start == len(self.shown)
+            self.shown += tokens
+
+    silent = Silent()
+    steps, _ = run(ScriptedSequence(), budget=6, drafter=silent)
+    assert tokens_of(steps) == ANSWER[:6]
+    assert [step.skipped for step in steps[1:-1]] == ["no match"] * 4
+    assert silent.shown == [*PROMPT, *ANSWER[:4]]
+
+
+def test_an_empty_prompt_is_refused() -> None:
+    parts = Parts(
+        ScriptedSequence(),
+        ScriptedModel(ANSWER, 0, VOCAB, lambda *_: False).open(),
+        ScriptedAccept(),
+        FixedDepth(1),
+        HostClock(),
+    )  # type: ignore[arg-type]
+    with pytest.raises(PromptError, match="no tokens"):
+        next(speculative(parts, (), Stopping(3)))
+
+
+def test_a_sequence_cancelled_before_its_first_block_still_says_so() -> None:
+    model = ScriptedModel(ANSWER, len(PROMPT), VOCAB, lambda *_: False)
+    parts = Parts(ScriptedSequence(), model.open(), ScriptedAccept(), FixedDepth(2), HostClock())  # type: ignore[arg-type]
+    steps = list(speculative(parts, PROMPT, Stopping(9, cancelled=lambda: True)))
+    assert tokens_of(steps) == ANSWER[:1]
+    assert [str(step.stop) for step in steps] == ["None", "cancelled"]
