@@ -1,0 +1,245 @@
+"""The requester over a real git remote: pinning, purity of the clone, what is sent, and what a plain clone can check."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bridge.bus import open_bus
+from bridge.bus.create import new_record
+from bridge.cli.mac import Surroundings, main
+from bridge.client import gitdoor
+from bridge.errors import IntegrityError, UsageError
+from bridge.system.clock import SystemClock
+from tests.fakes.clone import Clone
+from tests.fakes.requester import Ran
+from tests.fakes.scripted_host import ScriptedHost
+
+CLOCK = SystemClock()
+
+
+@dataclass
+class Place:
+    """A bare remote that is a bus, a host on it, and a clone of it."""
+
+    root: Path
+    remote: Path
+    host: ScriptedHost
+    clone: Clone
+
+    def run(self, *words: str, top: Path | None = None, **environment: str) -> Ran:
+        out, err = io.StringIO(), io.StringIO()
+        own = {
+            "KAKEYA_DATA_DIR": str(self.root / "data"),
+            "KAKEYA_CONFIG_DIR": str(self.root / "config"),
+            **environment,
+        }
+        around = Surroundings(out, err, own, top or self.clone.top, CLOCK)
+        code = main(list(words), around)
+        return Ran(code, out.getvalue(), err.getvalue())
+
+
+def make_bus(folder: Path) -> Path:
+    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(folder)], check=True, timeout=60)
+    bus = open_bus(str(folder), repository=None, state=folder.parent / f"{folder.name}-maker", clock=CLOCK)
+    bus.create(new_record(CLOCK, wake="poll", local=True))
+    return folder
+
+
+@pytest.fixture
+def place(tmp_path):
+    remote = make_bus(tmp_path / "bus.git")
+    clone = Clone(tmp_path)
+    clone.commit({"tests/test_x.py": "def test_x(): pass\n", "kept.txt": "one\n", "gone.txt": "two\n"})
+    clone.git("remote", "add", "origin", str(remote))
+    clone.git("push", "-q", "origin", "main")
+    bus = open_bus(str(remote), repository=None, state=tmp_path / "host", clock=CLOCK)
+    host = ScriptedHost(bus, CLOCK)
+    host.beat()
+    return Place(tmp_path, remote, host, clone)
+
+
+def take(host, run_id):
+    host.claim(run_id)
+    host.start(run_id)
+    host.finish(run_id)
+
+
+def test_a_run_leaves_the_clone_as_it_was_and_a_plain_clone_can_verify_it(place, tmp_path):
+    before = place.clone.state_of_repository()
+    sent = place.run("run", "mlx-env-probe", "--bus", "origin").out.strip()
+    take(place.host, sent)
+    assert place.run("attach", sent, "--bus", "origin").code == 0
+    assert place.clone.state_of_repository() == before
+    plain = tmp_path / "plain"
+    subprocess.run(["git", "clone", "-q", str(place.remote), str(plain)], check=True, timeout=60)
+    branch = f"origin/mac-bridge/mlx-env-probe-{sent}"
+    ran = place.run("verify", branch, top=plain)
+    assert ran.code == 0, ran.out + ran.err
+    assert place.run("verify", branch.removeprefix("origin/"), "--json", top=plain).document["data"]["id"] == sent
+    assert place.run("verify", "origin/main", top=plain).code == 2
+
+
+def test_init_pins_the_bus_and_a_fork_is_refused_before_anything_is_sent(place, tmp_path):
+    assert place.run("init", "--bus", "origin").code == 0
+    assert place.run("doctor").code == 0
+    fork = make_bus(tmp_path / "fork.git")
+    place.clone.git("remote", "set-url", "origin", str(fork))
+    refs = subprocess.run(["git", "-C", str(fork), "for-each-ref"], check=True, capture_output=True, timeout=60).stdout
+    ran = place.run("run", "mlx-env-probe", "--json")
+    assert ran.code == 3
+    assert "is it a fork?" in ran.document["outcome"]["message"] or "pin" in ran.document["outcome"]["message"]
+    after = subprocess.run(["git", "-C", str(fork), "for-each-ref"], check=True, capture_output=True, timeout=60).stdout
+    assert after == refs
+
+
+def test_a_configured_bus_that_is_away_never_becomes_the_embedded_one(place):
+    place.run("init", "--bus", "origin")
+    shutil.move(place.remote, place.root / "moved")
+    ran = place.run("run", "mlx-env-probe", "--json")
+    assert ran.code in {2, 3}
+    assert not (place.root / "data" / "embedded").exists()
+
+
+def test_a_remote_without_a_bus_says_what_to_do(place, tmp_path):
+    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "empty.git")], check=True, timeout=60)
+    ran = place.run("run", "mlx-env-probe", "--bus", str(tmp_path / "empty.git"))
+    assert ran.code == 3
+    assert "carries no bus" in ran.err
+    assert "--create-bus" in ran.err
+
+
+def test_a_committed_file_may_name_an_id_or_a_remote_but_no_new_place(place, tmp_path):
+    bus_id = place.host.bus.identity().bus_id
+    committed = place.clone.top / "kakeya.toml"
+    committed.write_text(f'schema = 1\nbus_id = "{bus_id}"\n')
+    assert place.run("runners").code == 0
+    committed.write_text('schema = 1\nroute = "origin"\n')
+    assert place.run("runners").code == 0
+    committed.write_text(f'schema = 1\nroute = "{make_bus(tmp_path / "other.git")}"\n')
+    ran = place.run("runners")
+    assert ran.code == 2
+    assert "no remote of this clone" in ran.err
+    committed.write_text('schema = 1\nbus_id = "' + "0" * 32 + '"\n')
+    assert place.run("runners").code == 3
+
+
+def test_push_instead_of_is_refused(place, tmp_path):
+    place.clone.git("config", f"url.{tmp_path}/elsewhere.pushInsteadOf", str(place.remote))
+    ran = place.run("run", "mlx-env-probe", "--bus", "origin")
+    assert ran.code == 3
+    assert "elsewhere" in ran.err
+
+
+def test_an_agents_branch_names_its_namespace(place):
+    place.clone.git("checkout", "-q", "-b", "AgentMemory/fix-it-1f2e")
+    sent = place.run("run", "mlx-env-probe", "--bus", "origin", "--json").document
+    assert sent["request"]["ref"] == f"refs/heads/AgentMemory/mac-bridge-mlx-env-probe-{sent['id']}-1f2e"
+
+
+def files_of(clone: Clone, tree: str) -> dict[str, str]:
+    names = clone.git("ls-tree", "-r", "--name-only", tree).split()
+    return {name: clone.git("cat-file", "blob", f"{tree}:{name}") for name in names}
+
+
+def test_a_dirty_tree_is_sent_as_it_is_without_what_is_not_tracked(place):
+    clone = place.clone
+    (clone.top / "kept.txt").write_text("changed\n")
+    (clone.top / "gone.txt").unlink()
+    (clone.top / "staged.txt").write_text("staged\n")
+    clone.git("add", "staged.txt")
+    (clone.top / "secret.env").write_text("TOKEN=x\n")
+    before = clone.state_of_repository()
+    ran = place.run("run", "pytest-path", "--dirty", "--bus", "origin", "--json")
+    assert clone.state_of_repository() == before
+    workload = ran.document["request"]["workload"]
+    assert workload["dirty"] is True
+    sent = files_of(clone, workload["tree"])
+    assert sent == {
+        "README.md": "a clone\n",
+        "kept.txt": "changed\n",
+        "staged.txt": "staged\n",
+        "tests/test_x.py": "def test_x(): pass\n",
+    }
+    assert "3 changed files" in ran.err
+    assert "1 untracked are not sent" in ran.err
+    again = place.run("run", "pytest-path", "--dirty", "--bus", "origin", "--json").document
+    assert again["id"] == ran.document["id"]
+    (clone.top / "kept.txt").write_text("changed more\n")
+    assert place.run("run", "pytest-path", "--dirty", "--bus", "origin", "--json").document["id"] != again["id"]
+
+
+def test_without_dirty_head_is_sent_and_the_difference_is_said(place):
+    (place.clone.top / "kept.txt").write_text("changed\n")
+    ran = place.run("run", "pytest-path", "--bus", "origin", "--json")
+    assert ran.document["request"]["workload"]["tree"] == place.clone.git("rev-parse", "HEAD^{tree}").strip()
+    assert "1 files with uncommitted changes are not sent" in ran.err
+    older = place.run("run", "pytest-path", "--ref", "HEAD~1", "--bus", "origin", "--json").document
+    assert older["request"]["workload"]["commit"] == place.clone.git("rev-parse", "HEAD~1").strip()
+    assert place.run("run", "pytest-path", "--ref", "--upload-pack=x", "--bus", "origin").code == 2
+    assert place.run("run", "pytest-path", "--ref", "HEAD", "--dirty", "--bus", "origin").code == 2
+
+
+def test_detached_linked_and_shallow_clones_stay_as_they_are(place, tmp_path):
+    clone = place.clone
+    clone.git("checkout", "-q", "--detach")
+    linked = tmp_path / "linked"
+    clone.git("worktree", "add", "-q", str(linked), "main")
+    before = clone.state_of_repository()
+    in_linked = place.run("run", "pytest-path", "--bus", "origin", "--json", top=linked)
+    assert in_linked.code == 0, in_linked.err
+    assert place.run("run", "pytest-path", "--bus", "origin", "--json").document["id"] == in_linked.document["id"]
+    assert clone.state_of_repository() == before
+    shallow = Clone(tmp_path / "s")
+    shutil.rmtree(shallow.top)
+    subprocess.run(
+        ["git", "clone", "-q", "--depth", "1", f"file://{place.remote}", str(shallow.top)], check=True, timeout=60
+    )
+    state = shallow.state_of_repository()
+    assert state["shallow"] is True
+    ran = place.run("run", "pytest-path", "--bus", "origin", "--new", top=shallow.top)
+    assert ran.code == 0, ran.err
+    assert shallow.state_of_repository() == state
+
+
+def test_a_failed_push_leaves_the_clone_as_it_was(place):
+    hook = place.remote / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    (place.clone.top / "kept.txt").write_text("changed\n")
+    before = place.clone.state_of_repository()
+    ran = place.run("run", "pytest-path", "--dirty", "--bus", "origin", "--json")
+    assert ran.code == 3
+    assert place.clone.state_of_repository() == before
+    ran = place.run("doctor", "--bus", "origin", "--json")
+    assert ran.code == 1
+    assert [row["check"] for row in ran.document["data"] if row["level"] == "fail"] == ["probe_push"]
+    hook.unlink()
+    assert place.run("run", "pytest-path", "--dirty", "--bus", "origin").code == 0
+
+
+def test_a_branch_with_links_instead_of_files_is_no_result(place):
+    clone = place.clone
+    folder = clone.top / ".mac-bridge" / "result"
+    folder.mkdir(parents=True)
+    os.symlink("/etc/passwd", folder / "log.txt")
+    clone.git("add", "-A")
+    clone.git("commit", "-q", "-m", "forged")
+    with pytest.raises(IntegrityError, match="no regular file"):
+        gitdoor.read_branch_result(clone.top, "main")
+    with pytest.raises(UsageError, match="no branch"):
+        gitdoor.read_branch_result(clone.top, "--output=x")
+
+
+def test_documents_stay_documents_over_git(place):
+    sent = place.run("run", "mlx-env-probe", "--bus", "origin").out.strip()
+    take(place.host, sent)
+    document = json.loads(place.run("status", sent[:14], "--bus", "origin", "--json").out)
+    assert (document["id"], document["bus"]["route"]) == (sent, str(place.remote))
