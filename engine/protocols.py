@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from engine.decoding.stopping import Stopping
 from engine.types import (
@@ -116,6 +116,14 @@ class DrafterModel(Protocol):
 
     def open(self) -> Drafter:
         """Start a proposer for one sequence."""
+
+
+@runtime_checkable
+class SamplingDrafterModel(DrafterModel, Protocol):
+    """A proposer with probabilities: under a sampling rule its own draws are accepted more often than its argmax."""
+
+    def sampling(self, settings: Sampling) -> DrafterModel:
+        """Return the proposer drawing its tokens, with their distribution in every draft."""
 
 
 class Accept(Protocol):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from engine.cli.options import add_decoding_options, add_model_options, depth_factory, guarded, open_selected
 from engine.errors import UsageError
 from engine.evaluation.generate import Answer, Asked, generate
 from engine.loading import Engine
-from engine.protocols import Accept
+from engine.protocols import Accept, SamplingDrafterModel
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout
 from engine.verification.rejection import Sampling
@@ -62,7 +62,8 @@ def _run(options: argparse.Namespace) -> int:
         chunk_tokens=options.prefill_chunk,
     )
     show = _nothing if options.json else _write
-    answer = generate(engine, tokenizer, asked, (_rule(engine, options), make_depth()), show)
+    engine, rule = _sampled(engine, options)
+    answer = generate(engine, tokenizer, asked, (rule, make_depth()), show)
     if options.json:
         print(json.dumps({"target": engine.target.info.name, "drafter": engine.drafter.info.name, **asdict(answer)}))
     else:
@@ -71,11 +72,14 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _rule(engine: Engine, options: argparse.Namespace) -> Accept:
+def _sampled(engine: Engine, options: argparse.Namespace) -> tuple[Engine, Accept]:
+    """Return the engine and its accept rule; above temperature 0 both target and drafter draw."""
     if options.temperature == 0:
-        return engine.accept
+        return engine, engine.accept
     settings = Sampling(options.temperature, options.top_k, options.top_p, options.seed)
-    return engine.backend.sampling(engine.target, settings)
+    if isinstance(engine.drafter, SamplingDrafterModel):
+        engine = replace(engine, drafter=engine.drafter.sampling(settings))
+    return engine, engine.backend.sampling(engine.target, settings)
 
 
 def _prompt_text(argument: str) -> str:

@@ -15,10 +15,12 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.rope_utils import initialize_rope
 
+from engine.backends.mlx import sampling
 from engine.backends.mlx.caches import WindowCache
 from engine.backends.mlx.models import MlxTarget
 from engine.drafters.dflash import DFlashConfig, LayerRule
 from engine.types import Draft, DrafterInfo, Features
+from engine.verification.rejection import Sampling, Uniforms
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,12 @@ class MlxDFlash:
         return self.config.target_layer_ids
 
     def open(self) -> MlxDFlashDrafter:
-        """Start with an empty context."""
-        return MlxDFlashDrafter(self)
+        """Start with an empty context, proposing the most likely tokens."""
+        return MlxDFlashDrafter(self, None)
+
+    def sampling(self, settings: Sampling) -> SampledDFlash:
+        """Return the same drafter proposing by sampling, with the distribution of every proposal in its drafts."""
+        return SampledDFlash(self, settings)
 
     def project_context(self, features_NF: mx.array, start: int) -> tuple[mx.array, mx.array]:
         """Return every layer's context keys and values ``[L, G, N, E]`` for positions from ``start`` on."""
@@ -127,15 +133,39 @@ class MlxDFlash:
         return queries, self.rope(mx.fast.rms_norm(keys, layer.k_norm, config.rms_norm_eps), offset=position), values
 
 
+@dataclass(frozen=True)
+class SampledDFlash:
+    """A DFlash drafter that samples its proposals."""
+
+    model: MlxDFlash
+    settings: Sampling
+
+    @property
+    def info(self) -> DrafterInfo:
+        """Name, digest and settings of the drafter."""
+        return self.model.info
+
+    @property
+    def capture(self) -> tuple[int, ...]:
+        """Target layers it reads."""
+        return self.model.capture
+
+    def open(self) -> MlxDFlashDrafter:
+        """Start with an empty context and the first draw of the seed."""
+        return MlxDFlashDrafter(self.model, self.settings)
+
+
 class MlxDFlashDrafter:
     """The context of one sequence: append-only, capped to the newest ``context_tokens`` positions.
 
     ``one_graph`` leaves a draft unevaluated until the verify forward is read: a study, not a way to decode.
     """
 
-    def __init__(self, model: MlxDFlash) -> None:
+    def __init__(self, model: MlxDFlash, settings: Sampling | None) -> None:
         self.model = model
         self.one_graph = False
+        self._settings = settings
+        self._uniforms = None if settings is None else Uniforms(settings.seed, "drafter")
         self.context = WindowCache(model.config.context_tokens + 1)
         self._shown: tuple[mx.array, mx.array] | None = None
         self._forwards = 0
@@ -151,12 +181,18 @@ class MlxDFlashDrafter:
         count = min(count, config.block_size - 1)
         ids = mx.array([bonus] + [config.mask_token_id] * count, mx.int32)
         hidden = self.model.hidden_rows(ids, position, self._shown)
-        tokens = mx.argmax(self.model.logits(hidden[1:]), axis=-1)
+        logits = self.model.logits(hidden[1:])
+        probs = None
+        if self._settings is None or self._uniforms is None:
+            tokens = mx.argmax(logits, axis=-1)
+        else:
+            probs = sampling.shape(logits, self._settings)
+            tokens = sampling.draw(probs, mx.array(self._uniforms.take(count), mx.float32))
         # Drafter and target stay two evaluations: one fused graph of both is far slower on Metal at long contexts.
         if not self.one_graph:
             mx.async_eval(tokens)
         self._forwards += 1
-        return Draft(tokens=tokens, count=count)
+        return Draft(tokens=tokens, count=count, probs=probs)
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Append the context rows of committed positions and let them compute in the background."""
