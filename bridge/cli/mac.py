@@ -20,7 +20,7 @@ from bridge.cli.commands import BY_NAME, PROGRAM, find
 from bridge.cli.context import Invocation
 from bridge.cli.output import Output, make_output
 from bridge.cli.signals import DetachedError, install
-from bridge.errors import KakeyaError, UsageError
+from bridge.errors import InfrastructureError, KakeyaError, UsageError
 from bridge.system.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -86,6 +86,12 @@ def _guarded(words: list[str], output: Output, around: Surroundings) -> int:
         return _report(error, name, output)
     except BrokenPipeError:
         raise
+    except OSError as error:
+        output.end_line()
+        where = f"{error.filename}: " if error.filename else ""
+        return _report(
+            InfrastructureError(f"{where}{error.strerror or error}", remedy="kakeya-mac doctor"), name, output
+        )
     except Exception as error:  # noqa: BLE001 - the one place: a bug still ends in a code and a document
         output.end_line()
         output.stderr.write(traceback.format_exc())

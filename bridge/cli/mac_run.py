@@ -18,7 +18,7 @@ from bridge.client.present import document
 from bridge.client.session import Session
 from bridge.client.submit import Sending, Wish, build, find_live, make_wish, parse_selector, send
 from bridge.client.workload import choose_workload
-from bridge.errors import UsageError
+from bridge.errors import InfrastructureError, UsageError
 from bridge.ids import short
 from bridge.presets import find as find_preset
 from bridge.presets import registry
@@ -117,7 +117,7 @@ def _send_and_wait(call: Invocation, session: Session, wish: Wish, *, new: bool,
         require_runner(
             session.bus, session.record, session.clock, preset=wish.preset, selector=wish.runner, poll_s=POLL_S
         )
-    sending = live if live is not None and live.reattached else send(session, wish, new=new)
+    sending = send(session, wish, live)
     if call.args.wait or call.args.follow:
         return _see_through(call, session, sending.sent.id, sending.request, reattached=sending.reattached)
     _say_run(call, sending.sent.id, sending.request, reattached=sending.reattached)
@@ -228,7 +228,14 @@ def _limit_s(request: Request | None) -> float | None:
 def _why_waiting(session: Session, request: Request | None) -> Callable[[], str]:
     if request is None:
         return lambda: "waiting for a runner"
-    return lambda: waiting_because(session.bus, session.record, session.clock, request.preset, request.runner)
+
+    def why() -> str:
+        try:
+            return waiting_because(session.bus, session.record, session.clock, request.preset, request.runner)
+        except InfrastructureError as error:  # a heartbeat never ends a wait
+            return f"the bus does not answer: {error.message}"
+
+    return why
 
 
 def _dry_run(call: Invocation, session: Session, wish: Wish) -> int:

@@ -15,11 +15,11 @@ from typing import Final
 from bridge.client.config import Settings
 from bridge.client.session import Session, bus_state, identify
 from bridge.client.store import Store
+from bridge.client.untrusted import tail
 from bridge.errors import InfrastructureError
 from bridge.system.clock import Clock
 
-SETTLE_S: Final = 5.0  # how long a started runner may take to take its lock
-STARTS_MAX: Final = 5
+STARTS_MAX: Final = 3
 
 
 @dataclass
@@ -33,10 +33,9 @@ class EmbeddedRunner:
 
     data_dir: Path
     folder: Path
-    clock: Clock
 
     def __post_init__(self) -> None:
-        self._started_s: float | None = None
+        self._pid: int | None = None
         self._starts = 0
 
     @property
@@ -45,27 +44,37 @@ class EmbeddedRunner:
         return self.folder / "runner.log"
 
     def wake(self) -> bool:
-        """Start the runner unless it runs, or was started a moment ago; return whether it was started.
+        """Start the runner unless it runs or is starting; return whether it was started.
 
         Raises:
-            InfrastructureError: it does not stay up.
+            InfrastructureError: it ends as soon as it is started.
         """
-        now_s = self.clock.steady_s()
-        if self._started_s is not None and now_s - self._started_s < SETTLE_S:
-            return False
         if _is_held(self.folder / "runner" / "lock"):
             self._starts = 0
             return False
+        if self._pid is not None and _is_alive(self._pid):
+            return False
         if self._starts >= STARTS_MAX:
             raise InfrastructureError(
-                f"the embedded runner ended {STARTS_MAX} times without staying up", remedy=f"see {self.log}"
+                f"the embedded runner ended {STARTS_MAX} times as soon as it was started: {self._last_words()}",
+                remedy=f"see {self.log}",
             )
         from bridge.system.process import spawn_detached
 
         argv = [sys.executable, "-m", "bridge.cli.runner", "serve", "--embedded", str(self.data_dir)]
-        spawn_detached(argv, log=self.log)
-        self._started_s, self._starts = now_s, self._starts + 1
+        self._pid = spawn_detached(argv, log=self.log)
+        self._starts += 1
         return True
+
+    def _last_words(self) -> str:
+        """Return the last line of the runner's log."""
+        try:
+            with self.log.open("rb") as stream:
+                stream.seek(max(0, self.log.stat().st_size - 4000))
+                lines = tail(stream.read(), 1).lines
+        except OSError:
+            lines = ()
+        return lines[0] if lines else "it said nothing"
 
 
 def open_session(settings: Settings, clock: Clock) -> Session:
@@ -76,7 +85,7 @@ def open_session(settings: Settings, clock: Clock) -> Session:
     route = str(ensure_embedded(settings.data_dir, clock))
     repository = settings.repository.top if settings.repository is not None else None
     bus = open_bus(route, repository=repository, state=bus_state(settings, route), clock=clock)
-    runner = EmbeddedRunner(settings.data_dir, embedded_folder(settings.data_dir), clock)
+    runner = EmbeddedRunner(settings.data_dir, embedded_folder(settings.data_dir))
     return Session(settings, bus, identify(bus, settings.bus), Store(settings.state_dir), clock, runner.wake)
 
 
@@ -93,3 +102,13 @@ def _is_held(lock: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's process has the number now
+        return False
+    return True

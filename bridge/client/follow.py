@@ -15,7 +15,7 @@ from bridge.client.liveness import look
 from bridge.client.session import Session
 from bridge.client.states import LeaseWatch, RunState, state_of
 from bridge.client.untrusted import LineJoiner
-from bridge.errors import RemoteError
+from bridge.errors import BusError, RemoteError
 from bridge.limits import CLOCK_SKEW_MAX_S, LEASE_LOCAL_S
 from bridge.records import Claim
 
@@ -25,6 +25,8 @@ WAKE_S: Final = 1.0
 _LOCAL_POLL_S: Final = (0.05, 0.5)
 _HOSTED_POLL_S: Final = (2.0, 10.0)
 _POLL_GROWTH: Final = 1.3
+
+UNKNOWN_S: Final = 10.0  # how long a request may be missing on the bus before the wait gives up
 
 EndReason = Literal["terminal", "pending", "runner_lost", "expired"]
 
@@ -79,6 +81,9 @@ class Follower:
         self._state = RunState("queued")
         self._view: RunView | None = None
         self._lost_since_s: float | None = None
+        self._missing_since_s: float | None = None
+        self._away_since_s: float | None = None
+        self._trouble = self._progress("trouble")
 
     def events(self) -> Iterator[Progress]:
         """Yield what happens; the last one has kind ``end``.
@@ -88,33 +93,49 @@ class Follower:
         """
         clock = self.session.clock
         begun_s = spoken_s = clock.steady_s()
-        away_since_s: float | None = None
         first_s, most_s = poll_bounds(self.session)
         pause_s = first_s
         while True:
             self._wake()
-            try:
-                news = list(self._poll())
-                away_since_s = None
-            except RemoteError as error:
-                now_s = clock.steady_s()
-                away_since_s = now_s if away_since_s is None else away_since_s
-                if now_s - away_since_s > PATIENCE_S:
-                    raise
-                news = [self._progress("trouble", lines=(f"{error.message}; trying again",))]
+            news, end = self._look(clock.steady_s() - begun_s)
             now_s = clock.steady_s()
             for piece in news:
                 yield piece
                 spoken_s = now_s
-            end = self._end(now_s - begun_s)
             if end is not None:
                 yield self._progress("end", end=end)
                 return
             if now_s - spoken_s >= HEARTBEAT_S:
                 spoken_s = now_s
-                yield self._progress("heartbeat")
-            pause_s = first_s if news else min(most_s, pause_s * _POLL_GROWTH)
+                yield self._progress("heartbeat") if self._away_since_s is None else self._trouble
+            pause_s = first_s if news and self._away_since_s is None else min(most_s, pause_s * _POLL_GROWTH)
             clock.sleep(self._nap(pause_s, begun_s))
+
+    def _look(self, waited_s: float) -> tuple[list[Progress], EndReason | None]:
+        """Return what is new and whether the wait is over; a remote that does not answer is news once.
+
+        Raises:
+            RemoteError: it has not answered for PATIENCE_S.
+        """
+        news: list[Progress] = []
+        try:
+            for piece in self._poll():
+                news.append(piece)  # noqa: PERF402 - what came before an error is kept
+            end = self._end()
+        except RemoteError as error:
+            now_s = self.session.clock.steady_s()
+            if self._away_since_s is None:
+                self._away_since_s = now_s
+                news.append(self._progress("trouble", lines=(f"{error.message}; trying again",)))
+            elif now_s - self._away_since_s > PATIENCE_S:
+                raise
+            self._trouble = self._progress("trouble", lines=(f"{error.message}; trying again",))
+            end = None
+        else:
+            self._away_since_s = None
+        if end is None and self.timeout_s is not None and waited_s >= self.timeout_s:
+            end = "pending"
+        return news, end
 
     def _poll(self) -> Iterator[Progress]:
         view = self.session.bus.view(self.run_id)
@@ -143,16 +164,32 @@ class Follower:
         if lines:
             yield self._progress("log", lines=tuple(lines))
 
-    def _end(self, waited_s: float) -> EndReason | None:
+    def _end(self) -> EndReason | None:
         if self._state.terminal:
             return "terminal"
+        self._check_is_there()
         if self._is_lost():
             return "runner_lost"
         if self._is_expired():
             return "expired"
-        if self.timeout_s is not None and waited_s >= self.timeout_s:
-            return "pending"
         return None
+
+    def _check_is_there(self) -> None:
+        """Stop waiting for what nobody can start.
+
+        Raises:
+            BusError: the request has been missing for UNKNOWN_S.
+        """
+        view, now_s = self._view, self.session.clock.steady_s()
+        if view is None or view.request is not None or view.claim is not None:
+            self._missing_since_s = None
+        elif self._missing_since_s is None:
+            self._missing_since_s = now_s
+        elif now_s - self._missing_since_s > UNKNOWN_S:
+            raise BusError(
+                f"run {self.run_id} is not on the bus {self.session.bus.route}: never sent, or its branch was deleted",
+                remedy="run the same command again",
+            )
 
     def _is_lost(self) -> bool:
         """Whether the claim's lease has passed and no runner is left that would end the run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.bus.interface import Snapshot
+from bridge.bus.interface import RunView, Snapshot
 from bridge.client.session import Session
 from bridge.client.states import RunState, state_of
 from bridge.ids import short
@@ -71,7 +71,8 @@ def _row(session: Session, run_id: str, request: Request | None, preset: str | N
     fetched = session.store.has_result(run_id)
     claim = session.bus.read_claim(run_id, seen.claims[run_id]) if run_id in seen.claims else None
     if claim is not None:
-        state = state_of(session.bus.view(run_id)) if claim.claim.state != "terminal" else RunState("published")
+        asked = run_id in seen.cancels
+        state = state_of(RunView(request=None, claim=claim, log=None, delivery=None, cancel_asked=asked))
     elif run_id in {ref.id for ref in seen.requests}:
         expired = request is not None and parse_rfc3339(request.expires) <= session.clock.now()
         state = RunState("queued", "expired" if expired else "")

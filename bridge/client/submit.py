@@ -167,18 +167,22 @@ def find_live(session: Session, wish: Wish) -> Sending | None:
     return None
 
 
-def send(session: Session, wish: Wish, *, new: bool = False, request: Request | None = None) -> Sending:
-    """Put a request on the bus and return it; a live one of the same wish is returned instead unless `new`.
+def send(session: Session, wish: Wish, live: Sending | None) -> Sending:
+    """Put a request on the bus and return it; a live one of the same wish is returned instead.
+
+    Args:
+        session: the bus.
+        wish: what to send.
+        live: what `find_live` found, None to send another.
 
     Raises:
         RemoteError: the push failed; running the same command again goes on with the same id.
     """
-    live = None if new else find_live(session, wish)
     if live is not None and live.reattached:
         session.store.remember(live.sent)
         return live
     if live is None:
-        request = request or build(session, wish)
+        request = build(session, wish)
         sent = Sent(request.id, request.ref, session.bus.route, request.bus_id, request.canonical())
         live = Sending(sent, request, reattached=False)
         session.store.remember(sent)

@@ -102,9 +102,6 @@ class Requester:
         """Return another clone of the same bus with the same clock."""
         return replace(self, folder=folder, remote=self.bus.remote)
 
-    def newest(self) -> str:
-        return max(ref.id for ref in self.bus.snapshot().requests)
-
 
 def normal(text: str, folder: Path | None = None) -> str:
     """Return output with ids, digests, fences and folders replaced, so that it can be compared as a whole."""

@@ -69,6 +69,9 @@ class ScriptedHost:
     def ref(self, run_id: str) -> RequestRef:
         return next(ref for ref in self.bus.snapshot().requests if ref.id == run_id)
 
+    def newest(self) -> str:
+        return max(ref.id for ref in self.bus.snapshot().requests)
+
     def claim(self, run_id: str) -> None:
         self._ref = self.ref(run_id)
         self.held[run_id] = self.bus.claim(self._claim(run_id, "claimed", sequence=0))

@@ -143,3 +143,29 @@ def test_a_killed_runner_is_restarted_by_whoever_waits_and_the_run_is_lost_not_r
     document = json.loads(out)
     assert document["outcome"]["reason"] == "runner_lost"
     assert document["next"][0][:2] == ["kakeya-mac", "retry"]
+
+
+def test_a_runner_that_cannot_start_is_named_and_the_request_waits(tmp_path):
+    clone = Clone(tmp_path)
+    policy = tmp_path / "home" / ".config" / "kakeya" / "policy.toml"
+    policy.parent.mkdir(parents=True, mode=0o700)
+    policy.write_text("schema = 1\nname = 'x'\nsurprise = true\n")
+    policy.chmod(0o600)
+    clone.environment["XDG_CONFIG_HOME"] = str(policy.parent.parent)
+    ran = clone.mac("run", "mlx-env-probe", "--wait", "--json")
+    document = json.loads(ran.stdout)
+    assert (ran.returncode, document["outcome"]["reason"]) == (3, "infrastructure")
+    assert "surprise" in document["outcome"]["message"] or "policy" in ran.stderr
+    policy.unlink()
+    again = clone.mac("run", "mlx-env-probe", "--wait", "--json")
+    assert json.loads(again.stdout)["outcome"]["reason"] == "passed", again.stderr
+    clone.stop_runners()
+
+
+def test_a_state_folder_that_cannot_be_written_is_said_without_a_traceback(tmp_path):
+    clone = Clone(tmp_path)
+    (clone.top / ".git" / "kakeya").write_text("a file where a folder is needed")
+    ran = clone.mac("run", "mlx-env-probe", "--wait", "--json")
+    assert ran.returncode == 3
+    assert "Traceback" not in ran.stderr
+    assert json.loads(ran.stdout)["outcome"]["reason"] == "infrastructure"

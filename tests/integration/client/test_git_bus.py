@@ -1,10 +1,9 @@
-"""The requester over a real git remote: pinning, purity of the clone, what is sent, and what a plain clone can check."""
+"""The requester over a real git remote: pins, purity of the clone, what is sent, what a plain clone can check."""
 
 from __future__ import annotations
 
 import io
 import json
-import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -229,7 +228,7 @@ def test_a_branch_with_links_instead_of_files_is_no_result(place):
     clone = place.clone
     folder = clone.top / ".mac-bridge" / "result"
     folder.mkdir(parents=True)
-    os.symlink("/etc/passwd", folder / "log.txt")
+    (folder / "log.txt").symlink_to("/etc/passwd")
     clone.git("add", "-A")
     clone.git("commit", "-q", "-m", "forged")
     with pytest.raises(IntegrityError, match="no regular file"):

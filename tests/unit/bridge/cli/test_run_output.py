@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.fakes.memory_bus import MemoryBus
 from tests.fakes.requester import Requester, normal
 from tests.fakes.scripted_host import ScriptedHost
 
@@ -25,11 +26,11 @@ def host(requester):
 def plan(requester, host, *, ending=None, log=b"line one\n\x1b[31mred\x1b[0m ##[error]x\n", claim_after_s=1.0):
     """Let the host take the newest request through all its states."""
     clock = requester.clock
-    clock.plan(claim_after_s, lambda: host.claim(requester.newest()))
-    clock.plan(claim_after_s + 1, lambda: host.start(requester.newest()))
-    clock.plan(claim_after_s + 2, lambda: host.log(requester.newest(), log, final=True))
-    clock.plan(claim_after_s + 11, lambda: host.judge(requester.newest()))
-    clock.plan(claim_after_s + 12, lambda: host.finish(requester.newest(), **(ending or {})))
+    clock.plan(claim_after_s, lambda: host.claim(host.newest()))
+    clock.plan(claim_after_s + 1, lambda: host.start(host.newest()))
+    clock.plan(claim_after_s + 2, lambda: host.log(host.newest(), log, final=True))
+    clock.plan(claim_after_s + 11, lambda: host.judge(host.newest()))
+    clock.plan(claim_after_s + 12, lambda: host.finish(host.newest(), **(ending or {})))
 
 
 def test_a_passing_run_looks_as_designed(requester, host, tmp_path):
@@ -274,3 +275,37 @@ def test_usage_errors_name_what_to_do_in_text_and_in_json(requester, host, words
     assert as_json.code == as_json.document["outcome"]["exit_code"] == 2
     assert needle in as_json.document["outcome"]["message"]
     assert as_json.document["schema"] == "kakeya-mac/1"
+
+
+def test_a_request_whose_branch_was_deleted_ends_the_wait(requester, host):
+    sent = requester.run("run", "mlx-env-probe").out.strip()
+    ref = host.ref(sent).ref
+    requester.clock.plan(5, lambda: requester.bus.remote.refs.pop(ref))
+    ran = requester.run("attach", sent, "--json")
+    assert (ran.code, ran.document["outcome"]["reason"]) == (3, "bus")
+    assert "its branch was deleted" in ran.document["outcome"]["message"]
+
+
+def test_a_remote_that_is_away_for_a_while_is_waited_for(tmp_path):
+    requester = Requester(tmp_path)
+    host = ScriptedHost(MemoryBus(requester.bus.remote, clock=requester.clock), requester.clock)
+    host.beat()
+    clock, faults = requester.clock, requester.bus.store.faults
+    plan(requester, host, claim_after_s=70.0)
+    clock.plan(5, lambda: setattr(faults, "decide", lambda operation: "lost"))
+    clock.plan(80, lambda: setattr(faults, "decide", lambda operation: None))
+    ran = requester.run("run", "mlx-env-probe", "--wait")
+    assert ran.code == 0
+    said = [line for line in ran.err.splitlines() if "trying again" in line]
+    assert [line[:5] for line in said] == ["00:05", "00:35", "01:05"]
+    assert "01:20 claimed · 01:20 running (limit 5m)" in ran.err
+
+
+def test_a_remote_that_stays_away_ends_the_wait_with_its_name(tmp_path):
+    requester = Requester(tmp_path)
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    faults = requester.bus.store.faults
+    requester.clock.plan(5, lambda: setattr(faults, "decide", lambda operation: "lost"))
+    ran = requester.run("run", "mlx-env-probe", "--wait", "--json")
+    assert (ran.code, ran.document["outcome"]["reason"]) == (3, "remote")

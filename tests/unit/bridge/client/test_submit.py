@@ -34,6 +34,10 @@ def wish(**changes):
     return make_wish(find("mlx-env-probe"), {}, "smoke", **{**fields, **changes})
 
 
+def ask(session, one, *, new=False):
+    return send(session, one, None if new else find_live(session, one))
+
+
 @pytest.fixture
 def session(tmp_path):
     return make_session(tmp_path)
@@ -44,10 +48,10 @@ def test_a_push_that_failed_goes_on_with_the_same_id_and_the_same_bytes(tmp_path
     fates = iter([fate])
     session = make_session(tmp_path, Faults(lambda operation: next(fates, None) if operation == "push" else None))
     try:
-        first = send(session, wish()).sent
+        first = ask(session, wish()).sent
     except RemoteError:
         first = next(session.store.all_sent())
-    again = send(session, wish())
+    again = ask(session, wish())
     assert again.sent == first
     session.bus.store.faults.flush()
     assert [ref.id for ref in session.bus.snapshot().requests] == [first.id]
@@ -59,20 +63,20 @@ def test_a_client_killed_between_remembering_and_pushing_goes_on(session):
     live = find_live(session, wish())
     assert live is not None
     assert live.reattached is False
-    assert send(session, wish()).sent.id == request.id
+    assert ask(session, wish()).sent.id == request.id
     assert len(session.bus.snapshot().requests) == 1
 
 
 def test_an_expired_request_is_not_gone_on_with(session):
-    first = send(session, wish(expires_s=60.0))
+    first = ask(session, wish(expires_s=60.0))
     session.clock.sleep(61)
-    assert send(session, wish()).sent.id != first.sent.id
+    assert ask(session, wish()).sent.id != first.sent.id
 
 
 def test_a_clone_that_forgot_finds_its_run_on_the_bus(session, tmp_path):
-    first = send(session, wish())
+    first = ask(session, wish())
     session.store.forget(first.sent.id)
-    again = send(session, wish())
+    again = ask(session, wish())
     assert (again.sent.id, again.reattached) == (first.sent.id, True)
 
 
@@ -86,19 +90,19 @@ def test_a_stranger_cannot_lend_us_another_questions_run(session):
 
 def test_what_differs_is_another_run(session):
     ids = {
-        send(session, one).sent.id
+        ask(session, one).sent.id
         for one in (wish(), wish(runner=RunnerSelector(name="mini")), wish(runner=RunnerSelector(labels=("gpu",))))
     }
     assert len(ids) == 3
-    assert send(session, wish(), new=True).sent.id not in ids
+    assert ask(session, wish(), new=True).sent.id not in ids
 
 
 def test_an_unreadable_memory_is_as_good_as_none(session):
-    sent = send(session, wish()).sent
+    sent = ask(session, wish()).sent
     path = next((session.settings.state_dir / "requests").glob("*.json"))
     path.write_bytes(b"half a docum")
     assert session.store.sent(sent.id) is None
-    assert send(session, wish()).sent.id == sent.id
+    assert ask(session, wish()).sent.id == sent.id
 
 
 @pytest.mark.parametrize(
