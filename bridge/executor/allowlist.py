@@ -34,7 +34,8 @@ _NETWORK_FILES: Final = (
 )
 # Processor and memory layout, which thread pools size themselves by.
 _HARDWARE: Final = ("/sys/devices/system/cpu", "/sys/devices/system/node")
-_DEVICE_HARDWARE: Final = ("/sys/devices", "/sys/bus/pci", "/sys/class/drm", "/sys/module/nvidia", "/usr/local/cuda")
+_DEVICE_HARDWARE: Final = ("/sys/devices", "/sys/bus/pci", "/sys/class/drm", "/sys/module/nvidia")
+_DEVICE_LIBRARIES: Final = ("/usr/local/cuda", "/usr/local/nvidia")
 _WHOLE_SYSTEM: Final = ("/", "/usr", "/usr/local", "/bin", "/opt")
 _SITE_FOLDERS: Final = ("site-packages", "dist-packages")
 
@@ -82,7 +83,7 @@ def allow_list(
     if not platform_paths:
         return AllowList({}, (), _outermost(wanted))
     system = [*_SYSTEM_FOLDERS, *_SYSTEM_FILES, *_HARDWARE]
-    system += (_NETWORK_FILES if network else ()) + (_DEVICE_HARDWARE if devices else ())
+    system += (_NETWORK_FILES if network else ()) + ((*_DEVICE_HARDWARE, *_DEVICE_LIBRARIES) if devices else ())
     links = {path: str(Path(path).readlink()) for path in _SYSTEM_LINKS if Path(path).is_symlink()}
     system += [path for path in _SYSTEM_LINKS if Path(path).is_dir() and path not in links]
     kept = _outermost(path for path in system if Path(path).exists())

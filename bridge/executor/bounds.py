@@ -22,6 +22,7 @@ from bridge.limits import MIB, OUTPUT_FILES_MAX_COUNT, RUN_DISK_FLOOR_BYTES
 from bridge.records import LimitHit, Limits
 from bridge.system.clock import Clock
 
+_NVIDIA_CONTROL: Final = "/dev/nvidiactl"
 _DISK_EVERY_S: Final = 0.5
 THREADS_PER_PROCESS: Final = 8  # the kernel counts threads, the limit counts processes
 _DISK_EFFORT: Final = 10  # a look at the disk may take at most a tenth of the time between looks
@@ -49,9 +50,11 @@ def rlimits(limits: Limits, uid: int) -> dict[str, int]:
         # Counts threads, and everything else this user runs; does not bind root.
         "RLIMIT_NPROC": _threads_of(uid) + THREADS_PER_PROCESS * limits.processes,
         "RLIMIT_FSIZE": limits.output_bytes + limits.output_bytes // 4 + MIB,
-        # Private writable memory, not address space: array libraries reserve far more addresses than they use.
-        "RLIMIT_DATA": limits.memory_bytes + limits.memory_bytes // 4,
     }
+    if not Path(_NVIDIA_CONTROL).exists():
+        # Private writable memory, not address space, of which array libraries reserve far more than they use.
+        # What CUDA maps as such without using it is not known to us, so its hosts have the sampled bound alone.
+        bounds["RLIMIT_DATA"] = limits.memory_bytes + limits.memory_bytes // 4
     if limits.cpu_s is not None:
         bounds["RLIMIT_CPU"] = int(limits.cpu_s) + 2
     return bounds

@@ -7,6 +7,11 @@ one is dropped.
 from __future__ import annotations
 
 import json
+import os
+import select
+import threading
+from collections.abc import Callable
+from types import TracebackType
 from typing import Final
 
 from pydantic import ValidationError
@@ -14,6 +19,9 @@ from pydantic import ValidationError
 from bridge.limits import SAMPLE_MARK_MAX_BYTES, SAMPLE_MARKS_MAX_COUNT
 from bridge.records import SampleMark
 
+_POLL_MS: Final = 100
+_READ_BYTES: Final = 65536
+_LAST_READS: Final = 16  # when the command is over: as much as a pipe can hold, and no writer keeps us for ever
 _FIELDS: Final = frozenset({"event", "sample", "token_digest"})
 
 
@@ -75,3 +83,51 @@ class MarkReader:
         self.dropped += bool(self._partial) or self._skipping
         self._partial.clear()
         self._skipping = False
+
+
+class MarkListener:
+    """Reads one command's pipe in a thread of its own: a long look at processes or a slow log delays no mark."""
+
+    def __init__(
+        self, reader: MarkReader, descriptor: int, elapsed_s: Callable[[], float], alive: Callable[[], None]
+    ) -> None:
+        """Prepare to listen.
+
+        Args:
+            reader: takes what arrives.
+            descriptor: the pipe's reading end, which does not block.
+            elapsed_s: returns the seconds since the run's start.
+            alive: is told of every sign of life.
+        """
+        self._reader = reader
+        self._descriptor = descriptor
+        self._elapsed_s = elapsed_s
+        self._alive = alive
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="kakeya-marks", daemon=True)
+
+    def __enter__(self) -> MarkListener:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Read what is still in the pipe and end; with nobody left to write, that is at once."""
+        self._over.set()
+        self._thread.join()
+
+    def _listen(self) -> None:
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        reads_left = _LAST_READS
+        while (poll.poll(_POLL_MS) or not self._over.is_set()) and reads_left > 0:
+            reads_left -= self._over.is_set()
+            try:
+                block = os.read(self._descriptor, _READ_BYTES)
+            except BlockingIOError:
+                continue
+            if not block:
+                return
+            self._reader.feed(block, self._elapsed_s())
+            self._alive()

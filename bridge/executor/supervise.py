@@ -21,7 +21,7 @@ from bridge.executor.bounds import THREADS_PER_PROCESS, Bounds
 from bridge.executor.cgroup import Cgroup
 from bridge.executor.interface import Hooks
 from bridge.executor.logs import LogKeeper
-from bridge.executor.marks import MarkReader
+from bridge.executor.marks import MarkListener, MarkReader
 from bridge.executor.pipe import Pipe, open_pipe
 from bridge.executor.plan import Ended, Plan, Watched
 from bridge.executor.tree import MARKER_NAME, Family, Usage, kill_until_gone
@@ -70,7 +70,7 @@ class Supervisor:
             )
             if isinstance(group, Cgroup):
                 stack.callback(group.remove)
-            pipes = {name: open_pipe(stack) for name in ("log", "control", "status")} | {"marks": plan.marks}
+            pipes = {name: open_pipe(stack) for name in ("log", "control", "status")}
             child = stack.enter_context(
                 Child(
                     [
@@ -88,14 +88,16 @@ class Supervisor:
                 )
             )
             order = self._order(plan, group)
-            for name in ("log", "marks", "status"):
-                pipes[name].close_write()
+            for pipe in (pipes["log"], pipes["status"], plan.marks):
+                pipe.close_write()
             pipes["control"].close_read()
+            listener = MarkListener(self._marks, plan.marks.read, self._bounds.elapsed_s, self._bounds.active)
+            stack.enter_context(listener)
             family = Family(child.pid, self._marker)
             self._hooks.on_started(child.pid, psutil.Process(child.pid).create_time(), self._marker)
             watched = self._watch(family, group, pipes, order)
             survivors = self._probe(family, group, watched)
-            self._drain(pipes)
+            self._drain(pipes["log"])
             return self._ended(plan, watched, started_s, survivors, group)
 
     def _order(self, plan: Plan, group: Cgroup | str) -> bytes:
@@ -120,7 +122,7 @@ class Supervisor:
         self._bounds.active()
         pending = b""
         with selectors.DefaultSelector() as selector:
-            for name in ("log", "marks", "status"):
+            for name in ("log", "status"):
                 selector.register(pipes[name].read, selectors.EVENT_READ, name)
             next_tick_s = 0.0
             while not (watched.clean or watched.lost or watched.phase == "forced"):
@@ -133,18 +135,15 @@ class Supervisor:
                     elif key.data == "status":
                         pending = self._hear(watched, pending + block)
                     else:
-                        self._take(key.data, block)
+                        self._take(block)
                 if (now_s := self._bounds.elapsed_s()) >= next_tick_s:
                     next_tick_s = now_s + TICK_S
                     self._tick(watched, family, group, pipes["control"])
         return watched
 
-    def _take(self, name: str, block: bytes) -> None:
+    def _take(self, block: bytes) -> None:
         self._bounds.active()
-        if name == "log":
-            self._log.feed(block)
-        else:
-            self._marks.feed(block, self._bounds.elapsed_s())
+        self._log.feed(block)
 
     def _hear(self, watched: Watched, text: bytes) -> bytes:
         """Take the warden's reports; return the unfinished line."""
@@ -205,17 +204,16 @@ class Supervisor:
         watched.killed_after += killed
         return left
 
-    def _drain(self, pipes: dict[str, Pipe]) -> None:
-        """Read what is still in the pipes; nobody writes any more."""
-        for name in ("log", "marks"):
-            for _ in range(_DRAIN_MAX_BYTES // 4096):
-                try:
-                    block = os.read(pipes[name].read, _READ_BYTES)
-                except BlockingIOError:
-                    break
-                if not block:
-                    break
-                self._take(name, block)
+    def _drain(self, log: Pipe) -> None:
+        """Read what is still in the pipe; nobody writes any more."""
+        for _ in range(_DRAIN_MAX_BYTES // 4096):
+            try:
+                block = os.read(log.read, _READ_BYTES)
+            except BlockingIOError:
+                return
+            if not block:
+                return
+            self._take(block)
 
     def _ended(self, plan: Plan, watched: Watched, started_s: float, survivors: int, group: Cgroup | str) -> Ended:
         exit_code, number = watched.exit_code, watched.signal

@@ -190,7 +190,9 @@ class Warden:
             for descriptor in (self._control, self._status):
                 os.close(descriptor)
             for path in plan["cgroups"]:
-                Path(path, "cgroup.procs").write_text("0")
+                # Where we may make a group but not join it, the sampled bounds and the scan have to do.
+                with contextlib.suppress(OSError):
+                    Path(path, "cgroup.procs").write_text("0")
             os.setsid()
             for number in (*IGNORED, signal.SIGCHLD, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)

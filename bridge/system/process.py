@@ -11,7 +11,6 @@ import selectors
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +18,12 @@ from types import TracebackType
 from typing import IO, Final
 
 from bridge.errors import InfrastructureError
+from bridge.system.clock import SystemClock
 
 OUTPUT_MAX_BYTES: Final = 4 * 1024 * 1024
 _DRAIN_S: Final = 1.0  # how long a grandchild may hold the pipes open after its parent's end
 _READ_BYTES: Final = 65536
+_CLOCK: Final = SystemClock()
 _DETACH_CODE: Final = (
     "import os,sys\n"
     "fd=int(sys.argv[1])\n"
@@ -89,7 +90,7 @@ def run(
         try:
             return _communicate(process, tuple(argv), timeout_s, input, max_output_bytes)
         finally:
-            kill_group(process.pid)
+            _finish(process)
 
 
 def _popen(
@@ -129,7 +130,7 @@ def _communicate(
     kept: dict[IO[bytes], bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
     pending = memoryview(data or b"")
     truncated = timed_out = False
-    deadline = time.monotonic() + timeout_s
+    deadline = _CLOCK.steady_s() + timeout_s
     ended: float | None = None
     with selectors.DefaultSelector() as selector:
         for stream in kept:
@@ -138,8 +139,8 @@ def _communicate(
             os.set_blocking(process.stdin.fileno(), False)
             selector.register(process.stdin, selectors.EVENT_WRITE)
         while any(stream in selector.get_map() for stream in kept):
-            now = time.monotonic()
-            if ended is None and process.poll() is not None:
+            now = _CLOCK.steady_s()
+            if ended is None and _has_ended(process):
                 ended = now
             if (ended is None and now >= deadline) or (ended is not None and now >= ended + _DRAIN_S):
                 timed_out = ended is None
@@ -149,22 +150,40 @@ def _communicate(
                     pending = _feed(selector, process.stdin, pending)
                 else:
                     truncated |= _collect(selector, key.fileobj, kept, bound)  # type: ignore[arg-type]
-    timed_out |= not _wait(process, max(0.0, deadline - time.monotonic()))
-    if timed_out:
-        kill_group(process.pid)
-    code = process.wait()
+    timed_out |= not _wait(process, max(0.0, deadline - _CLOCK.steady_s()))
+    code = _finish(process)
     return Completed(
         argv, code, bytes(kept[process.stdout]), bytes(kept[process.stderr]), timed_out=timed_out, truncated=truncated
     )
 
 
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has ended, without collecting it: until then its id, and so its group's, belongs to nobody else."""
+    if process.returncode is not None:
+        return True
+    waitid = getattr(os, "waitid", None)
+    if waitid is None:  # older Pythons on macOS
+        return process.poll() is not None
+    return waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
 def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
     """Wait for the end; False when the time was up first."""
-    try:
-        process.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        return False
+    deadline = _CLOCK.steady_s() + timeout_s
+    pause_s = 0.0005
+    while not _has_ended(process):
+        if _CLOCK.steady_s() >= deadline:
+            return False
+        _CLOCK.sleep(min(pause_s, deadline - _CLOCK.steady_s()))
+        pause_s = min(2 * pause_s, 0.02)
     return True
+
+
+def _finish(process: subprocess.Popen[bytes]) -> int:
+    """Kill whoever is in its group, collect it, return its exit code; a second time changes nothing."""
+    if process.returncode is None:
+        kill_group(process.pid)
+    return process.wait()
 
 
 def _feed(selector: selectors.BaseSelector, stdin: IO[bytes], pending: memoryview) -> memoryview:
@@ -281,17 +300,16 @@ class Child:
         return self._process.pid
 
     def poll(self) -> int | None:
-        """Return its exit code (-n for signal n), or None while it lives."""
-        return self._process.poll()
+        """Return its exit code (-n for signal n), or None while it lives; its group ends with it."""
+        return _finish(self._process) if _has_ended(self._process) else None
 
     def wait(self, timeout_s: float) -> int | None:
-        """Wait for its end; None when the time was up first."""
-        return self._process.returncode if _wait(self._process, timeout_s) else None
+        """Wait for its end, which is its group's; None when the time was up first."""
+        return _finish(self._process) if _wait(self._process, timeout_s) else None
 
     def kill(self) -> None:
         """Send KILL to its whole group, wait for it."""
-        kill_group(self.pid)
-        self._process.wait()
+        _finish(self._process)
 
     def __enter__(self) -> Child:
         return self

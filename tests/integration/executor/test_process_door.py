@@ -67,6 +67,8 @@ def test_a_grandchild_that_holds_the_streams_open_does_not_delay_the_answer_to_t
     done = python(program, timeout_s=300.0)
 
     assert (done.ok, done.stdout) == (True, b"done\n")
+    while living(token):  # its KILL has been sent; the kernel takes its moment
+        time.sleep(0.01)
 
 
 def test_output_beyond_the_bound_is_thrown_away_and_said():

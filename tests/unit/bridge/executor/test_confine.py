@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -50,13 +51,11 @@ def test_becoming_another_user_needs_root():
 def test_a_folder_that_keeps_a_user_out_is_named(tmp_path):
     shut = tmp_path / "shut"
     (shut / "inner").mkdir(parents=True)
-    for folder in (tmp_path, *tmp_path.parents[:-2]):
-        folder.chmod(folder.stat().st_mode | 0o001)
-    assert reachable([shut / "inner"], 54321) is None
     shut.chmod(0o700)
 
-    assert reachable([shut / "inner"], 54321) == shut
-    assert reachable([shut / "inner"], os.getuid()) is None
+    assert reachable([shut / "inner" / "x"], 54321) in {shut, *shut.parents}
+    assert reachable([shut / "inner" / "x"], os.getuid()) is None
+    assert reachable([Path("/usr/lib/x")], 54321) is None
 
 
 def test_a_project_folder_gives_its_packages_and_nothing_else(tmp_path):

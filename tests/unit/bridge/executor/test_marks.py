@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import threading
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.executor.marks import MarkReader
+from bridge.executor.marks import MarkListener, MarkReader
 
 
 def line(**fields) -> bytes:
@@ -84,3 +87,36 @@ def test_fields_of_another_shape_are_dropped():
         reader.feed(line(**fields), 0.0)
 
     assert (reader.marks, reader.dropped) == ([], 6)
+
+
+def test_a_writer_that_never_stops_does_not_keep_the_listener():
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    os.set_blocking(write_end, False)
+    reader = MarkReader()
+    stop = threading.Event()
+
+    def flood():
+        while not stop.is_set():
+            with contextlib.suppress(BlockingIOError):
+                os.write(write_end, b"x" * 4096)
+
+    writer = threading.Thread(target=flood)
+    with MarkListener(reader, read_end, lambda: 1.0, lambda: None):
+        writer.start()
+    stop.set()
+    writer.join()
+    os.close(read_end)
+    os.close(write_end)
+
+
+def test_the_listener_reads_everything_before_it_ends():
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    reader = MarkReader()
+    with MarkListener(reader, read_end, lambda: 3.0, lambda: None):
+        os.write(write_end, START * 500)
+        os.close(write_end)
+    os.close(read_end)
+
+    assert [mark.t_s for mark in reader.marks] == [3.0] * 500
