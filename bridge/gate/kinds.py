@@ -44,7 +44,6 @@ SAMPLED: Final = (
     CODE_THROUGHPUT,
     NEEDLE_RECALL,
     ACCEPTANCE,
-    BOUNDED_KV,
     KV_QUANTISATION,
     DISTRIBUTED_E2E,
     DISTRIBUTED_BENCH,
@@ -55,27 +54,36 @@ SAMPLED: Final = (
 PAIRED: Final = (CODE_THROUGHPUT, DISTRIBUTED_BENCH, COMMIT_COMPARISON)
 """Kinds that compare the times of interleaved arms."""
 
-ATTACHMENTS: Final = frozenset({"junit", "text", "attachment"})
-"""Declared outputs of these kinds are files beside a report and are not judged by themselves."""
-
-INTERLEAVED: Final = (CODE_THROUGHPUT, NEEDLE_RECALL, COMMIT_COMPARISON)
+INTERLEAVED: Final = (CODE_THROUGHPUT, NEEDLE_RECALL, DISTRIBUTED_BENCH, COMMIT_COMPARISON)
 """Kinds whose arms meet the same prompts in an order drawn from the request digest."""
 
-MARKED: Final = INTERLEAVED
+MARKED: Final = (*INTERLEAVED, ACCEPTANCE)
 """Kinds whose samples are announced on the sample pipe."""
 
-ONE_EACH: Final = INTERLEAVED
+ONE_EACH: Final = (*INTERLEAVED, ACCEPTANCE)
 """Kinds with one baseline, one control and one candidate at most."""
+
+SAME_PROMPTS: Final = (*ONE_EACH, KV_QUANTISATION, DISTRIBUTED_E2E)
+"""Kinds whose arms all meet the same prompts."""
+
+ATTACHMENTS: Final = frozenset({"junit", "text", "attachment"})
+"""Declared outputs of these kinds are files beside a report and are not judged by themselves."""
 
 ROLES: Final = {
     "autoregressive": "baseline",
     "autoregressive_again": "control",
     "speculative": "candidate",
+    "local": "baseline",
+    "local_again": "control",
+    "distributed": "candidate",
+    "base": "baseline",
+    "base_again": "control",
+    "head": "candidate",
 }
 """Arm names with a fixed role."""
 
 PLAIN: Final = frozenset({"autoregressive", "autoregressive_again"})
 """Arms that decode without a drafter."""
 
-DRAFTING: Final = frozenset({"speculative"})
+DRAFTING: Final = frozenset({"speculative", "distributed"})
 """Arms that decode with a drafter."""

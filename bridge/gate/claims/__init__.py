@@ -42,11 +42,21 @@ class Draft:
     detail: dict[str, Any] = field(default_factory=dict)
 
 
-_MODULES: Final = {
-    kinds.ENVIRONMENT_PROBE: "probe",
-    kinds.TEST_SUITE: "suite",
-    kinds.CODE_THROUGHPUT: "code",
-    kinds.NEEDLE_RECALL: "recall",
+_RECOMPUTERS: Final = {
+    kinds.ENVIRONMENT_PROBE: "probe:drafts",
+    kinds.TEST_SUITE: "suite:drafts",
+    kinds.CODE_THROUGHPUT: "code:drafts",
+    kinds.NEEDLE_RECALL: "recall:drafts",
+    kinds.ACCEPTANCE: "acceptance:drafts",
+    kinds.DRAFTER_PARITY: "studies:parity",
+    kinds.VERIFY_COST: "studies:costs",
+    kinds.FUSED_GRAPH_PROBE: "studies:graph",
+    kinds.F_THETA_TRAINING: "studies:training",
+    kinds.KV_QUANTISATION: "quantisation:drafts",
+    kinds.BOUNDED_KV: "memory:drafts",
+    kinds.DISTRIBUTED_E2E: "distributed:end_to_end",
+    kinds.DISTRIBUTED_BENCH: "distributed:bench",
+    kinds.COMMIT_COMPARISON: "commits:drafts",
 }
 
 
@@ -54,11 +64,9 @@ def drafts(report: Report, evidence: Evidence) -> tuple[Draft, ...]:
     """Return the claims of a well-formed report, recomputed once."""
     key = ("drafts", report.path)
     if key not in evidence.facts:
-        name = _MODULES.get(report.kind or "")
-        if name is None:
-            evidence.facts[key] = ()
-        else:
-            evidence.facts[key] = tuple(import_module(f"{__name__}.{name}").drafts(report, evidence))
+        module, _, function = _RECOMPUTERS[report.kind or ""].partition(":")
+        recompute = getattr(import_module(f"{__name__}.{module}"), function)
+        evidence.facts[key] = tuple(recompute(report, evidence))
     found: tuple[Draft, ...] = evidence.facts[key]
     return found
 

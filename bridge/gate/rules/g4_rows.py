@@ -32,7 +32,7 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
         if places != sorted(places):
             yield Violation("samples are not in running order", f"/arms/{arm.index}/samples")
     yield from _prompts(arms)
-    if report.kind in kinds.INTERLEAVED:
+    if report.kind in kinds.SAME_PROMPTS:
         yield from _sides(arms)
 
 

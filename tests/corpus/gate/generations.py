@@ -17,12 +17,28 @@ ARMS = {
     "smoke": ("autoregressive", "speculative"),
     "claim": ("autoregressive", "autoregressive_again", "speculative"),
 }
-ROLES = {"autoregressive": "baseline", "autoregressive_again": "control", "speculative": "candidate"}
-CODE = {
-    "autoregressive": "mlx_lm.generate:generate_step",
-    "autoregressive_again": "mlx_lm.generate:generate_step",
-    "speculative": "engine.decoding.speculative:speculative",
+ROLES = {
+    "autoregressive": "baseline",
+    "autoregressive_again": "control",
+    "speculative": "candidate",
+    "local": "baseline",
+    "local_again": "control",
+    "distributed": "candidate",
+    "loopback": "candidate",
+    "base": "baseline",
+    "base_again": "control",
+    "head": "candidate",
+    "native": "baseline",
+    "affine8": "candidate",
 }
+NATIVE = "mlx_lm.generate:generate_step"
+CODE = {
+    "speculative": "engine.decoding.speculative:speculative",
+    "distributed": "engine.distributed.session:decode",
+    "loopback": "engine.distributed.session:decode",
+    "affine8": "engine.backends.mlx.caches:quantised",
+}
+DRAFTS = {"speculative", "distributed", "loopback"}
 VOCABULARY, STOP_ID, BLOCK = 2048, 1, 4
 
 
@@ -55,6 +71,8 @@ class Plan:
     say: Callable[[list[int]], str] | None = None
     arms: tuple[str, ...] | None = None
     shift: Callable[[str, int, int], float] | None = None
+    needles: bool = False
+    found: Callable[[str, int], bool] = lambda arm, index: True
 
 
 def plain_answer(rng: random.Random, count: int) -> list[int]:
@@ -95,7 +113,7 @@ def code_throughput(plan: Plan = Plan(), kind: str = "code_throughput") -> Case:
         profile=plan.profile,
         started_s=1.4,
         config=_config(plan, names),
-        arms=[{"name": n, "role": ROLES[n], "code_path": CODE[n], "samples": arms[n]} for n in names],
+        arms=[{"name": n, "role": ROLES[n], "code_path": CODE.get(n, NATIVE), "samples": arms[n]} for n in names],
         fallbacks=fallbacks,
     )
     value["wall_s"] = round(busy + 0.01 * plan.launches, 6)
@@ -120,15 +138,16 @@ def with_claims(case: Case) -> Case:
     """Let the report state its ratio, as the harness does, and seal it."""
     arms = case.report["arms"]
     names = [arm["name"] for arm in arms]
-    if "speculative" in names:
+    candidate = next((arm["name"] for arm in arms if arm["role"] == "candidate"), None)
+    if candidate is not None and case.report["kind"] in {"code_throughput", "needle_recall", "distributed_bench"}:
         sums = {a["name"]: sum(s["stages"]["decode_s"] for s in a["samples"] if not s["is_warmup"]) for a in arms}
-        theirs = [name for name in names if name != "speculative"]
-        ratio = sum(sums[name] for name in theirs) / len(theirs) / sums["speculative"]
+        theirs = [name for name in names if name != candidate]
+        ratio = sum(sums[name] for name in theirs) / len(theirs) / sums[candidate]
         case.report["claims"] = [
             {
                 "id": "decode_speedup",
                 "metric": "decode_speedup",
-                "arms": ["speculative", *theirs],
+                "arms": [candidate, *theirs],
                 "value": ratio,
                 "unit": "ratio",
                 "wording": None,
@@ -157,7 +176,7 @@ def _sample(
 ) -> tuple[dict[str, Any], float]:
     launch, index, is_warmup = place
     tokens = list(answers[prompt])
-    drafts = arm == "speculative"
+    drafts = arm in DRAFTS
     accepted, drafted = _steps(plan, rng, len(tokens)) if drafts else (None, None)
     steps = len(accepted) if accepted is not None else len(tokens) - 1
     factor = rng.lognormvariate(0.0, plan.noise) * (plan.shift(arm, launch, index) if plan.shift else 1.0)
@@ -215,7 +234,20 @@ def _sample(
         "expected": None,
         "correct": None,
     }
+    if plan.needles:
+        index = int(prompt.rsplit("-", 1)[1])
+        right = plan.found(arm, index)
+        sample.update(kind="needle", expected=str(100_000 + index), correct=right)
+        sample["text"] = f"{100_000 + index if right else 7}.\nAnd more."
+        if not right:  # another answer is made of other tokens
+            _other(sample, marks)
     return sample, max(now + prefill + decode, times[2]) + 0.004
+
+
+def _other(sample: dict[str, Any], marks: list[dict[str, Any]]) -> None:
+    sample["tokens"] = [*sample["tokens"][:-2], 5, sample["tokens"][-1]]
+    sample["token_digest"] = marks[-1]["token_digest"] = token_digest(sample["tokens"])
+    sample["top2_margin_at_divergence"] = 0.01
 
 
 def _steps(plan: Plan, rng: random.Random, count: int) -> tuple[list[int], list[int]]:
@@ -249,7 +281,7 @@ def _say(tokens: list[int]) -> str:
 
 
 def _config(plan: Plan, names: tuple[str, ...]) -> dict[str, Any]:
-    drafts = "speculative" in names
+    drafts = bool(DRAFTS & set(names))
     return {
         "target": {
             "name": "kakeya-tiny-gemma4",

@@ -1,0 +1,42 @@
+"""Quantisation errors are given once per arm, layer and side, for every quantised arm, over the same values.
+
+An error averaged over some of the layers is an error of the layers one likes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from bridge.gate import kinds
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.rule import report_rule
+from bridge.gate.sampled import arms_of
+
+
+@report_rule(
+    "G4-ERRORS", kinds=(kinds.KV_QUANTISATION,), remedy="Sum squared errors over every layer and side, per arm."
+)
+def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    rows = report.body["rows"]["errors"]
+    arms = arms_of(report, evidence)
+    for key, count in Counter((row["arm"], row["layer"], row["side"]) for row in rows).items():
+        if count > 1:
+            yield Violation(f"{key} occurs {count} times", "/rows/errors")
+    named = {row["arm"] for row in rows}
+    wanted = {arm.name for arm in arms.all if arm.role == "candidate"}
+    if named != wanted:
+        yield Violation(f"errors of {sorted(named)}, quantised arms are {sorted(wanted)}", "/rows/errors")
+    # The reference does not depend on the scheme: every arm is compared with the same values.
+    reference: dict[tuple[int, str], tuple[int, float]] = {}
+    for index, row in enumerate(rows):
+        key = (row["layer"], row["side"])
+        if reference.setdefault(key, (row["values"], row["reference_sq"])) != (row["values"], row["reference_sq"]):
+            yield Violation(f"layer {key[0]} {key[1]}: another reference than elsewhere", f"/rows/errors/{index}")
+    layers = {name: sorted((row["layer"], row["side"]) for row in rows if row["arm"] == name) for name in named}
+    if len({tuple(found) for found in layers.values()}) > 1:
+        yield Violation("arms have errors of different layers", "/rows/errors")
+    for name in named:
+        covered = {row["layer"] for row in rows if row["arm"] == name}
+        if covered != set(range(max(covered) + 1)):
+            yield Violation(f"arm {name!r}: layers {sorted(covered)} are not 0, 1, … without gaps", "/rows/errors")

@@ -1,0 +1,49 @@
+"""Parity rows are distinct and compare equal numbers of tokens.
+
+A block that occurs twice agrees twice; a shorter list agrees by being absent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from bridge.gate import kinds
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.rule import report_rule
+
+
+@report_rule("G4-PARITY", kinds=(kinds.DRAFTER_PARITY,), remedy="Record every block once, both proposals in full.")
+def _look(report: Report, _evidence: Evidence) -> Iterator[Violation]:
+    rows, config = report.body["rows"], report.body["config"]
+    blocks = rows["blocks"]
+    for key, count in Counter((block["prompt_id"], block["position"]) for block in blocks).items():
+        if count > 1:
+            yield Violation(f"the block of {key[0]!r} at {key[1]} occurs {count} times", "/rows/blocks")
+    vocabulary = config["target"].get("vocab_size", 1 << 32)
+    for index, block in enumerate(blocks):
+        where, ours, theirs = f"/rows/blocks/{index}", block["mlx_tokens"], block["torch_tokens"]
+        if len(ours) != len(theirs) or not ours:
+            yield Violation(f"{len(ours)} tokens beside {len(theirs)}", where)
+        if (ours != theirs) != (block["top2_margin_at_divergence"] is not None):
+            yield Violation(f"equal: {ours == theirs}, margin: {block['top2_margin_at_divergence']}", where)
+        if max((block["bonus"], *ours, *theirs)) >= vocabulary:
+            yield Violation(f"a token outside a vocabulary of {vocabulary}", where)
+    places = [(block["prompt_id"], block["position"]) for block in blocks]
+    if any(a[0] == b[0] and a[1] >= b[1] for a, b in zip(places, places[1:], strict=False)):
+        yield Violation("blocks of a prompt are not in order", "/rows/blocks")
+    prompts = [row["prompt_id"] for row in rows["generations"]]
+    if len(set(prompts)) != len(prompts) or len({row["prompt_digest"] for row in rows["generations"]}) != len(prompts):
+        yield Violation("a prompt was generated twice", "/rows/generations")
+    if rows["generations"] and {block["prompt_id"] for block in blocks} != set(prompts):
+        yield Violation("blocks and generations are of different prompts", "/rows")
+    for index, row in enumerate(rows["generations"]):
+        yield from _committed(row, f"/rows/generations/{index}")
+
+
+def _committed(row: dict[str, list[int]], where: str) -> Iterator[Violation]:
+    for side in ("mlx", "torch"):
+        accepted, tokens = row[f"{side}_accepted_per_step"], row[f"{side}_tokens"]
+        surplus = 1 + len(accepted) + sum(accepted) - len(tokens)
+        if not 0 <= surplus <= (accepted[-1] if accepted else 0):
+            yield Violation(f"{side}: {len(accepted)} steps commit {sum(accepted)} drafts, {len(tokens)} tokens", where)

@@ -1,0 +1,38 @@
+"""Buffer sums and the allocator agree, repeats of a point agree, and the peak is no less than the rest.
+
+What the buffers sum up to is what the allocator gained within 2 %; a repeat holds the same bytes and emits the same tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bridge.gate import kinds
+from bridge.gate.claims.memory import held
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.rule import report_rule
+
+
+@report_rule(
+    "G7-BUFFERS", kinds=(kinds.BOUNDED_KV,), remedy="Sum all buffers of the sequence: cache, drafter, latents."
+)
+def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    tolerance = float(evidence.profile["memory_allocator_tolerance"])
+    seen: dict[tuple[object, ...], tuple[object, ...]] = {}
+    tokens: dict[int, str] = {}
+    for index, point in enumerate(report.body["rows"]["points"]):
+        where, total = f"/rows/points/{index}", held(point)
+        active, idle = point["allocator_active_bytes"], point["allocator_idle_bytes"]
+        if active is None or idle is None:
+            yield Violation("the allocator has no counter here", where, severity="not_citable")
+        elif abs(active - idle - total) > tolerance * total:
+            yield Violation(f"buffers sum to {total}, the allocator gained {active - idle}", where)
+        if point["kv_bytes_peak"] < point["kv_bytes"]:
+            yield Violation("the peak is below what was held", where)
+        names = ("kv_bytes", "kv_bytes_peak", "drafter_bytes", "latent_bytes", "decode_steps", "allocator_idle_bytes")
+        facts = tuple(point[name] for name in names)
+        key = (point["arm"], point["context_tokens"])
+        if seen.setdefault(key, facts) != facts:
+            yield Violation(f"repeats of {key} differ: {facts} and {seen[key]}", where)
+        if tokens.setdefault(point["context_tokens"], point["token_digest"]) != point["token_digest"]:
+            yield Violation("other tokens than elsewhere at this context", where, severity="not_citable")

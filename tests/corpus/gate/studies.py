@@ -1,0 +1,236 @@
+"""Honest reports of the other kinds."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from engine.reports.tokens import token_digest
+from tests.corpus.gate.builders import Case, around, envelope, sha
+from tests.corpus.gate.generations import Plan, code_throughput
+
+TARGET = {
+    "name": "kakeya-tiny-gemma4",
+    "digest": sha("target weights"),
+    "format": "gemma4_text",
+    "parameters": 2_680_000,
+    "vocab_size": 2048,
+    "dtype": "float32",
+}
+
+
+def needle_recall() -> Case:
+    return code_throughput(Plan(needles=True, stop="natural"), "needle_recall")
+
+
+def acceptance() -> Case:
+    plan = Plan(arms=("autoregressive", "speculative"), launches=1, per_launch=20, warmups=1)
+    case = code_throughput(plan, "acceptance")
+    measured = [s for s in case.report["arms"][1]["samples"] if not s["is_warmup"]]
+    rows = [{"position": place + 1, "reached": 0, "accepted": 0} for place in range(3)]
+    for sample in measured:
+        for accepted, drafted in zip(sample["accepted_per_step"], sample["drafted_per_step"], strict=True):
+            for place in range(min(accepted + 1, drafted)):
+                rows[place]["reached"] += 1
+                rows[place]["accepted"] += place < accepted
+    case.report["rows"] = {"by_position": rows}
+    case.report["claims"] = []
+    return case.seal()
+
+
+def distributed_bench() -> Case:
+    case = code_throughput(Plan(arms=("local", "local_again", "distributed"), step_s=0.07), "distributed_bench")
+    case.report["rows"] = {"rpcs": [_rpc("distributed", "DraftBlock", 7), _rpc("distributed", "Extend", 8)]}
+    return case.seal()
+
+
+def distributed_e2e() -> Case:
+    plan = Plan(arms=("local", "loopback"), launches=1, per_launch=6, warmups=1)
+    case = code_throughput(plan, "distributed_e2e")
+    case.report["rows"] = {"rpcs": [_rpc("loopback", "DraftBlock", 9)]}
+    case.record["sample_marks"] = []
+    return case.seal()
+
+
+def commit_comparison() -> Case:
+    case = code_throughput(Plan(arms=("base", "base_again", "head")), "commit_comparison")
+    case.report["config"].update(base_commit="a1" * 20, head_commit="b2" * 20, slower_margin=0.05)
+    case.report["rows"] = {"passes": [[0, 1, 2, 3, 4]]}
+    return case.seal()
+
+
+def kv_quantisation() -> Case:
+    plan = Plan(arms=("native", "affine8"), needles=True, launches=1, per_launch=100, warmups=1, stop="natural")
+    case = code_throughput(plan, "kv_quantisation")
+    rng = random.Random(3)
+    case.report["rows"] = {
+        "errors": [
+            {
+                "arm": "affine8",
+                "layer": layer,
+                "side": side,
+                "values": 40_960,
+                "bits": 8.5,
+                "error_sq": rng.uniform(1e-3, 3e-3),
+                "reference_sq": rng.uniform(30.0, 50.0),
+            }
+            for layer in range(6)
+            for side in ("keys", "values")
+        ]
+    }
+    case.record["sample_marks"] = []
+    return case.seal()
+
+
+def _rpc(arm: str, method: str, seed: int) -> dict[str, Any]:
+    rng = random.Random(seed)
+    seconds = [rng.uniform(0.001, 0.003) for _ in range(50)]
+    return {"arm": arm, "method": method, "seconds": seconds, "bytes_sent": 5000, "bytes_received": 9000}
+
+
+def drafter_parity() -> Case:
+    rng = random.Random(11)
+    blocks: list[dict[str, Any]] = []
+    generations: list[dict[str, Any]] = []
+    for index in range(8):
+        prompt, length = f"structured-short-{index:03d}", 40 + index
+        accepted = [rng.randrange(0, 4) for _ in range(6)]
+        tokens = [rng.randrange(6, 2048) for _ in range(1 + len(accepted) + sum(accepted))]
+        places = [length]
+        for taken in accepted:
+            places.append(places[-1] + taken + 1)
+        for place, bonus in zip(places[:-1], tokens, strict=False):
+            draft = [rng.randrange(6, 2048) for _ in range(7)]
+            blocks.append(
+                {
+                    "prompt_id": prompt,
+                    "position": place,
+                    "bonus": bonus,
+                    "mlx_tokens": draft,
+                    "torch_tokens": list(draft),
+                    "top2_margin_at_divergence": None,
+                }
+            )
+        generations.append(
+            {
+                "prompt_id": prompt,
+                "prompt_digest": sha(prompt),
+                "mlx_tokens": tokens,
+                "torch_tokens": list(tokens),
+                "mlx_accepted_per_step": accepted,
+                "torch_accepted_per_step": list(accepted),
+            }
+        )
+    return _study("drafter_parity", {"blocks": blocks, "generations": generations}, wall_s=50.0)
+
+
+def verify_cost() -> Case:
+    rng = random.Random(13)
+    cost = {1: 0.0030, 2: 0.0034, 4: 0.0038, 8: 0.0047}
+
+    def times(base: float) -> list[float]:
+        return [base * rng.lognormvariate(0.0, 0.02) for _ in range(30)]
+
+    verify = [
+        {"context_tokens": context, "rows": rows, "seconds": times(cost[rows] * (1 + context / 4000))}
+        for context in (128, 512)
+        for rows in cost
+    ]
+    draft = [
+        {"context_tokens": context, "drafted_tokens": rows - 1, "seconds": times(0.0012)}
+        for context in (128, 512)
+        for rows in (2, 4, 8)
+    ]
+    return _study("verify_cost", {"verify": verify, "draft": draft}, wall_s=40.0)
+
+
+def fused_graph() -> Case:
+    rng = random.Random(17)
+    blocks: list[dict[str, Any]] = []
+    position = 60
+    for index in range(48):
+        accepted = rng.randrange(0, 4)
+        mode = "one_graph" if index % 2 else "two_evaluations"
+        blocks.append(
+            {
+                "index": index,
+                "mode": mode,
+                "position": position,
+                "drafted": 3,
+                "accepted": accepted,
+                "eval_s": (0.006 if index % 2 else 0.005) * rng.lognormvariate(0.0, 0.03),
+                "is_warmup": index < 2,
+            }
+        )
+        position += 1 + accepted
+    config = {"depth": 3, "blocks": 48, "limit_s": 120.0}
+    return _study("fused_graph_probe", {"blocks": blocks, "asked_blocks": 48, "limit_s": 120.0}, wall_s=40.0, **config)
+
+
+def f_theta_training() -> Case:
+    rng = random.Random(19)
+    curve = [{"step": step, "loss": 2.0 * 0.9**step + 0.1, "learning_rate": 1e-3} for step in range(0, 60, 5)]
+    held = []
+    for index in range(12):
+        before = rng.uniform(1.8, 2.2)
+        after = before * rng.uniform(0.2, 0.25)
+        digest = sha(f"held {index}")
+        held.append({"sequence_digest": digest, "tokens": 512, "loss_before": before, "loss_after": after})
+    rows = {
+        "curve": curve,
+        "held_out": held,
+        "training_digests": [sha(f"train {index}") for index in range(40)],
+        "canaries": {"noise_logit_change": 3.68, "identity_logit_change": 2e-5},
+        "parameters": 94_371,
+        "collect_s": 12.0,
+        "train_s": 25.0,
+    }
+    return _study("f_theta_training", rows, wall_s=40.0, loss="attn_distill_hybrid", rank=64)
+
+
+def bounded_kv() -> Case:
+    points: list[dict[str, Any]] = []
+    for number, (arm, role) in enumerate((("native", "baseline"), ("sink_window", "candidate"))):
+        for context in (256, 512, 1024, 2048):
+            for repeat in range(2):
+                kv = 20_480 * context if arm == "native" else 20_480 * 68
+                extra = (0, 0) if arm == "native" else (68 * 1024, 68 * 512)
+                idle = 11_000_000
+                points.append(
+                    {
+                        "arm": arm,
+                        "role": role,
+                        "process": 4000 + 100 * number + len(points),
+                        "repeat": repeat,
+                        "context_tokens": context,
+                        "decode_steps": 32,
+                        "kv_bytes": kv,
+                        "kv_bytes_peak": kv + 65_536,
+                        "drafter_bytes": extra[0],
+                        "latent_bytes": extra[1],
+                        "allocator_idle_bytes": idle,
+                        "allocator_active_bytes": idle + kv + sum(extra) + 2048,
+                        "token_digest": token_digest([context, 7, 8]),
+                    }
+                )
+    return _study("bounded_kv", {"points": points}, wall_s=60.0)
+
+
+def _study(kind: str, rows: dict[str, Any], *, wall_s: float, **config: Any) -> Case:
+    value = envelope(kind, wall_s=wall_s, config={"target": TARGET, **config}, rows=rows)
+    return around({"report.json": value})
+
+
+BUILDERS = {
+    "needle_recall": needle_recall,
+    "acceptance": acceptance,
+    "distributed_bench": distributed_bench,
+    "distributed_e2e": distributed_e2e,
+    "commit_comparison": commit_comparison,
+    "kv_quantisation": kv_quantisation,
+    "drafter_parity": drafter_parity,
+    "verify_cost": verify_cost,
+    "fused_graph_probe": fused_graph,
+    "f_theta_training": f_theta_training,
+    "bounded_kv": bounded_kv,
+}
