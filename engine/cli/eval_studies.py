@@ -176,6 +176,8 @@ def _facts(engine: Engine, prompts: PromptSet, budget: int) -> dict[str, Any]:
     """Return what a report without samples says about its models."""
     depth = (engine.drafter.info.block_size or 1) - 1
     whole = describe(engine, _workload("study", prompts, 0, budget, depth), frozenset())
+    if engine.drafter.info.name == "none":
+        whole["drafter"] = None
     return {name: whole[name] for name in MODEL_FACTS}
 
 
