@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -15,9 +14,10 @@ from typing import TYPE_CHECKING
 from bridge.bus import open_bus
 from bridge.errors import BusMissingError, KakeyaError, UsageError
 from bridge.runner.files import NameLock
-from bridge.runner.host import Host, StateFolder
+from bridge.runner.host import StateFolder
 from bridge.runner.policy import Policy, builtin_policy, load_policy
 from bridge.runner.serve import assemble, default_policy_path, default_state, once, serve, serve_embedded
+from bridge.runner.stopping import stopping_on_signals
 from bridge.system.clock import SystemClock, rfc3339
 
 if TYPE_CHECKING:
@@ -50,10 +50,11 @@ def _serve(arguments: argparse.Namespace) -> int:
     with NameLock(state.lock).held():
         bus = _bus(arguments, policy, state)
         host = assemble(policy, state, _CLOCK, say)
-        caught = _stop_on_signals(host)
         say(f"runner {host.name} serves {bus.route}, policy {host.facts.digest[:12]}, state {state.root}")
-        serve(host, bus, idle_s=arguments.idle)
-    return 128 + caught[0] if caught else 0
+        with stopping_on_signals() as signals:
+            signals.hosts.append(host)
+            serve(host, bus, idle_s=arguments.idle)
+    return signals.exit_code(0)
 
 
 def _serve_embedded(arguments: argparse.Namespace) -> int:
@@ -68,13 +69,10 @@ def _serve_embedded(arguments: argparse.Namespace) -> int:
     policy = load_policy(path) if path.exists() else builtin_policy(os.environ)
     bus = open_bus(str(route), repository=None, state=state.bus, clock=_CLOCK)
     idle_s = EMBEDDED_IDLE_S if arguments.idle is None else arguments.idle
-    caught: list[int] = []
-    served = serve_embedded(
-        policy, state, _CLOCK, say, bus, idle_s=idle_s, ready=lambda host: _on_signals(caught, host)
-    )
-    if not served:
-        say("another process serves the embedded bus already")
-    return 128 + caught[0] if caught else 0
+    with stopping_on_signals() as signals:
+        if not serve_embedded(policy, state, _CLOCK, say, bus, idle_s=idle_s, ready=signals.hosts.append):
+            say("another process serves the embedded bus already")
+    return signals.exit_code(0)
 
 
 def _once(arguments: argparse.Namespace) -> int:
@@ -85,14 +83,14 @@ def _once(arguments: argparse.Namespace) -> int:
     with NameLock(state.lock).held():
         bus = _bus(arguments, policy, state)
         host = assemble(policy, state, _CLOCK, say)
-        caught = _stop_on_signals(host)
-        code = once(host, bus, branch=branch)
-    return 128 + caught[0] if caught else code
+        with stopping_on_signals() as signals:
+            signals.hosts.append(host)
+            code = once(host, bus, branch=branch)
+    return signals.exit_code(code)
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
     from bridge.executor import local_executor
-    from bridge.presets import registry
     from bridge.runner.doctor import Patient, examine
 
     path = _policy_path(arguments)
@@ -107,7 +105,6 @@ def _doctor(arguments: argparse.Namespace) -> int:
         state=state,
         executor=local_executor(_CLOCK),
         clock=_CLOCK,
-        presets=lambda: dict(registry()),
         open_bus=None if route is None else lambda: _open(route, state),
     )
     findings = list(examine(patient))
@@ -263,21 +260,6 @@ def _repository(route: str) -> Path | None:
         return None
     here = Path.cwd()
     return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), None)
-
-
-def _stop_on_signals(host: Host) -> list[int]:
-    caught: list[int] = []
-    _on_signals(caught, host)
-    return caught
-
-
-def _on_signals(caught: list[int], host: Host) -> None:
-    def stop(number: int, _frame: object) -> None:
-        caught.append(number)
-        host.stopping.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, stop)
 
 
 _HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {

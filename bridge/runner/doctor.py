@@ -17,12 +17,12 @@ from bridge.bus.interface import Bus
 from bridge.errors import KakeyaError
 from bridge.executor.interface import Executor
 from bridge.limits import CLOCK_SKEW_MAX_S
-from bridge.presets import Preset
+from bridge.presets import registry
 from bridge.runner.host import StateFolder
 from bridge.runner.identity import ask_interpreter
 from bridge.runner.journal import verify_journal
 from bridge.runner.models import find_model
-from bridge.runner.policy import Policy, file_problems, load_policy
+from bridge.runner.policy import Policy, file_problems, load_policy, own_presets
 from bridge.system.clock import Clock, parse_rfc3339
 
 Level = Literal["ok", "warn", "fail"]
@@ -50,7 +50,6 @@ class Patient:
     state: StateFolder
     executor: Executor
     clock: Clock
-    presets: Callable[[], dict[str, Preset]]
     open_bus: Callable[[], Bus] | None
 
 
@@ -63,7 +62,7 @@ def examine(patient: Patient) -> Iterator[Finding]:
         yield finding
     yield from _state(patient, policy)
     yield _sandbox(patient, policy)
-    yield from _presets(patient, policy)
+    yield from _presets(policy)
     if policy is not None:
         yield from _code(policy)
     yield from _bus(patient)
@@ -123,9 +122,9 @@ def _sandbox(patient: Patient, policy: Policy | None) -> Finding:
     return Finding("sandbox", "fail" if required else "warn", f"none: {applied.reason}", remedy)
 
 
-def _presets(patient: Patient, policy: Policy | None) -> Iterator[Finding]:
+def _presets(policy: Policy | None) -> Iterator[Finding]:
     try:
-        known = patient.presets()
+        known = dict(registry()) if policy is None else own_presets(policy)
     except KakeyaError as error:
         yield Finding("presets", "fail", error.message, error.remedy)
         return

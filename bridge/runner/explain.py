@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from bridge.errors import KakeyaError
 from bridge.presets import Trust, explain, find, resolve
 from bridge.records import Request, Workload
-from bridge.runner.policy import Policy
+from bridge.runner.policy import Policy, own_presets
 from bridge.system.clock import Clock, rfc3339
 
 _ID = "0" * 26
@@ -21,7 +21,7 @@ def what_would_run(policy: Policy, name: str, clock: Clock) -> Iterator[str]:
     Raises:
         PresetNotFoundError: there is no such preset.
     """
-    preset = find(name)
+    preset = find(name, own_presets(policy))
     now = clock.now()
     code = Workload(commit=_OID, tree=_OID, origin="", dirty=False) if preset.code == "request" else None
     request = Request(

@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 from bridge import limits as bounds
 from bridge import strictjson
 from bridge.errors import UsageError
-from bridge.presets.facts import LimitCaps, PolicyFacts
+from bridge.presets import LimitCaps, PolicyFacts, Preset, load, registry
 from bridge.presets.model import PresetLimits, VariableName
 from bridge.records import Record
 from bridge.records.base import Name, Text
@@ -33,9 +33,10 @@ AbsolutePath = Annotated[str, Field(pattern=r"^/[^\x00-\x1f]*$")]
 
 
 class PresetPolicy(Record):
-    """Which presets may run: patterns of names."""
+    """Which presets may run: patterns of names, and a folder of the owner's own preset files."""
 
     allow: tuple[Text, ...] = ("*",)
+    folder: AbsolutePath | None = None
 
 
 class SandboxPolicy(Record):
@@ -161,6 +162,25 @@ def load_policy(path: Path) -> Policy:
     if problems:
         raise UsageError(f"policy file {path}: {problems[0]}", remedy=f"chmod 600 {path}; kakeya-runner policy check")
     return read_policy(path.read_bytes(), source=str(path))
+
+
+def own_presets(policy: Policy) -> dict[str, Preset]:
+    """Return the installed presets and those of the owner's folder.
+
+    Raises:
+        UsageError: a file of the folder is not the owner's alone, is no preset, or repeats an installed name.
+    """
+    presets = dict(registry())
+    if policy.presets.folder is None:
+        return presets
+    for path in sorted(Path(policy.presets.folder).glob("*.toml")):
+        problems = file_problems(path)
+        if problems:
+            raise UsageError(f"preset file {path}: {problems[0]}", remedy=f"chmod 600 {path}")
+        if path.stem in presets:
+            raise UsageError(f"preset file {path} repeats the name of an installed preset", remedy="rename it")
+        presets[path.stem] = load(path.stem, path.read_bytes())
+    return presets
 
 
 def file_problems(path: Path) -> list[str]:

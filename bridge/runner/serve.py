@@ -11,7 +11,6 @@ from pathlib import Path
 from bridge.bus.interface import Bus
 from bridge.errors import InfrastructureError
 from bridge.executor import local_executor
-from bridge.presets import registry
 from bridge.runner.attempts import Attempts
 from bridge.runner.files import NameLock
 from bridge.runner.host import Host, StateFolder
@@ -19,7 +18,7 @@ from bridge.runner.identity import CodeWatch, runner_version
 from bridge.runner.journal import Journal
 from bridge.runner.link import link_to
 from bridge.runner.loop import Runner
-from bridge.runner.policy import Policy
+from bridge.runner.policy import Policy, own_presets
 from bridge.system.clock import Clock
 
 
@@ -36,7 +35,7 @@ def assemble(
         policy=policy,
         embedded=embedded,
         facts=policy.facts(embedded=embedded),
-        presets=registry(),
+        presets=own_presets(policy),
         executor=local_executor(clock),
         clock=clock,
         state=state,

@@ -46,7 +46,9 @@ def push(bus: Bus, request: Request, data: bytes | None = None) -> RequestRef:
 
 def push_bytes(remote: MemoryRemote, request: Request, data: bytes) -> RequestRef:
     """Push a request branch as anybody with git can: whatever bytes, no client in between."""
-    top, objects = folder_commit({REQUEST_FILE: data}, over=(), parents=(), time_unix_s=1_700_000_000, message="anything")
+    top, objects = folder_commit(
+        {REQUEST_FILE: data}, over=(), parents=(), time_unix_s=1_700_000_000, message="anything"
+    )
     with remote.lock:
         remote.objects.update({one.oid: one for one in objects})
         remote.refs[request.ref] = top.oid

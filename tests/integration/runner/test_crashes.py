@@ -42,7 +42,9 @@ def scenario(tmp_path):
         subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bus.git"], check=True)
         interpreter.write_text(INTERPRETER.format(python=sys.executable, counter=counter, wait=wait))
         interpreter.chmod(0o755)
-        policy.write_text(f'schema = 1\nname = "mini"\ninterpreter = "{interpreter}"\nrate_per_hour = 0\n[sandbox]\nmode = "off"\n')
+        policy.write_text(
+            f'schema = 1\nname = "mini"\ninterpreter = "{interpreter}"\nrate_per_hour = 0\n[sandbox]\nmode = "off"\n'
+        )
         policy.chmod(0o600)
         bus = open_bus(str(tmp_path / "bus.git"), repository=None, state=tmp_path / "requester", clock=CLOCK)
         bus.create(new_record(CLOCK, wake="actions", local=True).evolve(request_form="manifest"))

@@ -106,9 +106,7 @@ def test_the_environment_names_its_origins_and_the_requester_is_none_of_them():
     assert "s3cret" not in "\n".join(explain(spec))
 
 
-@pytest.mark.parametrize(
-    ("facts", "network"), [(FACTS, False), (replace(FACTS, sandbox_network=True), True)]
-)
+@pytest.mark.parametrize(("facts", "network"), [(FACTS, False), (replace(FACTS, sandbox_network=True), True)])
 def test_a_network_needs_preset_and_host(facts, network):
     assert resolve(ask(), preset(), facts, Trust()).sandbox.network is network
     closed = preset(FULL.replace("network = true", "network = false"))
@@ -152,7 +150,7 @@ def test_a_request_that_does_not_fit_its_preset_is_rejected(changes, says):
 
 def test_a_planned_preset_and_a_missing_workload_are_rejected():
     with pytest.raises(RequestRejectedError, match="planned, not built yet"):
-        resolve(ask("cuda-verify-cost"), registry()["cuda-verify-cost"], FACTS, Trust())
+        resolve(ask(), load("x", b'schema = 1\nname = "x"\nstatus = "planned"\ndescription = "d"\n'), FACTS, Trust())
     with pytest.raises(RequestRejectedError, match="brings none"):
         resolve(ask("pytest-path"), registry()["pytest-path"], replace(FACTS, embedded=True), Trust())
 
@@ -191,5 +189,12 @@ def test_effective_permissions_are_the_meet_of_host_preset_and_request(
 
 def test_every_decision_is_explained():
     lines = "\n".join(explain(resolve(ask(params={"n": 4}), preset(), FACTS, Trust())))
-    for word in ("presets.allow", "n = 4 (request)", "fast = False (preset default)", "wall_s = 100", "sandbox", "network"):
+    for word in (
+        "presets.allow",
+        "n = 4 (request)",
+        "fast = False (preset default)",
+        "wall_s = 100",
+        "sandbox",
+        "network",
+    ):
         assert word in lines

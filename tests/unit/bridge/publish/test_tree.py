@@ -140,7 +140,9 @@ def test_a_resealed_claim_chain_must_still_be_the_chain(build, damage):
     elif damage == "rewrite":
         lines[1] = lines[1].replace(b"mini", b"maxi")
     else:
-        lines = [line.encode() for line in build(claims=chain("1" * 26))["claims.jsonl"].decode().splitlines(keepends=True)]
+        lines = [
+            line.encode() for line in build(claims=chain("1" * 26))["claims.jsonl"].decode().splitlines(keepends=True)
+        ]
     assert verify_tree(reseal({**files, "claims.jsonl": b"".join(lines)}))
 
 
@@ -182,7 +184,15 @@ def test_a_run_that_started_something_must_show_its_job_spec(build):
 
 @pytest.mark.parametrize(
     "text",
-    ["@everyone look", "![x](http://e.vil/p.png)", "<img src=x>", "[a](javascript:b)", "a|b\n# c", "https://e.vil", "#12"],
+    [
+        "@everyone look",
+        "![x](http://e.vil/p.png)",
+        "<img src=x>",
+        "[a](javascript:b)",
+        "a|b\n# c",
+        "https://e.vil",
+        "#12",
+    ],
 )
 def test_markdown_shows_strangers_text_as_text(build, text):
     verdict = Verdict.parse(build()["verdict.json"]).evolve(headline=text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+from bridge.presets import load
 from bridge.records import RunnerSelector
 from bridge.system.clock import rfc3339
 
@@ -65,8 +66,9 @@ def test_an_unknown_preset_is_rejected_with_the_known_ones(world):
 
 
 def test_a_planned_preset_says_so(world):
-    w = world()
-    ref = w.ask("cuda-verify-cost")
+    planned = load("later", b'schema = 1\nname = "later"\nstatus = "planned"\ndescription = "d"\n')
+    w = world(presets={"later": planned})
+    ref = w.ask("later")
     w.serve_once()
     assert "planned, not built yet" in w.claim(ref.id).message
     assert w.claim(ref.id).reason == "request_rejected"

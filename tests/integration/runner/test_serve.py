@@ -1,0 +1,181 @@
+"""The real command on a real bus: serve, stop, drain, pause, suspend, once, embedded."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bridge.bus import open_bus
+from bridge.bus.embedded import ensure_embedded
+from bridge.system.clock import SystemClock
+from tests.fakes.asking import make_request, push
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_serve_makes_a_bus_takes_requests_shows_a_beacon_and_stops_on_term(site):
+    s = site()
+    runner = s.start("serve", "--bus", s.route, "--create-bus")
+    s.until(lambda: (s.folder / "state-mini" / "lock").exists(), "never locked")
+    s.until(lambda: "serves" in (s.folder / "mini.log").read_text(), "never served")
+    refs = [s.ask(), s.ask()]
+    assert {s.ended(ref).reason for ref in refs} == {"gate_rejected"}
+    beacons = s.requester().read_beacons()
+    assert [beacon.runner for _, beacon in beacons] == ["mini"]
+    assert "count" in beacons[0][1].presets
+    runner.terminate()
+    assert runner.wait(timeout=60) == 128 + signal.SIGTERM
+    assert sorted(s.starts()) == sorted(ref.id for ref in refs)
+
+
+def test_a_second_runner_of_the_same_name_is_refused(site):
+    s = site()
+    s.start("serve", "--bus", s.route, "--create-bus")
+    s.until(lambda: "serves" in (s.folder / "mini.log").read_text(), "never served")
+    second = s.run("serve", "--bus", s.route)
+    assert second.code == 3
+    assert "another runner of this name" in second.stderr
+
+
+def test_a_stopped_runner_publishes_its_run_as_interrupted(site):
+    s = site(work="sleep 300")
+    runner = s.start("serve", "--bus", s.route, "--create-bus")
+    s.until(lambda: "serves" in (s.folder / "mini.log").read_text(), "never served")
+    ref = s.ask()
+    s.until(s.starts, "never started")
+    runner.terminate()
+    assert runner.wait(timeout=60) == 128 + signal.SIGTERM
+    claim = s.ended(ref)
+    assert (claim.reason, claim.exit_code) == ("interrupted", 3)
+
+
+def test_cancelling_ends_the_whole_job_and_publishes(site):
+    s = site()
+    s.set_work(f"sh -c 'trap \"\" TERM; sleep 300' & echo $! > {s.folder}/child; wait")
+    s.start("serve", "--bus", s.route, "--create-bus")
+    s.until(lambda: "serves" in (s.folder / "mini.log").read_text(), "never served")
+    ref = s.ask()
+    s.until(lambda: (s.folder / "child").exists() and (s.folder / "child").read_text().strip(), "never started")
+    s.requester().ask_cancel(ref.id, b"{}")
+    claim = s.ended(ref)
+    assert (claim.reason, claim.exit_code) == ("cancelled", 6)
+    assert not alive(int((s.folder / "child").read_text()))
+
+
+def test_a_drained_runner_ends_after_what_it_runs(site):
+    s = site(work="sleep 1")
+    runner = s.start("serve", "--bus", s.route, "--create-bus")
+    s.until(lambda: "serves" in (s.folder / "mini.log").read_text(), "never served")
+    ref = s.ask()
+    s.until(s.starts, "never started")
+    assert s.run("drain").code == 0
+    assert runner.wait(timeout=60) == 0
+    assert s.ended(ref).reason == "gate_rejected"
+
+
+def test_a_suspended_owner_is_finalised_by_another_and_cannot_publish_when_it_wakes(site):
+    s = site(work="sleep 300", lease_s=3.0)
+    s.create_bus()
+    owner = s.start("serve", "--bus", s.route, name="sleeper")
+    s.until(lambda: "serves" in (s.folder / "sleeper.log").read_text(), "never served")
+    ref = s.ask()
+    s.until(s.starts, "never started")
+    os.kill(owner.pid, signal.SIGSTOP)
+    s.start("serve", "--bus", s.route, name="heir")
+    claim = s.ended(ref)
+    assert (claim.reason, claim.runner, claim.exit_code) == ("runner_lost", "heir", 3)
+    os.kill(owner.pid, signal.SIGCONT)
+    s.until(lambda: "new owner" in (s.folder / "sleeper.log").read_text(), "the owner never noticed")
+    assert s.claim(ref) == claim
+    assert s.starts() == [ref.id]
+
+
+def test_once_takes_the_named_branch_and_ends_in_its_exit_code(site):
+    s = site()
+    assert s.run("once", "--bus", s.route).code == 3  # no bus yet
+    assert s.run("once", "--bus", s.route, "--create-bus").code == 0  # idle
+    first, second = s.ask(), s.ask("no-such-preset")
+    done = s.run("once", "--bus", s.route, "--branch", second.ref.removeprefix("refs/heads/"))
+    assert done.code == 2, done.stderr
+    assert s.claim(first) is None
+    assert s.run("once", "--bus", s.route).code == 1
+    assert s.claim(first).state == "terminal"
+    wrong = s.run("once", "--bus", f"{s.route}#{'0' * 32}")
+    assert wrong.code == 3
+    assert "fork" in wrong.stderr or "carries" in wrong.stderr
+
+
+def test_pause_keeps_the_queue_and_resume_takes_it(site):
+    s = site()
+    s.create_bus()
+    assert s.run("pause").code == 0
+    ref = s.ask()
+    assert s.run("once", "--bus", s.route).code == 0
+    assert s.claim(ref) is None
+    assert s.run("resume").code == 0
+    assert s.run("once", "--bus", s.route).code == 1
+
+
+def test_the_embedded_runner_serves_its_machine_until_it_is_idle(site):
+    s = site()
+    data = s.folder / "data"
+    clock = SystemClock()
+    route = ensure_embedded(data, clock)
+    bus = open_bus(str(route), repository=None, state=s.folder / "requester-2", clock=clock)
+    ref = push(bus, make_request(bus.identity().bus_id, "count"))
+    policy = s.policy("embedded")
+    argv = [sys.executable, "-m", "bridge.cli.runner", "serve", "--embedded", str(data), "--policy", str(policy)]
+    done = subprocess.run([*argv, "--idle", "1"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    claim = bus.view(ref.id).claim.claim
+    assert claim.state == "terminal"
+    spec = json.loads(bus.read_result(claim.result_oid).files["spec.json"])
+    assert set(spec["labels"]) == {"embedded", "trust_pushers"}
+    assert list(data.rglob("bus.git"))[0].parent.stat().st_mode & 0o077 == 0
+
+
+def test_doctor_names_a_remedy_for_what_it_finds(site):
+    s = site()
+    told = s.run("doctor", "--bus", s.route, "--json")
+    findings = {finding["name"]: finding for finding in json.loads(told.stdout)}
+    assert told.code == 1
+    assert findings["bus"]["level"] == "fail"
+    assert "--create-bus" in findings["bus"]["remedy"]
+    assert findings["policy"]["level"] == "ok"
+    assert all(f["remedy"] for f in findings.values() if f["level"] == "fail")
+    (s.folder / "mini.toml").chmod(0o644)
+    assert "chmod 600" in s.run("doctor").stdout
+
+
+def test_the_owner_can_look_at_policy_and_journal(site):
+    s = site()
+    s.create_bus()
+    ref = s.ask()
+    s.run("once", "--bus", s.route)
+    assert json.loads(s.run("policy", "check").stdout)["name"] == "mini"
+    assert "allowed by presets.allow" in s.run("policy", "explain", "count").stdout
+    assert "policy_refused" in s.run("policy", "explain", "pytest-path").stdout
+    assert "schema = 1" in s.run("policy", "example").stdout
+    assert "the chain holds" in s.run("journal", "verify").stdout
+    shown = s.run("journal", "show", ref.id[-8:]).stdout
+    assert [line.split()[2] for line in shown.splitlines()][:2] == ["fetched", "claimed"]
+    journal = s.folder / "state-mini" / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes().replace(b"claimed", b"started", 1))
+    assert s.run("journal", "verify").code == 1
+
+
+def alive(pid: int) -> bool:
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except FileNotFoundError:
+            return False
+        if state == "Z":
+            return False
+        time.sleep(0.05)
+    return True
