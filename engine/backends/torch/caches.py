@@ -12,7 +12,7 @@ import torch
 from engine.errors import CacheCropError
 from engine.types import CacheLayout
 
-GROW_ROWS = 256
+GROW_ROWS = 64
 """How many rows a full cache grows by."""
 
 
