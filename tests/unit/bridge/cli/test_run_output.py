@@ -254,7 +254,6 @@ def test_dry_run_sends_nothing(requester, host):
         (["run", "no-such-preset"], "unknown preset 'no-such-preset'; known: "),
         (["run", "mlx-env-probe", "-p", "x=1"], "has no parameter 'x'"),
         (["run", "mlx-env-probe", "-p", "x"], "expected -p NAME=VALUE"),
-        (["run", "k3-drafter-parity"], "planned, not built yet"),
         (["run", "mlx-env-probe", "--dirty"], "--dirty and --ref have no meaning"),
         (["run", "mlx-env-probe", "--expires", "99999999"], "expected 1 to 86400 seconds"),
         (["run"], "the following arguments are required: PRESET"),

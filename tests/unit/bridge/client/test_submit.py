@@ -138,6 +138,11 @@ PARAMS = {
 }
 
 
+def test_a_planned_preset_is_refused_before_anything_is_sent():
+    with pytest.raises(UsageError, match="planned, not built yet"):
+        make_wish(preset_with(), {}, "smoke", workload=None, runner=RunnerSelector(), expires_s=None)
+
+
 def test_texts_become_what_the_preset_declares():
     preset = preset_with(**PARAMS)
     values = typed(preset, split(["count=3", "share=0.5", "fast=yes", "mode=a"]))
