@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from dataclasses import replace
 
@@ -98,10 +99,8 @@ def test_killed_at_any_call_of_a_wait_the_result_is_whole_or_not_there(tmp_path,
         host.start(sent)
         host.finish(sent)
         requester.fuse = Fuse(calls, before=before)
-        try:
+        with contextlib.suppress(Killed):
             requester.run("attach", sent)
-        except Killed:
-            pass
         fuse, requester.fuse = requester.fuse, None
         folder = requester.folder / "data" / "runs" / sent[-8:]
         if folder.exists():
