@@ -136,7 +136,7 @@ def test_the_embedded_runner_serves_its_machine_until_it_is_idle(site):
     assert claim.state == "terminal"
     spec = json.loads(bus.read_result(claim.result_oid).files["spec.json"])
     assert set(spec["labels"]) == {"embedded", "trust_pushers"}
-    assert list(data.rglob("bus.git"))[0].parent.stat().st_mode & 0o077 == 0
+    assert next(iter(data.rglob("bus.git"))).parent.stat().st_mode & 0o077 == 0
 
 
 def test_doctor_names_a_remedy_for_what_it_finds(site):

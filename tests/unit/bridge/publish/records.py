@@ -22,7 +22,10 @@ ID, SHA, OID, TIME = "0" * 26, "0" * 64, "e" * 40, "2026-11-20T10:00:00.000Z"
 SPEC = JobSpec(
     id=ID, request_digest=SHA, preset="mlx-env-probe", preset_digest=SHA, policy_digest=SHA, params={}, profile="smoke",
     code="host", trust_class="host", commands=(Command(name="probe", argv=("/usr/bin/true",)),), environment=(),
-    limits=Limits(wall_s=1.0, inactivity_s=1.0, grace_s=1.0, memory_bytes=1, processes=1, open_files=1, output_bytes=1, log_bytes=1),
+    limits=Limits(
+        wall_s=1.0, inactivity_s=1.0, grace_s=1.0, memory_bytes=1, processes=1, open_files=1, output_bytes=1,
+        log_bytes=1
+    ),
     sandbox=SandboxSpec(mode="preferred"), outputs=(DeclaredOutput(path="r.json", kind="environment_probe"),),
     gate_profile="probe",
 )  # fmt: skip
@@ -37,7 +40,8 @@ RECORD = RunRecord(
     code=None, models=(), environment=(),
     commands=(
         CommandResult(
-            name="probe", argv=("/usr/bin/true",), started_s=0.0, ended_s=0.1, exit_code=0, signal=None, peak_rss_bytes=1,
+            name="probe", argv=("/usr/bin/true",), started_s=0.0, ended_s=0.1, exit_code=0, signal=None,
+            peak_rss_bytes=1,
             cpu_s=0.0, survivors=0,
         ),
     ),
@@ -49,7 +53,8 @@ RECORD = RunRecord(
 
 VERDICT = Verdict(
     id=ID, decision="valid_not_citable", headline="fine", why=(), profile="smoke",
-    gate=GateIdentity(version="0", digest=SHA), findings=(), claims=(), reports=("r.json",), rules_run=1, rules_skipped={},
+    gate=GateIdentity(version="0", digest=SHA), findings=(), claims=(), reports=("r.json",), rules_run=1,
+    rules_skipped={},
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from bridge import strictjson
 from bridge.errors import PublishError
 from bridge.limits import RESULT_MAX_FILES
 from bridge.publish import MASK, build_tree, verify_tree
-from bridge.records import Claim, EnvironmentVariable, JobSpec, Request, RunRecord, Verdict
+from bridge.records import Claim, EnvironmentVariable, JobSpec, OutputRecord, Request, RunRecord, Verdict
 from bridge.system.gitobjects import REGULAR, TreeEntry, blob, commit, tree
 from tests.fakes.asking import make_request
 from tests.unit.bridge.publish.records import RECORD, SPEC, VERDICT, claim
@@ -54,7 +54,11 @@ def build(request_: Request) -> Callable[..., dict[str, bytes]]:
         record = RECORD.evolve(
             id=request_.id, bus_id=request_.bus_id, request_digest=digest, request_oid=OID, claims=oids(claims),
             log_bytes=len(log), log_sha256=hashlib.sha256(log).hexdigest(),
-            outputs=({"path": "r.json", "bytes": len(report), "sha256": hashlib.sha256(report).hexdigest(), "after_start": True},),
+            outputs=(
+                OutputRecord(
+                    path="r.json", bytes=len(report), sha256=hashlib.sha256(report).hexdigest(), after_start=True
+                ),
+            ),
         )  # fmt: skip
         fields = {
             "request_bytes": data, "signature": None, "claims": claims, "log": log, "record": record, "spec": spec,

@@ -76,7 +76,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.requester = MemoryBus(self.remote, clock=self.clock)
-        self.executor = FakeExecutor(self.clock, lambda spec, directory: self.program(spec, directory))
+        self.executor = FakeExecutor(self.clock, lambda *run: self.program(*run))  # noqa: PLW0108 (a test may change it)
         self.host = self.new_host()
 
     @property

@@ -201,9 +201,7 @@ def test_a_paused_runner_takes_nothing_until_it_is_resumed(world):
 
 
 def test_the_disk_floor_is_looked_at_before_anything_is_claimed(world):
-    w = world(
-        policy_text=f'schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\n[limits]\ndisk_floor_bytes = {1 << 60}\n'
-    )
+    w = world(policy_text=f'schema = 1\nname = "mini"\n[limits]\ndisk_floor_bytes = {1 << 60}\n')
     ref = w.ask()
     assert w.runner().step() == 1
     assert w.requester.read_claim(ref.id) is None

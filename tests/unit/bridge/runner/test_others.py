@@ -1,4 +1,4 @@
-"""Several runners on one bus: one winner, an expired `claimed` is taken over, an expired `started` is only finalised."""
+"""Several runners, one bus: one winner; an expired `claimed` is taken over, an expired `started` is only finalised."""
 
 from __future__ import annotations
 
