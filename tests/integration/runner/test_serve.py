@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 def test_serve_makes_a_bus_takes_requests_shows_a_beacon_and_stops_on_term(site):
     s = site()
     runner = s.start("serve", "--bus", s.route, "--create-bus")
-    s.until(lambda: (s.folder / "state-mini" / "lock").exists(), "never locked")
+    s.until((s.folder / "state-mini" / "lock").exists, "never locked")
     s.until(lambda: "serves" in (s.folder / "mini.log").read_text(), "never served")
     refs = [s.ask(), s.ask()]
     assert {s.ended(ref).reason for ref in refs} == {"gate_rejected"}
