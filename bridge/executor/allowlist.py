@@ -17,6 +17,9 @@ from bridge.executor.interpreter import ask
 # Shared libraries, their linker's cache, time zones: read by every interpreter, the same for everybody here.
 _SYSTEM_FOLDERS: Final = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/local/lib", "/usr/share/zoneinfo")
 _SYSTEM_LINKS: Final = ("/lib", "/lib64", "/lib32")
+# The system's programs and their data: for code that runs git, a shell or a compiler, which is what tests do.
+_TOOL_FOLDERS: Final = ("/usr/bin", "/usr/sbin", "/usr/libexec", "/usr/share")
+_TOOL_LINKS: Final = ("/bin", "/sbin")
 _SYSTEM_FILES: Final = (
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
@@ -56,7 +59,13 @@ class AllowList:
 
 
 def allow_list(
-    programs: Iterable[str], read_only: Iterable[str], *, network: bool, devices: bool, platform_paths: bool = True
+    programs: Iterable[str],
+    read_only: Iterable[str],
+    *,
+    network: bool = False,
+    devices: bool = False,
+    tools: bool = False,
+    platform_paths: bool = True,
 ) -> AllowList:
     """Return what a run of these programs may see.
 
@@ -65,6 +74,7 @@ def allow_list(
         read_only: the job spec's own list.
         network: whether name resolution and certificates are needed.
         devices: whether a device is passed in, whose driver looks around in /sys.
+        tools: whether the system's programs are wanted.
         platform_paths: False leaves out the Linux paths.
 
     Raises:
@@ -84,10 +94,12 @@ def allow_list(
         return AllowList({}, (), _outermost(wanted))
     system = [*_SYSTEM_FOLDERS, *_SYSTEM_FILES, *_HARDWARE]
     system += (_NETWORK_FILES if network else ()) + ((*_DEVICE_HARDWARE, *_DEVICE_LIBRARIES) if devices else ())
-    links = {path: str(Path(path).readlink()) for path in _SYSTEM_LINKS if Path(path).is_symlink()}
-    system += [path for path in _SYSTEM_LINKS if Path(path).is_dir() and path not in links]
+    system += _TOOL_FOLDERS if tools else ()
+    places = (*_SYSTEM_LINKS, *(_TOOL_LINKS if tools else ()))
+    links = {path: str(Path(path).readlink()) for path in places if Path(path).is_symlink()}
+    system += [path for path in places if Path(path).is_dir() and path not in links]
     kept = _outermost(path for path in system if Path(path).exists())
-    covered = [path for path in _outermost(wanted) if not any(Path(path).is_relative_to(outer) for outer in kept)]
+    covered = [path for path in _outermost(wanted) if not _below(path, (*kept, *links))]
     return AllowList(links, kept, tuple(covered))
 
 

@@ -65,6 +65,7 @@ def enclose(spec: JobSpec, directory: RunDirectory) -> Bubble:
         spec.sandbox.read_only,
         network=spec.sandbox.network,
         devices=bool(spec.sandbox.devices),
+        tools=spec.code == "request",
     )
     give_to(directory, spec.sandbox.uid)
     uid = os.getuid() if spec.sandbox.uid is None else spec.sandbox.uid

@@ -196,7 +196,7 @@ class Warden:
             os.setsid()
             for number in (*IGNORED, signal.SIGCHLD, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
-            os.umask(0o077)
+            os.umask(0o022)
             with contextlib.suppress(OSError):
                 Path("/proc/self/oom_score_adj").write_text("500")
             for name, bound in plan["rlimits"].items():

@@ -161,7 +161,7 @@ def test_counting_files_stops_when_there_are_too_many(tmp_path):
 def test_counting_follows_no_link_and_counts_what_a_sparse_file_occupies(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path)
     with (tmp_path / "sparse").open("wb") as file:
-        file.truncate(1 << 30)
+        file.truncate(64 * MIB)
 
     use = disk_use(tmp_path, stop_at_files=100)
 

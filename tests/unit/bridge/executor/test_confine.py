@@ -78,21 +78,31 @@ def test_a_script_brings_its_interpreter(tmp_path):
     interpreter.write_bytes(b"\x7fELF")
     script.write_text(f"#!{interpreter}\n")
 
-    found = allowlist.allow_list([str(script)], [], network=False, devices=False).declared
+    found = allowlist.allow_list([str(script)], []).declared
 
     assert set(found) == {str(script), str(interpreter)}
 
 
 def test_a_declared_path_that_is_missing_is_an_error():
     with pytest.raises(SandboxUnavailableError, match="does not exist"):
-        allowlist.allow_list([], ["/no/such/model"], network=False, devices=False)
+        allowlist.allow_list([], ["/no/such/model"])
 
 
 def test_name_resolution_is_readable_only_with_a_network():
-    without = allowlist.allow_list([], [], network=False, devices=False).system
-    given = allowlist.allow_list([], [], network=True, devices=False).system
+    without = allowlist.allow_list([], []).system
+    given = allowlist.allow_list([], [], network=True).system
 
     assert not any(path.startswith("/etc/resolv") for path in without)
     assert set(without) <= set(given)
     assert "/" not in given
     assert not any(path in ("/usr", "/etc", "/home", "/root", "/var", "/run") for path in given)
+
+
+def test_the_systems_programs_are_there_only_for_code_that_needs_them():
+    without = allowlist.allow_list(["/usr/bin/env"], [])
+    given = allowlist.allow_list(["/usr/bin/env"], [], tools=True)
+
+    assert "/usr/bin" not in without.system
+    assert without.declared == ("/usr/bin/env",)
+    assert "/usr/bin" in given.system
+    assert given.declared == ()
