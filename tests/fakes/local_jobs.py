@@ -34,7 +34,7 @@ class Jobs:
         return SandboxSpec(mode="required", uid=uid, **fields)
 
     def spec(
-        self, *programs: str, argv=None, sandbox=None, environment=(), outputs=("report.json",), **limits
+        self, *programs: str, argv=None, sandbox=None, environment=(), outputs=("report.json",), code="host", **limits
     ) -> JobSpec:
         bounds = {
             "wall_s": 30.0,
@@ -55,8 +55,8 @@ class Jobs:
             policy_digest="0" * 64,
             params={"k": 4},
             profile="smoke",
-            code="host",
-            trust_class="host",
+            code=code,
+            trust_class="host" if code == "host" else "untrusted",
             commands=tuple(
                 Command(name=f"c{index}", argv=command)
                 for index, command in enumerate(commands if argv is None else argv)

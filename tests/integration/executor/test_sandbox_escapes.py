@@ -311,6 +311,23 @@ tell(read=open(model + "/config.json").read(), write=attempt(open, model + "/x",
     assert told(execution) == {"read": "{}", "write": "refused"}
 
 
+def test_request_code_can_run_git_and_a_shell_and_still_gets_nowhere(caged, token, tmp_path):
+    key = tmp_path / "id_ed25519"
+    key.write_text("a private key")
+    program = f"""{TRY}
+import subprocess
+def shell(line):
+    return subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True)
+tell(git=shell("git init -q x && cd x && git status --short && echo fine").stdout, key=shell("cat {key}").returncode,
+     unshare=shell("unshare --user true").returncode, mount=shell("mount -t tmpfs none /tmp").returncode,
+     su=shell("su -c id").returncode, ssh=shell("ls /etc/ssh /root/.ssh").returncode)  # {token}
+"""
+    found = told(caged.run(program, code="request"))
+
+    assert found.pop("git") == "fine\n"
+    assert 0 not in found.values()
+
+
 def test_only_declared_devices_are_there(caged, token):
     program = f"{TRY}\ntell(names=sorted(os.listdir('/dev')))  # {token}"
     without = told(caged.run(program))["names"]
