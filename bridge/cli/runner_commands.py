@@ -28,7 +28,7 @@ _CLOCK = SystemClock()
 
 def dispatch(arguments: argparse.Namespace) -> int:
     """Run the parsed command and return its exit code; the one place where errors become exit codes."""
-    handler: Callable[[argparse.Namespace], int] = _HANDLERS[arguments.verb]
+    handler: Callable[[argparse.Namespace], int] = HANDLERS[arguments.verb]
     try:
         return handler(arguments)
     except KakeyaError as error:
@@ -262,7 +262,7 @@ def _repository(route: str) -> Path | None:
     return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), None)
 
 
-_HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
+HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "serve": _serve,
     "once": _once,
     "doctor": _doctor,

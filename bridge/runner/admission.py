@@ -15,7 +15,7 @@ import psutil
 from bridge.presets import Preset
 from bridge.records import Request
 from bridge.runner.host import Host
-from bridge.system.clock import Clock, parse_rfc3339
+from bridge.system.clock import Clock
 
 _IDLE_LOAD_SHARE = 0.25
 _HOUR = dt.timedelta(hours=1)
@@ -23,9 +23,10 @@ _HOUR = dt.timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Leave:
-    """Why a request is not taken now; it stays in the queue."""
+    """Why a request is not taken now; it stays in the queue. `ever` when this runner will never take it."""
 
     reason: str
+    ever: bool = False
 
 
 def host_wait(host: Host) -> Leave | None:
@@ -45,14 +46,14 @@ def request_wait(host: Host, request: Request | None, preset: Preset | None) -> 
         return rate_wait(host)
     wanted = request.runner
     if wanted.name is not None and wanted.name != host.name:
-        return Leave(f"meant for runner {wanted.name}")
+        return Leave(f"meant for runner {wanted.name}", ever=True)
     missing = sorted(set(wanted.labels) - set(host.policy.labels))
     if missing:
-        return Leave(f"needs labels this runner has not: {', '.join(missing)}")
+        return Leave(f"needs labels this runner has not: {', '.join(missing)}", ever=True)
     if preset is not None:
         lacking = sorted(set(preset.needs) - set(host.policy.labels))
         if lacking and wanted.name is None:
-            return Leave(f"preset {preset.name} needs labels this runner has not: {', '.join(lacking)}")
+            return Leave(f"preset {preset.name} needs labels this runner has not: {', '.join(lacking)}", ever=True)
         waiting = condition_wait(preset.only_when, host.clock)
         if waiting is not None:
             return waiting
@@ -64,8 +65,7 @@ def rate_wait(host: Host) -> Leave | None:
     rate = host.policy.rate_per_hour
     if host.embedded or rate == 0:
         return None
-    since = host.clock.now() - _HOUR
-    recent = sum(1 for line in host.journal.lines() if line.event == "claimed" and parse_rfc3339(line.time) > since)
+    recent = host.journal.claims_since(host.clock.now() - _HOUR)
     if recent < rate:
         return None
     return Leave(f"{recent} unsigned requests in the last hour, the policy allows {rate} (rate_per_hour)")

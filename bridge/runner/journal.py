@@ -5,9 +5,11 @@ Knows no bus and no run; `bridge.runner.recovery` reads it.
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import os
 import threading
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -19,7 +21,7 @@ from bridge.errors import JournalError
 from bridge.records import Record
 from bridge.records.base import Count, Moment, Oid, RunId, Sha256
 from bridge.strictjson import StrictJsonError
-from bridge.system.clock import Clock, rfc3339
+from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 
 Event = Literal[
     "fetched",
@@ -35,6 +37,8 @@ Event = Literal[
     "fenced",
 ]
 ZERO = "0" * 64
+_ENDS = frozenset({"copied", "fenced"})
+_DAY = dt.timedelta(days=1)
 
 
 class JournalLine(Record):
@@ -68,13 +72,14 @@ class Journal:
         self._path = path
         self._clock = clock
         self._lock = threading.Lock()
-        self._lines: list[JournalLine] = []
+        self._count = 0
         self._head = ZERO
+        self._open: dict[str, list[JournalLine]] = {}
+        self._claimed: deque[dt.datetime] = deque()
         path.parent.mkdir(parents=True, exist_ok=True)
         self._cut_torn_line()
         for line, raw in _read(path):
-            self._lines.append(line)
-            self._head = hashlib.sha256(raw).hexdigest()
+            self._remember(line, raw)
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
@@ -94,7 +99,7 @@ class Journal:
         """
         with self._lock:
             line = JournalLine(
-                seq=len(self._lines),
+                seq=self._count,
                 prev_sha256=self._head,
                 event=event,
                 id=run_id,
@@ -111,28 +116,39 @@ class Journal:
                 raise JournalError(
                     f"cannot write {self._path}: {error.strerror}", remedy="free space, restart"
                 ) from error
-            self._lines.append(line)
-            self._head = hashlib.sha256(raw).hexdigest()
-
-    def lines(self) -> tuple[JournalLine, ...]:
-        """Return all events, oldest first."""
-        with self._lock:
-            return tuple(self._lines)
+            self._remember(line, raw)
 
     def of(self, run_id: str) -> tuple[JournalLine, ...]:
-        """Return the events of one run, oldest first."""
-        return tuple(line for line in self.lines() if line.id == run_id)
+        """Return the events of a run that has not reached its end here, oldest first."""
+        with self._lock:
+            return tuple(self._open.get(run_id, ()))
 
     def open_runs(self) -> tuple[str, ...]:
         """Return ids of runs that have not reached their end here, oldest first."""
-        last: dict[str, Event] = {}
-        for line in self.lines():
-            last[line.id] = line.event
-        return tuple(run_id for run_id, event in last.items() if event not in ("copied", "fenced"))
+        with self._lock:
+            return tuple(self._open)
+
+    def claims_since(self, moment: dt.datetime) -> int:
+        """Return how many requests were claimed after a moment within the last day."""
+        with self._lock:
+            return sum(1 for time in self._claimed if time > moment)
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
+
+    def _remember(self, line: JournalLine, raw: bytes) -> None:
+        """Keep what recovery and rates need; a run that ended is only in the file."""
+        self._count += 1
+        self._head = hashlib.sha256(raw).hexdigest()
+        self._open.setdefault(line.id, []).append(line)
+        if line.event in _ENDS:
+            del self._open[line.id]
+        if line.event == "claimed":
+            time = parse_rfc3339(line.time)
+            self._claimed.append(time)
+            while self._claimed and time - self._claimed[0] > _DAY:
+                self._claimed.popleft()
 
     def _cut_torn_line(self) -> None:
         if not self._path.exists():

@@ -52,6 +52,7 @@ class Runner:
         self._cancels: frozenset[str] = frozenset()
         self._outcomes: list[Outcome] = []
         self._told: dict[str, str] = {}
+        self._not_ours: set[str] = set()
         self._lock = threading.Lock()
         kill_leftovers(host)
 
@@ -107,8 +108,11 @@ class Runner:
     def _look_at_queue(self, queue: list[RequestRef]) -> int:
         host = self._host
         waiting = 0
+        oids = {ref.oid for ref in queue}
+        self._not_ours &= oids
+        self._told = {oid: reason for oid, reason in self._told.items() if oid in oids}
         for ref in queue:
-            if ref.id in self._active:
+            if ref.id in self._active or ref.oid in self._not_ours:
                 continue
             blocked = host_wait(host) if len(self._active) < host.policy.slots else Leave("all slots are busy")
             if host.stopping.is_set() or host.state.drain.exists():
@@ -121,8 +125,11 @@ class Runner:
                 except InfrastructureError as error:
                     blocked = Leave(error.message)
             if blocked is not None:
+                self._tell(ref.oid, f"{ref.id[-8:]} waits: {blocked.reason}")
+            if blocked is not None and blocked.ever:
+                self._not_ours.add(ref.oid)
+            elif blocked is not None:
                 waiting += 1
-                self._tell(ref.id, blocked.reason)
         return waiting
 
     def _take(self, ref: RequestRef) -> Leave | None:
@@ -186,7 +193,7 @@ class Runner:
                 if view is not None and view.claim.state != "terminal" and self._may_take_over(run_id, view):
                     self._go_on(refs[run_id], view, resume=view.claim.state == "claimed")
             except InfrastructureError as error:
-                self._tell(run_id, error.message)
+                self._host.say(f"{run_id[-8:]} cannot be looked at: {error.message}")
 
     def _may_take_over(self, run_id: str, view: ClaimView) -> bool:
         if not self._watch.expired(run_id, view.oid, view.claim.lease_s):
@@ -270,7 +277,7 @@ class Runner:
             self._link.budget.spent(ok=True)
         except InfrastructureError as error:
             self._link.budget.spent(ok=False)
-            self._tell("beacon", error.message)
+            self._host.say(f"no sign of life could be sent: {error.message}")
 
     def _last_sequence(self) -> int:
         with self._link.lock:
@@ -279,4 +286,4 @@ class Runner:
     def _tell(self, about: str, reason: str) -> None:
         if self._told.get(about) != reason:
             self._told[about] = reason
-            self._host.say(f"{about[-8:]} waits: {reason}")
+            self._host.say(reason)

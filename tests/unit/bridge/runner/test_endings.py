@@ -181,7 +181,7 @@ def test_a_request_for_another_runner_or_with_other_labels_stays_in_the_queue(wo
     other = w.ask(runner=RunnerSelector(name="studio"))
     labelled = w.ask(runner=RunnerSelector(labels=("cuda",)))
     runner = w.runner()
-    assert runner.step() == 2
+    assert runner.step() == 0  # nothing it could ever take
     assert w.requester.read_claim(other.id) is None
     assert w.requester.read_claim(labelled.id) is None
     assert any("studio" in line for line in w.said)

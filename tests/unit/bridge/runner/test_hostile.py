@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge import strictjson
+from bridge.runner.journal import read_lines
 from tests.fakes.asking import push_bytes
 
 
@@ -66,7 +67,7 @@ def test_a_tampered_manifest_publishes_a_result_and_starts_nothing(world, name):
     tree = w.result(ref.id)
     assert tree.files["request.json"] == data
     assert w.verdict(ref.id).decision == "rejected"
-    assert "process" not in {line.event for line in w.host.journal.of(ref.id)}
+    assert "process" not in {line.event for line in read_lines(w.host.state.journal)}
 
 
 def test_a_request_larger_than_its_bound_is_rejected_unread(world):

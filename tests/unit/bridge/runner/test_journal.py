@@ -6,7 +6,7 @@ import pytest
 
 from bridge.errors import JournalError
 from bridge.runner.attempts import Attempts
-from bridge.runner.journal import Journal, verify_journal
+from bridge.runner.journal import Journal, read_lines, verify_journal
 
 ONE, TWO = "0" * 26, "1" * 26
 OID = "a" * 40
@@ -29,7 +29,7 @@ def write(path, clock):
 def test_what_was_written_is_read_again_and_goes_on(path, clock):
     write(path, clock)
     again = Journal(path, clock)
-    assert [line.event for line in again.lines()] == ["fetched", "claimed", "process", "copied"]
+    assert [line.event for line in read_lines(path)] == ["fetched", "claimed", "process", "copied"]
     assert again.open_runs() == (ONE,)
     assert again.of(ONE)[2].detail == {"pid": 5, "started": 1.5, "marker": "m"}
     again.append("fenced", ONE)
@@ -46,7 +46,7 @@ def test_a_torn_last_line_is_cut_off(path, clock):
     write(path, clock)
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"seq":4,"prev')
-    assert len(Journal(path, clock).lines()) == 4
+    assert Journal(path, clock).open_runs() == (ONE,)
     assert path.read_bytes() == whole
 
 

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from bridge.errors import InfrastructureError
+from bridge.runner.journal import read_lines
 from bridge.system.clock import SystemClock
 
 
@@ -87,7 +88,7 @@ def test_a_result_that_cannot_be_published_stays_in_the_spool_until_it_can(world
     runner = w.serve_once()
     assert runner.outcomes[0].delivery == "spooled"
     assert runner.outcomes[0].exit_code == 3
-    built = [line.oid for line in w.host.journal.of(ref.id) if line.event == "result_built"]
+    built = [line.oid for line in read_lines(w.host.state.journal) if line.event == "result_built"]
     down.clear()
     settle(w, runner, ref)
     assert w.claim(ref.id).reason == "program_failed"

@@ -1,0 +1,37 @@
+"""The owner's command starts fast and says what it can do."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from bridge.cli.runner import build_parser
+from bridge.cli.runner_commands import HANDLERS
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys, contextlib, io\n"
+        "from bridge.cli.runner import build_parser\n"
+        "build_parser().format_help()\n"
+        "heavy = {'pydantic', 'git', 'numpy', 'psutil', 'torch', 'mlx', 'jsonschema', 'platformdirs'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_command_of_the_help_has_a_handler():
+    shown = re.findall(r"^    ([a-z-]+) +[a-z]", build_parser().format_help(), re.MULTILINE)
+    assert sorted(shown) == sorted(HANDLERS)
+
+
+@pytest.mark.parametrize("verb", ["serve", "once", "doctor", "drain", "pause", "resume", "gc", "policy", "journal"])
+def test_every_command_explains_itself(verb, capsys):
+    with pytest.raises(SystemExit) as ended:
+        build_parser().parse_args([verb, "--help"])
+    assert ended.value.code == 0
+    assert "--policy" in capsys.readouterr().out
