@@ -71,14 +71,14 @@ class Outcome:
     """What the target decided about one forward, read in a single host synchronisation.
 
     ``tokens`` are the accepted draft tokens followed by the target's own next token (recovered or bonus). They are
-    empty only when ``guard`` rejected the first row. ``entropy_nats`` is the target's uncertainty about the newest
-    token, for backends and policies that ask for it.
+    empty only when ``guard`` rejected the first row. ``min_entropy_nats`` is the target's uncertainty about the newest
+    token, -ln of its probability, from backends that know it.
     """
 
     tokens: tuple[int, ...]
     accepted: int
     guard: str | None = None
-    entropy_nats: float | None = None
+    min_entropy_nats: float | None = None
 
     @property
     def bonus(self) -> int:

@@ -8,7 +8,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
+from engine.decoding.gates import CommitGate, EntropyGate
 from engine.errors import EngineError, UsageError
 from engine.loading import BACKENDS, Engine, load_backend, open_engine
 from engine.protocols import Depth
@@ -46,7 +48,8 @@ def add_decoding_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--depth",
         default=str(DEFAULT_DEPTH),
-        help="drafted tokens per step, or auto for the never-slower controller (default: %(default)s)",
+        help="drafted tokens per step; auto for the never-slower controller; commit-gate or entropy-gate for a fixed "
+        "depth behind a gate (default: %(default)s)",
     )
     parser.add_argument("--prefill-chunk", type=int, default=512, help="prompt rows per forward (default: %(default)s)")
 
@@ -66,16 +69,19 @@ def depth_factory(text: str, engine: Engine) -> tuple[Callable[[], Depth], dict[
     """Return a maker of fresh depth policies and their description for reports.
 
     Raises:
-        UsageError: If ``text`` is neither a count nor ``auto``.
+        UsageError: If ``text`` names no policy.
     """
     block = engine.drafter.info.block_size
     longest = block - 1 if block else 16
     if text == "auto":
-        from engine.decoding.controller import ControlledDepth
-
         return lambda: ControlledDepth(longest), {"policy": "controller", "longest": longest}
+    gated = min(DEFAULT_DEPTH, longest)
+    if text == "commit-gate":
+        return lambda: CommitGate(gated), {"policy": text, "tokens": gated}
+    if text == "entropy-gate":
+        return lambda: EntropyGate(gated), {"policy": text, "tokens": gated}
     if not text.isdigit():
-        raise UsageError(f"--depth {text!r}; expected a number of tokens or auto")
+        raise UsageError(f"--depth {text!r}; expected a number of tokens, auto, commit-gate or entropy-gate")
     depth = min(int(text), longest)
     return lambda: FixedDepth(depth), {"policy": "fixed", "tokens": depth}
 

@@ -53,10 +53,13 @@ class CommitGate:
 
 @dataclass(slots=True)
 class EntropyGate:
-    """Draft only while the target was sure of its newest token: entropy in nats at or below ``limit_nats``."""
+    """Draft only while the target was sure of its newest token: min-entropy in nats at or below ``limit_nats``.
+
+    Min-entropy is -ln of the largest probability: 0 when sure, 0.69 when the best token has one half.
+    """
 
     tokens: int
-    limit_nats: float = 1.0
+    limit_nats: float = 0.7
     pause_steps: int = 1
     _sure: bool = True
 
@@ -73,5 +76,5 @@ class EntropyGate:
     def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
         """Remember how sure the target was; a backend that does not say leaves the gate as it is."""
         del position, drafted, elapsed_s
-        if outcome.entropy_nats is not None:
-            self._sure = outcome.entropy_nats <= self.limit_nats
+        if outcome.min_entropy_nats is not None:
+            self._sure = outcome.min_entropy_nats <= self.limit_nats

@@ -22,7 +22,13 @@ def accepted_length(draft: Sequence[int], predicted: Sequence[int]) -> int:
     return count
 
 
-def decide(draft: Sequence[int], predicted: Sequence[int], usable: Sequence[bool], vocab_size: int) -> Outcome:
+def decide(
+    draft: Sequence[int],
+    predicted: Sequence[int],
+    usable: Sequence[bool],
+    vocab_size: int,
+    min_entropy_nats: Sequence[float] | None = None,
+) -> Outcome:
     """Apply the rule to one block.
 
     Args:
@@ -30,6 +36,7 @@ def decide(draft: Sequence[int], predicted: Sequence[int], usable: Sequence[bool
         predicted: The target's argmax of each of the n + 1 rows.
         usable: Whether each row's logits are all finite.
         vocab_size: Ids outside ``[0, vocab_size)`` are never committed.
+        min_entropy_nats: How unsure the target was at each row, where the backend knows it.
 
     Returns:
         The committed tokens. Rows from the first unusable one on are ignored, so a bad row costs its block's tail and
@@ -47,4 +54,9 @@ def decide(draft: Sequence[int], predicted: Sequence[int], usable: Sequence[bool
     accepted = accepted_length(draft[: sound - 1], predicted)
     # A row after the decision was never needed, so what it holds rejected nothing.
     needed = guard is not None and accepted == sound - 1
-    return Outcome(tokens=tuple(predicted[: accepted + 1]), accepted=accepted, guard=guard if needed else None)
+    return Outcome(
+        tokens=tuple(predicted[: accepted + 1]),
+        accepted=accepted,
+        guard=guard if needed else None,
+        min_entropy_nats=None if min_entropy_nats is None else min_entropy_nats[accepted],
+    )

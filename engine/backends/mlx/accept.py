@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import mlx.core as mx
@@ -10,15 +11,30 @@ from engine.types import Draft, Forward, Outcome
 from engine.verification import greedy
 
 
-def predictions(logits: mx.array) -> mx.array:
-    """Return argmax and finiteness of each row, int32 ``[2, rows]``, still on the device.
+def predictions(logits: mx.array) -> tuple[mx.array, mx.array]:
+    """Return argmax and min-entropy of each row, int32 and float32 ``[rows]``, still on the device.
 
-    A row's sum is finite exactly when each of its logits is (float32 cannot overflow on summed 16-bit logits of any
-    known vocabulary), and argmax alone would hide a NaN.
+    Min-entropy is logsumexp minus the best logit, in nats. It is finite exactly when the row can be used: NaN and
+    infinity both carry through, where argmax alone would hide a NaN.
     """
-    best = mx.argmax(logits, axis=-1).astype(mx.int32)
-    finite = mx.isfinite(mx.sum(logits.astype(mx.float32), axis=-1)).astype(mx.int32)
-    return mx.stack([best, finite])
+    best = mx.argmax(logits, axis=-1, keepdims=True)
+    wide = logits.astype(mx.float32)
+    unsure = mx.logsumexp(wide, axis=-1, keepdims=True) - mx.take_along_axis(wide, best, axis=-1)
+    return best[:, 0].astype(mx.int32), unsure[:, 0]
+
+
+def packed(best: mx.array, unsure: mx.array, tokens: mx.array | None = None) -> mx.array:
+    """Return everything a decision needs as one float32 vector: ids below 2**24 are exact in it."""
+    parts = [best.astype(mx.float32), unsure]
+    return mx.concatenate(parts if tokens is None else [*parts, tokens.astype(mx.float32)])
+
+
+def decided(numbers: list[float], rows: int, draft: tuple[int, ...] | None, vocab_size: int) -> Outcome:
+    """Apply the integer rule to what was read; ``draft`` None means that its tokens came with the read."""
+    proposed = [int(value) for value in numbers[2 * rows :]] if draft is None else draft
+    unsure = numbers[rows : 2 * rows]
+    predicted = [int(value) for value in numbers[:rows]]
+    return greedy.decide(proposed, predicted, [math.isfinite(value) for value in unsure], vocab_size, unsure)
 
 
 class GreedyAccept:
@@ -35,15 +51,10 @@ class GreedyAccept:
 
     def decide(self, draft: Draft, forward: Forward) -> Outcome:
         """Read draft and predictions together and apply the rule."""
-        packed = predictions(forward.logits).reshape(-1)
-        on_device = draft.count > 0 and isinstance(draft.tokens, mx.array)
-        if on_device:
-            packed = mx.concatenate([packed, draft.tokens.astype(mx.int32)])
-        numbers: Any = packed.tolist()
-        rows = len(numbers) // 2 if not on_device else (len(numbers) - draft.count) // 2
-        proposed = numbers[2 * rows :] if on_device else list(draft.tokens)
-        usable = [bool(value) for value in numbers[rows : 2 * rows]]
-        return greedy.decide(proposed, numbers[:rows], usable, self.vocab_size)
+        best, unsure = predictions(forward.logits)
+        on_device = isinstance(draft.tokens, mx.array)
+        numbers: Any = packed(best, unsure, draft.tokens if on_device else None).tolist()
+        return decided(numbers, best.shape[0], None if on_device else draft.tokens, self.vocab_size)
 
     def margin(self, forward: Forward) -> float:
         """Return how far the last row's best logit is above its second."""

@@ -16,11 +16,10 @@ from typing import Any, Protocol
 import mlx.core as mx
 from mlx_lm.models.gemma4_text import logit_softcap
 
-from engine.backends.mlx.accept import predictions
+from engine.backends.mlx.accept import decided, packed, predictions
 from engine.backends.mlx.caches import LayerCache, attention_mask, make_cache
 from engine.errors import ModelConfigError, ModelMismatchError, PromptError
 from engine.types import CacheLayout, Draft, Forward, Outcome, TargetInfo
-from engine.verification import greedy
 
 
 class Family(Protocol):
@@ -209,15 +208,13 @@ class MlxSequence:
 
     def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
         """Decode greedily with one forward always queued behind the one being read."""
-        forward, packed = self._queue(mx.array([bonus], mx.int32))
+        forward, best, answer = self._queue(mx.array([bonus], mx.int32))
         for index in range(limit):
-            if index + 1 < limit:
-                following = self._queue(packed[0])
-            read: Any = packed[:, 0].tolist()
-            token, finite = read
-            yield greedy.decide((), (token,), (bool(finite),), self.target.info.vocab_size), forward
-            if index + 1 < limit:
-                forward, packed = following
+            following = self._queue(best) if index + 1 < limit else None
+            read: Any = answer.tolist()
+            yield decided(read, 1, (), self.target.info.vocab_size), forward
+            if following is not None:
+                forward, best, answer = following
 
     def committed(self, forward: Forward, rows: int) -> mx.array | None:
         """Return the first ``rows`` rows of the captured states."""
@@ -237,11 +234,13 @@ class MlxSequence:
         hidden, features = self.target.family.forward(ids, self.caches, self.capture)
         return Forward(self.target.family.head(hidden[0]), features, start, ids.shape[0])
 
-    def _queue(self, ids: mx.array) -> tuple[Forward, mx.array]:
+    def _queue(self, ids: mx.array) -> tuple[Forward, mx.array, mx.array]:
+        """Start one forward; return it, the next id on the device and the vector to read."""
         forward = self._forward(ids)
-        packed = predictions(forward.logits)
-        mx.async_eval(packed)
-        return forward, packed
+        best, unsure = predictions(forward.logits)
+        answer = packed(best, unsure)
+        mx.async_eval(answer)
+        return forward, best, answer
 
 
 def check_prompt(ids: tuple[int, ...], info: TargetInfo, held: int = 0) -> None:

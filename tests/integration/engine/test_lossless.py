@@ -13,11 +13,12 @@ import pytest
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
+from engine.decoding.gates import EntropyGate
 from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
-from engine.types import CacheLayout, Draft, Step, StopReason
+from engine.types import CacheLayout, Draft, Forward, Step, StopReason
 from tests.fakes.scripted_drafter import ScriptedModel
 from tests.fakes.tiny_mlx import CONFIGS, VOCAB, WINDOW, write_dflash
 
@@ -298,3 +299,37 @@ def test_a_drafters_context_is_capped_and_the_cap_changes_only_drafts(
     row_bytes = 2 * 2 * 2 * 8 * 4
     assert proposed[150, True] <= row_bytes * (24 + 2 * 16 + 16)
     assert proposed[150, False] >= row_bytes * 150
+
+
+def test_the_targets_uncertainty_is_read_with_its_tokens_and_gates_drafting(
+    backend: Any, folders: Any, targets: Any
+) -> None:
+    target, prompt = targets["gemma4"], prompt_of(20)
+    sequence, accept = target.open((), CacheLayout.NATIVE), backend.greedy(target)
+    *_, last = sequence.prefill(prompt, 512)
+    outcome = accept.first(last)
+    probabilities = mx.softmax(last.logits[0])
+    assert outcome.min_entropy_nats == pytest.approx(-mx.log(mx.max(probabilities)).item(), abs=1e-5)
+    ahead, _ = next(sequence.decode_ahead(outcome.bonus, 1))
+    sequence.crop(len(prompt))
+    drafted_outcome = accept.decide(Draft((1,), 1), sequence.forward_block(outcome.bonus, Draft((1,), 1)))
+    assert ahead.min_entropy_nats == pytest.approx(drafted_outcome.min_entropy_nats, abs=1e-4)
+    answer = plain(backend, target, prompt)
+    dflash = backend.load_dflash(folders / "dflash", target)
+    for limit in (0.0, 1e9):
+        steps = drafted(backend, target, dflash, prompt, Stopping(BUDGET), EntropyGate(3, limit))
+        assert tokens_of(steps) == answer
+        assert any(step.drafted for step in steps[2:]) == (limit > 0.0)
+
+
+def test_logits_that_are_not_finite_are_refused_on_the_device(backend: Any, targets: Any) -> None:
+    accept, vocab = backend.greedy(targets["gemma4"]), VOCAB
+    for bad in (float("nan"), float("inf")):
+        logits = mx.zeros((3, vocab))
+        logits[:, 7] = 1.0
+        logits[1, 50] = bad
+        outcome = accept.decide(Draft((7, 7), 2), Forward(logits, None, 0, 3))
+        assert (outcome.tokens, outcome.guard) == ((7,), "non-finite logits")
+    logits = mx.full((1, vocab), float("-inf"))
+    logits[0, 9] = 2.0
+    assert accept.decide(Draft(), Forward(logits, None, 0, 1)).tokens == (9,)

@@ -122,10 +122,10 @@ def test_the_commit_gate_closes_for_ever_on_a_useless_drafter_and_stays_open_on_
 def test_the_entropy_gate_drafts_while_the_target_is_sure() -> None:
     gate = EntropyGate(4, limit_nats=0.5)
     assert gate.choose(0, 10) == 4
-    gate.record(0, 4, Outcome((1,), 0, entropy_nats=2.0), 1e-3)
+    gate.record(0, 4, Outcome((1,), 0, min_entropy_nats=2.0), 1e-3)
     assert gate.choose(1, 10) == 0
     assert gate.park(1) == 1
-    gate.record(1, 0, Outcome((1,), 0, entropy_nats=0.1), 1e-3)
+    gate.record(1, 0, Outcome((1,), 0, min_entropy_nats=0.1), 1e-3)
     assert gate.choose(2, 3) == 3
     gate.record(2, 3, Outcome((1,), 0), 1e-3)
     assert gate.choose(2, 3) == 3
