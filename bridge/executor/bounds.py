@@ -18,7 +18,7 @@ import psutil
 from bridge.executor.interface import Ending
 from bridge.executor.quota import disk_use, free_bytes
 from bridge.executor.tree import Usage
-from bridge.limits import MIB, OUTPUT_FILES_MAX_COUNT, RUN_DISK_FLOOR_BYTES
+from bridge.limits import MIB, RUN_DISK_FLOOR_BYTES, TREE_MAX_ENTRIES
 from bridge.records import LimitHit, Limits
 from bridge.system.clock import Clock
 
@@ -90,7 +90,7 @@ class Bounds:
         self._active_s = self._start_s
         self._cpu_before_s = 0.0
         self._disk_at_s = self._start_s + _DISK_EVERY_S
-        self._disk_before = disk_use(root, stop_at_files=OUTPUT_FILES_MAX_COUNT)
+        self._disk_before = disk_use(root, stop_at_files=4 * TREE_MAX_ENTRIES)
 
     def elapsed_s(self) -> float:
         """Return the seconds since the run's start."""
@@ -134,12 +134,12 @@ class Bounds:
 
     def disk(self) -> Stop | None:
         """Return why the run's directories end it, or None."""
-        use = disk_use(self._root, stop_at_files=self._disk_before.files + OUTPUT_FILES_MAX_COUNT)
+        use = disk_use(self._root, stop_at_files=self._disk_before.files + self.limits.output_files)
         grown = use.bytes - self._disk_before.bytes
         if grown > self.limits.output_bytes:
             return _over("output_bytes", self.limits.output_bytes, grown, "limit")
         if not use.complete:
-            return _over("output_files", OUTPUT_FILES_MAX_COUNT, use.files - self._disk_before.files, "limit")
+            return _over("output_files", self.limits.output_files, use.files - self._disk_before.files, "limit")
         free = self._free(self._root)
         if free < RUN_DISK_FLOOR_BYTES:
             hit = LimitHit(limit="disk_free_bytes", bound=RUN_DISK_FLOOR_BYTES, observed=free, action="killed")

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from bridge.limits import OUTPUT_FILES_DEFAULT_COUNT
 from bridge.records.base import Count, Name, Oid, ParamValue, Record, RunId, Seconds, Sha256, Text
 from bridge.records.request import Profile
 
@@ -43,6 +44,7 @@ class Limits(Record):
 
     Attributes:
         cpu_s: processor time of all its processes together, or None for no bound but the wall time.
+        output_files: files and directories it may add to its directories.
     """
 
     wall_s: Seconds
@@ -54,6 +56,7 @@ class Limits(Record):
     output_bytes: Count
     log_bytes: Count
     cpu_s: Seconds | None = None
+    output_files: Count = OUTPUT_FILES_DEFAULT_COUNT
 
 
 class SandboxSpec(Record):

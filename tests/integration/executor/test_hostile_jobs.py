@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bridge.limits import MIB, OUTPUT_FILES_MAX_COUNT
+from bridge.limits import MIB
 from bridge.records import EnvironmentVariable
 from bridge.system.process import Child
 from tests.fakes.local_jobs import Jobs, living
@@ -183,11 +183,11 @@ import itertools, os
 for index in itertools.count():
     os.close(os.open(str(index), os.O_CREAT | os.O_WRONLY))  # {token}
 """
-    execution = plain.run(program)
+    execution = plain.run(program, output_files=3000)
 
     assert execution.ending == "limit"
     assert limits_of(execution) == ["output_files"]
-    assert execution.limits_hit[0].bound == OUTPUT_FILES_MAX_COUNT
+    assert execution.limits_hit[0].bound == 3000
     no_survivors(execution)
 
 

@@ -8,7 +8,7 @@ import pytest
 from bridge.executor.bounds import Bounds, rlimits
 from bridge.executor.quota import DiskUse, disk_use
 from bridge.executor.tree import Usage
-from bridge.limits import MIB, OUTPUT_FILES_MAX_COUNT
+from bridge.limits import MIB
 from bridge.records import Limits
 
 
@@ -155,7 +155,7 @@ def test_counting_files_stops_when_there_are_too_many(tmp_path):
         (tmp_path / str(index)).touch()
 
     assert disk_use(tmp_path, stop_at_files=10) == DiskUse(11, 0, complete=False)
-    assert disk_use(tmp_path, stop_at_files=OUTPUT_FILES_MAX_COUNT).files == 30
+    assert disk_use(tmp_path, stop_at_files=1000).files == 30
 
 
 def test_counting_follows_no_link_and_counts_what_a_sparse_file_occupies(tmp_path):
