@@ -204,6 +204,13 @@ def is_held_out_template(template: str) -> bool:
 
 
 def _pick_template(rng: np.random.Generator, held_out: bool, sections: int | None) -> tuple[str, tuple[str, ...]]:
+    """Draw a template of the wanted side of the split.
+
+    Raises:
+        ValueError: When a held-out template of a single part is asked for.
+    """
+    if held_out and sections == 1:
+        raise ValueError("got 1 part for a held-out template, expected at least 2: single parts are never held out")
     while True:
         family = str(rng.choice(list(FAMILY_SHARES), p=list(FAMILY_SHARES.values())))
         names = list(FAMILIES[family][0])
@@ -236,7 +243,7 @@ def make_document(
         members: How many members; drawn when None.
     """
     if sections is None and listed:
-        sections = int(rng.integers(1, LISTED_PARTS + 1))
+        sections = int(rng.integers(2 if held_out else 1, LISTED_PARTS + 1))
     family, parts = _pick_template(rng, held_out, sections)
     count = members if members is not None else int(rng.integers(2, 9))
     chosen = [words[i] for i in rng.choice(len(words), size=count + 2, replace=False)]

@@ -12,7 +12,7 @@ from engine.training.structured import FAMILIES, make_document
 WORDS = tuple(f"{a}{b}word" for a in "abcdef" for b in "klmnop")
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(200))
 def test_every_document_is_valid_python_and_uses_every_member(seed):
     document = make_document(np.random.default_rng(seed), WORDS, held_out=bool(seed % 2))
     text = document.prompt + document.completion
@@ -28,6 +28,11 @@ def test_the_header_lists_the_parts_in_the_order_they_follow(seed):
     family, parts = document.template.split(":")
     assert ", ".join(parts.split(",")) in document.prompt
     assert list(FAMILIES[family][0]).index(parts.split(",")[0]) < list(FAMILIES[family][0]).index(parts.split(",")[-1])
+
+
+def test_a_held_out_template_of_one_part_is_refused_instead_of_sought_for_ever():
+    with pytest.raises(ValueError, match="at least 2"):
+        make_document(np.random.default_rng(0), WORDS, held_out=True, sections=1)
 
 
 def test_more_members_make_a_longer_completion():
