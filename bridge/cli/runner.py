@@ -37,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     _serving(verbs)
     _control(verbs)
     _files(verbs)
+    _actions(verbs)
     return parser
 
 
@@ -68,6 +69,12 @@ def _files(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     journal = _verb(verbs, "journal", "look at the journal: verify its chain, or show a run's events")
     journal.add_argument("action", choices=("verify", "show"))
     journal.add_argument("run", nargs="?", help="with show: a run id, or the end of one")
+
+
+def _actions(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    hook = _verb(verbs, "job-hook", "answer the Actions runner before and after each job; see docs/guides/actions.md")
+    hook.add_argument("action", choices=("started", "completed", "digest"))
+    hook.add_argument("file", nargs="?", help="with digest: a workflow file, to be listed in the policy")
 
 
 def _verb(

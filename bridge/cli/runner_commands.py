@@ -193,6 +193,13 @@ def _journal(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _job_hook(arguments: argparse.Namespace) -> int:
+    from bridge.cli.runner_hook import answer
+
+    state = _state(arguments).root
+    return answer(arguments.action, arguments.file, lambda: _policy(arguments).actions, state, say)
+
+
 def _policy_path(arguments: argparse.Namespace) -> Path:
     return default_policy_path() if arguments.policy is None else Path(arguments.policy)
 
@@ -272,4 +279,5 @@ HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "gc": _gc,
     "policy": _policy_command,
     "journal": _journal,
+    "job-hook": _job_hook,
 }

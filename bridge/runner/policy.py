@@ -24,7 +24,7 @@ from bridge.errors import UsageError
 from bridge.presets import LimitCaps, PolicyFacts, Preset, load, registry
 from bridge.presets.model import PresetLimits, VariableName
 from bridge.records import Record
-from bridge.records.base import Name, Text
+from bridge.records.base import Name, Sha256, Text
 
 # Of its own machine's owner the embedded runner takes these over; a served bus takes nothing from its environment.
 EMBEDDED_VARIABLES = ("LD_PRELOAD", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -54,6 +54,22 @@ class LimitPolicy(PresetLimits):
 
     grace_s: Annotated[float, Field(gt=0, le=60)] = bounds.GRACE_S
     disk_floor_bytes: Annotated[int, Field(ge=0)] = bounds.DISK_FLOOR_BYTES
+
+
+class WorkflowPolicy(Record):
+    """A workflow file that may run on this host, for `kakeya-runner job-hook`: its digest decides."""
+
+    repository: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")]
+    path: Annotated[str, Field(pattern=r"^\.github/workflows/[\w.-]+\.ya?ml$")]
+    sha256: Sha256
+    refs: Annotated[tuple[Text, ...], Field(min_length=1)]
+
+
+class ActionsPolicy(Record):
+    """What the Actions job hook accepts, and the command that stops the Actions service on a refusal."""
+
+    workflows: tuple[WorkflowPolicy, ...] = ()
+    stop: tuple[Text, ...] = ()
 
 
 class Policy(Record):
@@ -91,6 +107,7 @@ class Policy(Record):
     presets: PresetPolicy = PresetPolicy()
     sandbox: SandboxPolicy = SandboxPolicy()
     limits: LimitPolicy = LimitPolicy()
+    actions: ActionsPolicy = ActionsPolicy()
     environment: dict[VariableName, str] = Field(default_factory=dict, alias="env")
     secrets: dict[VariableName, str] = Field(default_factory=dict)
 

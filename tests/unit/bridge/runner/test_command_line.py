@@ -29,7 +29,9 @@ def test_every_command_of_the_help_has_a_handler():
     assert sorted(shown) == sorted(HANDLERS)
 
 
-@pytest.mark.parametrize("verb", ["serve", "once", "doctor", "drain", "pause", "resume", "gc", "policy", "journal"])
+@pytest.mark.parametrize(
+    "verb", ["serve", "once", "doctor", "drain", "pause", "resume", "gc", "policy", "journal", "job-hook"]
+)
 def test_every_command_explains_itself(verb, capsys):
     with pytest.raises(SystemExit) as ended:
         build_parser().parse_args([verb, "--help"])
