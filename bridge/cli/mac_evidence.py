@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bridge.cli.context import Invocation
+from bridge.cli.mac_look import finished
 from bridge.cli.mac_run import connect
 from bridge.cli.output import size_text
 from bridge.client import reports as report_rows
@@ -12,13 +13,13 @@ from bridge.client import verify as checking
 from bridge.client.compare import CAUTION
 from bridge.client.compare import compare as compare_results
 from bridge.client.envelope import of_data
-from bridge.client.outcome import stand
+from bridge.client.outcome import Standing
 from bridge.client.present import document
 from bridge.client.quote import quote as make_quote
-from bridge.client.result import Result, read_result
-from bridge.client.session import Session
+from bridge.client.result import Result
+from bridge.client.stored import find_stored
 from bridge.client.untrusted import clean_line
-from bridge.errors import PendingError, UsageError
+from bridge.errors import InfrastructureError, UsageError
 from bridge.ids import short
 from bridge.limits import REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
 from bridge.strictjson import StrictJsonError, decode
@@ -51,7 +52,8 @@ def verify(call: Invocation) -> int:
 
 def quote(call: Invocation) -> int:
     """Print a pasteable block, or refuse loudly."""
-    session, result = _result(call, call.args.id)
+    origin, standing = finished(call, call.args.id)
+    result = _result_of(standing)
     quoted = make_quote(result, markdown=call.args.markdown)
     for line in quoted.lines:
         call.output.data(line)
@@ -60,15 +62,14 @@ def quote(call: Invocation) -> int:
     code = 0 if quoted.lines else 1
     if code:
         call.output.say("error", f" nothing of {short(result.id)} may be quoted")
-    standing = document(session, stand(session, result.id, session.bus.view(result.id)), "quote", exit_code=code)
-    call.output.document({**standing, "data": quoted.data()})
+    call.output.document({**document(origin, standing, "quote", exit_code=code), "data": quoted.data()})
     return code
 
 
 def compare(call: Invocation) -> int:
     """Put two runs side by side."""
-    session, first = _result(call, call.args.a)
-    _, second = _result(call, call.args.b, session)
+    origin, standing = finished(call, call.args.a)
+    first, second = _result_of(standing), _result_of(finished(call, call.args.b)[1])
     lines = compare_results(first, second)
     call.output.data(f"{'':<24}  {short(first.id):<34}{short(second.id)}")
     for line in lines:
@@ -76,7 +77,7 @@ def compare(call: Invocation) -> int:
         call.output.data(f"{mark} {clean_line(line.name):<22}  {clean_line(line.a):<34}{clean_line(line.b)}")
     call.output.say("note", CAUTION)
     data = {"a": first.id, "b": second.id, "caution": CAUTION, "lines": [line.data() for line in lines]}
-    call.output.document(of_data("compare", data, bus=session.bus_part()))
+    call.output.document(of_data("compare", data, bus=origin.bus_part()))
     return 0
 
 
@@ -86,7 +87,7 @@ def report(call: Invocation) -> int:
     if path.is_file():
         found = {path.name: _load(path)}
     else:
-        _, result = _result(call, call.args.what)
+        result = _result_of(finished(call, call.args.what)[1])
         found = {name: dict(value) for name, value in result.reports.items()}
         if not found:
             raise UsageError(f"run {result.id} left no report", remedy=f"kakeya-mac logs {result.id}")
@@ -109,21 +110,21 @@ def _verification(call: Invocation, what: str) -> checking.Verification:
         if settings.repository is None:
             raise UsageError(f"there is no {what} here, and no git clone whose branch it could be")
         return checking.verify(read_branch_result(settings.repository.top, what), source=what)
-    session = connect(call, quiet=True)
-    return checking.verify_id(session, session.find(what))
-
-
-def _result(call: Invocation, what: str, session: Session | None = None) -> tuple[Session, Result]:
-    """Return a run's verified result."""
-    if session is None:
+    try:
         session = connect(call, quiet=True)
-    run_id = session.find(what)
-    standing = stand(session, run_id, session.bus.view(run_id))
+        return checking.verify_id(session, session.find(what))
+    except InfrastructureError as error:
+        stored = find_stored(call.settings(), what)
+        if stored is None:
+            raise
+        call.output.say("note", f"the bus was not asked: {error.message}")
+        return checking.verify(_result_of(stored[1]).tree, source=str(stored[1].folder), run_id=stored[1].id)
+
+
+def _result_of(standing: Standing) -> Result:
     if standing.result is None:
-        raise PendingError(
-            f"{short(run_id)} has no result yet: {standing.state.text()}", remedy=f"kakeya-mac attach {run_id}"
-        )
-    return session, read_result(standing.result.tree, run_id)
+        raise RuntimeError("a finished run has a result")
+    return standing.result
 
 
 def _load(path: Path) -> dict[str, object]:

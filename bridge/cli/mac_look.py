@@ -12,46 +12,42 @@ from bridge.client.liveness import ago, look
 from bridge.client.outcome import Standing, stand
 from bridge.client.present import document
 from bridge.client.session import Session
-from bridge.client.untrusted import PREFIX, LineJoiner, clean_line, fenced, new_fence, tail
+from bridge.client.stored import Origin, find_stored
+from bridge.client.untrusted import PREFIX, LineJoiner, Tail, clean_line, fenced, new_fence, tail
 from bridge.errors import PendingError
 from bridge.ids import short
 from bridge.system.clock import parse_rfc3339
 
+ALL_LINES = 1_000_000_000
+
 
 def status(call: Invocation) -> int:
     """Say where a run is and how it ended; answering is success, whatever the answer."""
-    session = connect(call, quiet=True)
-    run_id = session.find(call.args.id)
-    standing = stand(session, run_id, session.bus.view(run_id))
-    print_standing(call.output, session, standing, call.directory)
+    origin, standing = known(call, call.args.id)
+    print_standing(call.output, origin, standing, call.directory)
     if not standing.terminal and standing.request is not None:
-        elapsed_s = (session.clock.now() - parse_rfc3339(standing.request.created)).total_seconds()
+        elapsed_s = (call.clock.now() - parse_rfc3339(standing.request.created)).total_seconds()
         call.output.row("since", clock_face(elapsed_s))
-    call.output.document(document(session, standing, "status", exit_code=0))
+    call.output.document(document(origin, standing, "status", exit_code=0))
     return 0
 
 
 def logs(call: Invocation) -> int:
     """Print a run's log between fences."""
-    session = connect(call, quiet=True)
-    run_id = session.find(call.args.id)
-    view = session.bus.view(run_id)
-    if call.output.json:
-        standing = stand(session, run_id, view)
-        data = _live_tail(session, run_id, call.args.lines) if standing.result is None else None
-        value = document(session, standing, "logs", exit_code=0)
-        call.output.document({**value, "log_tail": data or _stored_tail(standing, call.args.lines)})
-        return 0
-    if call.args.follow:
-        return _follow(call, session, run_id)
-    standing = stand(session, run_id, view)
+    origin, standing = known(call, call.args.id)
+    if call.args.follow and not call.output.json and isinstance(origin, Session):
+        return _follow(call, origin, standing.id)
+    count = call.args.lines or ALL_LINES
     if standing.result is not None:
-        lines = list(tail(standing.result.log, call.args.lines or 1_000_000_000).lines)
+        last = tail(standing.result.log, count)
     else:
-        lines = _live_lines(session, run_id)
-        lines = lines[-call.args.lines :] if call.args.lines else lines
-    for line in fenced(lines, "log", new_fence()):
+        lines = _live_lines(origin, standing.id) if isinstance(origin, Session) else []
+        last = Tail(tuple(lines[-count:]), max(0, len(lines) - count))
+    fence = new_fence()
+    for line in fenced(last.lines, "log", fence):
         call.output.data(line)
+    shown = {"untrusted": True, "fence": fence, "earlier_lines": last.earlier_lines, "lines": list(last.lines)}
+    call.output.document({**document(origin, standing, "logs", exit_code=0), "log_tail": shown})
     return 0
 
 
@@ -76,19 +72,17 @@ def ls(call: Invocation) -> int:
 
 def fetch(call: Invocation) -> int:
     """Write a run's verified result to disk."""
-    session = connect(call, quiet=True)
-    standing = _fetched(session, call.args.id)
-    print_standing(call.output, session, standing, call.directory)
-    call.output.document(document(session, standing, "fetch", exit_code=0))
+    origin, standing = finished(call, call.args.id)
+    print_standing(call.output, origin, standing, call.directory)
+    call.output.document(document(origin, standing, "fetch", exit_code=0))
     return 0
 
 
 def open_result(call: Invocation) -> int:
     """Print the folder of a run's result."""
-    session = connect(call, quiet=True)
-    standing = _fetched(session, call.args.id)
+    origin, standing = finished(call, call.args.id)
     call.output.data(str(standing.folder))
-    call.output.document(document(session, standing, "open", exit_code=0))
+    call.output.document(document(origin, standing, "open", exit_code=0))
     return 0
 
 
@@ -111,14 +105,29 @@ def runners(call: Invocation) -> int:
     return 0
 
 
-def _fetched(session: Session, text: str) -> Standing:
+def known(call: Invocation, text: str) -> tuple[Origin, Standing]:
+    """Return where a run stands: from the store when its result is here, from the bus otherwise."""
+    stored = find_stored(call.settings(), text)
+    if stored is not None:
+        return stored
+    session = connect(call, quiet=True)
     run_id = session.find(text)
-    standing = stand(session, run_id, session.bus.view(run_id))
-    if standing.folder is None:
+    return session, stand(session, run_id, session.bus.view(run_id))
+
+
+def finished(call: Invocation, text: str) -> tuple[Origin, Standing]:
+    """Return where a run stands whose result is here now.
+
+    Raises:
+        PendingError: it has no result yet.
+    """
+    origin, standing = known(call, text)
+    if standing.result is None:
         raise PendingError(
-            f"{short(run_id)} has no result yet: {standing.state.text()}", remedy=f"kakeya-mac attach {run_id}"
+            f"{short(standing.id)} has no result yet: {standing.state.text()}",
+            remedy=f"kakeya-mac attach {standing.id}",
         )
-    return standing
+    return origin, standing
 
 
 def _follow(call: Invocation, session: Session, run_id: str) -> int:
@@ -143,7 +152,7 @@ def _rest(output: Output, session: Session, run_id: str, *, shown_bytes: int) ->
     """Print what the last chunk did not bring: the stored log is whole."""
     standing = stand(session, run_id, session.bus.view(run_id))
     if standing.result is not None and len(standing.result.log) > shown_bytes:
-        for line in tail(standing.result.log[shown_bytes:], 1_000_000_000).lines:
+        for line in tail(standing.result.log[shown_bytes:], ALL_LINES).lines:
             output.data(f"{PREFIX}{line}")
 
 
@@ -151,19 +160,3 @@ def _live_lines(session: Session, run_id: str) -> list[str]:
     joiner = LineJoiner()
     lines = [line for chunk in session.bus.read_log(run_id) for line in joiner.feed(chunk.data)]
     return [*lines, *joiner.finish()]
-
-
-def _live_tail(session: Session, run_id: str, count: int | None) -> dict[str, object]:
-    lines = _live_lines(session, run_id)
-    shown = lines[-count:] if count else lines
-    return {"untrusted": True, "fence": new_fence(), "earlier_lines": len(lines) - len(shown), "lines": shown}
-
-
-def _stored_tail(standing: Standing, count: int | None) -> dict[str, object]:
-    last = tail(standing.result.log if standing.result is not None else b"", count or 1_000_000_000)
-    return {
-        "untrusted": True,
-        "fence": new_fence(),
-        "earlier_lines": last.earlier_lines,
-        "lines": list(last.lines),
-    }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.cli.context import Invocation
-from bridge.cli.mac_run import connect
 from bridge.client.envelope import of_data
 from bridge.client.params import split, typed
 from bridge.errors import UsageError
@@ -66,19 +65,18 @@ def explain(call: Invocation) -> int:
 
 def _explain_run(call: Invocation) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Read the decisions the host wrote into a result."""
-    from bridge.client.outcome import stand
+    from bridge.cli.mac_look import known
     from bridge.presets import explain as explain_spec
 
     what = call.args.what
     if not is_id(what.lower()) and not what.startswith("@") and "-" in what:
         find_preset(what)  # says which presets there are
-    session = connect(call, quiet=True)
-    run_id = session.find(what)
-    standing = stand(session, run_id, session.bus.view(run_id))
+    _, standing = known(call, what)
     if standing.result is None or standing.result.spec is None:
         why = standing.message or f"it is {standing.state.text()}"
         raise UsageError(
-            f"{run_id} was not resolved to anything that runs: {why}", remedy=f"kakeya-mac status {run_id}"
+            f"{standing.id} was not resolved to anything that runs: {why}",
+            remedy=f"kakeya-mac status {standing.id}",
         )
     spec = standing.result.spec
     return explain_spec(spec), spec.model_dump(mode="json")

@@ -12,21 +12,21 @@ from pathlib import Path
 from bridge.cli.output import DATA_LABEL_CHARS, Output, duration
 from bridge.client.outcome import Standing
 from bridge.client.present import next_steps, times, where
-from bridge.client.session import Session
+from bridge.client.stored import Origin
 from bridge.client.untrusted import clean_line, tail
 from bridge.ids import short
 
 _FAILED_LOG_LINES = 12
 
 
-def print_standing(output: Output, session: Session, standing: Standing, directory: Path) -> None:
+def print_standing(output: Output, origin: Origin, standing: Standing, directory: Path) -> None:
     """Print one run: how it ended, what was measured, where the files are, what to do next."""
-    output.row(standing.reason if standing.terminal else standing.state.word, headline(session, standing))
+    output.row(standing.reason if standing.terminal else standing.state.word, headline(origin, standing))
     for label, text in rows(standing, directory):
         output.row(label, text)
 
 
-def headline(session: Session, standing: Standing) -> str:
+def headline(origin: Origin, standing: Standing) -> str:
     """Return ``valid_not_citable (smoke)   01k9x3…   13 s   mlx-cpu Linux x86_64``."""
     verdict = standing.result.verdict if standing.result is not None else None
     parts = [f"{verdict.decision} ({standing.profile})"] if verdict is not None else []
@@ -34,7 +34,7 @@ def headline(session: Session, standing: Standing) -> str:
     seconds = times(standing).total
     if seconds is not None:
         parts.append(duration(seconds))
-    place = where(session, standing)
+    place = where(origin, standing)
     backend = f"{place.backend}-{place.device}" if place.backend not in {None, "none"} else place.device
     machine = " ".join(word for word in (backend, place.os) if word)
     if machine:

@@ -15,6 +15,7 @@ from bridge.client.follow import EndReason
 from bridge.client.result import Result, ending, exit_code, read_result
 from bridge.client.session import Session
 from bridge.client.states import RunState, state_of
+from bridge.client.store import Store
 from bridge.errors import FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
 from bridge.publish import verify_tree
 from bridge.records import Claim, Request
@@ -105,6 +106,30 @@ def stand(
     return replace(base, reason=reason, exit_code=code, message=message, remedy=remedy)
 
 
+def standing_of_stored(store: Store, run_id: str) -> Standing | None:
+    """Return the standing of a run whose intact result is stored, None when there is none; asks no bus.
+
+    Raises:
+        IntegrityError: what is stored is another run's.
+    """
+    found = _stored(store, run_id)
+    if found is None:
+        return None
+    result, folder = found
+    sent = store.sent(run_id)
+    request = sent.request() if sent is not None else result.request
+    base = Standing(
+        run_id,
+        RunState("published"),
+        terminal=True,
+        reason="pending",
+        exit_code=exits.PENDING,
+        required=exits.default_required(request.profile if request is not None else "smoke"),
+        request=request,
+    )
+    return _ended(base, result, folder)
+
+
 def _ended(base: Standing, result: Result | None, folder: Path | None) -> Standing:
     reason = ending(base.claim, result)
     if base.view is not None and base.view.delivery == "spooled" and reason in {"passed", "gate_rejected"}:
@@ -128,17 +153,23 @@ def _ended(base: Standing, result: Result | None, folder: Path | None) -> Standi
 
 def _result(session: Session, run_id: str, claim: Claim | None, *, fetch: bool) -> tuple[Result | None, Path | None]:
     """Return the verified result and its folder; what is stored is checked as strictly as what is fetched."""
-    if session.store.has_result(run_id):
-        tree = session.store.read_result(run_id)
-        if not verify_tree(tree.files, run_id=run_id):
-            return read_result(tree, run_id), session.store.folder(run_id)
-        session.store.remove_result(run_id)  # somebody changed it here; the bus has the original
+    found = _stored(session.store, run_id)
+    if found is not None:
+        return found
+    session.store.remove_result(run_id)  # if there is one, somebody changed it here; the bus has the original
     if claim is None or claim.result_oid is None or not fetch:
         return None, None
     tree = session.bus.read_result(claim.result_oid)
     check(tree, run_id)
     result = read_result(tree, run_id)
     return result, session.store.write_result(run_id, tree)
+
+
+def _stored(store: Store, run_id: str) -> tuple[Result, Path] | None:
+    if not store.has_result(run_id):
+        return None
+    tree = store.read_result(run_id)
+    return None if verify_tree(tree.files, run_id=run_id) else (read_result(tree, run_id), store.folder(run_id))
 
 
 def check(tree: Tree, run_id: str) -> None:

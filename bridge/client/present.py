@@ -19,7 +19,7 @@ from bridge.client.envelope import (
 )
 from bridge.client.outcome import Standing
 from bridge.client.result import backend_of, request_digest
-from bridge.client.session import Session
+from bridge.client.stored import Origin
 from bridge.client.untrusted import new_fence, tail
 from bridge.ids import short
 from bridge.records import Request
@@ -29,11 +29,11 @@ LOG_TAIL_LINES = 40
 PROGRAM = "kakeya-mac"
 
 
-def document(session: Session, standing: Standing, command: str, *, exit_code: int | None = None) -> dict[str, Any]:
+def document(origin: Origin, standing: Standing, command: str, *, exit_code: int | None = None) -> dict[str, Any]:
     """Return the document of a command about one run.
 
     Args:
-        session: the bus it is on.
+        origin: where it is known from.
         standing: where it stands.
         command: the command's name.
         exit_code: what the command ends in, when that is not the run's own code.
@@ -49,8 +49,8 @@ def document(session: Session, standing: Standing, command: str, *, exit_code: i
         outcome=outcome(standing, exit_code),
         request=request_part(standing.request, reattached=standing.reattached),
         attempts=_attempts(standing),
-        bus=session.bus_part(),
-        where=where(session, standing),
+        bus=origin.bus_part(),
+        where=where(origin, standing),
         times_s=times(standing),
         headline=verdict.headline if verdict is not None else None,
         claims=[ClaimPart(**_claim(claim.model_dump(mode="json"))) for claim in verdict.claims] if verdict else [],
@@ -98,7 +98,7 @@ def request_part(request: Request | None, *, reattached: bool) -> RequestPart | 
     )
 
 
-def where(session: Session, standing: Standing) -> WherePart:
+def where(origin: Origin, standing: Standing) -> WherePart:
     """Return where it ran, as far as that is known."""
     record = standing.result.record if standing.result is not None else None
     runner = record.runner if record is not None else standing.claim.runner if standing.claim is not None else None
@@ -106,7 +106,7 @@ def where(session: Session, standing: Standing) -> WherePart:
     host = record.host if record is not None else None
     return WherePart(
         runner=runner,
-        local=session.embedded,
+        local=origin.embedded,
         host=host.name if host is not None else None,
         os=f"{host.os} {host.machine}" if host is not None else None,
         device=backend[1] if backend is not None else next(iter(host.devices), None) if host is not None else None,
@@ -184,7 +184,7 @@ def _log_tail(standing: Standing) -> LogTail | None:
 
 
 def detached_document(
-    session: Session, run_id: str, request: Request | None, command: str, exit_code: int, *, reattached: bool
+    origin: Origin, run_id: str, request: Request | None, command: str, exit_code: int, *, reattached: bool
 ) -> dict[str, Any]:
     """Return the document of a command that was told to go while a run goes on; asks no bus, a signal is in a hurry."""
     return Envelope(
@@ -201,6 +201,6 @@ def detached_document(
             retryable=True,
         ),
         request=request_part(request, reattached=reattached),
-        bus=session.bus_part(),
+        bus=origin.bus_part(),
         next=[["kakeya-mac", "attach", run_id]],
     ).document()

@@ -107,9 +107,9 @@ def normal(text: str, folder: Path | None = None) -> str:
     """Return output with ids, digests, fences and folders replaced, so that it can be compared as a whole."""
     if folder is not None:
         text = text.replace(str(folder), "FOLDER")
-    ids = sorted(set(re.findall(ID_PATTERN, text)))
-    for number, run_id in enumerate(ids):
-        text = text.replace(run_id, f"ID{number}").replace(run_id[-8:], f"SHORT{number}")
     text = re.sub(r"\b[0-9a-f]{64}\b", "DIGEST", text)
     text = re.sub(r"\b[0-9a-f]{40}\b", "OID", text)
+    ids = sorted(set(re.findall(rf"\b{ID_PATTERN}\b", text)))
+    for number, run_id in enumerate(ids):
+        text = text.replace(run_id, f"ID{number}").replace(run_id[-8:], f"SHORT{number}")
     return re.sub(r"(untrusted log |\"fence\": \")[0-9a-f]{12}", r"\1FENCE", text)

@@ -247,6 +247,19 @@ def test_doctor_pushes_a_probe_and_takes_it_away(requester, host):
     assert "last seen 2 h ago" in next(row["text"] for row in ran.document["data"] if row["level"] == "fail")
 
 
+def test_what_is_stored_is_answered_although_the_bus_is_away(requester, host, sent):
+    take(host, sent, decision="evidence", claims=(claim(),))
+    online = requester.run("fetch", sent).out
+    requester.bus.store.faults.decide = lambda operation: "lost"
+    assert requester.run("fetch", sent).out == online
+    for words in (["status"], ["logs"], ["open"], ["report"], ["quote"], ["explain"]):
+        assert requester.run(*words, "@last").code == 0
+    assert requester.run("compare", sent, sent[:20]).code == 0
+    ran = requester.run("verify", sent[-8:])
+    assert (ran.code, "the bus was not asked" in ran.err) == (0, True)
+    assert requester.run("ls").code == 3
+
+
 def test_runners_shows_live_and_gone(requester, host):
     assert "idle" in requester.run("runners").out
     requester.clock.sleep(7200)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +84,35 @@ def test_json_is_one_document_and_stderr_still_talks(requester, host):
     assert document["log_tail"]["untrusted"] is True
     assert document["next"][0][0] == "kakeya-mac"
     assert "00:01 claimed" in ran.err
+
+
+def test_the_whole_document_is_as_published(requester, host, tmp_path):
+    """`UPDATE_GOLDEN=1 pytest` writes it anew; a changed document is a changed interface."""
+    plan(requester, host, ending={"reason": "program_failed", "decision": "rejected", "message": "exit code 3"})
+    ran = requester.run("run", "mlx-env-probe", "--wait", "--json")
+    path = Path(__file__).parent / "golden" / "program_failed.json"
+    said = normal(ran.out, tmp_path)
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(said, encoding="utf-8")
+    assert said == path.read_text(encoding="utf-8")
+
+
+def test_a_failed_program_shows_the_end_of_its_log_inside_fields(requester, host, tmp_path):
+    log = b"".join(b"line %d\n" % number for number in range(20)) + b"::error::boom\n"
+    plan(
+        requester, host, log=log, ending={"reason": "program_failed", "decision": "rejected", "message": "exit code 3"}
+    )
+    ran = requester.run("run", "mlx-env-probe", "--wait")
+    short = requester_short(requester)
+    assert ran.code == 4
+    assert ran.out.splitlines() == [
+        f"program_failed rejected (smoke)   {short}   13 s   mlx-cpu Linux x86_64",
+        "message     exit code 3",
+        *(f"log         | line {number}" for number in range(9, 20)),
+        "log         | ::error::boom",
+        f"files       data/runs/{short}/",
+        f"next        kakeya-mac logs {run_id(requester)}",
+    ]
 
 
 @pytest.mark.parametrize(
