@@ -68,15 +68,31 @@ def costs(report: Report, _evidence: Evidence) -> Iterator[Draft]:
                 f"[{low:.2f}, {high:.2f}] 95 %, {ratio.n} repeats"
             ),
         )
+    yield from _drafts(report)
+
+
+def _drafts(report: Report) -> Iterator[Draft]:
+    for row in report.body["rows"]["draft"]:
+        seconds, name = row["seconds"], f"draft_{row['drafted_tokens']}_at_{row['context_tokens']}"
+        yield Draft(
+            id=name,
+            metric=name,
+            role="informational",
+            value=statistics.fmean(seconds),
+            unit="s",
+            n=len(seconds),
+            wording=f"drafting {row['drafted_tokens']} tokens after {row['context_tokens']}: mean {statistics.fmean(seconds) * 1e3:.3f} ms",
+        )
 
 
 def graph(report: Report, _evidence: Evidence) -> Iterator[Draft]:
-    """Yield the median evaluation time of one graph over that of two evaluations."""
+    """Yield the mean evaluation time of one graph over that of two evaluations."""
     blocks = [block for block in report.body["rows"]["blocks"] if not block["is_warmup"]]
     times = {mode: [b["eval_s"] for b in blocks if b["mode"] == mode] for mode in ("one_graph", "two_evaluations")}
     if not all(times.values()):
         return
-    one, two = statistics.median(times["one_graph"]), statistics.median(times["two_evaluations"])
+    one, two = (statistics.fmean(times[mode]) for mode in ("one_graph", "two_evaluations"))
+    largest = max(times["one_graph"])
     yield Draft(
         id="one_graph_cost",
         metric="one_graph_cost",
@@ -85,14 +101,26 @@ def graph(report: Report, _evidence: Evidence) -> Iterator[Draft]:
         unit="ratio",
         n=min(len(found) for found in times.values()),
         wording=(
-            f"one graph takes {one / two:.2f} times two evaluations (medians {one * 1e3:.2f} and {two * 1e3:.2f} ms, "
-            f"{len(blocks)} blocks)"
+            f"one graph takes {one / two:.3f} times two evaluations (means {one * 1e3:.3f} and {two * 1e3:.3f} ms, longest "
+            f"{largest * 1e3:.3f} ms, {len(blocks)} blocks)"
         ),
+        detail={"median_ratio": statistics.median(times["one_graph"]) / statistics.median(times["two_evaluations"])},
     )
 
 
 def training(report: Report, _evidence: Evidence) -> Iterator[Draft]:
-    """Yield what training did to the loss on sequences it never saw."""
+    """Yield what training did to the loss on sequences it never saw, then on those it saw."""
+    curve = report.body["rows"]["curve"]
+    area = statistics.fmean(point["loss"] for point in curve)
+    yield Draft(
+        id="training_loss",
+        metric="training_loss",
+        role="informational",
+        value=area,
+        unit="loss",
+        n=len(curve),
+        wording=f"training loss from {curve[0]['loss']:.4g} to {curve[-1]['loss']:.4g}, mean {area:.4g} over {len(curve)} points",
+    )
     held = report.body["rows"]["held_out"]
     ratio = paired_ratio([row["loss_after"] for row in held], [row["loss_before"] for row in held])
     low, high = ratio.interval(CONFIDENCE)

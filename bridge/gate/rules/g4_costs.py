@@ -29,10 +29,16 @@ def _look(report: Report, _evidence: Evidence) -> Iterator[Violation]:
         repeats.setdefault(row["context_tokens"], set()).add(len(row["seconds"]))
     if len({frozenset(sizes) for sizes in contexts.values()}) > 1 or any(1 not in sizes for sizes in contexts.values()):
         yield Violation(f"lengths differ between contexts, or 1 is absent: {contexts}", "/rows/verify")
+    asked = {(row["context_tokens"], row["rows"] - 1) for row in rows["verify"] if row["rows"] > 1}
+    strangers = set(draft) - asked
+    if strangers:
+        yield Violation(f"drafts that belong to no block: {sorted(strangers)}", "/rows/draft")
+    if len({sum(1 for context, _ in draft if context == one) for one in contexts}) > 1:
+        yield Violation("draft lengths differ between contexts", "/rows/draft")
     if any(len(found) > 1 for found in repeats.values()) or len({n for found in repeats.values() for n in found}) > 1:
         yield Violation(f"lengths were not repeated equally often: {repeats}", "/rows")
-    for name, key in (("verify", "rows"), ("draft", "drafted_tokens")):
-        places = [(row["context_tokens"], row[key]) for row in rows[name]]
+    for name, length in (("verify", "rows"), ("draft", "drafted_tokens")):
+        places = [(row["context_tokens"], row[length]) for row in rows[name]]
         if places != sorted(places):
             yield Violation(f"{name} rows are not in order of context and length", f"/rows/{name}")
     spent_s = sum(sum(row["seconds"]) for row in (*rows["verify"], *rows["draft"]))

@@ -20,10 +20,14 @@ from bridge.gate.sampled import arms_of
 def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
     rows = report.body["rows"]["errors"]
     arms = arms_of(report, evidence)
-    for key, count in Counter((row["arm"], row["layer"], row["side"]) for row in rows).items():
+    for one, count in Counter((row["arm"], row["layer"], row["side"]) for row in rows).items():
         if count > 1:
-            yield Violation(f"{key} occurs {count} times", "/rows/errors")
+            yield Violation(f"{one} occurs {count} times", "/rows/errors")
     named = {row["arm"] for row in rows}
+    sides = Counter((row["arm"], row["layer"]) for row in rows)
+    for place, count in sides.items():
+        if count != 2:
+            yield Violation(f"{place} has {count} of its two sides", "/rows/errors")
     wanted = {arm.name for arm in arms.all if arm.role == "candidate"}
     if named != wanted:
         yield Violation(f"errors of {sorted(named)}, quantised arms are {sorted(wanted)}", "/rows/errors")

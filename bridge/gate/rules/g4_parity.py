@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from bridge.gate import kinds
 from bridge.gate.interface import Evidence, Report, Violation
@@ -37,8 +38,29 @@ def _look(report: Report, _evidence: Evidence) -> Iterator[Violation]:
         yield Violation("a prompt was generated twice", "/rows/generations")
     if rows["generations"] and {block["prompt_id"] for block in blocks} != set(prompts):
         yield Violation("blocks and generations are of different prompts", "/rows")
+    for row in rows["generations"]:
+        mine = [block for block in blocks if block["prompt_id"] == row["prompt_id"]]
+        for message in _steps(mine, row):
+            yield Violation(f"{row['prompt_id']}: {message}", "/rows/blocks")
     for index, row in enumerate(rows["generations"]):
         yield from _committed(row, f"/rows/generations/{index}")
+
+
+def _steps(blocks: list[dict[str, Any]], row: dict[str, Any]) -> Iterator[str]:
+    """Yield where blocks are not the steps of their prompt's generation on mlx, whose run they were taken from."""
+    accepted, tokens = row["mlx_accepted_per_step"], row["mlx_tokens"]
+    if len(blocks) != len(accepted):
+        yield f"{len(blocks)} blocks, {len(accepted)} steps"
+        return
+    emitted = 1
+    for index, (block, taken) in enumerate(zip(blocks, accepted, strict=True)):
+        if block["position"] != blocks[0]["position"] + emitted - 1:
+            yield f"block {index} is at {block['position']}"
+        if block["bonus"] != tokens[emitted - 1]:
+            yield f"block {index} starts with another token than the last one emitted"
+        if list(block["mlx_tokens"][:taken]) != list(tokens[emitted : emitted + taken])[: len(block["mlx_tokens"])]:
+            yield f"block {index}: the accepted drafts are not the emitted tokens"
+        emitted += taken + 1
 
 
 def _committed(row: dict[str, list[int]], where: str) -> Iterator[Violation]:

@@ -1,6 +1,6 @@
 """Both ways of evaluating were timed often enough.
 
-A median of two blocks is one of them.
+A mean of two blocks is their mean; the probe ends at a time limit, so somebody must count what it timed.
 """
 
 from __future__ import annotations

@@ -39,6 +39,10 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
             )
     if len({frozenset(found) for found in contexts.values()}) > 1:
         yield Violation("arms were measured at different contexts", "/rows/points")
+    for arm in roles:
+        repeats = sorted({p["repeat"] for p in points if p["arm"] == arm})
+        if repeats != list(range(len(repeats))):
+            yield Violation(f"arm {arm!r} has the repeats {repeats}", "/rows/points")
     keys = Counter((p["arm"], p["context_tokens"], p["repeat"]) for p in points)
     for key, count in keys.items():
         if count > 1:

@@ -21,7 +21,15 @@ _HONEST: dict[str, Case] = {}
 def honest(name: str) -> Case:
     """Return a fresh copy of an honest run; building the large one takes a moment, so it is built once."""
     if name not in _HONEST:
-        made = {"probe": probe, "suite": suite, "claim": code_throughput, "smoke": lambda: code_throughput(SMALL)}
+        from tests.corpus.gate.studies import BUILDERS
+
+        made = {
+            **BUILDERS,
+            "probe": probe,
+            "suite": suite,
+            "claim": code_throughput,
+            "smoke": lambda: code_throughput(SMALL),
+        }
         _HONEST[name] = made[name]()
     return _HONEST[name].copy()
 
@@ -414,3 +422,51 @@ def lock(packages: dict[str, str]) -> str:
 @breaks("G4-ANSWERS")
 def _(case: Case) -> None:
     samples(case)[0]["correct"] = True
+
+
+def _study_breaks() -> None:
+    """Register the breaks of the kinds that are built by `studies`."""
+    from tests.corpus.gate.studies import BUILDERS
+
+    def study(code: str, kind: str, change: Callable[[Any], None]) -> None:
+        def fresh() -> Case:
+            if kind not in _HONEST:
+                _HONEST[kind] = BUILDERS[kind]()
+            return _HONEST[kind].copy()
+
+        def build() -> Case:
+            case = fresh()
+            change(case.report)
+            return case.seal()
+
+        BREAKS[code], PASSES[code] = build, fresh
+
+    def set_margin(report: Any) -> None:
+        report["rows"]["blocks"][0]["torch_tokens"][2] += 1
+        report["rows"]["blocks"][0]["top2_margin_at_divergence"] = 1e-6
+
+    def slow(report: Any) -> None:
+        for sample in report["arms"][2]["samples"]:
+            sample["stages"]["decode_s"] *= 1.3
+
+    study("G4-PARITY", "drafter_parity", lambda report: report["rows"]["blocks"][0]["mlx_tokens"].pop())
+    study("G6-PARITY", "drafter_parity", set_margin)
+    study("G4-COSTS", "verify_cost", lambda report: report["rows"]["verify"][0]["seconds"].pop())
+    study("G5-COSTS", "verify_cost", lambda report: report["rows"]["verify"][0]["seconds"].__setitem__(0, 0.05))
+    study("G4-GRAPH", "fused_graph_probe", lambda report: report["rows"]["blocks"].pop(5))
+    study("G5-GRAPH", "fused_graph_probe", lambda report: report["rows"].update(blocks=report["rows"]["blocks"][:10]))
+    study("G4-POSITIONS", "acceptance", lambda report: report["rows"]["by_position"][1].update(accepted=9))
+    study("G4-ERRORS", "kv_quantisation", lambda report: report["rows"]["errors"].pop())
+    study(
+        "G4-TRAINING",
+        "f_theta_training",
+        lambda report: report["rows"]["held_out"][0].update(sequence_digest=report["rows"]["training_digests"][0]),
+    )
+    study("G3-CANARY", "f_theta_training", lambda report: report["rows"]["canaries"].update(noise_logit_change=0.0))
+    study("G7-DESIGN", "bounded_kv", lambda report: report["rows"]["points"][0].update(process=4115))
+    study("G7-BUFFERS", "bounded_kv", lambda report: report["rows"]["points"][0].update(kv_bytes=4_000_000))
+    study("G4-RPCS", "distributed_e2e", lambda report: report["rows"]["rpcs"].clear())
+    study("G5-CONFIRM", "commit_comparison", slow)
+
+
+_study_breaks()

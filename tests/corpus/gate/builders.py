@@ -267,6 +267,33 @@ def around(
     return case
 
 
+def state_claims(case: Case) -> Case:
+    """Let the report state everything that follows from its rows, in the gate's words, and seal it."""
+    from bridge.gate import claims
+    from bridge.gate.interface import Evidence
+    from bridge.gate.loading import load
+    from bridge.gate.profiles import named
+
+    path, value = next(iter(case.reports.items()))
+    value["claims"] = []
+    reports, problems = load({path: json.dumps(value).encode()})
+    assert not problems, problems
+    evidence = Evidence(reports, None, None, named("default", value["run"]["profile"]))
+    value["claims"] = [
+        {
+            "id": draft.id,
+            "metric": draft.metric,
+            "arms": list(draft.arms),
+            "value": draft.value if draft.stated is None else draft.stated,
+            "unit": draft.unit,
+            "wording": draft.wording,
+        }
+        for draft in claims.drafts(reports[0], evidence)
+        if draft.value is not None
+    ]
+    return case.seal()
+
+
 def probe(profile: str = "claim") -> Case:
     seconds = [9.305, 9.301, 9.322]
     value = envelope(

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from engine.reports.tokens import token_digest
-from tests.corpus.gate.builders import Case, around, envelope, sha
+from tests.corpus.gate.builders import Case, around, envelope, sha, state_claims
 from tests.corpus.gate.generations import Plan, code_throughput
 
 TARGET = {
@@ -20,7 +20,7 @@ TARGET = {
 
 
 def needle_recall() -> Case:
-    return code_throughput(Plan(needles=True, stop="natural"), "needle_recall")
+    return state_claims(code_throughput(Plan(needles=True, stop="natural"), "needle_recall"))
 
 
 def acceptance() -> Case:
@@ -34,14 +34,13 @@ def acceptance() -> Case:
                 rows[place]["reached"] += 1
                 rows[place]["accepted"] += place < accepted
     case.report["rows"] = {"by_position": rows}
-    case.report["claims"] = []
-    return case.seal()
+    return state_claims(case)
 
 
 def distributed_bench() -> Case:
     case = code_throughput(Plan(arms=("local", "local_again", "distributed"), step_s=0.07), "distributed_bench")
     case.report["rows"] = {"rpcs": [_rpc("distributed", "DraftBlock", 7), _rpc("distributed", "Extend", 8)]}
-    return case.seal()
+    return state_claims(case)
 
 
 def distributed_e2e() -> Case:
@@ -49,14 +48,14 @@ def distributed_e2e() -> Case:
     case = code_throughput(plan, "distributed_e2e")
     case.report["rows"] = {"rpcs": [_rpc("loopback", "DraftBlock", 9)]}
     case.record["sample_marks"] = []
-    return case.seal()
+    return state_claims(case)
 
 
 def commit_comparison() -> Case:
     case = code_throughput(Plan(arms=("base", "base_again", "head")), "commit_comparison")
     case.report["config"].update(base_commit="a1" * 20, head_commit="b2" * 20, slower_margin=0.05)
     case.report["rows"] = {"passes": [[0, 1, 2, 3, 4]]}
-    return case.seal()
+    return state_claims(case)
 
 
 def kv_quantisation() -> Case:
@@ -79,7 +78,7 @@ def kv_quantisation() -> Case:
         ]
     }
     case.record["sample_marks"] = []
-    return case.seal()
+    return state_claims(case)
 
 
 def _rpc(arm: str, method: str, seed: int) -> dict[str, Any]:
@@ -99,8 +98,11 @@ def drafter_parity() -> Case:
         places = [length]
         for taken in accepted:
             places.append(places[-1] + taken + 1)
-        for place, bonus in zip(places[:-1], tokens, strict=False):
-            draft = [rng.randrange(6, 2048) for _ in range(7)]
+        emitted = 1
+        for place, taken in zip(places[:-1], accepted, strict=True):
+            bonus = tokens[emitted - 1]
+            draft = tokens[emitted : emitted + taken] + [rng.randrange(6, 2048) for _ in range(7 - taken)]
+            emitted += taken + 1
             blocks.append(
                 {
                     "prompt_id": prompt,
@@ -218,7 +220,7 @@ def bounded_kv() -> Case:
 
 def _study(kind: str, rows: dict[str, Any], *, wall_s: float, **config: Any) -> Case:
     value = envelope(kind, wall_s=wall_s, config={"target": TARGET, **config}, rows=rows)
-    return around({"report.json": value})
+    return state_claims(around({"report.json": value}))
 
 
 BUILDERS = {
