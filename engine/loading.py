@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoint import resolve_model
+from engine.checkpoint import read_config, resolve_model
+from engine.drafters.draft_model import DraftModel, check_fits
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
 from engine.errors import BackendMissingError, UsageError
@@ -57,7 +58,7 @@ def load_backend(name: str, device: str | None = None, dtype: str | None = None)
 
 
 def open_engine(backend: Backend, target: str, drafter: str | None, roots: str | None = None) -> Engine:
-    """Load a target and a drafter (a DFlash folder, ``ngram``, or None for no drafting).
+    """Load a target and a drafter: a DFlash folder, a small model's folder, ``ngram``, or None for no drafting.
 
     Raises:
         ModelError: If a folder is missing, unusable, or the two do not fit.
@@ -68,7 +69,7 @@ def open_engine(backend: Backend, target: str, drafter: str | None, roots: str |
     model = backend.load_target(folder)
     proposer: DrafterModel = NgramModel() if drafter == "ngram" else NoDrafter()
     if drafter_folder is not None:
-        proposer = backend.load_dflash(drafter_folder, model)
+        proposer = _load_drafter(backend, drafter_folder, model)
     return Engine(
         backend=backend,
         target=model,
@@ -77,6 +78,16 @@ def open_engine(backend: Backend, target: str, drafter: str | None, roots: str |
         native=backend.native(model),
         folder=folder,
     )
+
+
+def _load_drafter(backend: Backend, folder: Path, target: TargetModel) -> DrafterModel:
+    """Load what a folder holds: a DFlash network, which names the target layers it reads, or a causal model."""
+    config = read_config(folder)
+    if "dflash_config" in config or "target_layer_ids" in config:
+        return backend.load_dflash(folder, target)
+    small = backend.load_target(folder)
+    check_fits(small.info, target.info)
+    return DraftModel(small)
 
 
 def open_random(shape: str, device: str | None = None, dtype: str | None = None) -> Engine:

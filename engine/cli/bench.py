@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from engine.benchmarks.contest import Contest, Entry, as_row, standings, table
 from engine.benchmarks.overhead import loop_overhead
 from engine.benchmarks.peer import Peer, engine_peers, oracle
 from engine.cli.options import add_model_options, depth_factory, guarded, open_selected
+from engine.drafters.draft_model import DraftModel
 from engine.errors import UsageError
 from engine.evaluation.selection import Prompt, load_prompts
 from engine.evaluation.study import Study
@@ -109,7 +110,11 @@ def contestants(engine: Engine, options: argparse.Namespace) -> list[Peer]:
         name = engine.drafter.info.name
         folder = resolve_model(options.drafter or name) if engine.drafter.info.format == "dflash-v1" else None
         peers = torch_peers(engine, target.module, folder, draft_model)
-    return peers + engine_peers(engine, _depths(options, engine))
+    peers += engine_peers(engine, _depths(options, engine))
+    if draft_model is not None:
+        small = replace(engine, drafter=DraftModel(engine.backend.load_target(draft_model)))
+        peers += engine_peers(small, _depths(options, small))[1:]
+    return peers
 
 
 def _depths(options: argparse.Namespace, engine: Engine) -> dict[str, Callable[[], Depth]]:

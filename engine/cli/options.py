@@ -35,8 +35,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--drafter",
-        help=f"DFlash folder or name, ngram, or none (default: KAKEYA_DRAFTER, else {DEFAULT_DRAFTER} for the default "
-        "target and none for others)",
+        help="folder or name of a DFlash drafter or of a small model, ngram, or none (default: KAKEYA_DRAFTER, else "
+        f"{DEFAULT_DRAFTER} for the default target and none for others)",
     )
 
 

@@ -90,6 +90,18 @@ def write_target(folder: Path, kind: str, seed: int = 0, **changes: Any) -> Path
     return folder
 
 
+def write_wrapped(folder: Path) -> Path:
+    """Write a random text target inside Gemma 4's multimodal wrapper, as the published folders have it."""
+    import transformers
+
+    vision = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.Gemma4Config(
+        text_config=GEMMA, vision_config=vision | {"head_dim": 16, "num_key_value_heads": 2}, audio_config=None
+    )
+    transformers.Gemma4ForConditionalGeneration(config).float().save_pretrained(folder)
+    return folder
+
+
 def dflash_config(**changes: Any) -> dict[str, Any]:
     """Return config.json of a random drafter for the targets above."""
     config: dict[str, Any] = {

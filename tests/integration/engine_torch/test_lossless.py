@@ -17,7 +17,7 @@ from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
 from engine.types import CacheLayout, Step, StopReason
 from tests.fakes.scripted_drafter import ScriptedModel
-from tests.fakes.tiny_torch import CONFIGS, VOCAB, WINDOW
+from tests.fakes.tiny_torch import CONFIGS, VOCAB, WINDOW, write_wrapped
 
 KINDS = list(CONFIGS)
 LAYOUTS = list(CacheLayout)
@@ -195,6 +195,19 @@ def test_captured_states_are_transformers_hidden_states(targets: Any, kind: str)
         torch.testing.assert_close(features, expected, atol=1e-4, rtol=1e-5)
         torch.testing.assert_close(forwards[-1].logits, whole.logits[0, -1:], atol=1e-4, rtol=1e-5)
         assert [forward.logits is None for forward in forwards[:-1]] == [True] * (len(forwards) - 1)
+
+
+def test_a_text_model_inside_the_multimodal_wrapper_decodes_as_transformers_does(
+    backend: Any, folders: Any, tmp_path: Any
+) -> None:
+    target, prompt = backend.load_target(write_wrapped(tmp_path)), prompt_of(30)
+    with torch.inference_mode():
+        whole = target.module(torch.tensor([prompt])).logits[0, -1]
+    *_, last = target.open((), CacheLayout.NATIVE).prefill(prompt, 8)
+    torch.testing.assert_close(last.logits[0], whole, atol=1e-4, rtol=1e-5)
+    expected = tokens_of(list(backend.native(target).decode(prompt, Stopping(BUDGET), 512)))
+    dflash = backend.load_dflash(folders / "dflash", target)
+    assert tokens_of(drafted(backend, target, dflash, prompt, Stopping(BUDGET))) == expected
 
 
 def test_the_sliding_layers_hold_window_and_block_and_the_full_layout_holds_everything(targets: Any) -> None:

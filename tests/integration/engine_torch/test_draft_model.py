@@ -1,0 +1,82 @@
+"""A small causal model as drafter changes no token, on either backend, and forgets exactly what was not accepted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.decoding.autoregressive import autoregressive
+from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
+from engine.decoding.stopping import Stopping
+from engine.errors import ModelMismatchError
+from engine.loading import Engine, load_backend, open_engine
+from engine.types import CacheLayout, Step
+from tests.fakes import tiny_torch
+
+PROMPT = tuple(range(5, 31))
+BUDGET = 24
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("draft-models")
+    tiny_torch.write_target(root / "gemma4", "gemma4")
+    tiny_torch.write_target(root / "qwen3", "qwen3")
+    tiny_torch.write_target(root / "short", "qwen3", seed=1, num_hidden_layers=2, max_position_embeddings=40)
+    tiny_torch.write_target(root / "other-words", "qwen3", vocab_size=90)
+    return root
+
+
+@pytest.fixture(params=["torch", "mlx"])
+def backend(request: pytest.FixtureRequest) -> Any:
+    if request.param == "mlx":
+        pytest.importorskip("mlx_lm", reason="mlx-lm is not installed")
+        return load_backend("mlx")
+    return load_backend("torch", "cpu")
+
+
+def oracle(engine: Engine) -> list[int]:
+    steps = autoregressive(engine.target.open((), CacheLayout.FULL), engine.accept, PROMPT, Stopping(BUDGET))
+    return [token for step in steps for token in step.tokens]
+
+
+def drafted(engine: Engine, depth: int) -> list[Step]:
+    sequence = engine.target.open((), CacheLayout.NATIVE)
+    drafter = engine.drafter.open()
+    parts = Parts(sequence, drafter, engine.accept, FixedDepth(depth), engine.backend.clock)
+    steps = list(speculative(parts, PROMPT, Stopping(BUDGET)))
+    assert drafter.forwards >= sum(step.drafted for step in steps)
+    assert drafter.measured_bytes() > 0
+    return steps
+
+
+@pytest.mark.parametrize(("target", "small"), [("gemma4", "qwen3"), ("qwen3", "gemma4")])
+def test_another_model_changes_no_token(backend: Any, models: Path, target: str, small: str) -> None:
+    engine = open_engine(backend, str(models / target), str(models / small))
+    assert engine.drafter.info.format == "draft-model"
+    for depth in (1, 4):
+        assert [token for step in drafted(engine, depth) for token in step.tokens] == oracle(engine)
+
+
+@pytest.mark.parametrize("kind", ["gemma4", "qwen3"])
+def test_the_target_as_its_own_drafter_is_always_right(backend: Any, models: Path, kind: str) -> None:
+    engine = open_engine(backend, str(models / kind), str(models / kind))
+    steps = drafted(engine, 4)
+    assert [token for step in steps for token in step.tokens] == oracle(engine)
+    assert all(step.accepted == step.drafted for step in steps)
+    assert sum(step.accepted for step in steps) > BUDGET / 2
+
+
+def test_past_its_own_context_it_stops_drafting_and_says_so(models: Path) -> None:
+    engine = open_engine(load_backend("torch", "cpu"), str(models / "qwen3"), str(models / "short"))
+    steps = drafted(engine, 4)
+    assert [token for step in steps for token in step.tokens] == oracle(engine)
+    assert "the context is past what the draft model holds" in {step.skipped for step in steps}
+
+
+def test_a_model_of_another_vocabulary_is_refused(models: Path) -> None:
+    with pytest.raises(ModelMismatchError, match="has 90 token ids; the target 'qwen3' has 97"):
+        open_engine(load_backend("torch", "cpu"), str(models / "qwen3"), str(models / "other-words"))
