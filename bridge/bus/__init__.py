@@ -38,4 +38,4 @@ def open_bus(
     """
     from bridge.bus.opening import open_git_bus
 
-    return open_git_bus(route, repository, state, clock, expect_id, budget)
+    return open_git_bus(route, repository=repository, state=state, clock=clock, expect_id=expect_id, budget=budget)

@@ -1,7 +1,7 @@
 """Write a stranger's tree into an empty folder: everything is checked before anything is written.
 
-No git runs near the folder, so filters, attributes, hooks and submodule URLs in it are plain bytes. Large-file pointers stay
-pointers, `.lfsconfig` is one more file, a submodule becomes an empty folder as in a plain clone.
+No git runs near the folder, so filters, attributes, hooks and submodule URLs in it are plain bytes. Large-file
+pointers stay pointers, `.lfsconfig` is one more file, a submodule becomes an empty folder as in a plain clone.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def check_out(reader: Reader, tree_oid: str, into: Path, clock: Clock, bounds: B
     """Write a tree into an empty folder.
 
     Raises:
-        RequestRejectedError: the tree breaks a bound or holds what a checkout must not hold; nothing was written, or, past
-            the byte or time bound, part of it.
+        RequestRejectedError: the tree breaks a bound or holds what a checkout must not hold; nothing was written,
+            or, past the byte or time bound, part of it.
     """
     limits = bounds or Bounds()
     deadline_s = clock.steady_s() + limits.wall_s
@@ -72,7 +72,7 @@ def check_out(reader: Reader, tree_oid: str, into: Path, clock: Clock, bounds: B
             if one.entry.mode == SYMLINK
         }
         _check_links(links)
-        _write(reader, plan, links, into, limits, lambda: clock.steady_s() > deadline_s)
+        _write(reader, plan, links, into, limits=limits, late=lambda: clock.steady_s() > deadline_s)
     except (BusError, ObjectFormatError) as error:
         raise RequestRejectedError(f"the workload cannot be checked out: {error}") from error
 
@@ -164,6 +164,7 @@ def _write(
     plan: list[_Planned],
     links: dict[str, str],
     into: Path,
+    *,
     limits: Bounds,
     late: Callable[[], bool],
 ) -> None:

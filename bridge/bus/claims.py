@@ -1,10 +1,12 @@
 """Claims over a store: create, move on, end, read back.
 
-Each write is one compare-and-swap on the run's claim ref. The commit is a function of the claim and its parents, so that
-repeating a call after a lost reply is harmless: the same commit arrives twice.
+Each write is one compare-and-swap on the run's claim ref. The commit is a function of the claim and its parents, so
+that repeating a call after a lost reply is harmless: the same commit arrives twice.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from bridge.bus import commits, names
 from bridge.bus.interface import ClaimView, Held
@@ -142,5 +144,5 @@ def _check_chain(run_id: str, history: list[Claim]) -> None:
     if history[0].id != run_id:
         raise BusError(f"the claim ref of run {run_id} holds a claim of run {history[0].id}")
     check_first(history[0])
-    for before, after in zip(history, history[1:], strict=False):
+    for before, after in pairwise(history):
         check_next(before, after)

@@ -1,7 +1,7 @@
 """Delete what ended long ago: branch, then log, then claim, each only when the one before is gone.
 
-In that order nothing is resurrected: as long as a request branch exists, its terminal claim does too. Deleting a ref does not
-unpublish its objects. Knows nothing about why a run ended.
+In that order nothing is resurrected: as long as a request branch exists, its terminal claim does too. Deleting a ref
+does not unpublish its objects. Knows nothing about why a run ended.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The bus in the user's data directory: the default when nothing is configured.
 
-One per installed environment, so that a request of one clone never runs with another's packages. Knows nothing about who starts
-its runner.
+One per installed environment, so that a request of one clone never runs with another's packages. Knows nothing about
+who starts its runner.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """`bridge.bus.store.RefStore` with git: any remote git can push to.
 
-All work happens in bare repositories of the bus's own; the user's clone is only ever read, as a second object folder. Pushes go
-to the URL, so no tracking ref moves; fetches name their refs, so nothing follows. Knows nothing about the protocol.
+All work happens in bare repositories of the bus's own; the user's clone is only ever read, as a second object folder.
+Pushes go to the URL, so no tracking ref moves; fetches name their refs, so nothing follows. Knows nothing about the
+protocol.
 """
 
 from __future__ import annotations
@@ -43,9 +44,7 @@ _PUSH: Final = (
 )
 _FETCH: Final = ("fetch", "--quiet", "--no-write-fetch-head", "--no-auto-maintenance", "--no-tags")
 _ABSENT = re.compile(r"couldn't find remote ref|not our ref|no such (remote )?ref|unadvertised object", re.IGNORECASE)
-_MALFORMED = re.compile(
-    r"error in (?:tree|commit|blob|tag|object) [0-9a-f]{40}|fsck error|invalid object", re.IGNORECASE
-)
+_MALFORMED = re.compile(r"error in (tree|commit|blob|tag|object) [0-9a-f]{40}|fsck error|invalid object", re.IGNORECASE)
 _TOO_LARGE = re.compile(r"signal 25|signal 31|File size limit|File too large", re.IGNORECASE)
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
 
@@ -119,8 +118,8 @@ class GitStore:
     def list(self, prefixes: Sequence[str]) -> Listing:
         """Return every ref that starts with one of the prefixes, asking the remote for no more than those.
 
-        `git ls-remote` always asks for all refs. A fetch whose refspecs are all excluded again asks for the prefixes and
-        fetches nothing; the answer is read from git's packet trace. Where that shows nothing, ls-remote decides.
+        `git ls-remote` always asks for all refs. A fetch whose refspecs are all excluded again asks for the prefixes
+        and fetches nothing; the answer is read from git's packet trace. Where that shows nothing, ls-remote decides.
         """
         listing = self._list_by_prefix(prefixes)
         if listing is None:

@@ -83,7 +83,7 @@ class Identity:
         if not matching:
             raise WrongBusError(
                 f"{self._store.route} carries bus {found[0][2].bus_id}, expected {self._expect_id} (a fork?)",
-                remedy="choose the remote that carries it with --bus ROUTE, or pin this one: kakeya-mac init --bus ROUTE#ID",
+                remedy="choose the right remote with --bus ROUTE, or pin this one: kakeya-mac init --bus ROUTE#ID",
             )
         if len(matching) > 1:
             raise BusError(

@@ -3,8 +3,9 @@
 One object serves both sides; a client never calls the runner's verbs. All of it may be slow and may raise
 `bridge.errors.RemoteError`; nothing here decides policy, judges evidence or prints.
 
-Order that a runner keeps: claim -> advance(started) -> (log, renew)* -> publish -> copy. Each of claim, advance and publish
-is one compare-and-swap on the run's claim ref; `FencedError` means that somebody else moved it and that nothing was written.
+Order that a runner keeps: claim -> advance(started) -> (log, renew)* -> publish -> copy. Each of claim, advance and
+publish is one compare-and-swap on the run's claim ref; `FencedError` means that somebody else moved it and that
+nothing was written.
 """
 
 from __future__ import annotations
@@ -187,6 +188,10 @@ class Bus(Protocol):
         """Write the bus record on a remote that carries none."""
         ...
 
+    def push_wait_s(self) -> float:
+        """Return the seconds after which a push that can wait should go; 0 means now. Shared by a host's runners."""
+        ...
+
     def claim(self, claim: Claim) -> Held:
         """Create the claim ref, one winner.
 
@@ -230,9 +235,9 @@ class Bus(Protocol):
         ...
 
     def claim_commits(self, chain: tuple[str, ...]) -> tuple[tuple[bytes, bytes], ...]:
-        """Return (raw commit object, claim JSON bytes) of each commit of a chain, for the result tree.
+        r"""Return (raw commit object, claim JSON bytes) of each commit of a chain, for the result tree.
 
-        The raw object is what git hashes: sha1 of ``commit <length>\\0`` and these bytes is the commit's id.
+        The raw object is what git hashes: sha1 of ``commit <length>\0`` and these bytes is the commit's id.
         """
         ...
 

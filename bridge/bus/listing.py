@@ -9,7 +9,7 @@ import re
 
 from bridge.bus.store import Listing
 
-# "12:00:00.000000 pkt-line.c:80   packet:        fetch< <oid> <ref>[ attributes]"
+# A line ends in "packet:        fetch< OID REF", then attributes; what goes out has "fetch>".
 _PACKET = re.compile(rb"packet: +fetch([<>]) (.*)")
 _REF = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) (refs/[^ ]+)(?: .*)?")
 
@@ -17,7 +17,7 @@ _REF = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) (refs/[^ ]+)(?: .*)?")
 def parse_trace(trace: bytes) -> Listing | None:
     """Return the refs of an ls-refs exchange (protocol v2) in a packet trace.
 
-    None when the trace holds no complete exchange, because the server speaks an older protocol or git traces differently.
+    None when the trace holds no whole exchange, because the server speaks an older protocol or git traces otherwise.
     """
     refs: dict[str, str] = {}
     asked = complete = False

@@ -17,7 +17,7 @@ from bridge.system.clock import Clock
 
 
 def open_git_bus(
-    route: str, repository: Path | None, state: Path, clock: Clock, expect_id: str | None, budget: Path | None
+    route: str, *, repository: Path | None, state: Path, clock: Clock, expect_id: str | None, budget: Path | None
 ) -> RefBus:
     """Open a bus over git; see `bridge.bus.open_bus`.
 

@@ -1,7 +1,7 @@
 """The push budget of a host: hosted remotes advise about six pushes a minute for one repository.
 
-All runners of a host share a small file of recent pushes. A push that decides something (a claim, a start, an end) is never
-held back, but it is counted, so that what can wait (log, lease, beacon) waits for it.
+All runners of a host share a small file of recent pushes. A push that decides something (a claim, a start, an end) is
+never held back, but it is counted, so that what can wait (log, lease, beacon) waits for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The protocol of the bus over any store of refs: implements `bridge.bus.interface.Bus`.
 
-Before the first write the bus record is read and compared with the pinned id; a listing that shows another record later is
-refused. Knows nothing about git, policy or evidence.
+Before the first write the bus record is read and compared with the pinned id; a listing that shows another record
+later is refused. Knows nothing about git, policy or evidence.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bridge.bus.logs import Logs
 from bridge.bus.pacing import Pacer
 from bridge.bus.requests import Requests
 from bridge.bus.results import Results
-from bridge.bus.store import RefStore, RefUpdate
+from bridge.bus.store import RefStore
 from bridge.bus.swap import swap
 from bridge.errors import BusError, FencedError, RunNotFoundError
 from bridge.records import Beacon, BusRecord, Claim, Delivery, Workload

@@ -69,13 +69,11 @@ class Requests:
             with store.reader() as reader:
                 head = commits.read_commit(reader, ref.oid)
                 folder = commits.read_folder(reader, head, TOP_TREE_MAX_BYTES)
-                if commits.RESULT_FOLDER in folder:
-                    raise FencedError(f"{ref.ref} already carries a result")
                 data, signature = commits.read_request_files(reader, folder)
-        except FencedError:
-            raise
         except BusError as error:
             raise RequestRejectedError(f"{ref.ref}: {error.message}") from error
+        if commits.RESULT_FOLDER in folder:
+            raise FencedError(f"{ref.ref} already carries a result")
         if data is None:
             raise RequestRejectedError(f"{ref.ref} holds no .mac-bridge/request.json")
         return ReceivedRequest(ref, data, signature)

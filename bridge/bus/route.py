@@ -1,8 +1,8 @@
 """Where a route leads, and what git needs of the user's configuration to get there.
 
-A route is the name of a remote of a clone, a path, or a URL (file, ssh, https, http). Configuration is read once and what
-concerns the transport is carried by name: proxies, credential helpers, certificates, the ssh command. Nothing else of it
-reaches the bridge's own repositories. Knows nothing about what is at the other end.
+A route is the name of a remote of a clone, a path, or a URL (file, ssh, https, http). Configuration is read once and
+what concerns the transport is carried by name: proxies, credential helpers, certificates, the ssh command. Nothing
+else of it reaches the bridge's own repositories. Knows nothing about what is at the other end.
 """
 
 from __future__ import annotations

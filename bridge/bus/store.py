@@ -1,7 +1,7 @@
 """What the protocol needs of a remote: refs with compare-and-swap, and git objects.
 
-`bridge.bus.gitstore` does it with git; the tests' simulator does it in memory and can lose, delay and repeat. The protocol
-itself (`bridge.bus.refbus`) is the same code over both. Knows nothing about claims, logs or requests.
+`bridge.bus.gitstore` does it with git; the tests' simulator does it in memory and can lose, delay and repeat. The
+protocol itself (`bridge.bus.refbus`) is the same code over both. Knows nothing about claims, logs or requests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Push with compare-and-swap and find out what became of it.
 
-A lost reply leaves a moved ref behind a failed push; a lock at the wrong moment refuses a push that was right. What counts is
-the remote's own word on a ref, or failing that a listing afterwards. Knows nothing about what refs mean.
+A lost reply leaves a moved ref behind a failed push; a lock at the wrong moment refuses a push that was right. What
+counts is the remote's own word on a ref, or failing that a listing afterwards. Knows nothing about what refs mean.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Capture what a clone would send as a workload: a commit's tree, or a snapshot of its tracked files as they are now.
 
-The clone is read only: the snapshot is made with an index and an object folder of the bus's own, so branch, index, work tree,
-stash and object folder of the clone stay as they are. Knows nothing about requests.
+The clone is read only: the snapshot is made with an index and an object folder of the bus's own, so branch, index,
+work tree, stash and object folder of the clone stay as they are. Knows nothing about requests.
 """
 
 from __future__ import annotations

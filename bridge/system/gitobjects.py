@@ -1,7 +1,7 @@
 """Git objects as values: their bytes, their ids, and back. No repository and no git needed.
 
-Format: https://git-scm.com/book/en/v2/Git-Internals-Git-Objects. Building them here makes an id a function of its content,
-costs no process, and lets a result prove its own history offline.
+Format: https://git-scm.com/book/en/v2/Git-Internals-Git-Objects. Building them here makes an id a function of its
+content, costs no process, and lets a result prove its own history offline.
 """
 
 from __future__ import annotations

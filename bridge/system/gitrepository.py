@@ -51,9 +51,14 @@ _FIXED_CONFIG: Final = (
     ("pack.threads", "1"),
     ("push.negotiate", "false"),
 )
-_CONFIG_FILE: Final = (
-    "[core]\n\trepositoryformatversion = 0\n\tbare = true\n[gc]\n\tauto = 0\n[receive]\n\tautogc = false\n"
-)
+_CONFIG_FILE: Final = """[core]
+repositoryformatversion = 0
+bare = true
+[gc]
+auto = 0
+[receive]
+autogc = false
+"""
 
 
 class GitObjectMissingError(GitError):
@@ -69,7 +74,7 @@ class Settings:
     """What the calls of a repository add to the hardened defaults.
 
     Attributes:
-        config: git configuration, in order, multi-valued keys repeated; passed in the environment, for it may be secret.
+        config: git configuration in order, multi-valued keys repeated; passed in the environment, as it may be secret.
         environment: variables.
         alternates: object folders to read from as well.
     """

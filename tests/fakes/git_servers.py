@@ -1,4 +1,4 @@
-"""Real git servers on loopback for tests: sshd, nginx with git's own http backend, and a proxy that breaks connections."""
+"""Real git servers on loopback: sshd, nginx with git's own http backend, and a proxy that breaks connections."""
 
 from __future__ import annotations
 
@@ -105,11 +105,10 @@ class SshServer:
             Path("/run/sshd").mkdir(exist_ok=True)
         sshd = shutil.which("sshd", path="/usr/sbin:/sbin:" + os.environ["PATH"])
         assert sshd is not None
-        self.process = subprocess.Popen(
-            [sshd, "-D", "-e", "-f", str(folder / "sshd_config")],
-            stderr=(folder / "sshd.log").open("wb"),
-            start_new_session=True,
-        )
+        with (folder / "sshd.log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [sshd, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=log, start_new_session=True
+            )
         wait_for_port(self.port, self.process)
 
     def url(self, repository: Path) -> str:
@@ -177,13 +176,14 @@ http {{
 }}
 """
         )
-        self.gateway = subprocess.Popen(
-            ["fcgiwrap", "-f", "-c", "8", "-s", f"unix:{gateway}"],
-            stdin=subprocess.DEVNULL,
-            stderr=(folder / "fcgiwrap.log").open("wb"),
-            start_new_session=True,
-            env={**os.environ, "PATH": "/usr/sbin:" + os.environ["PATH"]},
-        )
+        with (folder / "fcgiwrap.log").open("wb") as log:
+            self.gateway = subprocess.Popen(
+                ["fcgiwrap", "-f", "-c", "8", "-s", f"unix:{gateway}"],
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, "PATH": "/usr/sbin:" + os.environ["PATH"]},
+            )
         nginx = shutil.which("nginx", path="/usr/sbin:/sbin:" + os.environ["PATH"])
         assert nginx is not None
         self.process = subprocess.Popen(

@@ -1,7 +1,7 @@
 """A bus in memory: the production protocol over a simulated remote that can lose, repeat and delay.
 
-`MemoryBus()` is a bus of its own; several over one `MemoryRemote` share it, each like a host or a client of its own with its
-own local objects. Passes the same conformance suite as the git buses.
+`MemoryBus()` is a bus of its own; several over one `MemoryRemote` share it, each like a host or a client of its own
+with its own local objects. Passes the same conformance suite as the git buses.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ class MemoryRemote:
 class Faults:
     """What goes wrong on the way, decided per call by a function of the operation's name.
 
-    `decide` gets ``push``, ``list`` or ``fetch`` and answers None, ``lost`` (never arrives), ``unanswered`` (arrives, the
-    reply is lost), ``repeated`` (arrives twice) or ``delayed`` (arrives when `flush` is called, the caller sees a failure).
+    `decide` gets ``push``, ``list`` or ``fetch`` and answers None, ``lost`` (never arrives), ``unanswered`` (arrives,
+    the reply is lost), ``repeated`` (arrives twice) or ``delayed`` (arrives when `flush` is called, the caller sees a
+    failure).
     """
 
     decide: Callable[[str], str | None] = lambda operation: None

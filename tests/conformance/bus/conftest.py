@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,10 +61,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
 @pytest.fixture(
     params=[pytest.param(kind, marks=[pytest.mark.servers] if kind in ("ssh", "http") else []) for kind in PLACES]
 )
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A bus that has been created, over each transport."""
-    made = make_place(request.param, tmp_path, request)
-    yield made
+    return make_place(request.param, tmp_path, request)
 
 
 def make_place(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Place:

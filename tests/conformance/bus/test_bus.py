@@ -158,27 +158,32 @@ def test_a_race_of_claimers_has_one_winner_each_time(place: Place, client: Actor
         actor.bus.identity()
     for _ in range(rounds):
         sent = client.submit()
-        won: list[str] = []
-        lost: list[str] = []
-        gate = threading.Barrier(racers)
-
-        def race(actor: Actor) -> None:
-            gate.wait()
-            try:
-                actor.claim(sent.ref)  # noqa: B023 - joined before the next round
-                won.append(actor.name)  # noqa: B023
-            except FencedError:
-                lost.append(actor.name)  # noqa: B023
-
-        threads = [threading.Thread(target=race, args=(actor,)) for actor in actors]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        won, lost = _race(actors, sent.ref)
         view = client.bus.read_claim(sent.ref.id)
         assert view is not None
         assert won == [view.claim.runner]
         assert len(lost) == racers - 1
+
+
+def _race(actors: list[Actor], ref: RequestRef) -> tuple[list[str], list[str]]:
+    won: list[str] = []
+    lost: list[str] = []
+    gate = threading.Barrier(len(actors))
+
+    def race(actor: Actor) -> None:
+        gate.wait()
+        try:
+            actor.claim(ref)
+            won.append(actor.name)
+        except FencedError:
+            lost.append(actor.name)
+
+    threads = [threading.Thread(target=race, args=(actor,)) for actor in actors]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return won, lost
 
 
 def test_repeating_a_claim_after_a_lost_answer_is_no_second_claim(host: Actor, client: Actor) -> None:

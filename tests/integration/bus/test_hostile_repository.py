@@ -1,4 +1,4 @@
-"""A hostile request branch over a real remote: bounded while it is received, refused in one line, nothing of it runs."""
+"""A hostile request branch over a real remote: bounded while it is received, refused in one line, never run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The bus as a whole, explored: several runners, crashes, lost, repeated and late pushes, clocks that jump.
 
-Every runner uses the production protocol over the simulated remote and follows the rules a runner follows. Whatever happens:
-a run has one owner at a time, no run is executed twice, an end is final, every chain is one that `check_next` allows.
+Every runner uses the production protocol over the simulated remote and follows the rules a runner follows. Whatever
+happens: a run has one owner at a time, no run is executed twice, an end is final, every chain is one that
+`check_next` allows.
 """
 
 from __future__ import annotations
