@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,11 +31,11 @@ RULES = {
         "the header is the prompt. Ids structured-long-*: the reference completion has 300 to 620 tokens; "
         "structured-short-*: 48 to 240. greedy_tokens is what each target needed to its own <eos>, null when it had "
         "not ended after 640 tokens: a claim with a token budget takes, in file order, the prompts whose greedy_tokens "
-        "are null or exceed the budget."
+        "exceed the budget and are not null."
     ),
     "code-raw": (
-        "The first lines of top-level definitions of held-out library files (seed {seed}), at most 96 tokens, cut at a "
-        "line end; nothing says how they go on."
+        "The first lines of definitions of held-out library files, dedented (seed {seed}): 32 to 96 tokens, cut before "
+        "a line break; nothing says how they go on."
     ),
     "needle": (
         "One secret code hidden in held-out library code at evenly spread depths, asked for at the end (seed {seed}): "
@@ -75,13 +77,13 @@ def structured_prompts(target: EvaluatedTarget, words: WordPool, seed: int) -> l
 
 
 def raw_prompts(target: EvaluatedTarget, files: tuple[SourceFile, ...], seed: int) -> list[Prompt]:
-    """Make prompts from definitions in held-out files, one or more a file in shuffled order."""
+    """Make prompts from definitions in held-out files, in shuffled order."""
     rng = np.random.default_rng([seed, 42])
     texts: list[str] = []
     for file in files:
         if not file.held_out:
             continue
-        parts = file.text.split("\n\n\n")[1:]
+        parts = [textwrap.dedent(part) for part in re.split(r"\n\n+", file.text)]
         texts += [_cut(target, part) for part in parts if part.startswith(("def ", "class "))]
     chosen = [texts[i] for i in rng.permutation(len(texts))]
     kept = list(dict.fromkeys(text for text in chosen if text))[:RAW_COUNT]

@@ -27,7 +27,7 @@ def test_there_are_enough_distinct_prompts_of_each_kind(prompt_sets):
 @pytest.mark.parametrize("name", TARGETS)
 def test_sixty_prompts_exceed_a_budget_of_256_tokens(prompt_sets, name):
     lengths = [prompt["greedy_tokens"][name] for prompt in prompt_sets["code-structured"]]
-    assert sum(length is None or length > 256 for length in lengths) >= 60
+    assert sum(length is not None and length > 256 for length in lengths) >= 60
 
 
 def test_structured_prompts_use_held_out_words_only(prompt_sets):
