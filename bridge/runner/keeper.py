@@ -125,7 +125,7 @@ class Keeper:
             with self._lock:
                 waiting = bool(self._pending)
             urgent = self._lease.due_in_s() == 0.0
-            if self._link.budget.wait_s() > 0 or not (waiting or urgent):
+            if not (waiting or urgent) or self._link.push_wait_s() > 0:
                 continue
             try:
                 self._push(following(self._held, self._clock), final=False)

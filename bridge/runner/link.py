@@ -20,6 +20,10 @@ class Link:
     budget: PushBudget
     lock: threading.RLock = field(default_factory=threading.RLock)
 
+    def push_wait_s(self) -> float:
+        """Return how long a push that can wait should wait: the host's budget, and our own after failures."""
+        return max(self.budget.wait_s(), self.bus.push_wait_s())
+
 
 def link_to(bus: Bus, clock: Clock) -> Link:
     """Return a link; reads the bus record.

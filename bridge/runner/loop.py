@@ -90,6 +90,15 @@ class Runner:
         self._sign_of_life()
         return waiting
 
+    def look_for_cancels(self) -> None:
+        """List the bus only to see whether somebody asked to cancel what is running."""
+        try:
+            with self._link.lock:
+                self._cancels = self._link.bus.snapshot().cancels
+            self.listed(ok=True)
+        except InfrastructureError:
+            self.listed(ok=False)
+
     def wait(self) -> None:
         """Wait until the next listing is due, or until the runner is asked to stop."""
         self._host.stopping.wait(self._pace.wait_s())
@@ -266,7 +275,7 @@ class Runner:
             return tuple(self._active)
 
     def _sign_of_life(self) -> None:
-        if self._link.record.wake != "poll" or self._link.budget.wait_s() > 0:
+        if self._link.record.wake != "poll" or self._link.push_wait_s() > 0:
             return
         beacon = self._beacons.due()
         if beacon is None:

@@ -90,6 +90,9 @@ def once(host: Host, bus: Bus, *, branch: str | None = None) -> int:
     """
     runner = Runner(host, link_to(bus, host.clock))
     runner.step(only=branch)
+    while runner.busy and not host.stopping.is_set():
+        runner.wait()
+        runner.look_for_cancels()
     runner.join()
     return runner.outcomes[-1].exit_code if runner.outcomes else 0
 

@@ -110,6 +110,17 @@ def test_once_takes_the_named_branch_and_ends_in_its_exit_code(site):
     assert "fork" in wrong.stderr or "carries" in wrong.stderr
 
 
+def test_once_sees_a_cancel_while_it_runs(site):
+    s = site(work="sleep 300")
+    s.create_bus()
+    ref = s.ask()
+    runner = s.start("once", "--bus", s.route)
+    s.until(s.starts, "never started")
+    s.requester().ask_cancel(ref.id, b"{}")
+    assert runner.wait(timeout=60) == 6
+    assert s.ended(ref).reason == "cancelled"
+
+
 def test_pause_keeps_the_queue_and_resume_takes_it(site):
     s = site()
     s.create_bus()
