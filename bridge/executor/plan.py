@@ -19,6 +19,7 @@ class Plan:
         wrapped: what is started in fact; its wrapping processes get no TERM.
         rlimits: names of the resource module to bounds.
         marks: the sample pipe.
+        marks_fd: number of its writing end, in the command too.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Plan:
     wrapped: Wrapped
     rlimits: dict[str, int]
     marks: Pipe
+    marks_fd: int
 
 
 @dataclass

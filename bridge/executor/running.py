@@ -67,7 +67,7 @@ class Run:
         for command in self._spec.commands:
             if not self._run(command):
                 break
-        wall_s = self._bounds.elapsed_s()
+        wall_s = self._results[-1].ended_s if self._results else self._bounds.elapsed_s()
         self._marks.end()
         declared = [output.path for output in self._spec.outputs]
         imported = import_outputs(self._directory.out, stamp=self._stamp, declared=declared, secrets=self._secrets)
@@ -111,7 +111,7 @@ class Run:
                 environment = command_environment(self._spec, self._directory, self._marker, marks.write)
                 wrapped = stack.enter_context(self._confinement.command(command.argv, environment))
                 bounds = rlimits(self._spec.limits, self._confinement.applied.uid)
-                ended = self._supervisor.run(Plan(command.name, command.argv, wrapped, bounds, marks))
+                ended = self._supervisor.run(Plan(command.name, command.argv, wrapped, bounds, marks, marks.write))
         except InfrastructureError as error:
             self._fail(f"command {command.name} could not run: {error.message}")
             return False

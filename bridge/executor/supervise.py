@@ -62,43 +62,46 @@ class Supervisor:
         """
         started_s = self._bounds.elapsed_s()
         with contextlib.ExitStack() as stack:
-            limits = self._bounds.limits
-            group = Cgroup.create(
-                f"{self._marker}-{plan.name}",
-                memory_bytes=limits.memory_bytes + limits.memory_bytes // 4,
-                threads=THREADS_PER_PROCESS * limits.processes,
-            )
+            group = self._group(plan.name)
             if isinstance(group, Cgroup):
                 stack.callback(group.remove)
             pipes = {name: open_pipe(stack) for name in ("log", "control", "status")}
-            child = stack.enter_context(
-                Child(
-                    [
-                        sys.executable,
-                        "-I",
-                        "-S",
-                        warden.__file__,
-                        str(pipes["control"].read),
-                        str(pipes["status"].write),
-                    ],
-                    env={MARKER_NAME: self._marker},
-                    cwd="/",
-                    output_fd=pipes["log"].write,
-                    pass_fds=(pipes["control"].read, pipes["status"].write, plan.marks.write, *plan.wrapped.pass_fds),
-                )
-            )
-            order = self._order(plan, group)
-            for pipe in (pipes["log"], pipes["status"], plan.marks):
-                pipe.close_write()
-            pipes["control"].close_read()
-            listener = MarkListener(self._marks, plan.marks.read, self._bounds.elapsed_s, self._bounds.active)
-            stack.enter_context(listener)
+            child = stack.enter_context(self._warden(plan, pipes))
             family = Family(child.pid, self._marker)
-            self._hooks.on_started(child.pid, psutil.Process(child.pid).create_time(), self._marker)
-            watched = self._watch(family, group, pipes, order)
-            survivors = self._probe(family, group, watched)
+            with MarkListener(self._marks, plan.marks.read, self._bounds.elapsed_s, self._bounds.active):
+                self._hooks.on_started(child.pid, psutil.Process(child.pid).create_time(), self._marker)
+                watched = self._watch(family, group, pipes, self._order(plan, group))
+                survivors = self._probe(family, group, watched)
             self._drain(pipes["log"])
             return self._ended(plan, watched, started_s, survivors, group)
+
+    def _group(self, name: str) -> Cgroup | str:
+        """Make the command's control group, its bounds wider than the sampled ones."""
+        limits = self._bounds.limits
+        return Cgroup.create(
+            f"{self._marker}-{name}",
+            memory_bytes=limits.memory_bytes + limits.memory_bytes // 4,
+            threads=THREADS_PER_PROCESS * limits.processes,
+        )
+
+    def _warden(self, plan: Plan, pipes: dict[str, Pipe]) -> Child:
+        """Start the warden, which waits for its order, and close its ends of the pipes here.
+
+        Raises:
+            InfrastructureError: it cannot be started.
+        """
+        control, status, log = pipes["control"], pipes["status"], pipes["log"]
+        child = Child(
+            [sys.executable, "-I", "-S", warden.__file__, str(control.read), str(status.write)],
+            env={MARKER_NAME: self._marker},
+            cwd="/",
+            output_fd=log.write,
+            pass_fds=(control.read, status.write, plan.marks_fd, *plan.wrapped.pass_fds),
+        )
+        for pipe in (log, status, plan.marks):
+            pipe.close_write()
+        control.close_read()
+        return child
 
     def _order(self, plan: Plan, group: Cgroup | str) -> bytes:
         """Return the line that tells the warden what to start."""
@@ -110,7 +113,7 @@ class Supervisor:
             "wrappers": wrapped.wrappers,
             "stage": dict(wrapped.stage),
             "rlimits": plan.rlimits,
-            "pass_fds": [plan.marks.write, *wrapped.pass_fds],
+            "pass_fds": [plan.marks_fd, *wrapped.pass_fds],
             "cgroups": [str(path) for path in group.paths] if isinstance(group, Cgroup) else [],
         }
         return json.dumps(order).encode() + b"\n"

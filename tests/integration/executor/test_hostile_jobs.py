@@ -437,3 +437,21 @@ def test_two_runs_at_once_do_not_kill_each_other(executor, tmp_path, token):
         thread.join()
 
     assert {name: result.program_exit for name, result in results.items()} == {"short": 0, "long": 0}
+
+
+def test_times_agree_with_each_other(jobs, token):
+    program = """
+import json, os, time
+pipe = int(os.environ["KAKEYA_SAMPLE_PIPE"])
+for _ in range(200): os.write(pipe, json.dumps({"event": "start", "sample": "s"}).encode() + b"\\n")
+time.sleep(0.2)
+os.write(pipe, json.dumps({"event": "end", "sample": "s"}).encode() + b"\\n")
+"""
+    execution = jobs.run(program, f"print('{token}')")
+    first, second = execution.commands
+
+    assert 0 <= first.started_s < first.ended_s <= second.started_s < second.ended_s == execution.wall_s
+    assert len(execution.sample_marks) == 201
+    assert first.started_s <= execution.sample_marks[0].t_s <= execution.sample_marks[-1].t_s <= first.ended_s
+    assert execution.sample_marks[-1].t_s - execution.sample_marks[0].t_s >= 0.2
+    assert all(sample.t_s <= execution.wall_s for sample in execution.telemetry.samples)
