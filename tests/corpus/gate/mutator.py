@@ -10,7 +10,7 @@ import hashlib
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,13 @@ class Score:
             self.equivalent[cell] += 1
         else:
             self.survivors[f"{mutant.document} {mutant.pattern}"].append(mutant.operator)
+
+    def merge(self, other: Score, name: str) -> None:
+        for mine, theirs in ((self.killed, other.killed), (self.equivalent, other.equivalent), (self.total, other.total)):
+            mine.update(theirs)
+        self.by_rule.update(other.by_rule)
+        for place, operators in other.survivors.items():
+            self.survivors[f"{name} {place}"] += operators
 
     def cells(self, *, with_equivalents: bool) -> dict[tuple[str, str], float]:
         found = {}
@@ -330,15 +337,25 @@ def _dumped(record: Any) -> bytes:
     return json.dumps(record, ensure_ascii=False).encode()
 
 
-def score(case: Case, per_pattern: int | None, seed: int, told: Callable[[int], None] = lambda _: None) -> Score:
-    """Judge mutants of an honest run."""
+def score(
+    case: Case,
+    per_pattern: int | None,
+    seed: int,
+    *,
+    most: int | None = None,
+    documents: tuple[str, ...] = ("report", "record"),
+) -> Score:
+    """Judge mutants of an honest run, at most so many, drawn at random."""
     judging, result = Judge(case), Score()
     assert judging.base.decision == "evidence", judging.base.headline
-    count = 0
-    for document, value in judging.documents():
-        for mutant in mutants(value, document, per_pattern, seed):
-            outcome, rule = judging.outcome(mutant)
-            result.add(mutant, outcome, rule)
-            count += 1
-            told(count)
+    listed = [
+        mutant
+        for document, value in judging.documents()
+        if document in documents
+        for mutant in mutants(value, document, per_pattern, seed)
+    ]
+    if most is not None and len(listed) > most:
+        listed = random.Random(seed).sample(listed, most)
+    for mutant in listed:
+        result.add(mutant, *judging.outcome(mutant))
     return result

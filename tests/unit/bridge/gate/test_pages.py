@@ -1,0 +1,22 @@
+"""The pages under docs/gate are what the rules say: `python -m tests.gate_pages` writes them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bridge.gate.catalogue import rules_catalogue
+from bridge.gate.pages import pages
+
+FOLDER = Path(__file__).parents[4] / "docs" / "gate"
+
+
+def test_the_committed_pages_are_the_generated_ones():
+    written = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.md") if path.name != "from-the-seed.md"}
+    assert written == pages()
+
+
+def test_the_seeds_table_names_only_rules_that_exist():
+    named = set(re.findall(r"\[(G[0-9]-[A-Z0-9-]+)\]", (FOLDER / "from-the-seed.md").read_text("utf-8")))
+    assert named
+    assert named <= {entry.code for entry in rules_catalogue()}
