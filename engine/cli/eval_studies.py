@@ -26,7 +26,7 @@ PARITY_PROFILES = {"smoke": (4, 48), "claim": (24, 128)}
 """Prompts and tokens a prompt."""
 COST_REPEATS = {"smoke": 8, "claim": 40}
 ACCEPTANCE_PROFILES = {"smoke": (4, 1, 48), "claim": (60, 2, 256)}
-"""Measured prompts, warm-ups, tokens a prompt."""
+"""Measured prompts (as many as the set has, at most this), warm-ups, tokens a prompt."""
 MODEL_FACTS = ("target", "drafter", "dtype", "cache_layout", "seed")
 
 
@@ -132,7 +132,9 @@ def _acceptance(options: argparse.Namespace) -> int:
         raise UsageError("acceptance needs a drafter; give --drafter a DFlash folder or ngram")
     tokenizer = Tokenizer(engine.folder)
     prompts = load_prompts(options.set, tokenizer, engine.target.info.name)
-    measured, warm = prompts.select(0, 1, options.prompts or count, warmups)
+    # A small set is measured whole; how many prompts there were is in the report.
+    available = max(len(prompts.prompts) - warmups, 1)
+    measured, warm = prompts.select(0, 1, options.prompts or min(count, available), warmups)
     depth = options.depth or (engine.drafter.info.block_size or 9) - 1
     budget = options.max_new or budget
     plan = AcceptancePlan(
