@@ -17,10 +17,12 @@ class LimitCaps:
 
     wall_s: float | None = None
     inactivity_s: float | None = None
+    cpu_s: float | None = None
     memory_bytes: int | None = None
     processes: int | None = None
     open_files: int | None = None
     output_bytes: int | None = None
+    output_files: int | None = None
     log_bytes: int | None = None
 
 

@@ -31,10 +31,12 @@ class PresetLimits(Record):
 
     wall_s: PositiveSeconds | None = None
     inactivity_s: PositiveSeconds | None = None
+    cpu_s: PositiveSeconds | None = None
     memory_bytes: PositiveCount | None = None
     processes: PositiveCount | None = None
     open_files: PositiveCount | None = None
     output_bytes: PositiveCount | None = None
+    output_files: PositiveCount | None = None
     log_bytes: PositiveCount | None = None
 
 

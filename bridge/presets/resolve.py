@@ -195,13 +195,15 @@ def _argv(
     return tuple(argv)
 
 
-_DEFAULTS: dict[str, float] = {
+_DEFAULTS: dict[str, float | None] = {
     "wall_s": bounds.WALL_DEFAULT_S,
     "inactivity_s": bounds.INACTIVITY_DEFAULT_S,
+    "cpu_s": None,  # no bound but the wall time
     "memory_bytes": bounds.MEMORY_DEFAULT_BYTES,
     "processes": bounds.PROCESSES_DEFAULT_COUNT,
     "open_files": bounds.OPEN_FILES_DEFAULT_COUNT,
     "output_bytes": bounds.OUTPUT_DEFAULT_BYTES,
+    "output_files": bounds.OUTPUT_FILES_DEFAULT_COUNT,
     "log_bytes": bounds.LOG_MAX_BYTES,
 }
 
@@ -219,13 +221,15 @@ def _limits(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[Limit
             "request": getattr(request.limits, name, None),
         }
         given = {who: value for who, value in candidates.items() if value is not None}
+        if not given:
+            continue
         who = min(given, key=lambda key: given[key])
         values[name] = given[who]
         rest = "".join(f"; {other} {value}" for other, value in given.items() if other != who)
         lines.append(f"limit {name} = {given[who]} ({who}{rest}; the least counts)")
     whole = {name: int(value) for name, value in values.items() if not name.endswith("_s")}
-    limits = Limits(wall_s=values["wall_s"], inactivity_s=values["inactivity_s"], grace_s=facts.grace_s, **whole)
-    return limits, lines
+    times = {name: value for name, value in values.items() if name.endswith("_s")}
+    return Limits.model_validate({**whole, **times, "grace_s": facts.grace_s}), lines
 
 
 def _preset_limit(limits: PresetLimits, name: str) -> float | None:
