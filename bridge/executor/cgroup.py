@@ -53,6 +53,14 @@ class Cgroup:
         group._bound("pids.max", threads)
         return group
 
+    @classmethod
+    def leftovers(cls, prefix: str) -> list[Cgroup]:
+        """Return the groups that an earlier runner made for a run and did not live to remove."""
+        parents = _own_groups()
+        if isinstance(parents, str):
+            return []
+        return [cls(path) for parent in parents for path in sorted(parent.glob(f"kakeya-{prefix}-*"))]
+
     def _bound(self, file: str, value: int) -> None:
         for path in self.paths:
             if (path / file).exists():

@@ -10,12 +10,13 @@ import json
 import os
 import select
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final
 
 from pydantic import ValidationError
 
+from bridge.executor.redaction import patterns
 from bridge.limits import SAMPLE_MARK_MAX_BYTES, SAMPLE_MARKS_MAX_COUNT
 from bridge.records import SampleMark
 
@@ -33,7 +34,20 @@ class MarkReader:
         dropped: lines that were too long, too many or no marks.
     """
 
-    def __init__(self, max_count: int = SAMPLE_MARKS_MAX_COUNT, max_line_bytes: int = SAMPLE_MARK_MAX_BYTES) -> None:
+    def __init__(
+        self,
+        secrets: Iterable[str] = (),
+        max_count: int = SAMPLE_MARKS_MAX_COUNT,
+        max_line_bytes: int = SAMPLE_MARK_MAX_BYTES,
+    ) -> None:
+        """Begin.
+
+        Args:
+            secrets: a mark that shows one is dropped, for marks are published.
+            max_count: marks beyond this are dropped.
+            max_line_bytes: a longer line is dropped.
+        """
+        self._patterns = tuple(pattern for secret in secrets for pattern in patterns(secret))
         self.marks: list[SampleMark] = []
         self.dropped = 0
         self._max_count = max_count
@@ -72,11 +86,13 @@ class MarkReader:
             value = json.loads(line)
             if not isinstance(value, dict) or not value.keys() <= _FIELDS:
                 return None
-            return SampleMark(
+            mark = SampleMark(
                 event=value["event"], sample=value["sample"], token_digest=value.get("token_digest"), t_s=t_s
             )
         except (ValueError, KeyError, RecursionError, ValidationError):
             return None
+        shown = mark.sample.encode("utf-8", "surrogatepass")
+        return None if any(pattern in shown for pattern in self._patterns) else mark
 
     def end(self) -> None:
         """Count a line that was never finished."""

@@ -170,7 +170,7 @@ def _take(  # noqa: PLR0917 - one caller
         result.refused.append(f"{path!r}: {facts.st_size} bytes, at most {bound} are taken")
         result.hits.append(_hit("report_bytes", bound, facts.st_size))
         return 0
-    if contains_secret(data[0], secrets):
+    if contains_secret(data[0], secrets) or contains_secret(path.encode(), secrets):
         result.refused.append(f"{path!r}: it shows a secret of this host")
         result.hits.append(_hit("secret_in_report", 0, 1))
         return 0

@@ -43,7 +43,7 @@ class Run:
         self._confinement = confinement
         self._secrets = (*secrets, *(variable.value for variable in spec.environment if variable.secret))
         self._log = LogKeeper(hooks.on_log, spec.limits.log_bytes, self._secrets)
-        self._marks = MarkReader()
+        self._marks = MarkReader(self._secrets)
         self._sampler = Sampler()
         self._marker = f"{spec.id}-{randomness.token_hex(8)}"
         self._stamp = start_stamp(directory.out)

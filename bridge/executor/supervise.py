@@ -251,4 +251,5 @@ class Supervisor:
 def _send(control: Pipe, line: bytes) -> None:
     """Write to the warden; one that has died is noticed elsewhere."""
     with contextlib.suppress(BrokenPipeError):
-        os.write(control.write, line)
+        while line:
+            line = line[os.write(control.write, line) :]

@@ -16,6 +16,7 @@ from typing import Final
 
 import psutil
 
+from bridge.executor.cgroup import Cgroup
 from bridge.system.clock import SystemClock
 
 MARKER_NAME: Final = "KAKEYA_MARKER"
@@ -171,7 +172,7 @@ def kill_until_gone(find: Callable[[], Iterable[psutil.Process]], within_s: floa
 
 
 def kill_leftovers(pid: int, started: float, marker: str) -> int:
-    """Kill what is left of a command whose runner died: by id and start time, by descent, by marker.
+    """Kill what is left of a command whose runner died: by control group, id and start time, descent, marker.
 
     Returns:
         How many processes were killed.
@@ -184,4 +185,10 @@ def kill_leftovers(pid: int, started: float, marker: str) -> int:
             return [process for process in marked(marker) if alive(process)]
         return [*family.leftovers(), root]
 
-    return kill_until_gone(find)[0]
+    groups = Cgroup.leftovers(marker)
+    inside = {member for group in groups for member in group.members()}
+    outside = {process.pid for process in find()} - inside
+    for group in groups:
+        group.remove()
+    killed, _left = kill_until_gone(find)
+    return len(inside) + max(killed, len(outside))

@@ -304,6 +304,9 @@ for text in shown:
         os.write(1, text[cut:] + b"\\n")
 with open(os.environ["KAKEYA_OUT"] + "/report.json", "w") as report:
     report.write('{{"key": "' + secret + '"}}')
+open(os.environ["KAKEYA_OUT"] + "/" + raw.hex(), "w").close()
+mark = '{{"event":"start","sample":"' + "".join("\\\\u%04x" % ord(char) for char in secret) + '"}}\\n'
+os.write(int(os.environ["KAKEYA_SAMPLE_PIPE"]), mark.encode())
 print("done {token}")
 """
     variable = EnvironmentVariable(name="API_KEY", value=secret, origin="policy", secret=True)
@@ -315,7 +318,8 @@ print("done {token}")
         assert shown.encode() not in execution.log
     assert execution.redactions > 100
     assert execution.reports == {}
-    assert limits_of(execution) == ["secret_in_report"]
+    assert limits_of(execution) == ["secret_in_report", "secret_in_report"]
+    assert (execution.sample_marks, execution.sample_marks_dropped) == ((), 1)
 
 
 def test_marks_are_stamped_on_arrival_and_bad_ones_are_counted(jobs, token):
@@ -416,6 +420,7 @@ def test_leftovers_are_found_by_marker_when_even_the_keeper_is_gone(plain, token
 
     assert done[0] >= 6
     assert not execution.ok
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/kakeya-{plain.started[-1][2]}-*"))
 
 
 def test_a_process_that_only_reuses_the_id_is_left_alone(plain, token):
