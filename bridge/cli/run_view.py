@@ -46,7 +46,7 @@ def headline(origin: Origin, standing: Standing) -> str:
 
 def rows(standing: Standing, directory: Path) -> Iterator[tuple[str, str]]:
     """Yield label and text of every further line."""
-    if standing.message:
+    if standing.message and standing.reason != "gate_rejected":  # the findings below say it line by line
         yield "message", clean_line(standing.message)
     yield from _gate_rows(standing)
     yield from _log_rows(standing)
