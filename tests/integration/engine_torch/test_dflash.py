@@ -84,6 +84,22 @@ def test_logits_carry_the_drafters_multiplier_and_soft_cap(backend: Any, targets
     torch.testing.assert_close(capped.logits(hidden), expected)
 
 
+def test_warming_up_leaves_nothing_behind(backend: Any, targets: Any, folders: Path) -> None:
+    target = targets["gemma4"]
+    model = backend.load_dflash(folders / "dflash", target)
+    prompt = tuple(range(5, 25))
+
+    def first_logits() -> torch.Tensor:
+        *_, last = target.open((), CacheLayout.NATIVE).prefill(prompt, 512)
+        return last.logits
+
+    before = first_logits()
+    target.warm_up(8)
+    model.warm_up()
+    assert torch.equal(first_logits(), before)
+    assert model.open().forwards == 0
+
+
 def test_rows_that_wait_for_projection_are_bounded_and_counted(backend: Any, targets: Any, folders: Path) -> None:
     model = backend.load_dflash(folders / "dflash", targets["qwen3"])
     drafter, width = model.open(), 3 * tiny_torch.HIDDEN

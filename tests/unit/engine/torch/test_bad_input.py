@@ -141,6 +141,14 @@ def test_a_prompt_that_cannot_be_decoded_is_refused(
         next(backend.native(target).decode(prompt, Stopping(4), 64))
 
 
+def test_a_damaged_file_is_refused(backend: TorchBackend, target: Any, tmp_path: Path) -> None:
+    folder = tiny_torch.write_dflash(tmp_path)
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:400])
+    with pytest.raises(ModelWeightsError, match=r"cannot read .*fetch the file again"):
+        backend.load_dflash(folder, target)
+
+
 def test_a_layer_that_does_not_exist_cannot_be_captured(target: Any) -> None:
     with pytest.raises(ModelMismatchError, match="the target has 6"):
         target.open((2, 6), CacheLayout.NATIVE)
