@@ -61,8 +61,7 @@ def attach(call: Invocation) -> int:
     """Wait for a run that was sent earlier."""
     session = connect(call)
     run_id = session.find(call.args.id)
-    standing = stand(session, run_id, session.bus.view(run_id), require=call.args.require, fetch=False)
-    return _see_through(call, session, run_id, standing.request, reattached=True)
+    return _see_through(call, session, run_id, _request_of(session, run_id), reattached=True)
 
 
 def wait(call: Invocation) -> int:
@@ -182,7 +181,7 @@ def _standing(
 
 
 def _wait_for(session: Session, run_id: str, timeout_s: float | None, call: Invocation) -> Standing:
-    request = stand(session, run_id, session.bus.view(run_id), fetch=False).request
+    request = _request_of(session, run_id)
     last: Progress | None = None
     for last in _follower(session, run_id, request, timeout_s, want_log=False).events():
         if last.kind == "trouble":
@@ -190,6 +189,14 @@ def _wait_for(session: Session, run_id: str, timeout_s: float | None, call: Invo
     if last is None:
         raise RuntimeError("a wait yields at least its end")
     return _standing(session, run_id, last, call.args.require, reattached=True)
+
+
+def _request_of(session: Session, run_id: str) -> Request | None:
+    """Return what was asked: from this clone's memory, else from the bus."""
+    sent = session.store.sent(run_id)
+    if sent is not None:
+        return sent.request()
+    return stand(session, run_id, session.bus.view(run_id), fetch=False).request
 
 
 def _strongest(standings: list[Standing]) -> int:

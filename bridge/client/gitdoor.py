@@ -124,14 +124,6 @@ def remotes(top: Path) -> dict[str, str]:
     return found
 
 
-def current_branch(top: Path) -> str | None:
-    """Return the branch HEAD is on, None when it is detached."""
-    try:
-        return git(top, "symbolic-ref", "--quiet", "--short", "HEAD").strip() or None
-    except GitError:
-        return None
-
-
 def origin_url(top: Path) -> str:
     """Return where the repository can be read, without user information; empty when unknown."""
     known = remotes(top)

@@ -19,6 +19,11 @@ class Repository:
     git_dir: Path
     common_dir: Path
 
+    def current_branch(self) -> str | None:
+        """Return the branch HEAD is on, None when it is detached."""
+        head = (self.git_dir / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
+        return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else None
+
 
 def find_repository(start: Path) -> Repository | None:
     """Return the repository around a folder, or None outside of one.

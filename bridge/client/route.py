@@ -19,6 +19,8 @@ def check_route(settings: Settings) -> BusChoice:
         UsageError: a committed file names a place that is no remote of this clone, or a pinned id has no route.
     """
     choice = settings.bus
+    if choice.route is not None and choice.source != "committed":
+        return choice
     top = settings.repository.top if settings.repository is not None else None
     known = gitdoor.remotes(top) if top is not None else {}
     if choice.route is None:

@@ -15,7 +15,6 @@ from typing import Final
 
 from bridge.bus.interface import RunView
 from bridge.bus.names import accepts, request_branch
-from bridge.client.gitdoor import current_branch
 from bridge.client.session import Session
 from bridge.client.states import state_of
 from bridge.client.store import Sent
@@ -144,7 +143,7 @@ def template_for(session: Session) -> str:
     if session.settings.bus.branch_template is not None:
         return session.settings.bus.branch_template
     repository = session.settings.repository
-    branch = None if repository is None or session.embedded else current_branch(repository.top)
+    branch = None if repository is None or session.embedded else repository.current_branch()
     match = _AGENT_BRANCH.fullmatch(branch or "")
     if match is None:
         return DEFAULT_TEMPLATE
@@ -159,7 +158,7 @@ def find_live(session: Session, wish: Wish) -> Sending | None:
     A request that was remembered but never arrived counts: `send` pushes the same bytes under the same id.
     """
     key = _key(session, wish)
-    for sent, request in _same_key(session, key):
+    for sent, request in _same_key(session, key, wish.preset):
         view = session.bus.view(sent.id)
         if _live(session, view, request):
             arrived = view.request is not None or view.claim is not None
@@ -203,14 +202,18 @@ def _key(session: Session, wish: Wish) -> str:
     )
 
 
-def _same_key(session: Session, key: str) -> Iterator[tuple[Sent, Request]]:
+def _same_key(session: Session, key: str, preset: str) -> Iterator[tuple[Sent, Request]]:
     """Yield requests with this key: those sent from here first, then what else is on the bus."""
     known: set[str] = set()
     for sent in session.store.all_sent():
         known.add(sent.id)
         if sent.bus_id == session.record.bus_id and (request := sent.request()).idempotency_key == key:
             yield sent, request
-    refs = [ref for ref in session.bus.snapshot().requests if ref.id not in known and is_id(ref.id)]
+    refs = [
+        ref
+        for ref in session.bus.snapshot().requests
+        if ref.id not in known and is_id(ref.id) and f"{preset}-{ref.id}" in ref.ref
+    ]
     for ref in sorted(refs, key=lambda one: one.id, reverse=True)[:_LOOKED_AT]:
         try:
             received = session.bus.read_request(ref)
