@@ -103,7 +103,8 @@ class Executor(Protocol):
     def execute(self, spec: JobSpec, directory: RunDirectory, hooks: Hooks, secrets: tuple[str, ...] = ()) -> Execution:
         """Run the commands of a job spec one after the other until one fails, a bound is hit or a stop is asked.
 
-        Never raises for what the workload does; every process it started is dead when it returns.
+        Never raises for what the workload does; what a hook raises goes through. Every process it started is dead when
+        it returns or raises.
 
         Raises:
             SandboxUnavailableError: the spec requires a sandbox this host cannot give; nothing was started.

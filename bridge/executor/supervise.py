@@ -59,6 +59,7 @@ class Supervisor:
 
         Raises:
             InfrastructureError: the warden cannot be started.
+            Exception: whatever a hook raises; nothing of the command is left then either.
         """
         started_s = self._bounds.elapsed_s()
         with contextlib.ExitStack() as stack:
@@ -70,8 +71,11 @@ class Supervisor:
             family = Family(child.pid, self._marker)
             with MarkListener(self._marks, plan.marks.read, self._bounds.elapsed_s, self._bounds.active):
                 self._hooks.on_started(child.pid, psutil.Process(child.pid).create_time(), self._marker)
-                watched = self._watch(family, group, pipes, self._order(plan, group))
-                survivors = self._probe(family, group, watched)
+                watched = Watched()
+                try:
+                    self._watch(watched, family, group, pipes, self._order(plan, group))
+                finally:  # also when a hook raises: what it raises is the runner's, what runs is ours
+                    survivors = self._probe(family, group, watched)
             self._drain(pipes["log"])
             return self._ended(plan, watched, started_s, survivors, group)
 
@@ -118,9 +122,10 @@ class Supervisor:
         }
         return json.dumps(order).encode() + b"\n"
 
-    def _watch(self, family: Family, group: Cgroup | str, pipes: dict[str, Pipe], order: bytes) -> Watched:
+    def _watch(
+        self, watched: Watched, family: Family, group: Cgroup | str, pipes: dict[str, Pipe], order: bytes
+    ) -> None:
         """Follow the command until its family is gone."""
-        watched = Watched()
         _send(pipes["control"], order)
         self._bounds.active()
         pending = b""
@@ -142,7 +147,6 @@ class Supervisor:
                 if (now_s := self._bounds.elapsed_s()) >= next_tick_s:
                     next_tick_s = now_s + TICK_S
                     self._tick(watched, family, group, pipes["control"])
-        return watched
 
     def _take(self, block: bytes) -> None:
         self._bounds.active()

@@ -460,3 +460,12 @@ os.write(pipe, json.dumps({"event": "end", "sample": "s"}).encode() + b"\\n")
     assert first.started_s <= execution.sample_marks[0].t_s <= execution.sample_marks[-1].t_s <= first.ended_s
     assert execution.sample_marks[-1].t_s - execution.sample_marks[0].t_s >= 0.2
     assert all(sample.t_s <= execution.wall_s for sample in execution.telemetry.samples)
+
+
+def test_a_hook_that_raises_leaves_nothing_running(jobs, token):
+    def stop():
+        if jobs.heard:
+            raise LookupError("the runner's own trouble")
+
+    with pytest.raises(LookupError, match="own trouble"):
+        jobs.run(f"{FORKS}\nprint('{token}', flush=True)\ntime.sleep(600)", stop=stop)
