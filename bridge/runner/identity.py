@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from bridge import strictjson
 from bridge.errors import GitError, InfrastructureError
@@ -36,11 +37,12 @@ for name in ("bridge", "engine"):
 try:
     record = str(m.distribution("kakeya").locate_file(""))
     files = m.distribution("kakeya").read_text("RECORD")
-    editable = "__editable__" in (files or "") or m.distribution("kakeya").read_text("direct_url.json") or ""
+    url = json.loads(m.distribution("kakeya").read_text("direct_url.json") or "{}")
+    editable = bool(url.get("dir_info", {}).get("editable"))
 except m.PackageNotFoundError:
-    record, files, editable = None, None, ""
+    record, files, editable = None, None, False
 print(json.dumps({"python": platform.python_version(), "packages": packages, "found": found, "site": record,
-                  "record": files, "editable": editable if isinstance(editable, str) else str(editable)}))
+                  "record": files, "editable": editable}))
 """
 
 
@@ -139,15 +141,17 @@ def ask_interpreter(interpreter: str) -> CodeFacts:
     return CodeFacts(identity, dirty, interpreter, answer["python"], answer["packages"], engine, site, problem)
 
 
-def _identity(roots: dict[str, Path], answer: dict[str, str | None]) -> tuple[str, bool | None]:
+def _identity(roots: dict[str, Path], answer: dict[str, Any]) -> tuple[str, bool | None]:
     if set(roots) != set(_PACKAGES):
         return "unknown", None
     checkout = _checkout(roots)
     if checkout is not None:
         return checkout
     if answer["record"] and not answer["editable"] and answer["site"]:
-        digest = hashlib.sha256(answer["record"].encode()).hexdigest()
-        return f"wheel record sha256:{digest}", _differs(Path(answer["site"]), answer["record"], roots)
+        files = _recorded(answer["record"])
+        lines = "".join(f"{path} {digest}\n" for path, digest in sorted(files.items()))
+        digest = hashlib.sha256(lines.encode()).hexdigest()
+        return f"wheel files sha256:{digest}", _differs(Path(answer["site"]), files, roots)
     return f"sources sha256:{sources_digest(roots)}", None
 
 
@@ -167,18 +171,21 @@ def _checkout(roots: dict[str, Path]) -> tuple[str, bool] | None:
     return head.stdout.decode("ascii").strip(), bool(status.stdout)
 
 
-def _differs(site: Path, record: str, roots: dict[str, Path]) -> bool:
-    listed: set[Path] = set()
-    for path, said, _size in csv.reader(record.splitlines()):
-        if path.split("/")[0] not in _PACKAGES or not said.startswith("sha256="):
-            continue
+def _recorded(record: str) -> dict[str, str]:
+    """Return the digests of the packages' files by path, as the wheel's RECORD lists them."""
+    rows = csv.reader(record.splitlines())
+    return {path: said for path, said, _ in rows if path.split("/")[0] in _PACKAGES and said.startswith("sha256=")}
+
+
+def _differs(site: Path, recorded: dict[str, str], roots: dict[str, Path]) -> bool:
+    for path, said in recorded.items():
         file = site / path
-        listed.add(file)
         if not file.is_file():
             return True
         digest = urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest()).rstrip(b"=").decode()
         if said != f"sha256={digest}":
             return True
+    listed = {site / path for path in recorded}
     return any(file not in listed for root in roots.values() for file in _sources(root) if file.suffix == ".py")
 
 

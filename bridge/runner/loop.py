@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 from bridge.bus.interface import ClaimView, Held, ReceivedRequest, RequestRef, Snapshot
 from bridge.endings import Ending, Outcome
-from bridge.errors import FencedError, InfrastructureError, KakeyaError, RequestRejectedError
+from bridge.errors import FencedError, InfrastructureError, KakeyaError
 from bridge.pipeline import finish, run_once
-from bridge.records import Claim, Request
-from bridge.request import parse
+from bridge.records import Claim
 from bridge.runner.admission import Leave, host_wait, request_wait
 from bridge.runner.beacons import Beacons
 from bridge.runner.host import Host
@@ -23,9 +22,12 @@ from bridge.runner.keeper import Keeper, following
 from bridge.runner.leases import LeaseWatch
 from bridge.runner.link import Link
 from bridge.runner.pacing import PollPace
+from bridge.runner.reading import peek, receive
 from bridge.runner.recovery import kill_leftovers, recover
 from bridge.runner.session import RunSession
 from bridge.system.clock import rfc3339
+
+_WAKE_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Runner:
         self._cancels: frozenset[str] = frozenset()
         self._outcomes: list[Outcome] = []
         self._told: dict[str, str] = {}
+        self._run_ended = threading.Event()
         self._not_ours: set[str] = set()
         self._lock = threading.Lock()
         kill_leftovers(host)
@@ -100,8 +103,13 @@ class Runner:
             self.listed(ok=False)
 
     def wait(self) -> None:
-        """Wait until the next listing is due, or until the runner is asked to stop."""
-        self._host.stopping.wait(self._pace.wait_s())
+        """Wait until the next listing is due, a run ends, or the runner is asked to stop."""
+        clock, stopping = self._host.clock, self._host.stopping
+        due_s = clock.steady_s() + self._pace.wait_s(busy=self.busy)
+        while (left_s := due_s - clock.steady_s()) > 0 and not self._run_ended.is_set():
+            if stopping.wait(min(left_s, _WAKE_S)):
+                break
+        self._run_ended.clear()
 
     def listed(self, *, ok: bool) -> None:
         """Note whether the last listing worked, which decides when the next one is due."""
@@ -149,8 +157,8 @@ class Runner:
             InfrastructureError: the bus did not answer.
         """
         host, link = self._host, self._link
-        received = self._received(ref)
-        request = self._peek(ref, received)
+        received = receive(link, ref)
+        request = peek(host, link, ref, received)
         blocked = request_wait(host, request, host.presets.get(request.preset) if request is not None else None)
         if blocked is not None:
             return blocked
@@ -172,22 +180,6 @@ class Runner:
         host.journal.append("claimed", ref.id, held.oid)
         self._start(_Job(ref, held, received, claim.time, asked_s))
         return None
-
-    def _received(self, ref: RequestRef) -> ReceivedRequest | None:
-        try:
-            with self._link.lock:
-                return self._link.bus.read_request(ref)
-        except RequestRejectedError:
-            return None  # the session reads it again and publishes the rejection
-
-    def _peek(self, ref: RequestRef, received: ReceivedRequest | None) -> Request | None:
-        """Return the request if it is one; whether it is, is judged again after the claim."""
-        if received is None:
-            return None
-        try:
-            return parse(received.data, ref=ref.ref, bus_id=self._link.record.bus_id, now=self._host.clock.now())
-        except RequestRejectedError:
-            return None
 
     def _look_at_others(self, refs: dict[str, RequestRef], snapshot: Snapshot) -> None:
         """Take over what another runner only claimed, finalise what it started, once its lease has run out."""
@@ -269,6 +261,7 @@ class Runner:
             with self._lock:
                 del self._active[run_id]
             self._pace.happened()
+            self._run_ended.set()
 
     def _running_ids(self) -> tuple[str, ...]:
         with self._lock:

@@ -14,6 +14,7 @@ _LOCAL_PUSH_S = 1.0
 _BACKOFF_MAX_S = 120.0
 _FAST_POLL_S = 0.1
 _LOCAL_POLL_S = 0.5
+_BUSY_POLL_S = 1.0  # on the machine that measures, looking for cancels must not be what is measured
 _HOSTED_POLL_S = (5.0, 15.0)
 _ACTIVE_S = 20.0  # how long after the last event polling stays fast
 
@@ -58,10 +59,12 @@ class PollPace:
         """Note whether the bus could be listed."""
         self._failures = 0 if ok else self._failures + 1
 
-    def wait_s(self) -> float:
-        """Return the wait before the next listing."""
+    def wait_s(self, *, busy: bool) -> float:
+        """Return the wait before the next listing; `busy` while a run is going on."""
         active = self._clock.steady_s() - self._active_s < _ACTIVE_S
-        if self._local:
+        if self._local and busy:
+            usual_s = _BUSY_POLL_S
+        elif self._local:
             usual_s = _FAST_POLL_S if active else _LOCAL_POLL_S
         else:
             usual_s = _HOSTED_POLL_S[0] if active else _HOSTED_POLL_S[1]

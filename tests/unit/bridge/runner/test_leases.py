@@ -88,16 +88,16 @@ def test_pushes_to_a_hosted_remote_are_spaced_and_failures_stretch_the_space():
 def test_polling_slows_down_when_nothing_happens_and_when_nothing_answers():
     clock = HandClock()
     pace = PollPace(clock, lease_s=600.0)
-    busy = pace.wait_s()
+    busy = pace.wait_s(busy=False)
     clock.steady += 3600
-    idle = pace.wait_s()
+    idle = pace.wait_s(busy=False)
     for _ in range(20):
         pace.listed(ok=False)
-    broken = pace.wait_s()
+    broken = pace.wait_s(busy=False)
     assert busy < idle < broken <= 60.0
     pace.listed(ok=True)
     pace.happened()
-    assert pace.wait_s() == busy
+    assert pace.wait_s(busy=False) == busy
 
 
 def test_the_owners_hours_may_span_midnight():
@@ -109,3 +109,8 @@ def test_the_owners_hours_may_span_midnight():
     waiting = condition_wait((outside,), clock)
     assert waiting is not None
     assert outside in waiting.reason
+
+
+def test_a_local_runner_looks_less_often_while_it_measures():
+    pace = PollPace(HandClock(), lease_s=15.0)
+    assert pace.wait_s(busy=True) > pace.wait_s(busy=False)
