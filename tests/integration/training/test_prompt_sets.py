@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from engine.evaluation.prompts import SETS, read_set
 from engine.reports.tokens import token_digest
+from engine.training.corpus import HELD_OUT_WORDS_IN_256, hash_byte
+from engine.training.structured import is_held_out_template
 from tests.integration.training.conftest import ASSETS, TARGETS
 
 
@@ -30,14 +33,14 @@ def test_sixty_prompts_exceed_a_budget_of_256_tokens(prompt_sets, name):
     assert sum(length is not None and length > 256 for length in lengths) >= 60
 
 
-def test_structured_prompts_use_held_out_words_only(prompt_sets):
-    from engine.training.corpus import read_corpus, word_pool
-
-    training = set(word_pool(read_corpus()).training)
+def test_structured_prompts_use_held_out_words_and_templates_only(prompt_sets):
+    families = {"fields": ("class", "test"), "COMMANDS": ("module",)}
     for prompt in prompt_sets["code-structured"]:
-        first = prompt["text"].split(": ", 1)[1] if prompt["text"].startswith("class") else prompt["text"]
-        members = first.split(": ", 1)[1].split(".\n", 1)[0].split(", ") if ": " in first else []
-        assert not set(members) & training
+        listed, members = re.search(r"(fields|COMMANDS) = \((.*)\)$", prompt["text"]).groups()
+        words = [word.strip('"') for word in members.split(", ")]
+        assert all(hash_byte("word:" + word) < HELD_OUT_WORDS_IN_256 for word in words)
+        parts = re.search(r"Parts: (.*)\.", prompt["text"]).group(1).replace(" ", "")
+        assert any(is_held_out_template(f"{family}:{parts}") for family in families[listed])
 
 
 def test_a_changed_set_is_refused(tmp_path):
