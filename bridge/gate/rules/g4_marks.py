@@ -1,13 +1,17 @@
 """What the runner's clock saw of every sample is what the report says.
 
-The workload announces start, first token and end of every sample on a pipe, and the runner stamps each line. Summed decode
-time agrees within 2 %, at most 5 % of samples differ by more than 5 ms, the digests are those of the tokens, and the
-samples follow each other as their order says. A timer that was patched gives another time than the runner's.
+The workload announces start, first token and end of every sample on a pipe, and the runner stamps each line. Summed
+decode time agrees within 2 %, at most 5 % of samples differ by more than 5 ms, the digests are those of the tokens,
+and the samples follow each other as their order says. A timer that was patched gives another time than the runner's.
+
+Where the runner itself measured that others kept the machine busy, its stamps may be late: times that differ then say
+that nothing may be quoted, and contradict nobody. Order, count and digests of the marks do not depend on load.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from bridge.gate import kinds
@@ -37,10 +41,19 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
     if missing or problems:
         return
     yield from _sequence(evidence.record, rows)
-    yield from _times(rows, marked, evidence.profile)
+    busy = _others_share(evidence.record) > float(evidence.profile["marks_busy_share"])
+    for violation in _times(rows, marked, evidence.profile):
+        yield replace(violation, severity="not_citable") if busy else violation
     for name, (arm, sample) in rows.items():
         if marked[name]["end"].token_digest != sample["token_digest"]:
             yield Violation("the tokens are not the ones whose digest the runner received", arm.pointer(sample))
+
+
+def _others_share(record: RunRecord) -> float:
+    """Return the mean share of the machine that others used while it ran, 0 where the runner could not see it."""
+    samples = record.telemetry.samples if record.telemetry else ()
+    shares = [sample.other_cpu_share for sample in samples if sample.other_cpu_share is not None]
+    return sum(shares) / len(shares) if shares else 0.0
 
 
 def _collect(record: RunRecord, known: set[str]) -> tuple[Marked, list[str]]:

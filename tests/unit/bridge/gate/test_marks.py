@@ -1,0 +1,63 @@
+"""Late stamps of a runner that had to wait for a core are no contradiction, and nothing may be quoted from them."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.gate import judge
+from bridge.records import Verdict
+from tests.corpus.gate.breaks import BREAKS, honest
+from tests.corpus.gate.builders import Case
+
+
+def judged(case: Case) -> Verdict:
+    return judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+
+
+def share_of_others(case: Case, share: float) -> Case:
+    for sample in case.record["telemetry"]["samples"]:
+        sample["other_cpu_share"] = share
+    return case.seal()
+
+
+def delayed(case: Case) -> Case:
+    """Stamp every first token 12 ms late, as a runner does that waits for a core."""
+    for mark in case.record["sample_marks"]:
+        if mark["event"] == "first_token":
+            mark["t_s"] += 0.012
+    return case
+
+
+def severities(case: Case) -> set[str]:
+    return {finding.severity for finding in judged(case).findings if finding.code == "G4-MARKS"}
+
+
+def test_late_stamps_on_a_busy_machine_stop_quoting_and_reject_nothing() -> None:
+    case = share_of_others(delayed(honest("smoke")), 0.9)
+    assert severities(case) == {"not_citable"}
+    assert judged(case).decision == "valid_not_citable"
+
+
+def test_the_same_stamps_on_a_quiet_machine_contradict_the_report() -> None:
+    case = share_of_others(delayed(honest("smoke")), 0.05)
+    assert "reject" in severities(case)
+    assert judged(case).decision == "rejected"
+
+
+@pytest.mark.parametrize("share", [0.05, 0.9])
+def test_a_missing_mark_is_a_contradiction_whatever_the_load(share: float) -> None:
+    case = share_of_others(honest("smoke"), share)
+    case.record["sample_marks"] = case.record["sample_marks"][:-1]
+    assert "reject" in severities(case.seal())
+
+
+def test_a_claim_measured_on_a_busy_machine_is_not_granted() -> None:
+    case = share_of_others(delayed(honest("claim")), 0.9)
+    verdict = judged(case)
+    assert verdict.decision != "evidence"
+    assert not any(claim.citable for claim in verdict.claims)
+
+
+def test_a_timer_that_lies_cannot_hide_behind_load_and_be_quoted() -> None:
+    case = share_of_others(BREAKS["G4-MARKS"](), 0.9)
+    assert not any(claim.citable for claim in judged(case).claims)
