@@ -13,7 +13,7 @@ from bridge.ids import new_id
 from bridge.records import Beacon, Claim, LogHead, Request
 from bridge.records.request import LimitRequest, RunnerSelector, Workload
 from bridge.request import idempotency_key
-from bridge.system.clock import rfc3339
+from bridge.system.clock import Clock, rfc3339
 
 START = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
 
@@ -44,7 +44,7 @@ class Actor:
     """One bus seen by one name; every nonce is fresh."""
 
     bus: Bus
-    clock: FakeClock
+    clock: Clock
     name: str = "mini"
     serial: int = field(default=0)
 
