@@ -111,12 +111,7 @@ def parse(config: Mapping[str, Any]) -> DFlashConfig:
             raise ModelConfigError(f"drafter config.json has no {name!r}; expected it in dflash_config or at top level")
         return value
 
-    rope: Mapping[str, Any] = config.get("rope_parameters") or {}
-    theta = config.get("rope_theta") or rope.get("rope_theta")
-    if theta is None:
-        raise ModelConfigError("drafter config.json has no 'rope_theta'; expected it or rope_parameters.rope_theta")
-    if config.get("rope_interleaved") or config.get("rope_is_neox_style") is False:
-        raise ModelConfigError("drafter uses interleaved RoPE pairs; expected rotate-half pairs")
+    theta, scaling = _rope(config)
     heads, hidden = int(required("num_attention_heads")), int(required("hidden_size"))
     parsed = DFlashConfig(
         hidden_size=hidden,
@@ -125,8 +120,8 @@ def parse(config: Mapping[str, Any]) -> DFlashConfig:
         kv_head_count=int(config.get("num_key_value_heads") or heads),
         head_dim=int(config.get("head_dim") or hidden // heads),
         rms_norm_eps=float(config.get("rms_norm_eps", 1e-6)),
-        rope_theta=float(theta),
-        rope_scaling=config.get("rope_scaling") or (rope if rope.get("rope_type", "default") != "default" else None),
+        rope_theta=theta,
+        rope_scaling=scaling,
         max_positions=int(config.get("max_position_embeddings", 40960)),
         block_size=int(required("block_size")),
         mask_token_id=int(required("mask_token_id")),
@@ -141,6 +136,18 @@ def parse(config: Mapping[str, Any]) -> DFlashConfig:
     )
     _check_values(parsed)
     return parsed
+
+
+def _rope(config: Mapping[str, Any]) -> tuple[float, Mapping[str, Any] | None]:
+    """Return theta and, where positions are scaled, the scaling entry."""
+    nested: Mapping[str, Any] = config.get("rope_parameters") or {}
+    theta = config.get("rope_theta") or nested.get("rope_theta")
+    if theta is None:
+        raise ModelConfigError("drafter config.json has no 'rope_theta'; expected it or rope_parameters.rope_theta")
+    if config.get("rope_interleaved") or config.get("rope_is_neox_style") is False:
+        raise ModelConfigError("drafter uses interleaved RoPE pairs; expected rotate-half pairs")
+    scaled = nested if nested.get("rope_type", "default") != "default" else None
+    return float(theta), config.get("rope_scaling") or scaled
 
 
 def _layer_rules(config: Mapping[str, Any], nested: Mapping[str, Any], architecture: str) -> tuple[LayerRule, ...]:

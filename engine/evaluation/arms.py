@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping
-from engine.evaluation.measure import Running
 from engine.loading import Engine
 from engine.protocols import Depth
-from engine.types import CacheLayout
+from engine.types import CacheLayout, Step
 
 AUTOREGRESSIVE = "autoregressive"
 AUTOREGRESSIVE_AGAIN = "autoregressive_again"
 SPECULATIVE = "speculative"
 ROLES = {AUTOREGRESSIVE: "baseline", AUTOREGRESSIVE_AGAIN: "control", SPECULATIVE: "candidate"}
+"""Every arm of a comparison and its role; only a candidate drafts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """One generation in progress: its steps, and how to read the bytes it holds."""
+
+    steps: Iterator[Step]
+    kv_bytes: Callable[[], int]
+    drafter_bytes: Callable[[], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,6 @@ def start(engine: Engine, arm: str, settings: ArmSettings, prompt: tuple[int, ..
             steps=native.decode(prompt, stopping, settings.chunk_tokens),
             kv_bytes=native.measured_bytes,
             drafter_bytes=lambda: None,
-            speculative=False,
         )
     sequence = engine.target.open(engine.drafter.capture, settings.layout)
     drafter = engine.drafter.open()
@@ -49,5 +57,4 @@ def start(engine: Engine, arm: str, settings: ArmSettings, prompt: tuple[int, ..
         steps=speculative(parts, prompt, stopping, settings.chunk_tokens),
         kv_bytes=sequence.measured_bytes,
         drafter_bytes=drafter.measured_bytes,
-        speculative=True,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -70,10 +71,6 @@ def generate(
         steps.append(step)
         pieces.add(step.tokens, final=step.stop is not None)
     decoding = [step for step in steps if not step.prefill]
-    skipped: dict[str, int] = {}
-    for step in decoding:
-        if step.skipped is not None:
-            skipped[step.skipped] = skipped.get(step.skipped, 0) + 1
     forwards = sum(step.target_forwards for step in decoding)
     decode_s = (last_ns - first_ns) / 1e9
     return Answer(
@@ -88,7 +85,7 @@ def generate(
         drafted_tokens=sum(step.drafted for step in decoding),
         accepted_tokens=sum(step.accepted for step in decoding),
         steps=len(decoding),
-        skipped_steps=skipped,
+        skipped_steps=dict(Counter(step.skipped for step in decoding if step.skipped is not None)),
         guard_rejections=sum(step.guard is not None for step in decoding),
         kv_bytes=sequence.measured_bytes(),
         drafter_bytes=drafter.measured_bytes(),

@@ -73,13 +73,8 @@ def run_part(
         decode_text=tokenizer.decode,
     )
     result = run_launch(engine, plan, instruments, turn.heard)
-    arms = result.arms
-    if workload.score is not None:
-        known = {prompt.id: prompt for prompt in (*measured, *warmups)}
-        arms = tuple(
-            replace(arm, samples=tuple(_scored(sample, known, workload.score) for sample in arm.samples))
-            for arm in arms
-        )
+    known = {prompt.id: prompt for prompt in (*measured, *warmups)}
+    arms = tuple(replace(arm, samples=_scored(arm.samples, known, workload.score)) for arm in result.arms)
     return Report(
         kind=workload.kind,
         config=describe(engine, workload, stop_ids),
@@ -139,6 +134,15 @@ def _block_size(depth: Mapping[str, object]) -> int:
     return 1 + int(str(longest))
 
 
-def _scored(sample: Sample, known: Mapping[str, Prompt], score: Callable[[Prompt, str], bool]) -> Sample:
-    prompt = known[sample.prompt_id]
-    return sample if prompt.expected is None else replace(sample, correct=score(prompt, sample.text))
+def _scored(
+    samples: tuple[Sample, ...], known: Mapping[str, Prompt], score: Callable[[Prompt, str], bool] | None
+) -> tuple[Sample, ...]:
+    """Return the samples with ``correct`` filled in where an answer is known."""
+    if score is None:
+        return samples
+    return tuple(
+        sample
+        if known[sample.prompt_id].expected is None
+        else replace(sample, correct=score(known[sample.prompt_id], sample.text))
+        for sample in samples
+    )

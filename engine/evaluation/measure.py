@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from engine.evaluation.arms import ROLES, Running
 from engine.evaluation.selection import Prompt
 from engine.protocols import Clock
 from engine.reports import Counters, Memory, Sample, SamplePipe, Stages, loop_onset, token_digest
 from engine.types import Step, StopReason
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """One generation in progress: its steps, and how to read the bytes it holds."""
-
-    steps: Iterator[Step]
-    kv_bytes: Callable[[], int]
-    drafter_bytes: Callable[[], int | None]
-    speculative: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +20,10 @@ class Place:
     order_index: int
     arm: str
     is_warmup: bool
+
+    def sample_id(self, prompt: Prompt) -> str:
+        """Return the sample's name in the report and on the pipe, unique over the run."""
+        return f"{self.launch}/{self.order_index}/{self.arm}/{prompt.id}"
 
 
 @dataclass(slots=True)
@@ -57,9 +52,9 @@ def measure(start: Callable[[], Running], prompt: Prompt, place: Place, instrume
     ``decode_s`` covers exactly the tokens after the first, and a forward queued ahead of the last token is not charged.
     """
     clock, pipe = instruments.clock, instruments.pipe
-    sample_id = f"{place.launch}/{place.order_index}/{place.arm}/{prompt.id}"
+    sample_id = place.sample_id(prompt)
     log = _StepLog()
-    peak_bytes = 0
+    prefill_bytes = 0
     clock.now_ns()
     pipe.start(sample_id)
     began_ns = first_ns = last_ns = clock.host_ns()
@@ -69,14 +64,31 @@ def measure(start: Callable[[], Running], prompt: Prompt, place: Place, instrume
         if step.prefill:
             first_ns = last_ns
             pipe.first_token(sample_id)
-            # A prefill's buffers may be larger than decoding's: that is the peak, not the resident size.
-            peak_bytes = running.kv_bytes()
+            prefill_bytes = running.kv_bytes()
         log.add(step)
-    digest = token_digest(log.tokens)
-    pipe.end(sample_id, digest)
+    pipe.end(sample_id, token_digest(log.tokens))
+    stages = Stages(
+        prefill_s=(first_ns - began_ns) / 1e9,
+        decode_s=(last_ns - first_ns) / 1e9,
+        total_s=(last_ns - began_ns) / 1e9,
+    )
     kv_bytes = running.kv_bytes()
-    sample = Sample(
-        id=sample_id,
+    memory = Memory(
+        kv_bytes=kv_bytes,
+        # A prefill's buffers may be larger than decoding's: that is the peak, not the resident size.
+        kv_bytes_peak=max(prefill_bytes, kv_bytes),
+        drafter_bytes=running.drafter_bytes(),
+        allocator_active_bytes=instruments.allocator_active_bytes(),
+    )
+    text = instruments.decode_text(tuple(log.tokens))
+    return Measured(_sample(prompt, place, log, (stages, memory), text), log.skips, log.guards)
+
+
+def _sample(prompt: Prompt, place: Place, log: _StepLog, readings: tuple[Stages, Memory], text: str) -> Sample:
+    stages, memory = readings
+    drafts = ROLES[place.arm] == "candidate"
+    return Sample(
+        id=place.sample_id(prompt),
         prompt_id=prompt.id,
         prompt_digest=prompt.digest,
         kind=prompt.kind,
@@ -86,27 +98,17 @@ def measure(start: Callable[[], Running], prompt: Prompt, place: Place, instrume
         prompt_tokens=len(prompt.ids),
         output_tokens=len(log.tokens),
         tokens=tuple(log.tokens),
-        token_digest=digest,
-        text=instruments.decode_text(tuple(log.tokens)),
+        token_digest=token_digest(log.tokens),
+        text=text,
         stop_reason=str(log.stop),
-        stages=Stages(
-            prefill_s=(first_ns - began_ns) / 1e9,
-            decode_s=(last_ns - first_ns) / 1e9,
-            total_s=(last_ns - began_ns) / 1e9,
-        ),
+        stages=stages,
         counters=log.counters(),
-        memory=Memory(
-            kv_bytes=kv_bytes,
-            kv_bytes_peak=max(peak_bytes, kv_bytes),
-            drafter_bytes=running.drafter_bytes(),
-            allocator_active_bytes=instruments.allocator_active_bytes(),
-        ),
-        accepted_per_step=tuple(log.accepted) if running.speculative else None,
-        drafted_per_step=tuple(log.drafted) if running.speculative else None,
+        memory=memory,
+        accepted_per_step=tuple(log.accepted) if drafts else None,
+        drafted_per_step=tuple(log.drafted) if drafts else None,
         loop_onset=loop_onset(log.tokens),
         expected=prompt.expected,
     )
-    return Measured(sample, log.skips, log.guards)
 
 
 class _StepLog:

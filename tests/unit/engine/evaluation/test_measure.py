@@ -6,7 +6,8 @@ import json
 import os
 from collections.abc import Callable, Iterator
 
-from engine.evaluation.measure import Instruments, Place, Running, measure
+from engine.evaluation.arms import Running
+from engine.evaluation.measure import Instruments, Place, measure
 from engine.evaluation.selection import Prompt
 from engine.reports import SamplePipe, token_digest
 from engine.types import Step, StopReason
@@ -42,7 +43,7 @@ def run(clock: TickingClock, steps: list[tuple[int, Step]], pipe: SamplePipe, he
             yield made
 
     instruments = Instruments(clock, pipe, lambda: 999, lambda tokens: f"{len(tokens)} tokens")
-    running = Running(work(), held, lambda: 77, speculative=True)
+    running = Running(work(), held, lambda: 77)
     return measure(lambda: running, PROMPT, Place(2, 5, "speculative", False), instruments)
 
 
