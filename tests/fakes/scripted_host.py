@@ -74,6 +74,7 @@ class ScriptedHost:
 
     def claim(self, run_id: str) -> None:
         self._ref = self.ref(run_id)
+        self._request = Request.parse(self.bus.read_request(self._ref).data)
         self.held[run_id] = self.bus.claim(self._claim(run_id, "claimed", sequence=0))
 
     def start(self, run_id: str, phase: str = "running") -> None:
@@ -104,7 +105,7 @@ class ScriptedHost:
         gate: GateIdentity | None = None,
     ) -> None:  # fmt: skip
         """End a run; `forge` replaces files of the tree after it was sealed, `gate` is who is said to have judged."""
-        request = Request.parse(self.bus.read_request(self._ref).data)
+        request = self._request
         files = {name: json.dumps(value).encode() for name, value in (reports or {"probe.json": PROBE}).items()}
         spec = resolve(request, find(request.preset), FACTS, Trust())
         record = self._record(run_id, request, reason, files, message, program_exit, attempt)

@@ -247,6 +247,31 @@ def test_doctor_pushes_a_probe_and_takes_it_away(requester, host):
     assert "last seen 2 h ago" in next(row["text"] for row in ran.document["data"] if row["level"] == "fail")
 
 
+def test_doctor_warns_of_a_host_whose_disk_is_full_or_that_is_paused(requester, host):
+    host.beat(disk_free_bytes=10**6)
+    ran = requester.run("doctor", "--json")
+    row = next(row for row in ran.document["data"] if row["check"] == "runner")
+    assert (ran.code, row["level"], row["remedy"]) == (0, "warn", "on the host: kakeya-runner doctor")
+    host.beat(state="paused")
+    assert "mini is paused" in requester.run("doctor").out
+
+
+@pytest.mark.parametrize(("move", "delivery"), [(True, "branch_moved"), (False, "branch_deleted")])
+def test_a_result_is_there_although_its_branch_is_not(requester, host, sent, move, delivery):
+    host.claim(sent)
+    host.start(sent)
+    ref, refs = host.ref(sent).ref, requester.bus.remote.refs
+    if move:
+        other = requester.run("run", "mlx-env-probe", "--new").out.strip()
+        refs[ref] = refs[host.ref(other).ref]
+    else:
+        del refs[ref]
+    host.finish(sent)
+    ran = requester.run("status", sent)
+    assert ran.out.startswith("passed")
+    assert f"delivery    {delivery}" in ran.out
+
+
 def test_what_is_stored_is_answered_although_the_bus_is_away(requester, host, sent):
     take(host, sent, decision="evidence", claims=(claim(),))
     online = requester.run("fetch", sent).out
