@@ -38,7 +38,8 @@ RULES = {
         "a line break; nothing says how they go on."
     ),
     "needle": (
-        "One secret code hidden in held-out library code at evenly spread depths, asked for at the end (seed {seed}): "
+        "One secret code (drawn digits, key words from the training pool) hidden in held-out library code at evenly "
+        "spread depths, asked for at the end (seed {seed}): "
         "100 prompts of 480 tokens and 61 of 1,900."
     ),
 }
