@@ -42,7 +42,9 @@ def main() -> int:
         schema = seconds(lambda value=value: _validated(value))
         judged = seconds(lambda: bridge.gate.judge(case.run_id, files, record, spec))
         ratio = judged / (parse + schema)
-        print(f"{name:<20}{len(data):>10}{parse * 1e3:>10.2f}ms{schema * 1e3:>8.1f}ms{judged * 1e3:>8.1f}ms{ratio:>13.2f}x")
+        print(
+            f"{name:<20}{len(data):>10}{parse * 1e3:>10.2f}ms{schema * 1e3:>8.1f}ms{judged * 1e3:>8.1f}ms{ratio:>13.2f}x"
+        )
     brought = sorted(name for name in HEAVY if name in set(sys.modules) - known)
     print(f"heavy modules after import: {loaded or 'none'}; brought by judging: {brought or 'none'}")
     return 1 if loaded or brought else 0

@@ -195,7 +195,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=EVIDENCE)
-    parser.add_argument("--synthetic", action="store_true", help="lognormal noise instead of measuring: a trial of the tool")
+    parser.add_argument(
+        "--synthetic", action="store_true", help="lognormal noise instead of measuring: a trial of the tool"
+    )
     options = parser.parse_args(argv)
     rng = random.Random(9)
     if options.synthetic:

@@ -22,7 +22,13 @@ from tests.corpus.gate.studies import BUILDERS
 MACRO_MIN, CELL_MIN, EQUIVALENT_MAX, STRUCTURAL_MIN = 0.95, 0.80, 0.10, 1.0
 BOTH = ("claim", "probe", "suite")
 """Honest runs whose RunRecord is mutated too: the record of the other kinds is the same document."""
-LARGE = {"claim": 1400, "needle_recall": 250, "distributed_bench": 250, "commit_comparison": 250, "kv_quantisation": 250}
+LARGE = {
+    "claim": 1200,
+    "needle_recall": 150,
+    "distributed_bench": 150,
+    "commit_comparison": 150,
+    "kv_quantisation": 150,
+}
 """Most mutants of reports that take long to judge."""
 
 
@@ -34,7 +40,9 @@ def collect(quick: bool, seed: int, per_pattern: int | None) -> Score:
         if quick:
             most = min(most or 60, 60)
         began = time.process_time()
-        part = score(honest(name), per_pattern, seed, most=most, documents=("report", "record") if name in BOTH else ("report",))
+        part = score(
+            honest(name), per_pattern, seed, most=most, documents=("report", "record") if name in BOTH else ("report",)
+        )
         whole.merge(part, name)
         spent, count = time.process_time() - began, sum(part.total.values())
         print(f"  {name:<20} {count:>6} mutants {spent:>7.1f} s", file=sys.stderr, flush=True)
@@ -52,7 +60,9 @@ def lines(found: Score) -> Iterator[str]:
         for operator in OPERATORS:
             cell = (operator, kind)
             total = found.total.get(cell, 0)
-            cells.append(f"{without[cell]:.2f} ({with_[cell]:.2f})" if cell in without else ("all equiv." if total else "-"))
+            cells.append(
+                f"{without[cell]:.2f} ({with_[cell]:.2f})" if cell in without else ("all equiv." if total else "-")
+            )
         yield f"{kind:<12}" + "".join(f"{cell:>14}" for cell in cells)
     mutants, killed, same = (sum(counts.values()) for counts in (found.total, found.killed, found.equivalent))
     yield f"{mutants} mutants, {killed} killed, {same} equivalent ({found.equivalent_share() * 100:.1f} %), {mutants - killed - same} survived"

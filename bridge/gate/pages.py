@@ -19,9 +19,10 @@ def pages() -> dict[str, str]:
 def _index() -> Iterator[str]:
     yield "# The rules of the evidence gate"
     yield ""
-    yield "A number may be quoted only if the gate says `evidence`. Each rule has a code that never changes, a page, a remedy,"
-    yield "and a run that breaks it in the tests. `kakeya-mac gate rules` lists them, `kakeya-mac gate explain CODE` shows a page."
-    yield "The seed's codes are mapped in [from-the-seed.md](from-the-seed.md), the numbers are in [profiles.md](profiles.md)."
+    yield "A number may be quoted only if the gate says `evidence`. Each rule has a code that never changes, a page, a"
+    yield "remedy, and a run that breaks it in the tests. `kakeya-mac gate rules` lists them, `gate explain CODE` shows"
+    yield "a page. The seed's codes are mapped in [from-the-seed.md](from-the-seed.md), the numbers are in"
+    yield "[profiles.md](profiles.md)."
     for layer, name in LAYERS.items():
         mine = [entry for entry in rules_catalogue() if entry.layer == layer]
         yield ""

@@ -56,5 +56,8 @@ def _calls(report: Report) -> Iterator[Draft]:
             unit="s",
             n=len(seconds),
             arms=(row["arm"],),
-            wording=f"{row['arm']} {row['method']}: mean {statistics.fmean(seconds) * 1e3:.3f} ms, median {statistics.median(seconds) * 1e3:.3f} ms, {len(seconds)} calls",
+            wording=(
+                f"{row['arm']} {row['method']}: mean {statistics.fmean(seconds) * 1e3:.3f} ms, "
+                f"median {statistics.median(seconds) * 1e3:.3f} ms, {len(seconds)} calls"
+            ),
         )

@@ -43,7 +43,9 @@ def acceptance(report: Report, evidence: Evidence, role: str = "secondary") -> I
         unit="tokens/forward",
         n=worse.n,
         arms=(candidate.name,),
-        wording=f"{worse.value:.2f} committed tokens per target forward [{low:.2f}, {high:.2f}] 95 %, {worse.n} prompts",
+        wording=(
+            f"{worse.value:.2f} committed tokens per target forward [{low:.2f}, {high:.2f}] 95 %, {worse.n} prompts"
+        ),
         detail={
             "all_tokens": everything.value,
             "before_loops": None if before is None else before.value,
@@ -105,7 +107,8 @@ def identity(report: Report, evidence: Evidence) -> Iterator[Draft]:
     else:
         where, margin = worst
         said = "unknown" if margin is None else f"{margin:.3g}"
-        wording = f"differs on {prompts - same} of {prompts} prompts, first at token {where}, top-2 margin there {said}, {word}"
+        wording = f"differs on {prompts - same} of {prompts} prompts, first at token {where}, "
+        wording += f"top-2 margin there {said}, {word}"
         bound = None
     yield Draft(
         id="identical_prompts",

@@ -47,8 +47,8 @@ def _saving(name: str, mine: Sequence[Point], native: Sequence[Point], *, primar
         baseline=native[0]["arm"],
         arms=(name, native[0]["arm"]),
         wording=(
-            f"{name} holds {ours / 1e6:.2f} MB at {longest} tokens, the native cache of the same model {theirs / 1e6:.2f} MB "
-            f"({theirs / ours:.2f} times)"
+            f"{name} holds {ours / 1e6:.2f} MB at {longest} tokens, the native cache of the same model "
+            f"{theirs / 1e6:.2f} MB ({theirs / ours:.2f} times)"
         ),
     )
 

@@ -72,19 +72,24 @@ def drafts(report: Report, evidence: Evidence) -> Iterator[Draft]:
     worse, over = ratio, "all tokens"
     if before is not None and before.lower(0.975) < ratio.lower(0.975):
         worse, over = before, "before loops"
-    yield _primary(worse, stated, over, names, arms, evidence.profile, 1 + len(earlier))
+    judged = _Judged(worse, stated, over, names, 1 + len(earlier))
+    yield _primary(judged, arms, evidence.profile)
     yield from _secondaries(arms, earlier, names, evidence.profile)
 
 
-def _primary(
-    ratio: Ratio,
-    stated: float,
-    over: str,
-    names: tuple[str, ...],
-    arms: Arms,
-    profile: Mapping[str, Any],
-    attempts: int,
-) -> Draft:
+@dataclass(frozen=True)
+class _Judged:
+    """The ratio that may be claimed, the one a report states, and over what it was taken."""
+
+    ratio: Ratio
+    stated: float
+    over: str
+    names: tuple[str, ...]
+    attempts: int
+
+
+def _primary(judged: _Judged, arms: Arms, profile: Mapping[str, Any]) -> Draft:
+    ratio, over, attempts = judged.ratio, judged.over, judged.attempts
     baseline = baseline_name(arms)
     low, high = ratio.interval(CONFIDENCE)
     shown = f"{ratio.value:.2f}x [{low:.2f}, {high:.2f}] 95 %, {ratio.n} prompts"
@@ -95,13 +100,13 @@ def _primary(
         metric="decode_speedup",
         role="primary",
         value=ratio.value,
-        stated=stated,
+        stated=judged.stated,
         interval=(low, high),
         confidence=CONFIDENCE,
         unit="ratio",
         n=ratio.n,
         baseline=baseline,
-        arms=names,
+        arms=judged.names,
         wording=f"decode {effect(ratio, profile)}: {shown}{loops}{pooled}, vs {baseline}",
         detail={
             "effect": effect(ratio, profile),

@@ -81,7 +81,10 @@ def _drafts(report: Report) -> Iterator[Draft]:
             value=statistics.fmean(seconds),
             unit="s",
             n=len(seconds),
-            wording=f"drafting {row['drafted_tokens']} tokens after {row['context_tokens']}: mean {statistics.fmean(seconds) * 1e3:.3f} ms",
+            wording=(
+                f"drafting {row['drafted_tokens']} tokens after {row['context_tokens']}: "
+                f"mean {statistics.fmean(seconds) * 1e3:.3f} ms"
+            ),
         )
 
 
@@ -101,8 +104,8 @@ def graph(report: Report, _evidence: Evidence) -> Iterator[Draft]:
         unit="ratio",
         n=min(len(found) for found in times.values()),
         wording=(
-            f"one graph takes {one / two:.3f} times two evaluations (means {one * 1e3:.3f} and {two * 1e3:.3f} ms, longest "
-            f"{largest * 1e3:.3f} ms, {len(blocks)} blocks)"
+            f"one graph takes {one / two:.3f} times two evaluations (means {one * 1e3:.3f} and {two * 1e3:.3f} ms, "
+            f"longest {largest * 1e3:.3f} ms, {len(blocks)} blocks)"
         ),
         detail={"median_ratio": statistics.median(times["one_graph"]) / statistics.median(times["two_evaluations"])},
     )
@@ -119,7 +122,10 @@ def training(report: Report, _evidence: Evidence) -> Iterator[Draft]:
         value=area,
         unit="loss",
         n=len(curve),
-        wording=f"training loss from {curve[0]['loss']:.4g} to {curve[-1]['loss']:.4g}, mean {area:.4g} over {len(curve)} points",
+        wording=(
+            f"training loss from {curve[0]['loss']:.4g} to {curve[-1]['loss']:.4g}, "
+            f"mean {area:.4g} over {len(curve)} points"
+        ),
     )
     held = report.body["rows"]["held_out"]
     ratio = paired_ratio([row["loss_after"] for row in held], [row["loss_before"] for row in held])

@@ -37,12 +37,9 @@ def _lines(verdict: Verdict) -> Iterator[str]:
         yield "|---|---|---|---|---|"
         for finding in verdict.findings:
             where = " ".join(part for part in (finding.report or "", finding.where) if part)
-            yield (
-                f"| {escape(finding.code)} | {escape(finding.severity)} | {escape(where)} "
-                f"| {escape(finding.message)} | {escape(finding.remedy)} |"
-            )
+            cells = (finding.code, finding.severity, where, finding.message, finding.remedy)
+            yield f"| {' | '.join(escape(cell) for cell in cells)} |"
         yield ""
-    yield (
-        f"Profile {escape(verdict.profile)}; {verdict.rules_run} rules looked, "
-        f"{len(verdict.rules_skipped)} had nothing to look at; gate {escape(verdict.gate.version)}, digest `{verdict.gate.digest[:12]}`."
-    )
+    ran, idle = verdict.rules_run, len(verdict.rules_skipped)
+    yield f"Profile {escape(verdict.profile)}; {ran} rules looked, {idle} had nothing to look at."
+    yield f"Gate {escape(verdict.gate.version)}, digest `{verdict.gate.digest[:12]}`."

@@ -32,7 +32,7 @@ def _commands(record: RunRecord, spec: JobSpec) -> Iterator[Violation]:
     for command in record.commands:
         if command.started_s < before - CLOCK_SLACK_S or command.ended_s < command.started_s:
             yield Violation(
-                f"ran from {command.started_s:.3f} s to {command.ended_s:.3f} s, expected to start after {before:.3f} s",
+                f"ran {command.started_s:.3f} to {command.ended_s:.3f} s, expected to start after {before:.3f} s",
                 command.name,
             )
         if command.started_s > before + BETWEEN_MAX_S:

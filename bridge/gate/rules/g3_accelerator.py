@@ -18,7 +18,7 @@ from bridge.gate.rule import report_rule
 )
 def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
     device, record = str(report.body["environment"]["device"]), evidence.record
-    if device.split(":")[0] == "cpu" or record is None:
+    if device.split(":", maxsplit=1)[0] == "cpu" or record is None:
         return
     if not record.host.devices:
         yield Violation(f"the report says {device!r}, the runner knows no such device", "/environment/device")

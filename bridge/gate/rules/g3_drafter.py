@@ -1,7 +1,7 @@
 """Every candidate sample ran the drafter and the target, or says how often it did not and why.
 
-"Fused" with zero blocks run was reported as a speed-up. Liveness is calls, not acceptances: a drafter whose drafts are all
-rejected was alive.
+"Fused" with zero blocks run was reported as a speed-up. Liveness is calls, not acceptances: a drafter whose drafts
+are all rejected was alive.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Candidate and baseline are two computations, baseline and control are one.
 
-A baseline compared with itself gave 2.58x; a report whose two arms were one computation passed the seed's gate at 2.18x,
-because a flag said so. Here the code path and the counters say it.
+A baseline compared with itself gave 2.58x; a report whose two arms were one computation passed the seed's gate at
+2.18x, because a flag said so. Here the code path and the counters say it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Samples ran in the order their numbers say, and the order of the arms is the one drawn from the request digest.
 
-A fixed order with a first-position effect gives 52 to 64 % false differences; an order that somebody chose can be chosen
-until it helps. Every order of the arms occurs equally often; anyone can draw it again.
+A fixed order with a first-position effect gives 52 to 64 % false differences; an order that somebody chose can be
+chosen until it helps. Every order of the arms occurs equally often; anyone can draw it again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def _drawn(launch: int, rows: Sequence[tuple[str, str]], arms: tuple[Arm, ...], 
     if got != wanted:
         first = next(index for index, (a, b) in enumerate(zip(got, wanted, strict=True)) if a != b)
         yield Violation(
-            f"launch {launch}: prompt {first} met {' '.join(got[first])}; the request digest draws {' '.join(wanted[first])}",
+            f"launch {launch}: prompt {first} met {' '.join(got[first])}; "
+            f"the request digest draws {' '.join(wanted[first])}",
             "/arms",
         )
 

@@ -6,7 +6,8 @@ A block that occurs twice agrees twice; a shorter list agrees by being absent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from bridge.gate import kinds
@@ -21,6 +22,11 @@ def _look(report: Report, _evidence: Evidence) -> Iterator[Violation]:
     for key, count in Counter((block["prompt_id"], block["position"]) for block in blocks).items():
         if count > 1:
             yield Violation(f"the block of {key[0]!r} at {key[1]} occurs {count} times", "/rows/blocks")
+    yield from _blocks(blocks, config)
+    yield from _generations(blocks, rows["generations"])
+
+
+def _blocks(blocks: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> Iterator[Violation]:
     vocabulary = config["target"].get("vocab_size", 1 << 32)
     for index, block in enumerate(blocks):
         where, ours, theirs = f"/rows/blocks/{index}", block["mlx_tokens"], block["torch_tokens"]
@@ -31,22 +37,25 @@ def _look(report: Report, _evidence: Evidence) -> Iterator[Violation]:
         if max((block["bonus"], *ours, *theirs)) >= vocabulary:
             yield Violation(f"a token outside a vocabulary of {vocabulary}", where)
     places = [(block["prompt_id"], block["position"]) for block in blocks]
-    if any(a[0] == b[0] and a[1] >= b[1] for a, b in zip(places, places[1:], strict=False)):
+    if any(a[0] == b[0] and a[1] >= b[1] for a, b in pairwise(places)):
         yield Violation("blocks of a prompt are not in order", "/rows/blocks")
-    prompts = [row["prompt_id"] for row in rows["generations"]]
-    if len(set(prompts)) != len(prompts) or len({row["prompt_digest"] for row in rows["generations"]}) != len(prompts):
+
+
+def _generations(blocks: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
+    prompts = [row["prompt_id"] for row in rows]
+    if len(set(prompts)) != len(prompts) or len({row["prompt_digest"] for row in rows}) != len(prompts):
         yield Violation("a prompt was generated twice", "/rows/generations")
-    if rows["generations"] and {block["prompt_id"] for block in blocks} != set(prompts):
+    if rows and {block["prompt_id"] for block in blocks} != set(prompts):
         yield Violation("blocks and generations are of different prompts", "/rows")
-    for row in rows["generations"]:
+    for row in rows:
         mine = [block for block in blocks if block["prompt_id"] == row["prompt_id"]]
         for message in _steps(mine, row):
             yield Violation(f"{row['prompt_id']}: {message}", "/rows/blocks")
-    for index, row in enumerate(rows["generations"]):
+    for index, row in enumerate(rows):
         yield from _committed(row, f"/rows/generations/{index}")
 
 
-def _steps(blocks: list[dict[str, Any]], row: dict[str, Any]) -> Iterator[str]:
+def _steps(blocks: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> Iterator[str]:
     """Yield where blocks are not the steps of their prompt's generation on mlx, whose run they were taken from."""
     accepted, tokens = row["mlx_accepted_per_step"], row["mlx_tokens"]
     if len(blocks) != len(accepted):
@@ -63,7 +72,7 @@ def _steps(blocks: list[dict[str, Any]], row: dict[str, Any]) -> Iterator[str]:
         emitted += taken + 1
 
 
-def _committed(row: dict[str, list[int]], where: str) -> Iterator[Violation]:
+def _committed(row: Mapping[str, Any], where: str) -> Iterator[Violation]:
     for side in ("mlx", "torch"):
         accepted, tokens = row[f"{side}_accepted_per_step"], row[f"{side}_tokens"]
         surplus = 1 + len(accepted) + sum(accepted) - len(tokens)

@@ -45,8 +45,9 @@ def _prompts(arms: tuple[Arm, ...]) -> Iterator[Violation]:
             facts = tuple(sample[name] for name in ("prompt_digest", "prompt_tokens", "kind", "expected", "is_warmup"))
             known = seen.setdefault(sample["prompt_id"], (facts, sample))[0]
             if known != facts:
+                name = sample["prompt_id"]
                 yield Violation(
-                    f"prompt {sample['prompt_id']!r} is {facts[1:]} here and {known[1:]} elsewhere, or has another digest",
+                    f"prompt {name!r} is {facts[1:]} here, {known[1:]} elsewhere, or has another digest",
                     arm.pointer(sample),
                 )
             if digests.setdefault(sample["prompt_digest"], sample["prompt_id"]) != sample["prompt_id"]:

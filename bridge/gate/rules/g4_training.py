@@ -6,6 +6,7 @@ A loss on what was trained says nothing; the seed's alignment run had 8.6 on its
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from bridge.gate import kinds
 from bridge.gate.interface import Evidence, Report, Violation
@@ -18,7 +19,7 @@ from bridge.gate.rule import report_rule
 def _look(report: Report, _evidence: Evidence) -> Iterator[Violation]:
     rows = report.body["rows"]
     steps = [point["step"] for point in rows["curve"]]
-    if any(b <= a for a, b in zip(steps, steps[1:], strict=False)):
+    if any(b <= a for a, b in pairwise(steps)):
         yield Violation("the curve's steps do not increase", "/rows/curve")
     held = [row["sequence_digest"] for row in rows["held_out"]]
     trained = rows["training_digests"]

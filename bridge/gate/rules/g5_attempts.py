@@ -15,7 +15,7 @@ from bridge.records import Attempt
 @rule(
     "G5-ATTEMPTS",
     severity="not_citable",
-    remedy="Pool the attempts: judge with the earlier results beside this one; change the code or the question otherwise.",
+    remedy="Pool the attempts: judge with the earlier results beside this one, or change the code or the question.",
 )
 def _look(evidence: Evidence) -> Iterator[Violation] | Skip:
     if evidence.record is None:

@@ -1,7 +1,7 @@
 """Speeds are possible: no step commits more than it accepts, no machine computes faster than its roofline.
 
-A speed-up above 1.05 times the mean acceptance length means a handicapped baseline; a rate above what the processors can
-multiply means a broken timer.
+A speed-up above 1.05 times the mean acceptance length means a handicapped baseline; a rate above what the processors
+can multiply means a broken timer.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
     if speed is not None and speed.value is not None:
         if accepted is not None and report.kind == kinds.CODE_THROUGHPUT:
             most = float(profile["plausible_speedup_slack"]) * float(accepted.detail["all_tokens"])
-            if speed.value > most:
+            if speed.value > most and speed.interval is not None:
+                length = accepted.detail["all_tokens"]
                 yield Violation(
-                    f"baseline handicapped: {speed.value:.2f}x with {accepted.detail['all_tokens']:.2f} tokens per forward",
+                    f"baseline handicapped: {speed.value:.2f}x with {length:.2f} tokens per forward",
                     "/arms",
+                    severity="reject" if speed.interval[0] > most else "not_citable",
                 )
         if speed.value < float(profile["plausible_speedup_min"]):
             yield Violation(f"{speed.value:.3f}x is a fault, not a measurement", "/arms")
@@ -38,7 +40,7 @@ def _roofline(report: Report, evidence: Evidence) -> Iterator[Violation]:
     if target is None:
         return
     cores = evidence.record.host.cpu_count if evidence.record is not None else 256
-    on_cpu = device.split(":")[0] == "cpu"
+    on_cpu = device.split(":", maxsplit=1)[0] == "cpu"
     per_core = float(evidence.profile["roofline_flop_per_s_per_core"])
     most = per_core * max(cores, 1) if on_cpu else float(evidence.profile["roofline_flop_per_s_accelerator"])
     for arm in arms_of(report, evidence).all:

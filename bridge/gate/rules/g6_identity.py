@@ -1,7 +1,7 @@
 """The candidate's tokens are the baseline's, recomputed token by token; the control's are too.
 
-"Byte-identical" outputs of the seed differed in 3 of 8. In fp32 a difference is a fault; in lower precision two kernels may
-break a near-tie differently, which is said with the place and the margin.
+"Byte-identical" outputs of the seed differed in 3 of 8. In fp32 a difference is a fault; in lower precision two
+kernels may break a near-tie differently, which is said with the place and the margin.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """In fp32 both backends' drafters propose the same tokens.
 
-The same weights and the same inputs leave no room for another argmax; in lower precision a near-tie may fall either way.
+The same weights and the same inputs leave no room for another argmax; in lower precision a near-tie may fall either
+way.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Buffer sums and the allocator agree, repeats of a point agree, and the peak is no less than the rest.
 
-What the buffers sum up to is what the allocator gained within 2 %; a repeat holds the same bytes and emits the same tokens.
+What the buffers sum up to is what the allocator gained within 2 %; a repeat holds the same bytes and emits the same
+tokens.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""A memory study measures a process per arm, several contexts, after decoding, against the native cache of the same model.
+"""A memory study has a process per arm, several contexts, and the native cache of the same model beside it.
 
-Two arms in one process share an allocator; one context shows no growth; a cache measured before the first decode step still
-holds its prefill. The seed's "16.9 times smaller" was a formula.
+Two arms in one process share an allocator; one context shows no growth; a cache measured before the first decode step
+still holds its prefill. The seed's "16.9 times smaller" was a formula.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from bridge.gate import kinds
 from bridge.gate.interface import Evidence, Report, Violation
@@ -39,16 +40,21 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
             )
     if len({frozenset(found) for found in contexts.values()}) > 1:
         yield Violation("arms were measured at different contexts", "/rows/points")
-    for arm in roles:
-        repeats = sorted({p["repeat"] for p in points if p["arm"] == arm})
+    for message in _repeats(points):
+        yield Violation(message, "/rows/points")
+
+
+def _repeats(points: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what is wrong with how often and in which order points are listed."""
+    for arm in sorted({point["arm"] for point in points}):
+        repeats = sorted({point["repeat"] for point in points if point["arm"] == arm})
         if repeats != list(range(len(repeats))):
-            yield Violation(f"arm {arm!r} has the repeats {repeats}", "/rows/points")
-    keys = Counter((p["arm"], p["context_tokens"], p["repeat"]) for p in points)
-    for key, count in keys.items():
+            yield f"arm {arm!r} has the repeats {repeats}"
+    for key, count in Counter((p["arm"], p["context_tokens"], p["repeat"]) for p in points).items():
         if count > 1:
-            yield Violation(f"{key} occurs {count} times", "/rows/points")
-    if len({count for count in Counter((p["arm"], p["context_tokens"]) for p in points).values()}) > 1:
-        yield Violation("points were not repeated equally often", "/rows/points")
+            yield f"{key} occurs {count} times"
+    if len(set(Counter((p["arm"], p["context_tokens"]) for p in points).values())) > 1:
+        yield "points were not repeated equally often"
     places = [(p["role"] != "baseline", p["arm"], p["context_tokens"], p["repeat"]) for p in points]
     if places != sorted(places):
-        yield Violation("points are not in order of arm, context and repeat", "/rows/points")
+        yield "points are not in order of arm, context and repeat"

@@ -1,7 +1,7 @@
 """The machine was in a fit state: not throttled, on mains, not short of memory, not busy with other work.
 
-Two identical machines differ by 56 % when one is hot. `unknown` is not fine by itself: it passes only if the interleaved
-baseline, from its raw rows, kept its speed.
+Two identical machines differ by 56 % when one is hot. `unknown` is not fine by itself: it passes only if the
+interleaved baseline, from its raw rows, kept its speed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _drift(report: Report, evidence: Evidence, unknown: list[str]) -> Iterator[V
     if trend is None:
         yield Violation(f"{said} unknown, and too few baseline samples to show that the speed was kept", "telemetry")
     elif abs(trend.slope) > math.log1p(most):
+        drift = math.expm1(trend.slope) * 100
         yield Violation(
-            f"{said} unknown, and the baseline drifted by {math.expm1(trend.slope) * 100:+.1f} %, at most {most * 100:.0f} %",
-            "telemetry",
+            f"{said} unknown, and the baseline drifted by {drift:+.1f} %, at most {most * 100:.0f} %", "telemetry"
         )

@@ -46,7 +46,7 @@ def _of_type(name: str, schema: dict[str, Any]) -> Predicate:
     if name in {"integer", "number"}:
         types: tuple[type, ...] = (int,) if name == "integer" else (int, float)
         low, above = schema.get("minimum", float("-inf")), schema.get("exclusiveMinimum", float("-inf"))
-        return lambda value: type(value) in types and value >= low and value > above  # type: ignore[operator]
+        return lambda value: type(value) in types and value >= low and value > above
     if name == "string":
         least, most = schema.get("minLength", 0), schema.get("maxLength", float("inf"))
         found = re.compile(schema.get("pattern", "")).search

@@ -11,7 +11,7 @@ from typing import Any
 from bridge.gate.sampled import expected_drafts
 from engine.evaluation.schedule import balanced_orders, shuffled
 from engine.reports.tokens import loop_onset, token_digest
-from tests.corpus.gate.builders import DIGEST, Case, around, envelope, sha
+from tests.corpus.gate.builders import DIGEST, Case, around, envelope, moment, sha
 
 ARMS = {
     "smoke": ("autoregressive", "speculative"),
@@ -117,6 +117,8 @@ def code_throughput(plan: Plan = Plan(), kind: str = "code_throughput") -> Case:
         fallbacks=fallbacks,
     )
     value["wall_s"] = round(busy + 0.01 * plan.launches, 6)
+    if plan.launches == 1:
+        value["ended_at"] = moment(1.4 + value["wall_s"])
     spans.append((round(now, 6), round(now + 0.3, 6)))
     models = [
         {"name": name, "path": f"/opt/kakeya/assets/{name}", "files": 8, "bytes": 10_700_000, "sha256": sha(name)}

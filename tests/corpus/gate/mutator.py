@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge import strictjson
-from bridge.gate import judge_bytes
+from bridge.gate import judge, judge_bytes
 from bridge.records import Verdict
 from engine.reports.tokens import token_digest
 from tests.corpus.gate.builders import Case
@@ -63,7 +63,11 @@ class Score:
             self.survivors[f"{mutant.document} {mutant.pattern}"].append(mutant.operator)
 
     def merge(self, other: Score, name: str) -> None:
-        for mine, theirs in ((self.killed, other.killed), (self.equivalent, other.equivalent), (self.total, other.total)):
+        for mine, theirs in (
+            (self.killed, other.killed),
+            (self.equivalent, other.equivalent),
+            (self.total, other.total),
+        ):
             mine.update(theirs)
         self.by_rule.update(other.by_rule)
         for place, operators in other.survivors.items():
@@ -257,28 +261,30 @@ class Judge:
     def __init__(self, case: Case) -> None:
         self.case = case
         self.path, self.report = next(iter(case.reports.items()))
-        self.spec = strictjson.encode(case.spec)
-        self.base = self._judged(self.report, case.record)
+        self.data = json.dumps(self.report, ensure_ascii=False).encode()
+        self.spec_bytes, self.spec = strictjson.encode(case.spec), case.spec_value()
+        sealed = case.copy()
+        sealed.raw[self.path] = self.data
+        self.record = sealed.seal().record
+        self.parsed = sealed.record_value()
+        self.base = self._of_record(self.record)
         self.listed = informational()
 
     def documents(self) -> Iterator[tuple[str, Any]]:
         yield "report", self.report
-        yield "record", self.case.record
+        yield "record", self.record
 
     def outcome(self, mutant: Mutant) -> tuple[str, str]:
         """Return killed, equivalent or survived, and the rule that noticed."""
+        document = self.report if mutant.document == "report" else self.record
+        changed = mutate(document, mutant.path, mutant.operator)
+        assert changed is not None
         if mutant.document == "report":
-            report = mutate(self.report, mutant.path, mutant.operator)
-            assert report is not None
-            sealed, record = self._seal_tokens(report[0], mutant.path)
-            verdict = self._judged(sealed, record)
+            verdict = self._of_report(*self._seal_tokens(changed[0], mutant.path))
         else:
-            changed = mutate(self.case.record, mutant.path, mutant.operator)
-            assert changed is not None
-            verdict = self._judged(self.report, _seal_packages(changed[0], mutant.path), reseal=False)
-        dropped = self._dropped(verdict)
+            verdict = self._of_record(_seal_packages(changed[0], mutant.path))
         new = sorted({f.code for f in verdict.findings} - {f.code for f in self.base.findings})
-        if dropped:
+        if self._dropped(verdict):
             return "killed", (new or ["claim"])[0]
         listed = f"{mutant.document} {mutant.pattern}" in self.listed
         return ("equivalent" if listed and self._same(verdict) else "survived"), ""
@@ -297,33 +303,38 @@ class Judge:
         def seen(one: Verdict) -> Any:
             return [(c.id, c.wording, c.citable) for c in one.claims], [(f.code, f.message) for f in one.findings]
 
-        return seen(verdict) == seen(self.base)
+        return bool(seen(verdict) == seen(self.base))
 
-    def _judged(self, report: Any, record: Any, *, reseal: bool = True) -> Verdict:
+    def _of_record(self, record: Any) -> Verdict:
+        data = json.dumps(record, ensure_ascii=False).encode()
+        return judge_bytes(self.case.run_id, {self.path: self.data}, data, self.spec_bytes, authority="host")
+
+    def _of_report(self, report: Any, digests: dict[str, str]) -> Verdict:
+        """Judge a changed report with a record whose digests, and end marks, were made to fit."""
         data = json.dumps(report, ensure_ascii=False).encode()
-        if reseal:
-            sealed = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-            outputs = [{**one, **sealed} if one["path"] == self.path else one for one in record["outputs"]]
-            record = {**record, "outputs": outputs}
-        return judge_bytes(self.case.run_id, {self.path: data}, _dumped(record), self.spec, authority="host")
+        assert self.parsed is not None
+        sealed = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        fit: dict[str, Any] = {"outputs": tuple(one.model_copy(update=sealed) for one in self.parsed.outputs)}
+        if digests:
+            fit["sample_marks"] = tuple(
+                mark.model_copy(update={"token_digest": digests[mark.sample]})
+                if mark.event == "end" and mark.sample in digests
+                else mark
+                for mark in self.parsed.sample_marks
+            )
+        return judge(self.case.run_id, {self.path: data}, self.parsed.model_copy(update=fit), self.spec)
 
-    def _seal_tokens(self, report: Any, path: Path_) -> tuple[Any, Any]:
-        """Give changed tokens their digest, in the report and in the runner's end mark."""
-        record = self.case.record
-        if "tokens" not in path or len(path) <= path.index("tokens"):
-            return report, record
+    def _seal_tokens(self, report: Any, path: Path_) -> tuple[Any, dict[str, str]]:
+        """Give changed tokens their digest, in the report and for the runner's end mark."""
+        if "tokens" not in path:
+            return report, {}
         place = path[: path.index("tokens")]
         sample = at(report, place)
         tokens = sample.get("tokens") if isinstance(sample, dict) else None
         if not isinstance(tokens, list) or not all(type(token) is int and 0 <= token < 1 << 32 for token in tokens):
-            return report, record
+            return report, {}
         digest = token_digest(tokens)
-        report = _rebuilt(report, place, {**sample, "token_digest": digest})
-        marks = [
-            {**mark, "token_digest": digest} if mark["event"] == "end" and mark["sample"] == sample["id"] else mark
-            for mark in record["sample_marks"]
-        ]
-        return report, {**record, "sample_marks": marks}
+        return _rebuilt(report, place, {**sample, "token_digest": digest}), {sample["id"]: digest}
 
 
 def _seal_packages(record: Any, path: Path_) -> Any:
@@ -331,10 +342,6 @@ def _seal_packages(record: Any, path: Path_) -> Any:
         return record
     digest = hashlib.sha256(json.dumps(record["code"]["packages"], sort_keys=True, separators=(",", ":")).encode())
     return {**record, "code": {**record["code"], "lock_digest": digest.hexdigest()}}
-
-
-def _dumped(record: Any) -> bytes:
-    return json.dumps(record, ensure_ascii=False).encode()
 
 
 def score(

@@ -1,0 +1,84 @@
+"""Malformed input is a finding, never a traceback, within bounds, and stops nothing else."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from bridge.gate import judge, judge_bytes
+from bridge.gate.judging import BARE_ID
+from bridge.limits import REPORT_MAX_BYTES
+from tests.corpus.gate.breaks import honest
+
+GARBAGE = {
+    "empty": b"",
+    "not JSON": b"{",
+    "not UTF-8": b'{"kind": "\xff"}',
+    "NaN": b'{"kind": NaN}',
+    "infinite": b'{"kind": 1e999}',
+    "duplicate key": b'{"kind": "a", "kind": "b"}',
+    "deep": b"[" * 200_000,
+    "a list": b"[]",
+    "a number": b"7",
+    "null": b"null",
+    "huge integer": b'{"kind": ' + b"9" * 5000 + b"}",
+    "no kind": b"{}",
+    "kind is a list": b'{"kind": [], "schema_version": 3}',
+    "kind is an object": b'{"kind": {"a": {}}, "schema_version": true}',
+    "only a kind": b'{"kind": "code_throughput", "schema_version": 3}',
+    "lone surrogate": b'{"kind": "\\ud800", "schema_version": 3}',
+    "arms of nulls": b'{"kind": "code_throughput", "schema_version": 3, "arms": [null, 1, {"samples": null}]}',
+}
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+def test_garbage_is_rejected_by_a_shape_rule(name):
+    verdict = judge(BARE_ID, {"x.json": GARBAGE[name]}, None, None)
+    assert verdict.decision == "rejected"
+    assert {finding.code.split("-")[0] for finding in verdict.findings if finding.severity == "reject"} == {"G0"}
+
+
+def test_a_hundred_megabytes_are_refused_without_being_read():
+    data = b'{"a": "' + b"x" * (100 << 20) + b'"}'
+    tracemalloc.start()
+    verdict = judge(BARE_ID, {"x.json": data}, None, None)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert any(finding.code == "G0-JSON" for finding in verdict.findings)
+    assert peak < REPORT_MAX_BYTES
+
+
+@pytest.mark.parametrize("name", sorted(GARBAGE))
+def test_one_bad_file_never_stops_the_others(name):
+    case = honest("probe")
+    case.raw["bad.json"] = GARBAGE[name]
+    case.spec["outputs"].append({"path": "bad.json", "kind": "test_suite", "required": True})
+    case.record["outputs"].append({"path": "bad.json", "bytes": len(GARBAGE[name]), "sha256": "", "after_start": True})
+    case.seal()
+    case.record["outputs"][-1]["bytes"] = len(GARBAGE[name])
+    verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+    assert verdict.decision == "rejected"
+    assert {finding.report for finding in verdict.findings if finding.severity == "reject"} == {"bad.json"}
+    assert [claim.id for claim in verdict.claims] == ["checks"]
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"\xff", b'{"schema_version": 2}'])
+def test_an_unreadable_record_is_a_finding(data):
+    case = honest("probe")
+    verdict = judge_bytes(case.run_id, case.files(), data, data)
+    assert verdict.decision == "rejected"
+    assert "G0-RECORD" in {finding.code for finding in verdict.findings}
+
+
+def test_no_report_at_all_fails():
+    case = honest("probe")
+    assert judge(case.run_id, {}, case.record_value(), case.spec_value()).decision == "rejected"
+
+
+def test_a_rule_that_cannot_look_is_a_finding():
+    case = honest("smoke")
+    case.report["arms"][0]["samples"][1]["stages"]["decode_s"] = 0
+    case.seal()
+    verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+    assert verdict.decision == "rejected"

@@ -1,0 +1,71 @@
+"""A verdict is shown without what a report smuggled into it."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+
+from bridge.gate import judge, render
+from tests.corpus.gate.breaks import BREAKS, honest
+
+EVIL = "\x1b[31m::error::pwned\n@everyone ![x](http://e.vil/p.png) <script> | %0A::set-env::"
+
+
+def evil():
+    case = honest("suite")
+    row = case.report["rows"]["tests"][0]
+    row["id"] = f"tests/{EVIL}::t"
+    case.report["rows"]["tests"].append(dict(row))
+    case.seal()
+    return judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+
+
+def honest_claim():
+    case = honest("claim")
+    return judge(case.run_id, case.files(), case.record_value(), case.spec_value()), case.record_value()
+
+
+def test_the_table_aligns_its_facts_and_marks_nothing_citable_as_not():
+    verdict, record = honest_claim()
+    lines = render.table(verdict, record).splitlines()
+    assert lines[0].startswith("passed      evidence (claim)   ")
+    assert lines[1].startswith("speed       ")
+    assert "NOT CITABLE" not in render.table(verdict, record)
+
+
+def test_a_smoke_table_marks_its_claims_not_citable():
+    case = honest("smoke")
+    verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+    speed = next(line for line in render.table(verdict, None).splitlines() if line.startswith("speed"))
+    assert speed.endswith("NOT CITABLE")
+
+
+def test_the_first_sentence_says_what_may_be_quoted_or_what_stopped_it():
+    verdict, _ = honest_claim()
+    assert verdict.headline.startswith("May be quoted: decode faster: ")
+    assert render.markdown(verdict).startswith("**Evidence.** May be quoted")
+    case = BREAKS["G4-MARKS"]()
+    stopped = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+    assert stopped.headline.startswith("Rejected, nothing may be quoted: G4-MARKS")
+
+
+def test_report_text_cannot_steer_a_terminal():
+    assert "\x1b" not in render.table(evil(), None)
+
+
+def test_report_text_cannot_become_markup():
+    shown = render.markdown(evil())
+    assert "![x]" not in shown
+    assert "<script>" not in shown
+    assert "@everyone" not in shown
+    assert "\x1b" not in shown
+
+
+def test_report_text_cannot_start_a_workflow_command():
+    for line in render.annotations(evil()).splitlines():
+        assert line.startswith(("::error title=", "::warning title=", "::notice title="))
+    assert "\n::set-env" not in render.annotations(evil())
+
+
+def test_junit_is_well_formed_and_counts_failures():
+    tree = ElementTree.fromstring(render.junit(evil()))
+    assert int(tree.attrib["failures"]) == len(tree.findall("testcase/failure")) > 0
