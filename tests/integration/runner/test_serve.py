@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bridge.bus import open_bus
 from bridge.bus.embedded import ensure_embedded
+from bridge.records import LimitRequest
 from bridge.system.clock import SystemClock
 from tests.fakes.asking import make_request, push
 
@@ -119,6 +120,15 @@ def test_once_sees_a_cancel_while_it_runs(site):
     s.requester().ask_cancel(ref.id, b"{}")
     assert runner.wait(timeout=60) == 6
     assert s.ended(ref).reason == "cancelled"
+
+
+def test_a_run_past_its_own_limit_is_timed_out(site):
+    s = site(work="sleep 300")
+    s.create_bus()
+    ref = s.ask(limits=LimitRequest(wall_s=1.0))
+    assert s.run("once", "--bus", s.route).code == 5
+    assert s.ended(ref).reason == "timed_out"
+    assert ref.id in s.run("gc", "--bus", s.route, "--older-than", "0", "--dry-run").stdout
 
 
 def test_pause_keeps_the_queue_and_resume_takes_it(site):

@@ -21,6 +21,9 @@ class FastClock(SystemClock):
     def steady_s(self) -> float:
         return super().steady_s() + self.ahead_s
 
+    def sleep(self, seconds: float) -> None:
+        super().sleep(min(seconds, 0.01))
+
 
 @pytest.fixture
 def clock():
@@ -171,3 +174,30 @@ def test_a_bus_without_a_record_is_no_bus(clock):
     with pytest.raises(BusMissingError):
         link_to(MemoryBus(MemoryRemote(), clock=clock), clock)
     assert bus_record(clock).lease_s == 15.0
+
+
+def test_an_owner_cut_off_from_the_remote_stops_its_run_before_anybody_may_take_it(world, clock):
+    w = world()
+    cut = threading.Event()
+
+    def cut_off(spec, directory):
+        yield b"first\n"
+        cut.set()
+        clock.ahead_s = 9.0
+        yield b"still ours\n"
+        clock.ahead_s = 10.5  # a third of the lease is left to everybody else
+        while True:
+            yield b"."
+
+    w.program = cut_off
+    w.faults.decide = lambda operation: "lost" if cut.is_set() else None
+    ref = w.ask()
+    runner = w.serve_once()
+    assert runner.outcomes[0].ending.reason == "interrupted"
+    assert "lease" in runner.outcomes[0].ending.message
+    assert runner.outcomes[0].delivery == "spooled"
+    cut.clear()
+    w.serve_once(runner)
+    assert (w.claim(ref.id).reason, w.claim(ref.id).exit_code) == ("interrupted", 3)
+    assert len(w.executor.executed) == 1
+    w.result(ref.id)
