@@ -134,6 +134,7 @@ class Run:
     def _fail(self, message: str, *, began: bool = False) -> None:
         """Note that the executor could not do its own work."""
         self._ok = False
-        self._message = message[:TEXT_MAX_CHARS]
+        line = " ".join(message.split())
+        self._message = "".join(char for char in line if char.isprintable())[:TEXT_MAX_CHARS]
         if not self._results and not began:
             self._ending = "not_started"

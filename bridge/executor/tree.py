@@ -31,7 +31,7 @@ class Usage:
     """What a family uses at one moment.
 
     Attributes:
-        cpu_s: processor time of its living members since their start.
+        cpu_s: processor time of all its members so far, dead ones included.
     """
 
     processes: int
@@ -45,13 +45,13 @@ class Family:
 
     Attributes:
         seen: start time of every member ever seen, by process id.
-        cpu_s: highest processor time seen, by process id and start time.
+        cpu_s: processor time of all members so far, dead ones included.
     """
 
     root: int
     marker: str
     seen: dict[int, float] = field(default_factory=dict)
-    cpu_s: dict[tuple[int, float], float] = field(default_factory=dict)
+    cpu_s: float = 0.0
 
     def members(self) -> list[psutil.Process]:
         """Return the living descendants of the root, and remember them."""
@@ -70,17 +70,27 @@ class Family:
         """
         members = self.members()
         if len(members) > processes_bound:
-            return Usage(len(members), 0, sum(self.cpu_s.values()))
+            return Usage(len(members), 0, self.cpu_s)
         rss = 0
+        # The dead count too: whoever collected them has their time, and the root collects the orphans.
+        cpu_s = self._collected_s()
         for process in members:
-            with contextlib.suppress(psutil.Error):
-                with process.oneshot():
-                    rss += process.memory_info().rss
-                    times = process.cpu_times()
-                self.cpu_s[process.pid, process.create_time()] = times.user + times.system
+            with contextlib.suppress(psutil.Error), process.oneshot():
+                rss += process.memory_info().rss
+                times = process.cpu_times()
+                cpu_s += times.user + times.system + times.children_user + times.children_system
+        self.cpu_s = max(self.cpu_s, cpu_s)
         if rss > memory_bound:
             rss = min(rss, _shared_once(members))
-        return Usage(len(members), rss, sum(self.cpu_s.values()))
+        return Usage(len(members), rss, self.cpu_s)
+
+    def _collected_s(self) -> float:
+        """Return the processor time of the dead that the root has collected."""
+        try:
+            times = psutil.Process(self.root).cpu_times()
+        except psutil.Error:
+            return 0.0
+        return float(times.children_user + times.children_system)
 
     def leftovers(self) -> list[psutil.Process]:
         """Return everybody alive who belongs to the family by any of the three ways, without the root itself."""

@@ -469,3 +469,29 @@ def test_a_hook_that_raises_leaves_nothing_running(jobs, token):
 
     with pytest.raises(LookupError, match="own trouble"):
         jobs.run(f"{FORKS}\nprint('{token}', flush=True)\ntime.sleep(600)", stop=stop)
+
+
+def test_a_message_is_one_printable_line_whatever_it_quotes(plain):
+    execution = plain.run(argv=[("/no/such\x1b[2J\nprogram",)])
+
+    assert (execution.ok, execution.ending) == (False, "not_started")
+    assert execution.message.isprintable()
+    assert "No such file" in execution.message
+
+
+def test_processor_time_burnt_by_short_lived_processes_counts(jobs, token):
+    program = f"""
+import os, time
+def burn():
+    end = time.process_time() + 0.03
+    while time.process_time() < end: pass
+    os._exit(0)
+while True:
+    children = [os.fork() or burn() for _ in range(3)]
+    for pid in children: os.waitpid(pid, 0)  # {token}
+"""
+    execution = jobs.run(program, cpu_s=0.8)
+
+    assert limits_of(execution) == ["cpu_s"]
+    assert execution.commands[0].cpu_s >= 0.8
+    no_survivors(execution)
