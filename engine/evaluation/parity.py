@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping
 from engine.errors import ModelMismatchError
@@ -136,6 +135,27 @@ def check_same(mlx: Engine, torch: Engine) -> None:
         raise ModelMismatchError(f"drafter {mlx.drafter.info.name!r} has no weights to compare; give a DFlash folder")
 
 
+@dataclass(frozen=True, slots=True)
+class WholeBlocks:
+    """Draft a whole block at every step, the last one included: every step then has a block to compare."""
+
+    tokens: int
+
+    def choose(self, position: int, limit: int) -> int:
+        """Return the whole length; what exceeds the budget is cut when it is emitted."""
+        del position, limit
+        return self.tokens
+
+    def park(self, position: int) -> int:
+        """Return 1: this policy never parks."""
+        del position
+        return 1
+
+    def record(self, position: int, drafted: int, accepted: int, elapsed_s: float) -> None:
+        """Learn nothing."""
+        del position, drafted, accepted, elapsed_s
+
+
 @dataclass
 class MirroredModel:
     """MLX's drafter with torch's beside it: both see and propose the same, MLX's proposal is used."""
@@ -213,7 +233,7 @@ def _decode(engine: Engine, drafter: Any, prompt: Prompt, budget_tokens: int) ->
         engine.target.open(drafter.capture, CacheLayout.NATIVE),
         drafter.open(),
         engine.accept,
-        FixedDepth(block_size - 1),
+        WholeBlocks(block_size - 1),
         engine.backend.clock,
     )
     stopping = Stopping(budget_tokens, frozenset(engine.target.info.stop_ids))

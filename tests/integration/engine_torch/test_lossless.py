@@ -17,7 +17,7 @@ from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
 from engine.types import CacheLayout, Step, StopReason
 from tests.fakes.scripted_drafter import ScriptedModel
-from tests.fakes.tiny_torch import CONFIGS, VOCAB, WINDOW, write_wrapped
+from tests.fakes.tiny_torch import CONFIGS, MASK_ID, VOCAB, WINDOW, write_wrapped
 
 KINDS = list(CONFIGS)
 LAYOUTS = list(CacheLayout)
@@ -138,6 +138,16 @@ def test_a_stop_at_every_position_ends_both_ways_of_decoding_alike(backend: Any,
         steps = drafted(backend, target, right, prompt, Stopping(place + 1))
         assert tokens_of(steps) == list(answer[: place + 1])
         assert steps[-1].stop is StopReason.BUDGET
+
+
+def test_a_mask_id_that_is_a_stop_id_ends_nothing_but_itself(backend: Any, folders: Any, targets: Any) -> None:
+    target, prompt = targets["gemma4"], prompt_of(WINDOW + 3)
+    answer = plain(backend, target, prompt)
+    assert MASK_ID not in answer
+    dflash = backend.load_dflash(folders / "dflash", target)
+    steps = drafted(backend, target, dflash, prompt, Stopping(BUDGET, frozenset({MASK_ID})))
+    assert tokens_of(steps) == list(answer)
+    assert steps[-1].stop is StopReason.BUDGET
 
 
 @pytest.mark.parametrize("ahead", [False, True])

@@ -59,6 +59,8 @@ def test_parity_of_one_checkpoint_on_both_backends_is_complete_in_fp32(run: Any,
         assert block["mlx_tokens"] == block["torch_tokens"]
         assert block["top2_margin_at_divergence"] is None
     for row in report["rows"]["generations"]:
+        steps = [block for block in report["rows"]["blocks"] if block["prompt_id"] == row["prompt_id"]]
+        assert len(steps) == len(row["mlx_accepted_per_step"])
         assert row["mlx_tokens"] == row["torch_tokens"]
         assert row["mlx_accepted_per_step"] == row["torch_accepted_per_step"]
 
