@@ -141,7 +141,7 @@ def _see_through(call: Invocation, session: Session, run_id: str, request: Reque
     try:
         _say_run(call, run_id, request, reattached=reattached and call.command.name != "attach")
         follower = _follower(session, run_id, request, call.args.wait_timeout, want_log=call.args.follow)
-        timeline = make_timeline(call.output, _limit_s(request), _why_waiting(session, request))
+        timeline = make_timeline(call.output, _limit_s(request), _why_waiting(session, request), session.clock.steady_s)
         last = show_all(timeline, follower.events())
         standing = _standing(session, run_id, last, call.args.require, reattached=reattached)
     except DetachedError as detached:

@@ -5,7 +5,7 @@ Knows `Progress` and `Output`; decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -85,30 +85,40 @@ class PlainTimeline:
 
 
 class LiveTimeline:
-    """A rich status line that is replaced in place; states and log lines scroll above it."""
+    """A line that is replaced in place once a second; states and log lines scroll above it.
 
-    def __init__(self, output: Output, limit_s: float | None, why_waiting: Waiting) -> None:
+    No spinner: on the embedded bus every redraw would be taken from the machine that is being measured.
+    """
+
+    def __init__(
+        self, output: Output, limit_s: float | None, why_waiting: Waiting, steady_s: Callable[[], float]
+    ) -> None:
         from rich.console import Console
+        from rich.live import Live
         from rich.text import Text
 
         self._text = Text
         self._console = Console(
             file=output.stderr, no_color=not output.colour, highlight=False, markup=False, emoji=False
         )
-        self._status: Any = self._console.status(Text("queued"), spinner="dots")
         self._limit_s = limit_s
         self._why_waiting = why_waiting
+        self._steady_s = steady_s
+        self._last: Progress | None = None
+        self._seen_s = steady_s()
+        self._why = ""
+        self._live = Live(get_renderable=self._line, console=self._console, refresh_per_second=1, transient=True)
 
     def __enter__(self) -> LiveTimeline:
-        self._status.start()
+        self._live.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._status.stop()
+        self._live.stop()
 
     def show(self, progress: Progress) -> None:
         """Show one thing."""
-        text = state_text(progress, self._limit_s)
+        self._last, self._seen_s = progress, self._steady_s()
         match progress.kind:
             case "log":
                 for line in progress.lines:
@@ -116,11 +126,17 @@ class LiveTimeline:
             case "trouble":
                 self._console.print(self._text(f"{clock_face(progress.elapsed_s)} {progress.lines[0]}", style="yellow"))
             case "heartbeat":
-                why = f": {self._why_waiting()}" if progress.state.name == "queued" else ""
-                self._status.update(self._text(f"{text}{why}"))
+                self._why = f": {self._why_waiting()}" if progress.state.name == "queued" else ""
             case _:
-                self._console.print(self._text(text))
-                self._status.update(self._text(text))
+                self._why = ""
+                self._console.print(self._text(state_text(progress, self._limit_s)))
+
+    def _line(self) -> Any:
+        """Return the line as it stands now."""
+        if self._last is None or self._last.kind == "end":
+            return self._text("")
+        elapsed_s = self._last.elapsed_s + self._steady_s() - self._seen_s
+        return self._text(f"{clock_face(elapsed_s)} {self._last.state.word}{self._why}", style="dim")
 
 
 class Waiting(Protocol):
@@ -131,9 +147,13 @@ class Waiting(Protocol):
         ...
 
 
-def make_timeline(output: Output, limit_s: float | None, why_waiting: Waiting) -> Timeline:
-    """Return the timeline for these streams."""
-    return (LiveTimeline if output.live else PlainTimeline)(output, limit_s, why_waiting)
+def make_timeline(
+    output: Output, limit_s: float | None, why_waiting: Waiting, steady_s: Callable[[], float]
+) -> Timeline:
+    """Return the timeline for these streams; `steady_s` is the clock by which a live line goes on."""
+    if output.live:
+        return LiveTimeline(output, limit_s, why_waiting, steady_s)
+    return PlainTimeline(output, limit_s, why_waiting)
 
 
 def show_all(timeline: Timeline, events: Iterable[Progress]) -> Progress:

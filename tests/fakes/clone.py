@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 PATIENCE_S = 90.0
 
 
@@ -92,13 +94,10 @@ class Clone:
     def runner_pids(self) -> list[int]:
         """Return the processes that serve this home's embedded bus."""
         found = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"--embedded" in words and any(str(self.root).encode() in word for word in words):
-                found.append(int(folder.name))
+        for process in psutil.process_iter(["cmdline"]):
+            words = process.info["cmdline"] or []
+            if "--embedded" in words and any(str(self.root) in word for word in words):
+                found.append(process.pid)
         return found
 
     def stop_runners(self, number: int = signal.SIGKILL) -> None:
