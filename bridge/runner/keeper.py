@@ -81,18 +81,30 @@ class Keeper:
             FencedError: somebody else moved it.
             RemoteError: it could not be sent.
         """
-        # The same commit every time: one that arrived without an answer is recognised, not fenced off.
-        claim = following(self._held, self._clock, **changes)
+        made: list[tuple[str, Claim]] = []
+
+        def make(held: Held) -> Claim:
+            # The same commit on the same tip: one that arrived without an answer is recognised, not fenced off.
+            if not made or made[-1][0] != held.oid:
+                made.append((held.oid, following(held, self._clock, **changes)))
+            return made[-1][1]
+
         for attempt in range(_TRIES - 1):
             try:
-                return self._push(claim, final=False)
+                return self._push(make, final=False)
             except FencedError:
                 raise
             except InfrastructureError:
                 if self._lease.lost():
                     raise
                 self._clock.sleep(min(2.0**attempt, 5.0))
-        return self._push(claim, final=False)
+        return self._push(make, final=False)
+
+    def stop(self) -> None:
+        """Stop renewing; whoever moves the claim from here on is alone."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def finish(self, phase: Phase) -> Held:
         """Stop renewing, send the rest of the log with its end mark, and return the claim.
@@ -102,14 +114,12 @@ class Keeper:
         Raises:
             FencedError: somebody else moved it.
         """
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        self.stop()
         failures = 0
         while failures < _TRIES:
             try:
-                claim = following(self._held, self._clock, phase=phase)
-                self._push(claim, final=len(self._pending) <= LOG_CHUNK_MAX_BYTES)
+                final = len(self._pending) <= LOG_CHUNK_MAX_BYTES
+                self._push(lambda held: following(held, self._clock, phase=phase), final=final)
             except FencedError:
                 raise
             except InfrastructureError:
@@ -128,19 +138,19 @@ class Keeper:
             if not (waiting or urgent) or self._link.push_wait_s() > 0:
                 continue
             try:
-                self._push(following(self._held, self._clock), final=False)
+                self._push(lambda held: following(held, self._clock), final=False)
             except FencedError:
                 self._fenced = True
                 return
             except InfrastructureError:
                 continue  # the budget stretches; the lease decides how long this may go on
 
-    def _push(self, claim: Claim, *, final: bool) -> Held:
+    def _push(self, make: Callable[[Held], Claim], *, final: bool) -> Held:
         with self._link.lock:
             chunk = self._next_chunk(final=final)
             asked_s = self._clock.steady_s()
             try:
-                self._held = self._link.bus.advance(self._held, claim, log=chunk, beacon=self._beacon())
+                self._held = self._link.bus.advance(self._held, make(self._held), log=chunk, beacon=self._beacon())
             except InfrastructureError as error:
                 self._link.budget.spent(ok=False)
                 self._fenced = self._fenced or isinstance(error, FencedError)

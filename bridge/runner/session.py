@@ -100,11 +100,11 @@ class RunSession:
             FencedError: somebody else moved the claim.
         """
         host, run_id = self._host, self.ref.id
+        self._keeper.start()  # fetching code and digesting models may take longer than a lease
         directory = self._prepare(spec)
         host.journal.append("prepared", run_id)
         self._keeper.advance(state="started", phase="running")
         host.journal.append("started", run_id, self._keeper.held.oid)
-        self._keeper.start()
         self._started = self.clock.now()
         host.say(f"{run_id[-8:]} running {spec.preset} (limit {spec.limits.wall_s:.0f} s)")
         hooks = Hooks(on_log=self._keeper.feed, on_started=self._process, should_stop=self._should_stop)
@@ -121,7 +121,8 @@ class RunSession:
         return execution
 
     def record(self, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> RunRecord:
-        """Return the record of the run."""
+        """Return the record of the run; from here on the claim moves only to its end."""
+        self._keeper.stop()
         if execution is None and not self._log:
             self._log = f"kakeya: {ending.reason}: {ending.message or ''}\n".encode()
         facts = RunFacts(
@@ -183,8 +184,8 @@ class RunSession:
         if spec.code == "request":
             if spec.tree is None:
                 raise RequestRejectedError("the request brings no tree")
-            with self._link.lock:
-                self._link.bus.fetch_workload(self.ref, spec.tree, directory.work)
+            # Not under the lock: it reads only the request's own objects, and renewals must go on meanwhile.
+            self._link.bus.fetch_workload(self.ref, spec.tree, directory.work)
         code = host.code.record(spec, request)
         described = host.executor.host()
         key = attempt_key(spec, f"{code.identity} {code.tree or ''}", f"{described.name} {described.cpu}")
