@@ -38,7 +38,9 @@ def ensure_embedded(data_dir: Path, clock: Clock) -> Path:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
     path = embedded_route(data_dir)
-    BareRepository(path).create()
+    repository = BareRepository(path)
+    repository.create()
+    repository.tidy()
     store = GitStore(Route(str(path), str(path), (), is_local=True), folder / "maker")
     identity = Identity(store, None, None)
     try:

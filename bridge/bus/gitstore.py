@@ -25,13 +25,8 @@ from bridge.errors import InfrastructureError, UsageError
 from bridge.limits import GIT_WALL_S, TREE_MAX_BYTES
 from bridge.system.git import Finished, explain, run_in_work_tree
 from bridge.system.gitobjects import GitObject, Kind
-from bridge.system.gitrepository import (
-    BareRepository,
-    GitObjectMissingError,
-    GitObjectTooLargeError,
-    ObjectReader,
-    Settings,
-)
+from bridge.system.gitreader import GitObjectMissingError, GitObjectTooLargeError, ObjectReader
+from bridge.system.gitrepository import BareRepository, Settings
 
 _PUSH: Final = (
     "push",
@@ -46,6 +41,8 @@ _FETCH: Final = ("fetch", "--quiet", "--no-write-fetch-head", "--no-auto-mainten
 _ABSENT = re.compile(r"couldn't find remote ref|not our ref|no such (remote )?ref|unadvertised object", re.IGNORECASE)
 _MALFORMED = re.compile(r"error in (tree|commit|blob|tag|object) [0-9a-f]{40}|fsck error|invalid object", re.IGNORECASE)
 _TOO_LARGE = re.compile(r"signal 25|signal 31|File size limit|File too large", re.IGNORECASE)
+_TIDY_EVERY: Final = 256
+_ISOLATED_MAX: Final = 64
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
 
 
@@ -104,6 +101,7 @@ class GitStore:
             Settings(config=route.config, alternates=tuple(alternates), environment=_ssh(route)),
         )
         self._repository.create()
+        self._written = 0
 
     @property
     def route(self) -> str:
@@ -148,6 +146,9 @@ class GitStore:
     def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
         """Store objects locally."""
         self._repository.write(objects, durable=durable)
+        self._written += 1
+        if self._written % _TIDY_EVERY == 0:
+            self._repository.tidy()
 
     def obtain(self, refs: Mapping[str, str]) -> None:
         """Make tips, with all that they reach, readable here; see the interface."""
@@ -175,6 +176,8 @@ class GitStore:
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name for an isolated store")
         folder = self._state / "isolated" / f"{name}.git"
+        if not folder.exists():
+            _make_room(folder.parent)
         store = GitStore(self._route, self._state, self._clone, folder=folder, wall_s=self._wall_s)
         missing = store._missing({oid: oid for oid in oids})
         if missing:
@@ -230,6 +233,15 @@ class _Reader:
             raise MissingObjectError(error.message) from error
         except GitObjectTooLargeError as error:
             raise ObjectBoundError(error.message) from error
+
+
+def _make_room(folder: Path) -> None:
+    """Delete the oldest isolated stores when there are many; what is needed again is fetched again."""
+    if not folder.is_dir():
+        return
+    oldest = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
+    for path in oldest[: max(0, len(oldest) - _ISOLATED_MAX + 1)]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _ssh(route: Route) -> dict[str, str]:

@@ -31,6 +31,7 @@ from bridge.bus.logs import Logs
 from bridge.bus.pacing import Pacer
 from bridge.bus.requests import Requests
 from bridge.bus.results import Results
+from bridge.bus.snapshots import build_snapshot
 from bridge.bus.store import RefStore
 from bridge.bus.swap import swap
 from bridge.errors import BusError, FencedError, RunNotFoundError
@@ -79,33 +80,7 @@ class RefBus:
         record = self.identity()
         listing = self._store.list([record.prefix, *names.listing_prefixes(record.request_branches)])
         self._identity.check_tip(listing.refs.get(names.bus_ref(record.prefix)))
-        refs = listing.refs
-        claims = _by_id(record.prefix, "claim", refs)
-        pending = {
-            ref: RequestRef(run_id, ref, oid)
-            for ref, oid in refs.items()
-            if (run_id := names.run_id_of(ref)) is not None and names.accepts(record.request_branches, ref)
-        }
-        ended = self._claims.is_terminal({one.id: claims[one.id] for one in pending.values() if one.id in claims})
-        return Snapshot(
-            requests=tuple(
-                sorted(
-                    (one for one in pending.values() if one.id not in ended and one.oid not in self._done),
-                    key=lambda one: (one.id, one.ref),
-                )
-            ),
-            claims=claims,
-            cancels=frozenset(
-                run_id
-                for ref in refs
-                if (run_id := names.cancelled_id_of(ref)) is not None and names.accepts(record.request_branches, ref)
-            ),
-            beacons={
-                name: oid for ref, oid in refs.items() if (name := names.runner_name_of(record.prefix, ref)) is not None
-            },
-            logs=_by_id(record.prefix, "log", refs),
-            bytes_received=listing.bytes_received,
-        )
+        return build_snapshot(record, listing, self._claims, self._done)
 
     def read_request(self, ref: RequestRef) -> ReceivedRequest:
         """Return the pushed bytes; see the interface."""
@@ -314,7 +289,3 @@ class RefBus:
         if len(found) == 1:
             self._request_refs.setdefault(run_id, found[0].ref)
         return found[0] if found else None
-
-
-def _by_id(prefix: str, kind: str, refs: Mapping[str, str]) -> dict[str, str]:
-    return {run_id: oid for ref, oid in refs.items() if (run_id := names.runner_id_of(prefix, kind, ref)) is not None}

@@ -1,0 +1,106 @@
+"""A host's own repositories over months: nothing that is needed goes away, nothing grows without end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridge.bus.embedded import embedded_route, ensure_embedded
+from bridge.bus.gitstore import GitStore
+from bridge.bus.route import Route
+from bridge.bus.store import MissingObjectError, ObjectBoundError, RefUpdate
+from bridge.system.git import run_in_work_tree
+from bridge.system.gitobjects import blob, commit, tree
+from tests.fakes.bus_actors import FakeClock
+from tests.fakes.git_servers import bare, git
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> GitStore:
+    remote = bare(tmp_path / "remote.git")
+    (tmp_path / "state").mkdir()
+    return GitStore(Route(str(remote), "here", (), is_local=True), tmp_path / "state")
+
+
+def loose(store_path: Path) -> int:
+    return sum(1 for path in (store_path / "objects").glob("[0-9a-f][0-9a-f]/*"))
+
+
+def test_many_small_objects_are_packed_and_stay_readable(store: GitStore, tmp_path: Path) -> None:
+    made = [blob(f"object {number}".encode()) for number in range(6000)]
+    store.write(made)
+    control = tmp_path / "state" / "control.git"
+    before = loose(control)
+    for number in range(300):
+        store.write([blob(f"more {number}".encode())])
+    assert loose(control) < before / 2
+    with store.reader() as reader:
+        for one in made[::97]:
+            assert reader.read(one.oid, "blob", 100) == one.data
+
+
+def test_isolated_stores_are_kept_within_bounds(store: GitStore, tmp_path: Path) -> None:
+    top = tree([])
+    head = commit(top.oid, (), 0, "x")
+    store.write([top, head])
+    assert store.push([RefUpdate("refs/heads/x", head.oid, None)]) == {"refs/heads/x": True}
+    for number in range(70):
+        store.isolate(f"run-{number}", [head.oid], max_bytes=1_000_000)
+    assert len(list((tmp_path / "state" / "isolated").iterdir())) <= 64
+    store.drop("run-69")
+    assert not (tmp_path / "state" / "isolated" / "run-69.git").exists()
+    for name in ("../x", "a/b", "", "A"):
+        with pytest.raises(ValueError, match="no name"):
+            store.isolate(name, [head.oid], max_bytes=1)
+
+
+def test_a_read_is_bounded_whether_loose_or_packed(store: GitStore, tmp_path: Path) -> None:
+    one = blob(b"x" * 10_000)
+    store.write([one])
+    for _ in ("loose", "packed"):
+        with store.reader() as reader:
+            assert len(reader.read(one.oid, "blob", 10_000)) == 10_000
+            with pytest.raises(ObjectBoundError, match="10000 bytes"):
+                reader.read(one.oid, "blob", 9_999)
+            with pytest.raises(MissingObjectError, match="is a blob"):
+                reader.read(one.oid, "tree", 10_000)
+            with pytest.raises(MissingObjectError):
+                reader.read("0" * 40, "blob", 1)
+        git("maintenance", "run", "--quiet", "--task=loose-objects", cwd=tmp_path / "state" / "control.git")
+        git("prune-packed", cwd=tmp_path / "state" / "control.git")
+    assert loose(tmp_path / "state" / "control.git") == 0
+
+
+def test_the_embedded_bus_is_private_and_made_once(tmp_path: Path) -> None:
+    path = ensure_embedded(tmp_path, FakeClock())
+    assert path == embedded_route(tmp_path) == ensure_embedded(tmp_path, FakeClock())
+    assert (path.parent.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o700, 0o700)
+    assert len(git("for-each-ref", cwd=path).splitlines()) == 1
+
+
+def test_variables_that_point_git_elsewhere_do_not_reach_it(
+    store: GitStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    canary = tmp_path / "canary"
+    helper = tmp_path / "helper"
+    helper.write_text(f'#!/bin/sh\ntouch {canary}\nexec git "$@"\n')
+    helper.chmod(0o755)
+    for name, value in {
+        "GIT_DIR": "/nowhere",
+        "GIT_WORK_TREE": "/nowhere",
+        "GIT_INDEX_FILE": "/nowhere",
+        "GIT_OBJECT_DIRECTORY": "/nowhere",
+        "GIT_NAMESPACE": "elsewhere",
+        "GIT_EXTERNAL_DIFF": str(helper),
+        "GIT_CONFIG_PARAMETERS": "'core.hookspath'='/nowhere'",
+        "GIT_TRACE": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    top = tree([])
+    head = commit(top.oid, (), 0, "x")
+    store.write([top, head])
+    assert store.push([RefUpdate("refs/heads/x", head.oid, None)]) == {"refs/heads/x": True}
+    assert store.list(["refs/"]).refs == {"refs/heads/x": head.oid}
+    assert run_in_work_tree(tmp_path, ["version"]).exit_code == 0
+    assert not canary.exists()
