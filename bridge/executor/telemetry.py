@@ -127,7 +127,7 @@ class Sampler:
         return Telemetry(
             interval_s=self._interval_s,
             sources={
-                "cpu_share": "psutil, living processes of the run over all processors",
+                "cpu_share": "psutil, the processes of the run, dead ones included, over all processors",
                 "other_cpu_share": "psutil, whole machine less the run",
                 "rss_bytes": "psutil, sum over living processes",
                 "gpu": self._gpu_source,

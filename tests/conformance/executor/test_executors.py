@@ -1,0 +1,154 @@
+"""What every executor promises the runner, asked of the real one and of the fake the runner's tests use."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from bridge.executor.interface import Execution, Executor, Hooks, RunDirectory
+from bridge.executor.local import LocalExecutor
+from bridge.executor.selftest import make_directory
+from bridge.records import HostRecord, JobSpec, SandboxApplied, SandboxSpec
+from bridge.system.clock import SystemClock
+from tests.fakes.fake_executor import FakeExecutor
+from tests.fakes.local_jobs import Jobs
+
+# A program in both languages: what a process runs, and what the fake runs. They say the same thing.
+HELLO = "hello\n"
+
+
+def fake_program(spec: JobSpec, directory: RunDirectory) -> Iterator[bytes]:
+    what = spec.commands[0].argv[-1]
+    if "report" in what:
+        (directory.out / "parts").mkdir()
+        (directory.out / "parts" / "report.json").write_text("{}")
+    yield HELLO.encode()
+    while "forever" in what:
+        yield b"."
+    return 3 if "fail" in what else 0
+
+
+PROGRAMS = {
+    "plain": "print('hello')",
+    "fail": "print('hello', flush=True); raise SystemExit(3)  # fail",
+    "report": "import os\nos.mkdir(os.environ['KAKEYA_OUT'] + '/parts')\n"
+    "open(os.environ['KAKEYA_OUT'] + '/parts/report.json', 'w').write('{}')\nprint('hello')",
+    "forever": "import time\nprint('hello', flush=True)\nwhile True: time.sleep(0.05)  # forever",
+}
+
+
+@dataclass
+class Ran:
+    """One execution and everything the hooks were told, in order."""
+
+    execution: Execution
+    events: list[tuple[str, bytes]]
+
+
+@dataclass
+class Bench:
+    """Runs the programs on one executor."""
+
+    executor: Executor
+    base: Path
+    stop_with: Literal["cancelled", "interrupted"] | None = None
+    events: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def run(self, *names: str) -> Ran:
+        def should_stop():
+            heard = any(kind == "log" for kind, _ in self.events)
+            return self.stop_with if heard else None
+
+        hooks = Hooks(
+            on_log=lambda block: self.events.append(("log", block)),
+            on_started=lambda pid, started, marker: self.events.append(("started", marker.encode())),
+            should_stop=should_stop,
+        )
+        argv = [(sys.executable, "-I", "-S", "-c", PROGRAMS[name]) for name in names]
+        spec = Jobs(executor=None, base=None).spec(argv=argv, sandbox=SandboxSpec(mode="off"))
+        return Ran(self.executor.execute(spec, make_directory(self.base / "run"), hooks), self.events)
+
+
+@pytest.fixture(params=["local", "fake"])
+def bench(request, tmp_path) -> Bench:
+    clock = SystemClock()
+    executor = LocalExecutor(clock) if request.param == "local" else FakeExecutor(clock, fake_program)
+    return Bench(executor, tmp_path)
+
+
+def test_a_program_that_ends_well(bench):
+    execution = bench.run("plain").execution
+
+    assert (execution.ok, execution.ending, execution.program_exit, execution.message) == (True, "exited", 0, None)
+    assert execution.limits_hit == ()
+    assert [(command.exit_code, command.signal, command.survivors) for command in execution.commands] == [(0, None, 0)]
+
+
+def test_a_program_that_fails_is_no_failure_of_the_executor(bench):
+    execution = bench.run("fail").execution
+
+    assert (execution.ok, execution.ending, execution.program_exit) == (True, "exited", 3)
+
+
+def test_commands_stop_at_the_first_that_fails(bench):
+    ran = bench.run("fail", "plain")
+
+    assert [command.name for command in ran.execution.commands] == ["c0"]
+
+
+def test_every_command_is_announced_before_it_says_anything(bench):
+    ran = bench.run("plain", "plain")
+    kinds = [kind for kind, _ in ran.events]
+
+    assert kinds[0] == "started"
+    assert kinds.count("started") == 2
+    assert len({marker for kind, marker in ran.events if kind == "started"}) == 1
+
+
+def test_the_log_is_what_the_hook_heard_in_order(bench):
+    ran = bench.run("plain", "plain")
+
+    assert ran.execution.log == b"".join(block for kind, block in ran.events if kind == "log")
+    assert ran.execution.log == 2 * HELLO.encode()
+    assert ran.execution.log_truncated_bytes == 0
+
+
+def test_reports_come_with_path_size_and_digest(bench):
+    execution = bench.run("report").execution
+
+    assert execution.reports == {"parts/report.json": b"{}"}
+    assert [(output.path, output.bytes, output.sha256, output.after_start) for output in execution.outputs] == [
+        ("parts/report.json", 2, hashlib.sha256(b"{}").hexdigest(), True)
+    ]
+
+
+@pytest.mark.parametrize("ending", ["cancelled", "interrupted"])
+def test_a_stop_ends_the_run_with_the_ending_asked_for(bench, ending):
+    bench.stop_with = ending
+    execution = bench.run("forever", "plain").execution
+
+    assert (execution.ok, execution.ending) == (True, ending)
+    assert execution.program_exit is not None
+    assert execution.program_exit > 128
+    assert len(execution.commands) == 1
+    assert execution.commands[0].exit_code is None
+    assert execution.commands[0].signal is not None
+
+
+def test_times_run_forward(bench):
+    execution = bench.run("plain", "plain").execution
+    first, second = execution.commands
+
+    assert 0 <= first.started_s <= first.ended_s <= second.started_s <= second.ended_s <= execution.wall_s
+
+
+def test_host_and_sandbox_are_records(bench):
+    assert isinstance(bench.executor.host(), HostRecord)
+    assert isinstance(bench.executor.sandbox(), SandboxApplied)
+    assert bench.executor.kill_leftovers(4_000_000, 1.0, "no-such-marker") == 0
