@@ -10,7 +10,7 @@ import os
 import platform
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from bridge.records import JobSpec, SandboxApplied
 from bridge.system.process import run
 
 _HELP_S: Final = 10.0
-_STAGE: Final = Path("/mnt")  # exists on every Linux system; covered in a mount namespace of the run's own only
+_STAGES: Final = ("/mnt", "/media", "/srv", "/opt")  # covered in a mount namespace of the run's own only
 _SHM_SHARE: Final = 4  # /dev/shm may take this part of the memory bound
 
 
@@ -113,7 +113,7 @@ class Bubble:
         with ExitStack() as stack:
             code = seccomp.program(platform.machine())
             gid = os.getgid() if not self.drop else group_of(self.uid)
-            stage = self._stage() if self.drop else {}
+            stage = stage_for(self._own_paths()) if self.drop else {}
             status = _memory(stack, b"")
             descriptors = bwrap.Descriptors(
                 seccomp=None if code is None else _memory(stack, code),
@@ -144,11 +144,30 @@ class Bubble:
                 status_fd=status,
             )
 
-    def _stage(self) -> dict[str, str]:
-        """Return where root mounts the paths that the run's user may not be able to reach by name."""
+    def _own_paths(self) -> tuple[str, ...]:
+        """Return the paths that the run's user may not be able to reach by name."""
         directory = self.directory
-        folders = map(str, (directory.work, directory.out, directory.home, directory.tmp))
-        return {path: str(_STAGE / str(index)) for index, path in enumerate((*self.allow.declared, *folders))}
+        folders = (directory.work, directory.out, directory.home, directory.tmp)
+        return (*self.allow.declared, *map(str, folders))
+
+
+def stage_for(paths: Sequence[str], places: Sequence[str] = _STAGES) -> dict[str, str]:
+    """Return where root mounts each path, so that any user reaches it.
+
+    Args:
+        paths: what is to be mounted.
+        places: folders of which one may be covered; one that holds a path to be mounted may not.
+
+    Raises:
+        SandboxUnavailableError: none of the places will do.
+    """
+    for place in places:
+        if Path(place).is_dir() and not any(Path(path).is_relative_to(place) for path in paths):
+            return {path: f"{place}/{index}" for index, path in enumerate(paths)}
+    raise SandboxUnavailableError(
+        f"a run as another user needs one of {', '.join(places)} with nothing in it that the run may read",
+        remedy="move the models elsewhere, or leave sandbox.uid out of policy.toml",
+    )
 
 
 def _memory(stack: ExitStack, content: bytes) -> int:

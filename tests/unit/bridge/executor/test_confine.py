@@ -7,6 +7,7 @@ import pytest
 
 from bridge.errors import SandboxUnavailableError
 from bridge.executor import allowlist
+from bridge.executor.bubble import stage_for
 from bridge.executor.confine import confine, drop_to, nothing, reachable
 from bridge.executor.selftest import make_directory
 from bridge.records import SandboxSpec
@@ -106,3 +107,14 @@ def test_the_systems_programs_are_there_only_for_code_that_needs_them():
     assert without.declared == ("/usr/bin/env",)
     assert "/usr/bin" in given.system
     assert given.declared == ()
+
+
+def test_the_stage_never_covers_what_is_to_be_staged(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    places = (str(tmp_path / "missing"), str(first), str(second))
+
+    assert stage_for(["/a", f"{first}/model"], places) == {"/a": f"{second}/0", f"{first}/model": f"{second}/1"}
+    with pytest.raises(SandboxUnavailableError, match="another user needs one of"):
+        stage_for([f"{first}/model", f"{second}/model"], places)
