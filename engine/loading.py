@@ -55,6 +55,12 @@ def load_backend(name: str, device: str | None = None, dtype: str | None = None)
             f"the {name} backend cannot be imported on {sys.platform}: {error}. "
             f"Install it with `pip install 'kakeya[{name}]'`."
         ) from error
+    except (OSError, ValueError) as error:
+        # mlx-lm raises the limit of open files when it is imported, and a lower hard limit makes that a ValueError.
+        raise BackendMissingError(
+            f"the {name} backend refused to start on {sys.platform}: {error}. "
+            "Allow at least 4096 open files (`ulimit -Hn`) and try again."
+        ) from error
 
 
 def open_engine(backend: Backend, target: str, drafter: str | None, roots: str | None = None) -> Engine:

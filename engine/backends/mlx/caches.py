@@ -74,7 +74,7 @@ class WindowCache:
 
     def __init__(self, window: int) -> None:
         self.window = window
-        self.slack_rows = max(16, window // 16)
+        self.slack_rows = max(8, window // 16)
         self.offset = 0
         self._base = 0
         self._floor = 0

@@ -1,0 +1,103 @@
+"""Both backends on the same checkpoint in fp32: logits, captured states, tokens, acceptance, drafts."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.decoding.autoregressive import autoregressive
+from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
+from engine.decoding.stopping import Stopping
+from engine.loading import load_backend
+from engine.types import CacheLayout
+
+pytest.importorskip("torch", reason="agreement needs both backends")
+pytest.importorskip("mlx.core", reason="agreement needs both backends")
+
+BUDGET = 30
+KINDS = ("gemma4", "gemma4-moe", "gemma4-shared", "qwen3")
+PROMPT = tuple(random.Random(3).randrange(5, 97) for _ in range(33))
+
+
+@pytest.fixture(scope="module")
+def backends() -> dict[str, Any]:
+    return {"mlx": load_backend("mlx"), "torch": load_backend("torch", device="cpu")}
+
+
+@pytest.fixture(scope="module")
+def pairs(backends: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Every target in both backends, from one folder each."""
+    from tests.fakes import tiny_torch
+
+    root = tmp_path_factory.mktemp("shared")
+    tiny_torch.write_dflash(root / "dflash")
+    loaded: dict[str, dict[str, Any]] = {}
+    for kind in KINDS:
+        folder = tiny_torch.write_target(root / kind, kind)
+        loaded[kind] = {name: backend.load_target(folder) for name, backend in backends.items()}
+    return loaded | {"dflash": {"folder": root / "dflash"}}
+
+
+def numbers(array: Any) -> np.ndarray:
+    return np.array(array.tolist(), dtype=np.float64)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_folder_means_the_same_to_both(pairs: Any, kind: str) -> None:
+    facts = [
+        (info.name, info.digest, info.vocab_size, info.hidden_size, info.layer_count, info.dtype, info.stop_ids)
+        for info in (pairs[kind]["mlx"].info, pairs[kind]["torch"].info)
+    ]
+    assert facts[0] == facts[1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_and_captured_states_agree_across_the_window(pairs: Any, kind: str) -> None:
+    seen = {}
+    for name, target in pairs[kind].items():
+        sequence = target.open((0, 2), CacheLayout.NATIVE)
+        forwards = list(sequence.prefill(PROMPT, 10))
+        states = np.concatenate([numbers(sequence.committed(forward, forward.rows)) for forward in forwards])
+        seen[name] = (numbers(forwards[-1].logits), states)
+    for mlx, torch in zip(seen["mlx"], seen["torch"], strict=True):
+        np.testing.assert_allclose(mlx, torch, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tokens_drafts_and_acceptance_agree(backends: Any, pairs: Any, kind: str) -> None:
+    found = {}
+    for name, backend in backends.items():
+        target = pairs[kind][name]
+        accept = backend.greedy(target)
+        plain = autoregressive(target.open((), CacheLayout.NATIVE), accept, PROMPT, Stopping(BUDGET))
+        drafter = backend.load_dflash(Path(pairs["dflash"]["folder"]), target)
+        parts = Parts(
+            target.open(drafter.capture, CacheLayout.NATIVE), drafter.open(), accept, FixedDepth(5), backend.clock
+        )
+        steps = list(speculative(parts, PROMPT, Stopping(BUDGET)))
+        tokens = [token for step in steps for token in step.tokens]
+        assert tokens == [token for step in plain for token in step.tokens]
+        assert tokens == [
+            token for step in backend.native(target).decode(PROMPT, Stopping(BUDGET), 512) for token in step.tokens
+        ]
+        found[name] = (tokens, [(step.drafted, step.accepted) for step in steps])
+    assert found["mlx"] == found["torch"]
+
+
+def test_drafters_propose_the_same_tokens(backends: Any, pairs: Any) -> None:
+    proposed = {}
+    for name, backend in backends.items():
+        target = pairs["gemma4"][name]
+        model = backend.load_dflash(Path(pairs["dflash"]["folder"]), target)
+        sequence, drafter = target.open(model.capture, CacheLayout.NATIVE), model.open()
+        for forward in sequence.prefill(PROMPT, 512):
+            drafter.observe(0, PROMPT, sequence.committed(forward, forward.rows))
+        proposed[name] = [drafter.propose(bonus, len(PROMPT), 7).tokens.tolist() for bonus in (5, 50, 96)]
+        assert drafter.forwards == 3
+        assert drafter.measured_bytes() > 0
+    assert proposed["mlx"] == proposed["torch"]
