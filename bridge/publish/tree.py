@@ -61,6 +61,11 @@ def build_tree(
     if spec is not None:
         files["spec.json"] = mask(spec).canonical()
     files |= {f"reports/{path}": data for path, data in reports.items()}
+    return _sealed(files, record.id, bus_id, request_oid)
+
+
+def _sealed(files: dict[str, bytes], run_id: str, bus_id: str, request_oid: str) -> dict[str, bytes]:
+    """Return the files with the manifest that lists them."""
     total = sum(map(len, files.values()))
     if total > RESULT_MAX_BYTES or len(files) >= RESULT_MAX_FILES:
         raise PublishError(
@@ -70,7 +75,7 @@ def build_tree(
         ManifestEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
         for path, data in sorted(files.items())
     )
-    manifest = Manifest(id=record.id, bus_id=bus_id, request_oid=request_oid, attestation="none", files=entries)
+    manifest = Manifest(id=run_id, bus_id=bus_id, request_oid=request_oid, attestation="none", files=entries)
     return {**files, "manifest.json": manifest.canonical()}
 
 
