@@ -25,7 +25,7 @@ from engine.decoding.stopping import Stopping
 from engine.errors import ModelMismatchError
 from engine.evaluation.selection import Prompt
 from engine.loading import Engine
-from engine.types import CacheLayout, Draft, DrafterInfo, Features, Step
+from engine.types import CacheLayout, Draft, DrafterInfo, Features, Outcome, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +151,9 @@ class WholeBlocks:
         del position
         return 1
 
-    def record(self, position: int, drafted: int, accepted: int, elapsed_s: float) -> None:
+    def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
         """Learn nothing."""
-        del position, drafted, accepted, elapsed_s
+        del position, drafted, outcome, elapsed_s
 
 
 @dataclass
@@ -245,4 +245,5 @@ def _tokens(steps: Sequence[Step]) -> tuple[int, ...]:
 
 
 def _accepted(steps: Sequence[Step]) -> tuple[int, ...]:
-    return tuple(step.accepted for step in steps if not step.prefill)
+    """Return the accepted drafts of each step, as far as the last step's were emitted."""
+    return tuple(min(step.accepted, len(step.tokens)) for step in steps if not step.prefill)
