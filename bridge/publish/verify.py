@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import pydantic
 
+from bridge import strictjson
 from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
 from bridge.publish.chain import read_chain
 from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, Verdict
@@ -74,7 +75,8 @@ def _read(kind: type[R], path: str, files: Mapping[str, bytes], problems: list[P
     except (StrictJsonError, pydantic.ValidationError) as error:
         problems.append(Problem(path, f"is no {kind.__name__}: {str(error).splitlines()[0]}"))
         return None
-    if value.canonical() != files[path]:
+    # Only what the bytes say: a field that a newer version added is absent from an older result.
+    if strictjson.encode(value.model_dump(mode="json", exclude_unset=True)) != files[path]:
         problems.append(Problem(path, "is not in canonical form"))
     return value
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import jsonschema
 import pytest
 
+from bridge import strictjson
 from bridge.cli.commands import BY_NAME
 from bridge.client.data import DATA
 from bridge.gate import identity
@@ -318,3 +320,44 @@ def test_every_document_fits_its_published_schema(requester, host, sent, words):
         name = f"data-{command.replace(' ', '-')}.schema.json"
         jsonschema.validate(document["data"], json.loads((SCHEMAS / name).read_text()))
     assert command in BY_NAME
+
+
+def reseal(folder, **changed):
+    """Write files of a result folder anew and make its manifest agree."""
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    for name, data in changed.items():
+        (folder / name.replace("_", ".")).write_bytes(data)
+    for entry in manifest["files"]:
+        data = (folder / entry["path"]).read_bytes()
+        entry.update(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+    (folder / "manifest.json").write_bytes(strictjson.encode(manifest))
+
+
+def test_a_result_of_an_older_version_still_verifies_but_a_reformatted_one_does_not(requester, host, sent):
+    take(host, sent)
+    folder = requester.folder / requester.run("open", "@last").out.strip()
+    spec = json.loads((folder / "spec.json").read_bytes())
+    older = {name: value for name, value in spec.items() if name != "labels"}
+    assert older != spec
+    reseal(folder, spec_json=strictjson.encode(older))
+    ran = requester.run("verify", str(folder))
+    assert ran.code == 0, ran.out
+    reseal(folder, spec_json=json.dumps(spec, indent=1).encode())
+    ran = requester.run("verify", str(folder))
+    assert ran.code == 1
+    assert "spec.json: is not in canonical form" in ran.out
+
+
+def test_gate_check_judges_folders_and_bare_reports_and_never_grants_evidence(requester, host, sent, tmp_path):
+    take(host, sent, decision="evidence", claims=(claim(),))
+    requester.run("fetch", sent)
+    ran = requester.run("gate", "check", "data/runs", "--json")
+    assert [row["verdict"]["id"] for row in ran.document["data"]] == [sent]
+    assert ran.document["data"][0]["problems"] == []
+    assert ran.document["data"][0]["verdict"]["decision"] != "evidence"
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps(PROBE))
+    for form in ("table", "markdown", "junit", "annotations"):
+        assert requester.run("gate", "check", str(bare), "--format", form).out
+    assert requester.run("gate", "check", str(bare), "--require", "evidence").code == 1
+    assert requester.run("gate", "check", str(tmp_path / "nothing")).code == 2
