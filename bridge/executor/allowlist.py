@@ -126,10 +126,10 @@ def _program(program: str) -> list[str]:
     for prefix in interpreter.prefixes:
         if prefix not in _WHOLE_SYSTEM:
             found.append(prefix)
-    found += [path for path in interpreter.path if not _below(path, found) and not _is_checkout(path)]
     for path in interpreter.path:
-        if _is_checkout(path):
-            found += _packages_in(Path(path))
+        if not _below(path, found):
+            # Whatever a .pth file added: a project, its `src`, somebody's home.
+            found += _packages_in(Path(path)) if _is_project(path) else [path]
     return [*found, *interpreter.editable]
 
 
@@ -161,9 +161,9 @@ def _below(path: str, outer: Iterable[str]) -> bool:
     return any(Path(path).is_relative_to(folder) for folder in outer)
 
 
-def _is_checkout(path: str) -> bool:
-    """Whether an import path entry is a project folder, of which only the packages are wanted."""
-    return Path(path).is_dir() and Path(path).name not in _SITE_FOLDERS and (Path(path) / ".git").exists()
+def _is_project(path: str) -> bool:
+    """Whether an import path entry is a folder for more than packages, of which only these are wanted."""
+    return Path(path).is_dir() and Path(path).name not in _SITE_FOLDERS
 
 
 def _packages_in(folder: Path) -> list[str]:

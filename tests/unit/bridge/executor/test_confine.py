@@ -67,7 +67,8 @@ def test_a_project_folder_gives_its_packages_and_nothing_else(tmp_path):
     (tmp_path / "secrets.toml").touch()
 
     assert allowlist._packages_in(tmp_path) == [str(tmp_path / "module.py"), str(tmp_path / "package")]
-    assert allowlist._is_checkout(str(tmp_path))
+    assert allowlist._is_project(str(tmp_path))
+    assert not allowlist._is_project("/opt/venv/lib/python3.11/site-packages")
 
 
 def test_paths_below_another_are_left_out():
