@@ -1,4 +1,4 @@
-"""What judging costs: `python -m benchmarks.gate_cost`. Prints ratios to json.loads and to plain schema validation.
+"""What judging costs: `python -m benchmarks.gate_cost`. Prints ratios to json.loads plus plain schema validation.
 
 Also says which heavy modules `import bridge.gate` and a verdict bring in; scipy, pandas, torch and numpy must not be there.
 """
@@ -10,6 +10,11 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
 
 HEAVY = ("numpy", "scipy", "pandas", "torch", "mlx")
 
@@ -26,38 +31,33 @@ def seconds(work: Callable[[], object], repeats: int = 7) -> float:
 
 def main() -> int:
     """Print a line per kind; exit 1 when a heavy module was imported by the gate."""
-    import bridge.gate
-
+    gate = import_module("bridge.gate")
     loaded = [name for name in HEAVY if name in sys.modules]
-    from tests.corpus.gate.breaks import honest
-
+    honest = import_module("tests.corpus.gate.breaks").honest
     known = set(sys.modules)
-    print(f"{'report':<20}{'bytes':>10}{'json.loads':>12}{'+ schema':>10}{'judge':>10}{'judge / both':>14}")
+    print(f"{'report':<12}{'bytes':>10}{'json.loads':>13}{'schema':>12}{'judge':>12}{'judge / both':>14}")
     for name in ("probe", "suite", "smoke", "claim"):
-        case = honest(name)
-        files, record, spec = case.files(), case.record_value(), case.spec_value()
-        (data,) = files.values()
-        value = json.loads(data)
-        parse = seconds(lambda data=data: json.loads(data))
-        schema = seconds(lambda value=value: _validated(value))
-        judged = seconds(lambda: bridge.gate.judge(case.run_id, files, record, spec))
-        ratio = judged / (parse + schema)
-        print(
-            f"{name:<20}{len(data):>10}{parse * 1e3:>10.2f}ms{schema * 1e3:>8.1f}ms{judged * 1e3:>8.1f}ms{ratio:>13.2f}x"
-        )
+        _row(gate, name, honest(name))
     brought = sorted(name for name in HEAVY if name in set(sys.modules) - known)
     print(f"heavy modules after import: {loaded or 'none'}; brought by judging: {brought or 'none'}")
     return 1 if loaded or brought else 0
 
 
-def _validated(value: object) -> None:
+def _row(gate: Any, name: str, case: Any) -> None:
+    files, record, spec = case.files(), case.record_value(), case.spec_value()
+    (data,) = files.values()
+    value = json.loads(data)
+    parse = seconds(lambda: json.loads(data))
+    schema = seconds(lambda: _validated(value))
+    judged = seconds(lambda: gate.judge(case.run_id, files, record, spec))
+    times = "".join(f"{spent * 1e3:>10.2f}ms" for spent in (parse, schema, judged))
+    print(f"{name:<12}{len(data):>10} {times}{judged / (parse + schema):>13.2f}x")
+
+
+def _validated(value: Any) -> None:
     """Validate with the plain validator: what a schema alone costs."""
-    from jsonschema import Draft202012Validator
-    from referencing import Registry, Resource
-
-    from bridge.gate.schemas import document
-
-    registry = Registry().with_resource("report.schema.json", Resource.from_contents(document("report")))
+    document = import_module("bridge.gate.schemas").document
+    registry: Any = Registry().with_resource("report.schema.json", Resource.from_contents(document("report")))
     list(Draft202012Validator(document(value["kind"]), registry=registry).iter_errors(value))
 
 

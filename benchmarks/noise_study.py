@@ -177,11 +177,12 @@ def paragraph(facts: dict[str, Any]) -> str:
     false = found["1.00"]["faster"] + found["1.00"]["slower"]
     power = ", ".join(f"{ratio}: {found[ratio]['faster'] * 100:.1f} %" for ratio in ("1.05", "1.10", "1.20"))
     cover = ", ".join(f"{ratio}: {found[ratio]['covered'] * 100:.1f} %" for ratio in found)
+    spread = f"robust spread of log(A/A') {facts['robust_log_spread']:.4f}"
     return (
-        f"Noise study of the claim profile. {facts['triples']} triples of identical work recorded on {facts['machine']['system']} "
-        f"({facts['triples']} A/A' pairs, shortest piece {facts['shortest_s']:.3f} s, robust spread of log(A/A') "
-        f"{facts['robust_log_spread']:.4f}, largest pair ratio {facts['largest_pair_ratio']:.2f}); moving blocks of {facts['block']}, "
-        f"{facts['draws']} draws of 5 x 12 prompts with A, A', B in drawn order. A difference that is not there is granted in "
+        f"Noise study of the claim profile. {facts['triples']} triples of identical work recorded on "
+        f"{facts['machine']['system']} ({facts['triples']} A/A' pairs, shortest piece {facts['shortest_s']:.3f} s, {spread}, "
+        f"largest pair ratio {facts['largest_pair_ratio']:.2f}); moving blocks of {facts['block']}, {facts['draws']} draws "
+        f"of 5 x 12 prompts with A, A', B in drawn order. A difference that is not there is granted in "
         f"{false * 100:.2f} % of the draws (goal 1 %, bound 2.5 %); withheld {found['1.00']['withheld'] * 100:.1f} %. "
         f"Power of 'faster' at true ratios {power}. Coverage of the 95 % interval at {cover}. "
         f"Command: `python -m benchmarks.noise_study`; numbers: docs/evidence/noise-study.json."

@@ -41,7 +41,7 @@ def _holes(record: RunRecord) -> Iterator[Violation]:
         yield Violation("the start of the run is unknown", "started")
     if record.sample_marks_dropped:
         yield Violation(f"{record.sample_marks_dropped} lines of the sample pipe were lost", "sample_marks_dropped")
-    if record.log_truncated_bytes:
-        yield Violation(
-            f"{record.log_truncated_bytes} bytes of the log were cut", "log_truncated_bytes", severity="note"
-        )
+    cut = any(hit.limit == "log_bytes" for hit in record.limits_hit)
+    if bool(record.log_truncated_bytes) != cut:
+        said = f"{record.log_truncated_bytes} bytes of the log were cut, the bound on it was {'' if cut else 'not '}met"
+        yield Violation(said, "log_truncated_bytes", severity="reject")

@@ -44,7 +44,11 @@ def _telemetry(record: RunRecord, telemetry: Telemetry) -> Iterator[Violation]:
         yield Violation(f"{short} samples follow sooner than every {interval_s} s", "telemetry.samples")
     yield from _words(telemetry)
     if spent_s > 4 * interval_s and len(times) < 0.5 * spent_s / interval_s:
-        yield Violation(f"{len(times)} samples in {spent_s:.1f} s at one every {interval_s} s", "telemetry.samples")
+        yield Violation(
+            f"{len(times)} samples in {spent_s:.1f} s at one every {interval_s} s",
+            "telemetry.samples",
+            severity="not_citable",
+        )
     for index, sample in enumerate(telemetry.samples):
         for name in ("cpu_share", "other_cpu_share", "gpu_share"):
             share = getattr(sample, name)

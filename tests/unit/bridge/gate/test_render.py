@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 from bridge.gate import judge, render
 from tests.corpus.gate.breaks import BREAKS, honest

@@ -1,0 +1,101 @@
+"""What both sides define alike is computed alike, and the gate stays light."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+from bridge.gate import kinds, profiles, rules_catalogue, sampled, schemas
+from bridge.gate.rules.g4_order import shuffled
+from engine.evaluation.schedule import shuffled as engine_shuffled
+from engine.reports import tokens as engine_tokens
+from tests.corpus.gate.breaks import honest
+from tests.corpus.gate.mutator import mutants, mutate
+from tests.corpus.gate.studies import BUILDERS
+
+SMALL_TOKENS = st.lists(st.integers(0, 3), max_size=160)
+
+
+@given(SMALL_TOKENS)
+@settings(max_examples=150, deadline=None)
+def test_loop_onset_is_the_engines(tokens):
+    assert sampled.loop_onset(tokens) == engine_tokens.loop_onset(tokens)
+
+
+@given(st.lists(st.integers(0, 2), max_size=70))
+@settings(max_examples=80, deadline=None)
+def test_loop_onset_is_its_definition(tokens):
+    """Search every start and period by brute force."""
+    found = None
+    for start in range(len(tokens)):
+        for period in range(1, 33):
+            needed = max(48, 3 * period)
+            part = tokens[start : start + needed]
+            if len(part) == needed and all(a == b for a, b in zip(part, part[period:], strict=False)):
+                found = start if found is None else min(found, start)
+    assert sampled.loop_onset(tokens) == found
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), max_size=40))
+@settings(max_examples=60, deadline=None)
+def test_digests_and_repeats_are_the_engines(tokens):
+    assert sampled.token_digest(tokens) == engine_tokens.token_digest(tokens)
+    assert sampled.repeated_share(tokens) == pytest.approx(engine_tokens.repeated_share(tokens))
+
+
+def test_orders_are_drawn_as_the_engine_draws_them():
+    items = [(str(index),) for index in range(24)]
+    assert shuffled(items, "digest", 3, "orders") == engine_shuffled(items, "digest", 3, "orders")
+
+
+@pytest.mark.parametrize("kind", sorted(kinds.KINDS))
+def test_every_kind_has_a_schema_that_is_one(kind):
+    Draft202012Validator.check_schema(schemas.document(kind))
+
+
+@pytest.mark.parametrize("name", ["smoke", "probe", "suite", "verify_cost", "bounded_kv"])
+def test_the_quick_validator_refuses_what_the_plain_one_refuses(name):
+    value = honest(name).report
+    registry = Registry().with_resource("report.schema.json", Resource.from_contents(schemas.document("report")))
+    plain = Draft202012Validator(schemas.document(value["kind"]), registry=registry)
+    for mutant in mutants(value, "report", 1, seed=3):
+        if mutant.path[0] == "kind" or mutant.operator not in {"drop", "retype", "swap", "x1000"}:
+            continue
+        (changed,) = mutate(value, mutant.path, mutant.operator)
+        if changed.get("kind") != value["kind"]:
+            continue
+        refused = any(True for _ in schemas.problems(changed, at_most=1))
+        # The plain one takes 3.0 for an integer; the quick one refuses at least what the plain one does.
+        assert refused or plain.is_valid(changed), mutant
+    assert not list(schemas.problems(value, at_most=1))
+
+
+def test_both_profiles_have_the_same_numbers_and_a_reason_for_each():
+    smoke, claim = profiles.reasons("smoke"), profiles.reasons("claim")
+    assert set(smoke) == set(claim)
+    assert all(len(why) > 8 for _, why in (*smoke.values(), *claim.values()))
+
+
+def test_every_kind_has_rules_of_its_own_and_an_honest_builder():
+    looked_at = {kind for entry in rules_catalogue() for kind in entry.kinds}
+    assert looked_at == kinds.KINDS
+    built = {honest(name).report["kind"] for name in ("smoke", "probe", "suite", *BUILDERS)}
+    assert built == kinds.KINDS
+
+
+def test_judging_imports_no_array_library():
+    program = (
+        "import sys, json, bridge.gate as g\n"
+        "from tests.corpus.gate.breaks import honest\n"
+        "case = honest('smoke'); g.judge(case.run_id, case.files(), case.record_value(), case.spec_value())\n"
+        "print(json.dumps([m for m in ('numpy', 'scipy', 'pandas', 'torch', 'mlx') if m in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
