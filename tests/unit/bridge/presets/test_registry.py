@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from bridge.errors import PresetNotFoundError, UsageError
@@ -116,3 +118,16 @@ def test_the_digest_changes_with_any_effective_value():
     digests = {load("x", GOOD.replace(*change).encode()).digest() for change in [("h", "h"), ("max = 9", "max = 8")]}
     assert len(digests) == 2
     assert load("x", (GOOD + "# a comment\n").encode()).digest() == load("x", GOOD.encode()).digest()
+
+
+def test_the_test_suites_that_presets_name_are_there():
+    root = Path(__file__).parents[4]
+    named = [
+        token
+        for preset in registry().values()
+        for command in preset.commands
+        for token in command.argv
+        if token.startswith("tests/")
+    ]
+    assert named
+    assert [path for path in named if not (root / path).exists()] == []
