@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from engine.types import Draft, Forward, Outcome
@@ -9,14 +11,14 @@ from engine.verification import greedy
 
 
 def predictions(logits: torch.Tensor) -> torch.Tensor:
-    """Return argmax and finiteness of each row, int64 ``[2, rows]``, still on the device.
+    """Return argmax and min-entropy of each row, float64 ``[2, rows]``, still on the device; ids are exact in it.
 
-    A row's sum is finite exactly when each of its logits is (float32 cannot overflow on summed logits of any known
-    vocabulary), and argmax alone would hide a NaN.
+    Min-entropy is logsumexp minus the best logit, in nats. It is finite exactly when the row can be used: NaN and
+    infinity both carry through, where argmax alone would hide a NaN.
     """
-    best = logits.argmax(dim=-1)
-    finite = logits.sum(dim=-1, dtype=torch.float32).isfinite()
-    return torch.stack([best, finite.to(best.dtype)])
+    wide = logits.float()
+    best, ids = wide.max(dim=-1)
+    return torch.stack([ids.double(), (wide.logsumexp(dim=-1) - best).double()])
 
 
 def margin(forward: Forward) -> float:
@@ -52,7 +54,8 @@ class GreedyAccept:
         on_device = isinstance(draft.tokens, torch.Tensor)
         if on_device:
             flat = torch.cat([flat, draft.tokens.to(flat.dtype)])
-        numbers: list[int] = flat.tolist()
-        proposed = numbers[2 * rows :] if on_device else list(draft.tokens)
-        usable = [bool(value) for value in numbers[rows : 2 * rows]]
-        return greedy.decide(proposed, numbers[:rows], usable, self.vocab_size)
+        numbers: list[float] = flat.tolist()
+        proposed = [int(value) for value in numbers[2 * rows :]] if on_device else list(draft.tokens)
+        unsure = numbers[rows : 2 * rows]
+        usable = [math.isfinite(value) for value in unsure]
+        return greedy.decide(proposed, [int(value) for value in numbers[:rows]], usable, self.vocab_size, unsure)

@@ -240,10 +240,10 @@ class TorchSequence:
         """Decode greedily; on an accelerator one forward is always queued behind the one being read."""
         forward, packed = self._queue(torch.tensor([bonus], device=self.target.device))
         for left in range(limit - 1, -1, -1):
-            following = self._queue(packed[0]) if left and self.target.ahead else None
+            following = self._queue(packed[0].long()) if left and self.target.ahead else None
             yield self._accept.read(Draft(), packed), forward
             if left:
-                forward, packed = following or self._queue(packed[0])
+                forward, packed = following or self._queue(packed[0].long())
 
     def committed(self, forward: Forward, rows: int) -> torch.Tensor | None:
         """Return the first ``rows`` rows of the captured states."""

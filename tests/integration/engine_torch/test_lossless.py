@@ -235,7 +235,8 @@ def test_the_sliding_layers_hold_window_and_block_and_the_full_layout_holds_ever
     row_bytes = 2 * 2 * 8 * 4
     for native, full, kind in zip(held[CacheLayout.NATIVE], held[CacheLayout.FULL], target.family.kinds, strict=True):
         if kind == "sliding_attention":
-            assert native <= row_bytes * (WINDOW + 8 + 16)
+            # A block of up to 16 rows and as many rows of slack beside the window.
+            assert native <= row_bytes * (WINDOW + 2 * 16)
             assert full >= row_bytes * 400
         else:
             assert native == full
