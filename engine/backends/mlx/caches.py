@@ -15,7 +15,7 @@ from engine.errors import CacheCropError
 from engine.types import CacheLayout
 
 GROW_ROWS = 256
-"""How many rows a full cache grows by, as in mlx-lm."""
+"""How many rows a cache grows by, as in mlx-lm."""
 
 
 class FullCache:
@@ -92,8 +92,7 @@ class WindowCache:
         first = max(0, self.offset - self.window + 1)
         end = self.offset + rows
         if self._keys is None or end - self._base > self._keys.shape[2]:
-            # A prefill chunk gets exactly its rows, so that the first decode step returns to window + slack.
-            capacity = end - first + (self.slack_rows if rows <= self.slack_rows else 0)
+            capacity = end - first if rows > self.slack_rows else self._decode_capacity()
             old_begin, old_end = first - self._base, self.offset - self._base
             self._keys = _grown(self._keys, keys, old_begin, old_end, capacity)
             self._values = _grown(self._values, values, old_begin, old_end, capacity)
@@ -105,6 +104,14 @@ class WindowCache:
         self.offset = end
         shown = slice(first - self._base, end - self._base)
         return self._keys[..., shown, :], self._values[..., shown, :]
+
+    def _decode_capacity(self) -> int:
+        """Return how many rows to hold while decoding; a prefill chunk gets exactly its own.
+
+        It follows from the length alone, so that equal work is held in equal bytes however it was split into blocks.
+        """
+        held = -(-(self.offset + 1) // GROW_ROWS) * GROW_ROWS
+        return min(held, self.window - 1) + 2 * self.slack_rows
 
     def crop(self, length: int) -> None:
         """Forget positions >= ``length``.
