@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bridge.runner.files import write_atomically
 
 _PREFIX = "reports/"
+_LOADED_MAX_COUNT = 64  # more attempts than that of one configuration are not pooled, and the gate says so
 
 
 def save(folder: Path, run_id: str, files: Mapping[str, bytes]) -> None:
@@ -19,10 +20,10 @@ def save(folder: Path, run_id: str, files: Mapping[str, bytes]) -> None:
         write_atomically(folder / f"{run_id}.json.gz", gzip.compress(json.dumps(reports).encode(), 1, mtime=0))
 
 
-def load(folder: Path, run_ids: Iterable[str]) -> dict[str, dict[str, bytes]]:
-    """Return the reports of these runs by run id; a run that left none is absent."""
+def load(folder: Path, run_ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
+    """Return the reports of the latest of these runs by run id; a run that left none is absent."""
     found: dict[str, dict[str, bytes]] = {}
-    for run_id in run_ids:
+    for run_id in run_ids[-_LOADED_MAX_COUNT:]:
         try:
             value = json.loads(gzip.decompress((folder / f"{run_id}.json.gz").read_bytes()))
         except FileNotFoundError:

@@ -66,7 +66,7 @@ def serve(host: Host, bus: Bus, *, idle_s: float | None = None) -> None:
             waiting = 0
             runner.listed(ok=False)
             if error.message != problem:
-                host.say(f"the bus does not answer, trying on: {error.message}")
+                host.say(f"trying on: {error.message}")
             problem = error.message
         if runner.busy or waiting:
             last_s = host.clock.steady_s()
