@@ -15,6 +15,7 @@ from engine.training.structured import make_document, regular_words
 from engine.training.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 GENERATION_ROWS = 192
+COMPACT_EVERY = 16
 SHARES = {"structured": 0.66, "code": 0.24, "needle": 0.10}
 CODE_PROMPT_TOKENS, CODE_RESPONSE_TOKENS = 64, 48
 STRUCTURED_RESPONSE_TOKENS = 400
@@ -74,16 +75,21 @@ def generate(model: Any, requests: list[Request]) -> list[Response]:
     lengths = torch.tensor([len(item.prompt) for item in requests], device=device)
     ends = torch.tensor([len(item.prompt) + item.limit for item in requests], device=device)
     cache, step_ids, position = None, ids[:, :start], start
+    rows = torch.arange(len(requests), device=device)
     with torch.no_grad():
         while position < int(ends.max()):
             output = model(input_ids=step_ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
             cache = output.past_key_values
             guess = output.logits[:, -1].argmax(-1)
-            generated = position >= lengths
-            ids[:, position] = torch.where(generated, guess, ids[:, position])
-            step_ids = ids[:, position : position + 1]
+            generated = position >= lengths[rows]
+            ids[rows, position] = torch.where(generated, guess, ids[rows, position])
             stopped = generated & (guess == EOS_ID)
-            ends = torch.where(stopped, torch.minimum(ends, torch.full_like(ends, position + 1)), ends)
+            ends[rows] = torch.where(stopped, ends[rows].clamp(max=position + 1), ends[rows])
+            alive = ends[rows] > position + 1
+            if position % COMPACT_EVERY == 0 and 0 < int(alive.sum()) < len(rows):
+                cache.batch_select_indices(alive.nonzero().flatten())
+                rows = rows[alive]
+            step_ids = ids[rows, position : position + 1]
             position += 1
     return [Response(tuple(ids[row, : int(ends[row])].tolist()), int(lengths[row])) for row in range(len(requests))]
 
