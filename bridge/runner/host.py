@@ -44,7 +44,7 @@ class StateFolder:
 
     @property
     def runs(self) -> Path:
-        """Directories of running jobs."""
+        """Directories of runs that are going on."""
         return self.root / "runs"
 
     @property
@@ -80,7 +80,7 @@ class Host:
 
     Attributes:
         say: takes one line for people; the only way a runner talks.
-        stopping: set when the runner was asked to end now; running jobs end as ``interrupted``.
+        stopping: set when the runner was asked to end now; what runs ends as ``interrupted``.
     """
 
     policy: Policy

@@ -1,6 +1,6 @@
 """Keep one claim alive while its run goes on, sending its log and this runner's beacon in the same push.
 
-Knows nothing about what runs. Works in a thread of its own, because a push may take longer than a job may wait.
+Knows nothing about what runs. Works in a thread of its own, because a push may take longer than a run may wait.
 """
 
 from __future__ import annotations

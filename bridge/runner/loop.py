@@ -31,7 +31,7 @@ _WAKE_S = 0.1
 
 
 @dataclass(frozen=True)
-class _Job:
+class _Work:
     """A claim we hold and what is to be done with it."""
 
     ref: RequestRef
@@ -178,7 +178,7 @@ class Runner:
         with link.lock:
             held = link.bus.claim(claim)  # who has it when this is fenced off, recovery finds out: perhaps we, late
         host.journal.append("claimed", ref.id, held.oid)
-        self._start(_Job(ref, held, received, claim.time, asked_s))
+        self._start(_Work(ref, held, received, claim.time, asked_s))
         return None
 
     def _look_at_others(self, refs: dict[str, RequestRef], snapshot: Snapshot) -> None:
@@ -215,7 +215,7 @@ class Runner:
         claimed = view.history[0].time
         if not resume:
             vanished = Ending("runner_lost", f"runner {view.claim.runner} vanished while the run was going on")
-            self._start(_Job(ref, held, None, claimed, host.clock.steady_s(), ending=vanished))
+            self._start(_Work(ref, held, None, claimed, host.clock.steady_s(), ending=vanished))
             return
         claim = following(held, host.clock, runner=host.name, state="claimed", lease_s=link.record.lease_s)
         host.journal.append("fetched", ref.id, ref.oid, nonce=claim.nonce)
@@ -223,33 +223,33 @@ class Runner:
         with link.lock:
             held = link.bus.take_over(view, claim)
         host.journal.append("claimed", ref.id, held.oid)
-        self._start(_Job(ref, held, None, claimed, asked_s))
+        self._start(_Work(ref, held, None, claimed, asked_s))
 
-    def _start(self, job: _Job) -> None:
-        thread = threading.Thread(target=self._work, args=(job,), name=f"run-{job.ref.id[-8:]}", daemon=True)
+    def _start(self, work: _Work) -> None:
+        thread = threading.Thread(target=self._work, args=(work,), name=f"run-{work.ref.id[-8:]}", daemon=True)
         with self._lock:
-            self._active[job.ref.id] = thread
+            self._active[work.ref.id] = thread
         self._pace.happened()
         thread.start()
 
-    def _work(self, job: _Job) -> None:
-        host, link, run_id = self._host, self._link, job.ref.id
-        keeper = Keeper(link, job.held, clock=host.clock, beacon=self._beacons.due, asked_s=job.asked_s)
+    def _work(self, work: _Work) -> None:
+        host, link, run_id = self._host, self._link, work.ref.id
+        keeper = Keeper(link, work.held, clock=host.clock, beacon=self._beacons.due, asked_s=work.asked_s)
         session = RunSession(
             host,
             link,
-            job.ref,
+            work.ref,
             keeper,
-            received=job.received,
+            received=work.received,
             cancelled=lambda: run_id in self._cancels,
-            claimed=job.claimed,
+            claimed=work.claimed,
         )
         try:
-            if job.ending is None:
+            if work.ending is None:
                 outcome = run_once(session)
             else:
                 session.read_if_there()
-                outcome = finish(session, None, None, job.ending)
+                outcome = finish(session, None, None, work.ending)
             with self._lock:
                 self._outcomes.append(outcome)
         except FencedError as error:

@@ -1,4 +1,4 @@
-"""An orderly stop: signals become a flag that running jobs and the loop look at."""
+"""An orderly stop: signals become a flag that runs and the loop look at."""
 
 from __future__ import annotations
 
