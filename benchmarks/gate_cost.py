@@ -1,6 +1,7 @@
 """What judging costs: `python -m benchmarks.gate_cost`. Prints ratios to json.loads plus plain schema validation.
 
-Also says which heavy modules `import bridge.gate` and a verdict bring in; scipy, pandas, torch and numpy must not be there.
+Also says which heavy modules `import bridge.gate` and a verdict bring in; numpy, scipy, pandas and torch must not be
+among them.
 """
 
 from __future__ import annotations

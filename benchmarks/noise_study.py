@@ -180,8 +180,9 @@ def paragraph(facts: dict[str, Any]) -> str:
     spread = f"robust spread of log(A/A') {facts['robust_log_spread']:.4f}"
     return (
         f"Noise study of the claim profile. {facts['triples']} triples of identical work recorded on "
-        f"{facts['machine']['system']} ({facts['triples']} A/A' pairs, shortest piece {facts['shortest_s']:.3f} s, {spread}, "
-        f"largest pair ratio {facts['largest_pair_ratio']:.2f}); moving blocks of {facts['block']}, {facts['draws']} draws "
+        f"{facts['machine']['system']} ({facts['triples']} A/A' pairs, shortest piece {facts['shortest_s']:.3f} s, "
+        f"{spread}, largest pair ratio {facts['largest_pair_ratio']:.2f}); moving blocks of {facts['block']}, "
+        f"{facts['draws']} draws "
         f"of 5 x 12 prompts with A, A', B in drawn order. A difference that is not there is granted in "
         f"{false * 100:.2f} % of the draws (goal 1 %, bound 2.5 %); withheld {found['1.00']['withheld'] * 100:.1f} %. "
         f"Power of 'faster' at true ratios {power}. Coverage of the 95 % interval at {cover}. "

@@ -28,6 +28,9 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
                 yield Violation(f"{count} arms have the role {role!r}", "/arms")
         if arms.baseline is None:
             yield Violation("there is no baseline", "/arms")
+    order = [("baseline", "control", "candidate").index(arm.role) for arm in arms.all]
+    if order != sorted(order):
+        yield Violation(f"arms are listed as {[arm.role for arm in arms.all]}, expected the baseline first", "/arms")
     for arm in arms.all:
         expected = kinds.ROLES.get(arm.name)
         if expected is not None and arm.role != expected:

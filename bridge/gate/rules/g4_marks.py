@@ -118,7 +118,7 @@ def _times(rows: Mapping[str, tuple[Arm, Sample]], marked: Marked, profile: Mapp
                     arm.pointer(sample),
                     severity="not_citable",
                 )
-        beyond += any(abs(said - saw) > near for _, said, saw in pairs)
+        beyond += abs(pairs[0][1] - pairs[0][2]) > near
     yield from _sums(sums, profile)
     if beyond > float(profile["marks_outlier_share_max"]) * len(rows):
         yield Violation(

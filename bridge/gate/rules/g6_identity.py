@@ -18,7 +18,7 @@ from bridge.gate.sampled import arms_of, by_prompt, first_difference
 @report_rule(
     "G6-IDENTITY",
     severity="not_citable",
-    kinds=kinds.INTERLEAVED,
+    kinds=(*kinds.INTERLEAVED, kinds.ACCEPTANCE, kinds.DISTRIBUTED_E2E),
     remedy="Find the first differing token and its margin in the report; check cache cropping and masks first.",
 )
 def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
@@ -45,7 +45,20 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
                     claims=("identical_prompts",),
                 )
     if arms.candidate is not None and arms.baseline is not None:
+        yield from _warmups(report, evidence)
         yield from _lengths(report, evidence)
+
+
+def _warmups(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Yield a warm-up whose arms differ in fp32: it is not counted, and still the same decoding."""
+    if report.body["config"]["dtype"] != "float32":
+        return
+    seen: dict[tuple[int, str], tuple[int, ...]] = {}
+    for arm in arms_of(report, evidence).all:
+        for sample in arm.samples:
+            key = (sample["launch"], sample["prompt_id"])
+            if sample["is_warmup"] and seen.setdefault(key, tuple(sample["tokens"])) != tuple(sample["tokens"]):
+                yield Violation(f"warm-up {sample['prompt_id']!r} differs between arms", arm.pointer(sample))
 
 
 def _lengths(report: Report, evidence: Evidence) -> Iterator[Violation]:

@@ -1,7 +1,8 @@
 """Single-site mutants of reports and RunRecords, sealed again before judging, and what the gate makes of them.
 
 A mutant is killed when the verdict, or a claim, drops and a rule says why. It is equivalent when decision, claims,
-wording and findings stay as they were and its path was listed beforehand in `informational.json`. Everything else survived.
+wording and findings stay as they were and its path was listed beforehand in `informational.json`. Everything else
+survived.
 """
 
 from __future__ import annotations

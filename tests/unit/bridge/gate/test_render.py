@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from bridge.gate import judge, render
 from tests.corpus.gate.breaks import BREAKS, honest
@@ -67,5 +67,5 @@ def test_report_text_cannot_start_a_workflow_command():
 
 
 def test_junit_is_well_formed_and_counts_failures():
-    tree = ElementTree.fromstring(render.junit(evil()))
+    tree = ET.fromstring(render.junit(evil()))
     assert int(tree.attrib["failures"]) == len(tree.findall("testcase/failure")) > 0
