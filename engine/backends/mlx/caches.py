@@ -72,9 +72,9 @@ class WindowCache:
     append itself may attend to, so a crop to its start or later needs no row that is gone.
     """
 
-    def __init__(self, window: int) -> None:
+    def __init__(self, window: int, slack_rows: int | None = None) -> None:
         self.window = window
-        self.slack_rows = max(8, window // 16)
+        self.slack_rows = max(8, window // 16) if slack_rows is None else slack_rows
         self.offset = 0
         self._base = 0
         self._floor = 0

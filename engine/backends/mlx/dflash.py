@@ -22,6 +22,9 @@ from engine.drafters.dflash import DFlashConfig, LayerRule
 from engine.types import Draft, DrafterInfo, Features
 from engine.verification.rejection import Sampling, Uniforms
 
+CONTEXT_SLACK_ROWS = 32
+"""Spare rows of the context: a capped context is moved once in so many committed tokens."""
+
 
 @dataclass(frozen=True)
 class _Layer:
@@ -166,7 +169,7 @@ class MlxDFlashDrafter:
         self.one_graph = False
         self._settings = settings
         self._uniforms = None if settings is None else Uniforms(settings.seed, "drafter")
-        self.context = WindowCache(model.config.context_tokens + 1)
+        self.context = WindowCache(model.config.context_tokens + 1, CONTEXT_SLACK_ROWS)
         self._shown: tuple[mx.array, mx.array] | None = None
         self._forwards = 0
 
