@@ -71,8 +71,11 @@ def resolve(route: str, repository: Path | None, state: Path) -> Route:
 
 def origin_of(repository: Path) -> str:
     """Return where a clone came from, without user information; empty when it does not say."""
-    urls = _values(_configuration(repository), "remote.origin.url")
-    return without_user_info(urls[0]) if urls else ""
+    config = _configuration(repository)
+    urls = _values(config, "remote.origin.url") or tuple(
+        value for key, value in config if key.startswith("remote.") and key.endswith(".url")
+    )
+    return without_user_info(urls[0])[:500] if urls else ""
 
 
 def _configuration(folder: Path) -> tuple[tuple[str, str], ...]:

@@ -84,9 +84,11 @@ def open_session(settings: Settings, clock: Clock) -> Session:
 
     route = str(ensure_embedded(settings.data_dir, clock))
     repository = settings.repository.top if settings.repository is not None else None
-    bus = open_bus(route, repository=repository, state=bus_state(settings, route), clock=clock)
+    folder = bus_state(settings, route)
+    bus = open_bus(route, repository=repository, state=folder, clock=clock)
     runner = EmbeddedRunner(settings.data_dir, embedded_folder(settings.data_dir))
-    return Session(settings, bus, identify(bus, settings.bus), Store(settings.state_dir), clock, runner.wake)
+    record = identify(bus, settings.bus)
+    return Session(settings, bus, record, Store(settings.state_dir), clock, runner.wake, folder)
 
 
 def _is_held(lock: Path) -> bool:

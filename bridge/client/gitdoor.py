@@ -1,19 +1,14 @@
-"""What the client asks of the user's own repository; it never moves HEAD, index, work tree, stash or any ref.
-
-A snapshot of uncommitted changes is made with an index of its own; the only trace is unreferenced objects, as of
-`git stash create`.
-"""
+"""What the client asks of the user's own repository: it only reads."""
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
 from bridge.bus.interface import Tree
 from bridge.errors import GitError, IntegrityError, UsageError
 from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
-from bridge.system.git import last_words, run_in_work_tree, without_user_info
+from bridge.system.git import last_words, run_in_work_tree
 
 RESULT_FOLDER = ".mac-bridge/result"
 
@@ -85,30 +80,6 @@ def dirty_state(top: Path) -> DirtyState:
     return DirtyState(tuple(changed), untracked)
 
 
-def snapshot_tree(top: Path, scratch: Path) -> str:
-    """Return the tree of HEAD with the work tree's changes of tracked files; the user's index is not touched.
-
-    Args:
-        top: the work tree.
-        scratch: a folder for the index of its own.
-    """
-    scratch.mkdir(parents=True, exist_ok=True)
-    index = scratch / f"index-{secrets.token_hex(4)}"
-    own = {"GIT_INDEX_FILE": str(index)}
-    try:
-        git(top, "read-tree", "HEAD", environment=own)
-        # New files that are staged are tracked: take their names from the user's index.
-        staged = git(top, "diff", "--cached", "--name-only", "--diff-filter=A", "-z", "HEAD")
-        added = [name for name in staged.split("\0") if name and (top / name).is_file()]
-        git(top, "add", "-u", "--", ".", environment=own)
-        if added:
-            git(top, "add", "-f", "--", *added, environment=own)
-        return git(top, "write-tree", environment=own).strip()
-    finally:
-        index.unlink(missing_ok=True)
-        index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
-
-
 def remotes(top: Path) -> dict[str, str]:
     """Return the push or fetch URL of each remote, as configured, by name."""
     found: dict[str, str] = {}
@@ -122,13 +93,6 @@ def remotes(top: Path) -> dict[str, str]:
         if key.endswith(".pushurl") or name not in found:
             found[name] = url
     return found
-
-
-def origin_url(top: Path) -> str:
-    """Return where the repository can be read, without user information; empty when unknown."""
-    known = remotes(top)
-    url = known.get("origin") or next(iter(known.values()), "")
-    return without_user_info(url)[:500]
 
 
 def read_branch_result(top: Path, branch: str) -> Tree:

@@ -24,6 +24,7 @@ class Session:
 
     Attributes:
         wake_runner: starts the embedded runner if none holds its lock; None on any other bus.
+        bus_folder: where this bus keeps repositories of its own; None where it has none.
     """
 
     settings: Settings
@@ -32,6 +33,7 @@ class Session:
     store: Store
     clock: Clock
     wake_runner: Callable[[], bool] | None = None
+    bus_folder: Path | None = None
 
     @property
     def embedded(self) -> bool:
@@ -80,9 +82,10 @@ def open_session(settings: Settings, clock: Clock) -> Session:
     if route is None:  # check_route has answered with one, or raised
         raise RemoteError("no route to the bus is configured", remedy="kakeya-mac init --bus ROUTE")
     repository = settings.repository.top if settings.repository is not None else None
-    bus = open_bus(route, repository=repository, state=bus_state(settings, route), clock=clock, expect_id=choice.bus_id)
+    folder = bus_state(settings, route)
+    bus = open_bus(route, repository=repository, state=folder, clock=clock, expect_id=choice.bus_id)
     record = identify(bus, choice)
-    return Session(settings, bus, record, Store(settings.state_dir), clock)
+    return Session(settings, bus, record, Store(settings.state_dir), clock, bus_folder=folder)
 
 
 def identify(bus: Bus, choice: BusChoice) -> BusRecord:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bridge.client import gitdoor
-from bridge.client.repository import Repository
 from bridge.client.session import Session
 from bridge.errors import UsageError
 from bridge.presets import Preset
@@ -37,23 +36,15 @@ def choose_workload(
         raise UsageError(f"preset {preset.name!r} needs code to send", remedy="run it inside a git clone")
     if dirty and ref is not None:
         raise UsageError("--dirty sends the work tree and --ref another commit; give one of them")
-    head = gitdoor.commit_of(repository.top, ref or "HEAD")
-    tree, is_dirty = head.tree, False
-    if ref is None:
-        tree, is_dirty = _with_changes(session, repository, head.tree, send=dirty, say=say)
-    return Workload(commit=head.commit, tree=tree, origin=gitdoor.origin_url(repository.top), dirty=is_dirty)
+    from bridge.bus.workload import capture
 
-
-def _with_changes(
-    session: Session, repository: Repository, tree: str, *, send: bool, say: Callable[[str, str], None]
-) -> tuple[str, bool]:
     state = gitdoor.dirty_state(repository.top)
-    if state.changed and not send:
+    if ref is None and state.changed and not dirty:
         say("note", f"{len(state.changed)} files with uncommitted changes are not sent; --dirty sends them")
-    if not (state.changed and send):
-        return tree, False
-    paths = [repository.top / name for name in state.changed]
-    size = sum(path.stat().st_size for path in paths if path.is_file())
-    untracked = f"; {state.untracked} untracked are not sent" if state.untracked else ""
-    say("dirty", f"{len(state.changed)} changed files, {size} bytes, are sent with HEAD's tree{untracked}")
-    return gitdoor.snapshot_tree(repository.top, session.settings.state_dir / "scratch"), True
+    # Beside the bus's own repositories, so that nothing is written to the user's.
+    folder = session.bus_folder or session.settings.state_dir / "scratch"
+    captured = capture(repository.top, state=folder, rev=ref or "HEAD", dirty=dirty)
+    if captured.files:
+        untracked = f"; {state.untracked} untracked are not sent" if state.untracked else ""
+        say("dirty", f"{captured.files} changed files, {captured.bytes} bytes, are sent with HEAD's tree{untracked}")
+    return captured.workload

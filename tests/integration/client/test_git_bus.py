@@ -143,9 +143,15 @@ def test_an_agents_branch_names_its_namespace(place):
     assert sent["request"]["ref"] == f"refs/heads/AgentMemory/mac-bridge-mlx-env-probe-{sent['id']}-1f2e"
 
 
-def files_of(clone: Clone, tree: str) -> dict[str, str]:
-    names = clone.git("ls-tree", "-r", "--name-only", tree).split()
-    return {name: clone.git("cat-file", "blob", f"{tree}:{name}") for name in names}
+def files_of(place: Place, ref: str) -> dict[str, str]:
+    """The work tree that arrived with a request; the clone itself never holds a snapshot."""
+
+    def git(*words: str) -> str:
+        argv = ["git", "-C", str(place.remote), *words]
+        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout
+
+    names = git("ls-tree", "-r", "--name-only", ref).split()
+    return {name: git("cat-file", "blob", f"{ref}:{name}") for name in names if not name.startswith(".mac-bridge/")}
 
 
 def test_a_dirty_tree_is_sent_as_it_is_without_what_is_not_tracked(place):
@@ -160,7 +166,7 @@ def test_a_dirty_tree_is_sent_as_it_is_without_what_is_not_tracked(place):
     assert clone.state_of_repository() == before
     workload = ran.document["request"]["workload"]
     assert workload["dirty"] is True
-    sent = files_of(clone, workload["tree"])
+    sent = files_of(place, ran.document["request"]["ref"])
     assert sent == {
         "README.md": "a clone\n",
         "kept.txt": "changed\n",
