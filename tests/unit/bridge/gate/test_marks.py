@@ -32,16 +32,21 @@ def severities(case: Case) -> set[str]:
     return {finding.severity for finding in judged(case).findings if finding.code == "G4-MARKS"}
 
 
-def test_late_stamps_on_a_busy_machine_stop_quoting_and_reject_nothing() -> None:
-    case = share_of_others(delayed(honest("smoke")), 0.9)
+@pytest.mark.parametrize("share", [0.05, 0.9])
+def test_stamps_a_little_late_stop_quoting_and_reject_nothing(share: float) -> None:
+    case = share_of_others(delayed(honest("smoke")), share)
     assert severities(case) == {"not_citable"}
     assert judged(case).decision == "valid_not_citable"
 
 
-def test_the_same_stamps_on_a_quiet_machine_contradict_the_report() -> None:
-    case = share_of_others(delayed(honest("smoke")), 0.05)
+def test_another_timer_on_a_quiet_machine_contradicts_the_report() -> None:
+    case = share_of_others(BREAKS["G4-MARKS"](), 0.05)
     assert "reject" in severities(case)
     assert judged(case).decision == "rejected"
+
+
+def test_times_far_apart_on_a_busy_machine_stop_quoting() -> None:
+    assert severities(share_of_others(BREAKS["G4-MARKS"](), 0.9)) == {"not_citable"}
 
 
 @pytest.mark.parametrize("share", [0.05, 0.9])
