@@ -98,9 +98,20 @@ class Cgroup:
             _CLOCK.sleep(0.005)
         left = len(self.members())
         for path in self.paths:
-            with contextlib.suppress(OSError):
-                path.rmdir()
+            # A version 1 group stays busy until the last of its dead has been collected.
+            while not _removed(path) and _CLOCK.steady_s() < deadline:
+                _CLOCK.sleep(0.005)
         return left
+
+
+def _removed(path: Path) -> bool:
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _own_groups() -> list[Path] | str:

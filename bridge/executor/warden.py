@@ -126,6 +126,15 @@ class Warden:
                 if self._control in ready and not self._ended:
                     self._told = self._orders()
         self._clean()
+        if not self._told:
+            # The runner that made the control groups is dead and will not remove them.
+            deadline = time.monotonic() + 1.0
+            groups = list(self._plan["cgroups"])
+            while groups and time.monotonic() < deadline:
+                with contextlib.suppress(OSError):
+                    Path(groups[-1]).rmdir()
+                    groups.pop()
+                time.sleep(0.002)
 
     def _orders(self) -> bool:
         """Read and follow control lines; False at the end of the pipe."""

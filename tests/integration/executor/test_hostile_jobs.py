@@ -55,7 +55,6 @@ def test_children_of_every_kind_die_at_the_wall_limit_although_they_ignore_term(
 
     assert (execution.ok, execution.ending) == (True, "timed_out")
     assert limits_of(execution) == ["wall_s"]
-    assert execution.commands[0].signal == 9
     no_survivors(execution)
 
 
@@ -69,9 +68,9 @@ signal.signal(signal.SIGTERM, end)
 print("{token}", flush=True)
 time.sleep(600)
 """
-    execution = jobs.run(program, wall_s=0.8, grace_s=20.0)
+    execution = jobs.run(program, grace_s=20.0, stop=lambda: "cancelled" if jobs.heard else None)
 
-    assert (execution.ending, execution.program_exit) == ("timed_out", 7)
+    assert (execution.ending, execution.program_exit) == ("cancelled", 7)
     assert b"cleaned up" in execution.log
 
 
@@ -86,10 +85,12 @@ def test_a_job_that_shows_no_life_is_ended_for_it(jobs, token):
 @pytest.mark.parametrize("ending", ["cancelled", "interrupted"])
 def test_a_stop_that_is_asked_for_ends_the_job_with_that_ending(jobs, token, ending):
     execution = jobs.run(
-        f"{FORKS}\nprint('{token}', flush=True)\ntime.sleep(600)", stop=lambda: ending if jobs.heard else None
+        f"{NO_TERM}{FORKS}\nprint('{token}', flush=True)\ntime.sleep(600)",
+        stop=lambda: ending if jobs.heard else None,
     )
 
     assert (execution.ok, execution.ending) == (True, ending)
+    assert (execution.program_exit, execution.commands[0].signal) == (137, 9)
     assert execution.limits_hit == ()
     no_survivors(execution)
 
@@ -328,7 +329,7 @@ import json, os, time
 pipe = int(os.environ["KAKEYA_SAMPLE_PIPE"])
 def mark(**fields): os.write(pipe, json.dumps(fields).encode() + b"\\n")
 mark(event="start", sample="0/0/a/p")
-time.sleep(0.3)
+time.sleep(1.0)
 mark(event="first_token", sample="0/0/a/p")
 mark(event="end", sample="0/0/a/p", token_digest="{"a" * 64}")
 os.write(pipe, b"no json\\n" + b"[" * 300 + b"\\n" + b"x" * 5000 + b"\\n")
@@ -345,7 +346,7 @@ os.write(pipe, b'{{"event":"start","sample":"unfinished')  # {token}
         ("end", "a" * 64),
     ]
     first, second, _ = (mark.t_s for mark in execution.sample_marks)
-    assert 0.25 <= second - first <= execution.wall_s
+    assert 0.3 <= second - first <= execution.wall_s
     assert execution.sample_marks_dropped == 7
 
 
@@ -449,7 +450,7 @@ def test_times_agree_with_each_other(jobs, token):
 import json, os, time
 pipe = int(os.environ["KAKEYA_SAMPLE_PIPE"])
 for _ in range(200): os.write(pipe, json.dumps({"event": "start", "sample": "s"}).encode() + b"\\n")
-time.sleep(0.2)
+time.sleep(0.6)
 os.write(pipe, json.dumps({"event": "end", "sample": "s"}).encode() + b"\\n")
 """
     execution = jobs.run(program, f"print('{token}')")
