@@ -27,7 +27,7 @@ def _look(report: Report, _evidence: Evidence) -> Iterator[Violation]:
             yield Violation(f"block {block['index']} {block['mode']}, expected block {index} {mode}", where)
         if block["accepted"] > block["drafted"]:
             yield Violation("more accepted than drafted", where)
-        if block["drafted"] > config.get("depth", block["drafted"]):
+        if block["drafted"] != config["depth"]:
             yield Violation(f"{block['drafted']} drafted at a depth of {config['depth']}", where)
         if index + 1 < len(blocks) and blocks[index + 1]["position"] != block["position"] + 1 + block["accepted"]:
             yield Violation(f"the next block starts at {blocks[index + 1]['position']}", where)

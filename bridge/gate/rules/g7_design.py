@@ -46,10 +46,10 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
 
 def _repeats(points: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield what is wrong with how often and in which order points are listed."""
-    for arm in sorted({point["arm"] for point in points}):
-        repeats = sorted({point["repeat"] for point in points if point["arm"] == arm})
-        if repeats != list(range(len(repeats))):
-            yield f"arm {arm!r} has the repeats {repeats}"
+    for arm, context in sorted({(point["arm"], point["context_tokens"]) for point in points}):
+        found = [p["repeat"] for p in points if (p["arm"], p["context_tokens"]) == (arm, context)]
+        if found != list(range(len(found))):
+            yield f"arm {arm!r} at {context} tokens has the repeats {found}"
     for key, count in Counter((p["arm"], p["context_tokens"], p["repeat"]) for p in points).items():
         if count > 1:
             yield f"{key} occurs {count} times"
