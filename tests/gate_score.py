@@ -20,7 +20,7 @@ from tests.corpus.gate.mutator import OPERATORS, Score, informational, score
 from tests.corpus.gate.studies import BUILDERS
 
 MACRO_MIN, CELL_MIN, EQUIVALENT_MAX, STRUCTURAL_MIN = 0.95, 0.80, 0.10, 1.0
-BOTH = ("claim", "probe", "suite")
+BOTH = ("claim", "probe")
 """Honest runs whose RunRecord is mutated too: the record of the other kinds is the same document."""
 LARGE = {
     "claim": 1200,

@@ -33,7 +33,11 @@ def _holes(record: RunRecord) -> Iterator[Violation]:
     if len({model.path for model in record.models}) != len(record.models):
         yield Violation("a model is digested twice", "models", severity="reject")
     for model in record.models:
-        if not model.path.endswith(model.name.rsplit("/", 1)[-1]) or not model.files or not model.bytes:
+        if (
+            not (model.path.startswith("/") and model.path.endswith(model.name.rsplit("/", 1)[-1]))
+            or not model.files
+            or not model.bytes
+        ):
             yield Violation(
                 f"model {model.name!r} at {model.path!r}: {model.files} files, {model.bytes} bytes", "models"
             )
