@@ -1,6 +1,6 @@
 """Every bound of the bridge with its unit: the file a security reviewer opens first.
 
-A bound on what strangers may send is never configurable; a bound on what a host spends is a default that its policy may change.
+A bound on what strangers may send is never configurable; a bound on what a host spends is a default of its policy.
 """
 
 from __future__ import annotations

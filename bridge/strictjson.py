@@ -1,6 +1,6 @@
 """Parse and write JSON with nothing left to chance.
 
-Canonical form: sorted keys, separators ``,`` and ``:``, UTF-8, Python float repr, no newline. Stored bytes are signed bytes.
+Canonical form: sorted keys, separators ``,`` and ``:``, UTF-8, Python float repr, no newline. Stored bytes are signed.
 Knows nothing about what the documents mean.
 """
 

@@ -1,4 +1,4 @@
-"""The small parts under the protocol: what may follow what, what a push became, what a host may spend, what git said."""
+"""The parts under the protocol: what may follow what, what a push became, what a host may spend, what git said."""
 
 from __future__ import annotations
 
