@@ -98,6 +98,7 @@ class SshServer:
             "PermitRootLogin yes",
             "MaxStartups 100",
             "MaxSessions 100",
+            f"SetEnv HOME={folder}",  # nobody's shell start-up files, nobody's git configuration
             "AcceptEnv GIT_PROTOCOL" if protocol_v2 else "",
         ]
         (folder / "sshd_config").write_text("\n".join(lines) + "\n")
