@@ -26,7 +26,7 @@ demo: $(VENV)/.demo ## install what a runner needs and send one real request thr
 	$(BIN)/kakeya-mac run k3-fused-allmlx-code --wait
 
 test: check ## everything CI runs: linters, drift checks, then all tests but the slow studies
-	$(PYTEST) -q -n 2 --dist loadgroup -m "not slow" $(PYTEST_ARGS)
+	$(PYTEST) -q -n 4 --dist loadfile -m "not slow" $(PYTEST_ARGS)
 
 unit: $(VENV)/.dev ## the offline tier, under a minute
 	$(PYTEST) -q tests/unit -m "not slow" $(PYTEST_ARGS)

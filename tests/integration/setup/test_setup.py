@@ -27,7 +27,8 @@ esac
 class Host:
     """A machine below a folder, with the folders every Linux has."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, source: Path | None = None) -> None:
+        self.source = source
         self.root = folder / "root"
         for name in ("opt", "etc/systemd/system", "etc/logrotate.d", "var/lib", "var/log"):
             (self.root / name).mkdir(parents=True)
@@ -39,7 +40,15 @@ class Host:
         command = [
             *("bash", str(SETUP / "setup_gpu.sh"), "--root", str(self.root), "--service-manager", str(self.manager)),
             *("--bus", "https://example.org/owner/bus.git", "--name", "box", "--python", sys.executable),
-            *("--package", str(ROOT), "--extras", "", "--constraints", str(ROOT / "constraints.txt"), *options),
+            *(
+                "--package",
+                str(self.source or ROOT),
+                "--extras",
+                "",
+                "--constraints",
+                str(ROOT / "constraints.txt"),
+                *options,
+            ),
         ]
         return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
 
@@ -53,9 +62,18 @@ class Host:
         }
 
 
+def copied_source(folder: Path) -> Path:
+    """Copy what a package is built from: building writes beside the sources."""
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder / name)
+    for name in ("bridge", "engine"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"))
+    return folder
+
+
 def twin(host: Host, folder: Path) -> Host:
     """Copy an installed host; the packages, which no fault touches, are shared by a link."""
-    copy = Host(folder)
+    copy = Host(folder, host.source)
     shutil.rmtree(copy.root)
     shutil.copytree(host.root, copy.root, symlinks=True, ignore=shutil.ignore_patterns("lib", "lib64"))
     for name in ("lib", "lib64"):
@@ -67,17 +85,16 @@ def twin(host: Host, folder: Path) -> Host:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory) -> tuple[Host, dict[str, str], subprocess.CompletedProcess[str]]:
-    host = Host(tmp_path_factory.mktemp("host"))
+    host = Host(tmp_path_factory.mktemp("host"), copied_source(tmp_path_factory.mktemp("source")))
     before = host.files()
     done = host.setup()
     assert done.returncode == 0, done.stdout + done.stderr
     return host, before, done
 
 
-@pytest.mark.xdist_group("setup")
 class TestLinux:
     def test_a_dry_run_changes_nothing_and_names_what_the_real_run_does(self, installed, tmp_path) -> None:
-        fresh = Host(tmp_path)
+        fresh = Host(tmp_path, installed[0].source)
         before = fresh.files()
         dry = fresh.setup("--dry-run")
         assert dry.returncode == 0, dry.stderr
