@@ -138,7 +138,12 @@ class Warden:
 
     def _orders(self) -> bool:
         """Read and follow control lines; False at the end of the pipe."""
-        block = os.read(self._control, 1 << 20)
+        # The pipe's mode belongs to whoever else holds it, and may be non-blocking.
+        select.select([self._control], [], [])
+        try:
+            block = os.read(self._control, 1 << 20)
+        except BlockingIOError:
+            return True
         if not block:
             return False
         *lines, self._buffer = (self._buffer + block).split(b"\n")
