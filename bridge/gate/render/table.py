@@ -37,10 +37,25 @@ def claim_line(claim: ClaimResult) -> str:
     return f"{text.ljust(CLAIM_COLUMNS)} NOT CITABLE"
 
 
+def slowdown(claims: tuple[ClaimResult, ...]) -> str | None:
+    """Return where the time of a slower candidate goes, from the recomputed claims; None when it is not slower.
+
+    A step that costs as many native tokens as it commits breaks even.
+    """
+    values = {claim.id: claim.value for claim in claims}
+    speed, committed = values.get("decode_speedup"), values.get("acceptance_length")
+    if speed is None or committed is None or not 0 < speed < 1:
+        return None
+    return f"slower, because a step costs {committed / speed:.2f} native tokens here and commits {committed:.2f}"
+
+
 def _lines(verdict: Verdict, record: RunRecord | None) -> Iterator[str]:
     yield _row("rejected" if verdict.decision == "rejected" else "passed", "   ".join(_first(verdict, record)))
     for claim in verdict.claims:
         yield _row(NAMES.get(claim.id, claim.id.replace("_", " ")), claim_line(claim))
+    reason = slowdown(verdict.claims)
+    if reason is not None:
+        yield _row("reason", reason)
     shown = [finding for finding in verdict.findings if finding.severity != "note"]
     for finding in shown[:MOST_FINDINGS]:
         place = " ".join(part for part in (finding.report or "", finding.where) if part)
