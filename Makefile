@@ -29,7 +29,7 @@ test: check ## everything CI runs: linters, drift checks, then all tests but the
 	$(PYTEST) -q -n 4 --dist loadfile -m "not slow" $(PYTEST_ARGS)
 
 unit: $(VENV)/.dev ## the offline tier, under a minute
-	$(PYTEST) -q tests/unit -m "not slow" $(PYTEST_ARGS)
+	$(PYTEST) -q tests/unit -m "not slow" -n 4 --dist loadfile --disable-socket --allow-unix-socket $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev ## ruff, mypy --strict, import directions
 	$(BIN)/ruff check .
