@@ -1,4 +1,4 @@
-"""``kakeya-engine bench compare|overhead``: the engine beside other implementations on the same weights."""
+"""``kakeya-engine bench compare|overhead|controller``: the engine beside others on the same weights."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from engine.benchmarks.contest import Contest, Entry, as_row, standings, table
+from engine.benchmarks.controller import Pair, Trial, World, curve
 from engine.benchmarks.overhead import loop_overhead
 from engine.benchmarks.peer import Peer, engine_peers, oracle
+from engine.benchmarks.ratio import Ratio
 from engine.cli.options import add_model_options, depth_factory, guarded, open_selected
 from engine.drafters.draft_model import DraftModel
 from engine.errors import UsageError
@@ -23,11 +25,12 @@ from engine.protocols import Depth
 from engine.reports import RunContext
 from engine.tokenizer import Tokenizer
 
-VERBS = ("compare", "overhead")
+VERBS = ("compare", "overhead", "controller")
+BUDGETS = (64, 128, 256)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the command line of both verbs."""
+    """Return the command line of every verb."""
     built = argparse.ArgumentParser(
         prog="kakeya-engine bench",
         description="compare: decode the same prompts with the engine and with the library's own ways, check every "
@@ -50,7 +53,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Run a benchmark; exit 0 when it finished, whoever was faster."""
     options = parser().parse_args(argv)
-    return guarded(lambda: _compare(options) if options.verb == "compare" else _overhead(options))
+    verbs = {"compare": _compare, "overhead": _overhead, "controller": _controller}
+    return guarded(lambda: verbs[options.verb](options))
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -96,6 +100,40 @@ def _overhead(options: argparse.Namespace) -> int:
     return 0
 
 
+def _controller(options: argparse.Namespace) -> int:
+    engine = open_selected(options)
+    if engine.drafter.info.name == "none":
+        raise UsageError("the controller has nothing to control without a drafter; name one with --drafter")
+    tokenizer, name = Tokenizer(engine.folder), engine.target.info.name
+    short = load_prompts(options.set, tokenizer, name).spread(options.prompts).prompts
+    needles = load_prompts("needle", tokenizer, name).prompts
+    long = sorted(needles, key=lambda prompt: len(prompt.ids))[-options.prompts :]
+    worlds = [
+        World("useless drafter", short, 0),
+        World("useless drafter, long context", long, 0),
+        World("drafter turns useless half-way", short, options.max_new // 2),
+        World("drafter as it is", short, None),
+    ]
+    block = engine.drafter.info.block_size
+    context = RunContext.current(out=options.out)
+    trial = Trial(engine, options.max_new, context.request_digest, block - 1 if block else 16)
+    budgets = [tokens for tokens in BUDGETS if tokens < options.max_new] + [options.max_new]
+
+    def run() -> tuple[dict[str, dict[int, Ratio]], dict[str, Any]]:
+        pairs = trial.run(worlds, _show_pair)
+        found = {world.name: curve([pair for pair in pairs if pair.world == world.name], budgets) for world in worlds}
+        rows = {"pairs": [asdict(pair) for pair in pairs]}
+        curves = {world: {str(tokens): asdict(ratio) for tokens, ratio in by.items()} for world, by in found.items()}
+        return found, {"rows": rows | {"curves": curves}}
+
+    config = {"target": asdict(engine.target.info), "drafter": asdict(engine.drafter.info), "budgets": budgets}
+    study = Study("controller_benchmark", engine.backend, config, context, "controller.json")
+    print(f"plain decode time over the controller's, {len(short)} prompts, [95 %]; 1 is as fast, below 1 slower")
+    for world, by in study.write(run).items():
+        print(f"{world:<32}" + "".join(f"{n:>6}: {r.value:.3f} [{r.low:.3f}, {r.high:.3f}]" for n, r in by.items()))
+    return 0
+
+
 def contestants(engine: Engine, options: argparse.Namespace) -> list[Peer]:
     """Return everyone who runs, the library's plain decoding first."""
     target: Any = engine.target
@@ -131,6 +169,11 @@ def _prompts(options: argparse.Namespace, engine: Engine) -> tuple[list[Prompt],
     """
     loaded = load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name)
     return loaded.lasting(options.max_new).select(0, 1, options.prompts, 1)
+
+
+def _show_pair(pair: Pair) -> None:
+    drafted = f"{pair.drafted_steps} drafted steps"
+    print(f"{pair.prompt_id} {pair.world}: {drafted}", file=sys.stderr, flush=True)
 
 
 def _show(entry: Entry) -> None:

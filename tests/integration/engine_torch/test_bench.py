@@ -97,3 +97,18 @@ def test_compare_writes_every_decode_and_the_standings(
     assert "transformers native DFlash" in capsys.readouterr().out
     assert bench.main([*argv, "--reference", "nobody", "--out", str(tmp_path)]) == 2
     assert "no contestant 'nobody'" in capsys.readouterr().err
+
+
+def test_the_controller_verb_decodes_every_world_to_the_forced_budget(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["controller", "--backend", "torch", "--device", "cpu", "--prompts", "2", "--max-new", "24"]
+    assert bench.main([*argv, "--out", str(tmp_path)]) == 0
+    rows = json.loads((tmp_path / "controller.json").read_text())["rows"]
+    assert len(rows["pairs"]) == 4 * 2
+    assert all(pair["identical"] and pair["plain"]["tokens"][-1] == 24 for pair in rows["pairs"])
+    assert set(rows["curves"]) == {pair["world"] for pair in rows["pairs"]}
+    assert all(set(by) == {"24"} for by in rows["curves"].values())
+    assert "useless drafter, long context" in capsys.readouterr().out
+    assert bench.main([*argv, "--drafter", "none", "--out", str(tmp_path)]) == 2
+    assert "nothing to control" in capsys.readouterr().err
