@@ -50,6 +50,11 @@ _FIXED_CONFIG: Final = (
     ("pack.threads", "1"),
     ("push.negotiate", "false"),
 )
+# A lower limit that is in force already stays as it is: raising it is not ours, and without rights an error.
+_BOUNDED: Final = (
+    'now=$(ulimit -f); if [ "$now" = unlimited ] || [ "$now" -gt "$1" ]; then ulimit -f "$1" || exit 125; fi; '
+    'shift; exec "$@"'
+)
 _LOOSE_MANY: Final = 2560
 _CONFIG_FILE: Final = """[core]
 repositoryformatversion = 0
@@ -123,7 +128,7 @@ class BareRepository:
         argv = ["git", f"--git-dir={self.path}", *arguments]
         if max_file_bytes is not None:
             blocks = str(max(1, max_file_bytes // 512))
-            argv = ["/bin/sh", "-c", 'ulimit -f "$1" && shift && exec "$@"', "sh", blocks, *argv]
+            argv = ["/bin/sh", "-c", _BOUNDED, "sh", blocks, *argv]
         process = start(argv, {**self._environment(), **(environment or {})}, cwd=self.path, stdin=None)
         return collect(process, timeout_s)
 

@@ -1,0 +1,83 @@
+"""A bound on what git may write meets a bound that is in force already: the lower of both holds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridge.system.gitrepository import BareRepository
+
+MIB = 1024 * 1024
+STORE = """
+import sys
+from pathlib import Path
+from bridge.system.gitrepository import BareRepository
+repository = BareRepository(Path(sys.argv[1]))
+small = repository.run(["hash-object", "-w", sys.argv[2]], max_file_bytes=64 * 2**20)
+large = repository.run(["hash-object", "-w", sys.argv[3]], max_file_bytes=64 * 2**20)
+print(small.exit_code, large.exit_code, small.stderr)
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder any user may work in: pytest's own are for their user alone."""
+    made = Path(tempfile.mkdtemp(prefix="kakeya-bounds-"))
+    made.chmod(0o777)
+    (made / "small").write_bytes(b"x")
+    (made / "noise").write_bytes(os.urandom(2 * MIB))
+    yield made
+    shutil.rmtree(made)
+
+
+def repository(folder: Path) -> BareRepository:
+    made = BareRepository(folder / "control.git")
+    made.create()
+    return made
+
+
+def test_the_bound_holds_where_nothing_else_does(folder: Path) -> None:
+    store = repository(folder)
+    assert store.run(["hash-object", "-w", str(folder / "noise")], max_file_bytes=MIB).exit_code != 0
+    assert store.run(["hash-object", "-w", str(folder / "noise")], max_file_bytes=4 * MIB).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "user"),
+    [
+        pytest.param(f"--fsize={MIB}:", [], id="soft"),
+        pytest.param(f"--fsize={MIB}:{MIB}", ["setpriv", "--reuid=65534", "--clear-groups"], id="hard"),
+    ],
+)
+def test_a_lower_limit_in_force_neither_fails_the_call_nor_is_raised(folder: Path, limit: str, user: list[str]) -> None:
+    if user and os.geteuid() != 0:
+        user = []
+    if shutil.which("prlimit") is None or (user and shutil.which("setpriv") is None):
+        pytest.skip("util-linux's prlimit and setpriv are not installed")
+    repository(folder)
+    for path in (folder / "control.git", *(folder / "control.git").rglob("*")):
+        path.chmod(0o777 if path.is_dir() else 0o666)
+    argv = [
+        *user,
+        sys.executable,
+        "-c",
+        STORE,
+        str(folder / "control.git"),
+        str(folder / "small"),
+        str(folder / "noise"),
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        ["prlimit", limit, *argv], capture_output=True, text=True, timeout=60, check=False, env=environment, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    small, large, *_ = done.stdout.split(" ")
+    assert (small, large) != ("0", "0")
+    assert small == "0", done.stdout
