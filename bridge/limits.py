@@ -48,6 +48,8 @@ RESULT_MAX_FILES: Final = 256
 TREE_MAX_ENTRIES: Final = 20_000
 TREE_MAX_BYTES: Final = 512 * MIB
 CHECKOUT_WALL_S: Final = 60.0
+LFS_DEFAULT_BYTES: Final = 512 * MIB  # large files of one tree
+LFS_WALL_S: Final = 600.0  # fetching them
 
 # Bus protocol.
 LEASE_HOSTED_S: Final = 600.0

@@ -1,23 +1,27 @@
 """Write a stranger's tree into an empty folder: everything is checked before anything is written.
 
-No git runs near the folder, so filters, attributes, hooks and submodule URLs in it are plain bytes. Large-file
-pointers stay pointers, `.lfsconfig` is one more file, a submodule becomes an empty folder as in a plain clone.
+No git runs near the folder, so filters, attributes, hooks and submodule URLs in it are plain bytes. `.lfsconfig` is one
+more file, a submodule becomes an empty folder as in a plain clone. Large files are fetched only from where the host
+says, after all else was found in order, and are verified before they enter the tree.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bridge.bus.largefiles import Handling, LargeFiles, check_handling, pointer_in
 from bridge.bus.store import ObjectBoundError, Reader
 from bridge.errors import BusError, RequestRejectedError
 from bridge.limits import CHECKOUT_WALL_S, MIB, TREE_MAX_BYTES, TREE_MAX_ENTRIES
 from bridge.system.clock import Clock
+from bridge.system.gitlfs import LfsObject
 from bridge.system.gitobjects import (
     DIRECTORY,
     EXECUTABLE,
@@ -54,12 +58,30 @@ class _Planned:
     entry: TreeEntry
 
 
-def check_out(reader: Reader, tree_oid: str, into: Path, clock: Clock, bounds: Bounds | None = None) -> None:
+def check_out(
+    reader: Reader,
+    tree_oid: str,
+    into: Path,
+    clock: Clock,
+    bounds: Bounds | None = None,
+    *,
+    large_files: Handling = "refuse",
+) -> None:
     """Write a tree into an empty folder.
+
+    Args:
+        reader: its objects.
+        tree_oid: the tree.
+        into: the folder.
+        clock: for the time bound.
+        bounds: what it may cost, large files not counted.
+        large_files: where the objects of git-lfs pointers come from, or what becomes of a tree that holds pointers.
 
     Raises:
         RequestRejectedError: the tree breaks a bound or holds what a checkout must not hold; nothing was written,
             or, past the byte or time bound, part of it.
+        PolicyRefusedError: it holds large files and the host has no place to get them from.
+        InfrastructureError: a large file could not be fetched.
     """
     limits = bounds or Bounds()
     deadline_s = clock.steady_s() + limits.wall_s
@@ -72,9 +94,12 @@ def check_out(reader: Reader, tree_oid: str, into: Path, clock: Clock, bounds: B
             if one.entry.mode == SYMLINK
         }
         _check_links(links)
-        _write(reader, plan, links, into, limits=limits, late=lambda: clock.steady_s() > deadline_s)
+        pointers = _write(reader, plan, links, into, limits=limits, late=lambda: clock.steady_s() > deadline_s)
     except (BusError, ObjectFormatError) as error:
         raise RequestRejectedError(f"the workload cannot be checked out: {error}") from error
+    if pointers and large_files != "leave":
+        source = check_handling({path: one for path, (one, _) in pointers.items()}, large_files)
+        _replace(pointers, source, into)
 
 
 def _walk(reader: Reader, top: str, limits: Bounds) -> Iterator[_Planned]:
@@ -167,8 +192,10 @@ def _write(
     *,
     limits: Bounds,
     late: Callable[[], bool],
-) -> None:
+) -> dict[str, tuple[LfsObject, int]]:
+    """Write all entries; return the large files that pointers stand for, with their modes, by path."""
     left = limits.bytes
+    pointers: dict[str, tuple[LfsObject, int]] = {}
     for one in plan:
         if one.entry.mode in (DIRECTORY, SUBMODULE):
             (into / one.path).mkdir(mode=0o755)
@@ -182,12 +209,37 @@ def _write(
         except ObjectBoundError as error:
             raise RequestRejectedError(f"the workload has more than {limits.bytes} bytes of files") from error
         left -= len(data)
-        _write_file(into / one.path, data, 0o755 if one.entry.mode == EXECUTABLE else 0o644)
+        mode = 0o755 if one.entry.mode == EXECUTABLE else 0o644
+        pointer = pointer_in(one.path, data)
+        if pointer is not None:
+            pointers[one.path] = (pointer, mode)
+        _write_file(into / one.path, data, mode)
     for path, target in links.items():
         (into / path).symlink_to(target)
+    return pointers
+
+
+def _replace(pointers: dict[str, tuple[LfsObject, int]], source: LargeFiles, into: Path) -> None:
+    """Put large files in the place of their pointers; links exist by now, so the pointer itself must be what is there.
+
+    Raises:
+        InfrastructureError: one could not be fetched; the tree is not to be used.
+    """
+    wanted = {one.oid: one for one, _ in pointers.values() if one.size}
+    with source.fetch(list(wanted.values())) as files:
+        for path, (one, mode) in pointers.items():
+            (into / path).unlink()
+            descriptor = _create(into / path, mode)
+            with os.fdopen(descriptor, "wb") as stream:
+                if one.size:
+                    with files[one.oid].open("rb") as data:
+                        shutil.copyfileobj(data, stream)
 
 
 def _write_file(path: Path, data: bytes, mode: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "wb") as stream:
+    with os.fdopen(_create(path, mode), "wb") as stream:
         stream.write(data)
+
+
+def _create(path: Path, mode: int) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)

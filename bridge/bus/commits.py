@@ -224,6 +224,16 @@ def read_request_files(reader: Reader, folder: Mapping[bytes, TreeEntry]) -> tup
     return data, read_file(reader, folder, REQUEST_FILE + SIGNATURE, SIGNATURE_MAX_BYTES)
 
 
+def read_cancel_files(reader: Reader, folder: Mapping[bytes, TreeEntry]) -> tuple[bytes | None, bytes | None]:
+    """Return a cancel's bytes and its signature's, None where absent.
+
+    Raises:
+        BusError: one is too large.
+    """
+    data = read_file(reader, folder, CANCEL_FILE, REQUEST_MAX_BYTES)
+    return data, read_file(reader, folder, CANCEL_FILE + SIGNATURE, SIGNATURE_MAX_BYTES)
+
+
 def unix_s(moment: str) -> int:
     """Return whole seconds since the epoch of an RFC 3339 time."""
     return int(parse_rfc3339(moment).timestamp())

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from bridge.bus.largefiles import Handling
 from bridge.records import Beacon, BusRecord, Claim, Delivery, LogHead, Workload
 
 
@@ -96,6 +97,14 @@ class RunView:
 
 
 @dataclass(frozen=True)
+class WorkloadCommit:
+    """A commit as git hashes it (without git's header), and its tree with `.mac-bridge` taken out."""
+
+    raw: bytes
+    tree: str
+
+
+@dataclass(frozen=True)
 class Submission:
     """What `submit` did: the branch commit, and whether it was already there with the same bytes."""
 
@@ -110,12 +119,41 @@ class Tree:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
+class History(Protocol):
+    """What a decision about trust reads of a bus; every commit is hashed again, nothing beside the objects counts."""
+
+    def workload_commit(self, ref: RequestRef, oid: str) -> WorkloadCommit:
+        """Return the commit a request names as its workload.
+
+        Raises:
+            BusError: the bus does not give it, or not as a commit.
+        """
+        ...
+
+    def first_parents(self, ref: str) -> Iterator[str]:
+        """Yield the commits of a ref and its first parents, newest first, the whole history fetched.
+
+        Raises:
+            BusError: there is no such ref, or its history is cut off.
+        """
+        ...
+
+    def cancels(self, run_id: str) -> tuple[ReceivedRequest, ...]:
+        """Return the untrusted bytes of every cancel branch of a run."""
+        ...
+
+
 class Bus(Protocol):
     """A bus, seen from either side."""
 
     @property
     def route(self) -> str:
         """Where this bus is, without user information."""
+        ...
+
+    @property
+    def history(self) -> History:
+        """What trust depends on."""
         ...
 
     # Both sides
@@ -245,11 +283,13 @@ class Bus(Protocol):
         """Write this runner's sign of life."""
         ...
 
-    def fetch_workload(self, ref: RequestRef, tree: str, into: Path) -> None:
+    def fetch_workload(self, ref: RequestRef, tree: str, into: Path, *, large_files: Handling = "refuse") -> None:
         """Check a workload tree out into an empty directory, bounded before and while it happens.
 
         Raises:
             RequestRejectedError: the tree breaks a bound or holds what a checkout must not hold.
+            PolicyRefusedError: it holds git-lfs pointers and `large_files` is ``refuse``.
+            InfrastructureError: a large file could not be fetched.
         """
         ...
 

@@ -15,6 +15,7 @@ from bridge.bus.beacons import Beacons
 from bridge.bus.checkout import check_out
 from bridge.bus.claims import Claims
 from bridge.bus.collecting import delete, ended_runs
+from bridge.bus.history import StoreHistory
 from bridge.bus.identity import Identity
 from bridge.bus.interface import (
     ClaimView,
@@ -27,6 +28,7 @@ from bridge.bus.interface import (
     Submission,
     Tree,
 )
+from bridge.bus.largefiles import Handling
 from bridge.bus.logs import Logs
 from bridge.bus.pacing import Pacer
 from bridge.bus.requests import Requests
@@ -68,6 +70,11 @@ class RefBus:
     def route(self) -> str:
         """Where this bus is, without user information."""
         return self._store.route
+
+    @property
+    def history(self) -> StoreHistory:
+        """What trust depends on; see the interface."""
+        return StoreHistory(self._store, self.identity())
 
     # Both sides
 
@@ -229,11 +236,11 @@ class RefBus:
             update = self._beacons.prepare(beacon)
             self._beacons.acknowledge(update, swap(self._store, [update], authority=update.ref)[update.ref])
 
-    def fetch_workload(self, ref: RequestRef, tree: str, into: Path) -> None:
+    def fetch_workload(self, ref: RequestRef, tree: str, into: Path, *, large_files: Handling = "refuse") -> None:
         """Check a workload tree out into an empty directory; see the interface."""
         store, top = self._requests.workload(ref, tree)
         with store.reader() as reader:
-            check_out(reader, top, into, self._clock)
+            check_out(reader, top, into, self._clock, large_files=large_files)
 
     def collect(self, *, older_than_s: float, dry_run: bool) -> Iterator[str]:
         """Delete refs of runs that ended long ago; yield each name."""

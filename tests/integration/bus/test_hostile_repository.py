@@ -71,7 +71,7 @@ def test_filters_hooks_and_attributes_of_a_pushed_tree_are_plain_bytes(
     into = tmp_path / "job"
     into.mkdir()
     host.bus.read_request(ref)
-    host.bus.fetch_workload(ref, tree, into)
+    host.bus.fetch_workload(ref, tree, into, large_files="leave")
     assert (into / "text.txt").read_bytes() == b"a\nb\n"
     assert (into / "weights.bin").read_bytes().startswith(b"version https://git-lfs")
     assert not canary.exists()
