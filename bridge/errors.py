@@ -133,13 +133,15 @@ class HostingError(InfrastructureError):
 
     Attributes:
         status: HTTP status, 0 when no answer came.
+        is_limit: whether a rate limit is spent, which the site says with a status of its own or with 403.
     """
 
     reason = "hosting"
 
-    def __init__(self, message: str, *, remedy: str | None = None, status: int = 0) -> None:
+    def __init__(self, message: str, *, remedy: str | None = None, status: int = 0, is_limit: bool = False) -> None:
         super().__init__(message, remedy=remedy)
         self.status = status
+        self.is_limit = is_limit
 
 
 class PublishError(InfrastructureError):

@@ -1,4 +1,4 @@
-"""GitHub through PyGithub, imported when first used. Rate limits are waited for by the library, within a bound.
+"""GitHub through PyGithub, imported when first used. Rate limits are waited for within a bound (`retrying`).
 
 Knows nothing about requests or verdicts; texts arrive ready and escaped.
 """
@@ -11,17 +11,19 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import HostingError
-from bridge.hosting.interface import HostRunner, RepositoryFacts, StatusState, WorkflowRun
+from bridge.hosting.interface import Feature, HostRunner, PullRequest, RepositoryFacts, StatusState, WorkflowRun
+from bridge.hosting.place import API_URL
 from bridge.hosting.token import Token
 
 if TYPE_CHECKING:
     from github.Repository import Repository
 
-API_URL = "https://api.github.com"
 TIMEOUT_S = 15
 RETRIES = 3
 RUNS_MAX_COUNT = 200
 COMMENTS_MAX_COUNT = 500
+PULLS_MAX_COUNT = 300
+NO_COMMIT = "0" * 40
 DESCRIPTION_MAX_CHARS = 140  # GitHub refuses longer commit status texts
 
 REMEDIES = {
@@ -53,6 +55,7 @@ class GitHubHosting:
         self._token = token
         self._retries = retries
         self._opened: Repository | None = None
+        self._seen: dict[int, Any] = {}
 
     def repository(self) -> RepositoryFacts:
         """Return what GitHub says of the repository."""
@@ -67,8 +70,17 @@ class GitHubHosting:
     def runs(self, branch: str) -> tuple[WorkflowRun, ...]:
         """Return the workflow runs of a branch, newest first."""
         with _told(f"list the workflow runs of {branch}"):
-            listed = self._repository.get_workflow_runs(branch=branch)
-            return tuple(_run(run) for run in islice(listed, RUNS_MAX_COUNT))
+            listed = list(islice(self._repository.get_workflow_runs(branch=branch), RUNS_MAX_COUNT))
+            self._seen.update({run.id: run for run in listed[:1]})
+            return tuple(_run(run) for run in listed)
+
+    def refresh(self, run: WorkflowRun) -> WorkflowRun:
+        """Return a run as it is now; one that has not changed costs nothing of the rate limit (ETag)."""
+        with _told(f"read workflow run {run.id}"):
+            if run.id not in self._seen:
+                self._seen[run.id] = self._repository.get_workflow_run(run.id)
+            self._seen[run.id].update()
+            return _run(self._seen[run.id])
 
     def queue_position(self, run: WorkflowRun) -> int | None:
         """Return how many older runs of the same workflow wait, None when this one does not wait."""
@@ -95,11 +107,7 @@ class GitHubHosting:
     def cancel(self, run: WorkflowRun) -> None:
         """Ask GitHub to cancel a run."""
         with _told(f"cancel workflow run {run.id}"):
-            accepted = self._repository.get_workflow_run(run.id).cancel()
-        if not accepted:
-            raise HostingError(
-                f"GitHub did not accept the cancellation of run {run.id}", remedy=REMEDIES[409], status=409
-            )
+            self._post(f"actions/runs/{run.id}/cancel")
 
     def dispatch(self, workflow: str, ref: str, inputs: dict[str, str]) -> None:
         """Start a workflow file, named like `mac-bridge.yml`."""
@@ -128,6 +136,51 @@ class GitHubHosting:
                     return str(comment.html_url)
             return str(issue.create_issue_comment(text).html_url)
 
+    def open_pulls(self, branch: str | None, commits: frozenset[str]) -> tuple[PullRequest, ...]:
+        """Return the open pull requests whose head is this branch or one of these commits."""
+        with _told("list the open pull requests"):
+            listed = islice(self._repository.get_pulls(state="open"), PULLS_MAX_COUNT)
+            found = [PullRequest(pull.number, pull.head.ref, pull.head.sha, pull.html_url) for pull in listed]
+        return tuple(pull for pull in found if pull.commit in commits or pull.branch == branch)
+
+    def may(self, feature: Feature) -> bool:
+        """Return whether the token may use a feature, by asking for something that does not exist where one writes.
+
+        A write to a commit, run or issue that is not there changes nothing: 403 says that the permission is missing,
+        404 or 422 that only the thing is.
+        """
+        try:
+            with _told(f"try {feature}"):
+                self._try(feature)
+        except HostingError as error:
+            if error.status == 403 and not error.is_limit:
+                return False
+            if error.status in {404, 409, 422} and feature in {"cancel", "status", "comment"}:
+                return True
+            if error.status == 404:  # where reading is not allowed the site says that nothing is there
+                return False
+            raise
+        return True
+
+    def _try(self, feature: Feature) -> None:
+        match feature:
+            case "runs":
+                next(iter(self._repository.get_workflow_runs()), None)
+            case "runners":
+                next(iter(self._repository.get_self_hosted_runners()), None)
+            case "pulls":
+                next(iter(self._repository.get_pulls(state="open")), None)
+            case "cancel":
+                self._post("actions/runs/0/cancel")
+            case "status":
+                self._post(f"statuses/{NO_COMMIT}", {"state": "pending", "context": "kakeya/doctor"})
+            case "comment":
+                self._post("issues/0/comments", {"body": "kakeya doctor"})
+
+    def _post(self, path: str, body: dict[str, str] | None = None) -> None:
+        repository = self._repository
+        repository.requester.requestJsonAndCheck("POST", f"{repository.url}/{path}", input=body)
+
     def artifacts(self, run: WorkflowRun) -> tuple[str, ...]:
         """Return the names of a run's artifacts that have not expired."""
         with _told(f"list the artifacts of run {run.id}"):
@@ -137,9 +190,11 @@ class GitHubHosting:
     @property
     def _repository(self) -> Repository:
         if self._opened is None:
-            from github import Auth, Github, GithubRetry
+            from github import Auth, Github
 
-            retry = GithubRetry(total=self._retries, secondary_rate_wait=5.0) if self._retries else None
+            from bridge.hosting.retrying import BoundedRetry
+
+            retry = BoundedRetry(total=self._retries)
             api = Github(auth=Auth.Token(self._token.text), retry=retry, lazy=True, **self._options)
             self._opened = api.get_repo(self._name)
         return self._opened
@@ -158,7 +213,7 @@ def _told(what: str) -> Iterator[None]:
     """Turn what PyGithub and requests raise into one clear error; the token is in none of their texts."""
     try:
         import requests
-        from github import GithubException
+        from github import GithubException, RateLimitExceededException
     except ImportError as error:
         raise HostingError("PyGithub is not installed", remedy="pip install 'kakeya[github]'") from error
     try:
@@ -166,8 +221,12 @@ def _told(what: str) -> Iterator[None]:
     except GithubException as error:
         said = error.data.get("message", "") if isinstance(error.data, dict) else ""
         remedy = REMEDIES.get(error.status, "GitHub has a fault: try again later, or go on with git alone")
+        limit = error.status == 429 or isinstance(error, RateLimitExceededException) or "asks to wait" in said
         raise HostingError(
-            f"could not {what}: HTTP {error.status} {said}".rstrip(), remedy=remedy, status=error.status
+            f"could not {what}: HTTP {error.status} {said}".rstrip(),
+            remedy=REMEDIES[429] if limit else remedy,
+            status=error.status,
+            is_limit=limit,
         ) from error
     except requests.RequestException as error:
         raise HostingError(

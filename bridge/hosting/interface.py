@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 StatusState = Literal["pending", "success", "failure", "error"]
+Feature = Literal["runs", "runners", "cancel", "status", "pulls", "comment"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,16 @@ class HostRunner:
     labels: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class PullRequest:
+    """An open pull request: its number, the branch and commit of its head, its page."""
+
+    number: int
+    branch: str
+    commit: str
+    url: str
+
+
 class Hosting(Protocol):
     """A hosting site, for one repository."""
 
@@ -52,6 +63,10 @@ class Hosting(Protocol):
 
     def runs(self, branch: str) -> tuple[WorkflowRun, ...]:
         """Return the workflow runs of a branch, newest first."""
+        ...
+
+    def refresh(self, run: WorkflowRun) -> WorkflowRun:
+        """Return a run as it is now."""
         ...
 
     def queue_position(self, run: WorkflowRun) -> int | None:
@@ -76,6 +91,14 @@ class Hosting(Protocol):
 
     def comment(self, pull: int, marker: str, body: str) -> str:
         """Write or rewrite the comment that carries the marker; return its URL."""
+        ...
+
+    def open_pulls(self, branch: str | None, commits: frozenset[str]) -> tuple[PullRequest, ...]:
+        """Return the open pull requests whose head is this branch or one of these commits."""
+        ...
+
+    def may(self, feature: Feature) -> bool:
+        """Return whether the token may use a feature, without changing anything."""
         ...
 
     def artifacts(self, run: WorkflowRun) -> tuple[str, ...]:

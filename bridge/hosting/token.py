@@ -43,9 +43,21 @@ def find_token(environ: Mapping[str, str] | None = None, ask: Callable[[], str |
         if variables.get(name):
             return Token(variables[name], name)
     if variables.get(FILE_VARIABLE):
-        return Token(_read(Path(variables[FILE_VARIABLE])), FILE_VARIABLE)
+        return read_token_file(Path(variables[FILE_VARIABLE]), FILE_VARIABLE)
     answer = (ask or _ask_gh)()
     return Token(answer, "gh auth token") if answer else None
+
+
+def read_token_file(path: Path, source: str | None = None) -> Token:
+    """Return the token of a file that only its owner can read.
+
+    Raises:
+        HostingError: others can read it, it cannot be read, or it is empty.
+    """
+    text = _read(path)
+    if not text or any(char.isspace() or not char.isprintable() for char in text):
+        raise HostingError(f"{path} holds no token", remedy="write the token, and nothing else, into it")
+    return Token(text, source or str(path))
 
 
 def _read(path: Path) -> str:
@@ -56,9 +68,11 @@ def _read(path: Path) -> str:
                 f"{path} is readable by others (mode {stat.S_IMODE(mode):o}, expected 600)", remedy=f"chmod 600 {path}"
             )
         return path.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise HostingError(f"{path} holds no token", remedy="write the token, and nothing else, into it") from error
     except OSError as error:
         raise HostingError(
-            f"cannot read the token file {path}: {error.strerror}", remedy=f"check {FILE_VARIABLE}"
+            f"cannot read the token file {path}: {error.strerror}", remedy="name a file that holds a token"
         ) from error
 
 

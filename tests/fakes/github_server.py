@@ -5,6 +5,7 @@ Faults are planted per path: a status, a dropped connection, or a number of fail
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections import defaultdict
@@ -43,6 +44,9 @@ class State:
     comments: dict[int, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     dispatches: list[dict[str, Any]] = field(default_factory=list)
     artifacts: list[dict[str, Any]] = field(default_factory=list)
+    pulls: list[dict[str, Any]] = field(default_factory=list)
+    not_modified: int = 0
+    authorizations: set[str] = field(default_factory=set)
     requests: list[tuple[str, str]] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     faults: dict[str, Fault] = field(default_factory=dict)
@@ -104,6 +108,22 @@ class GitHubServer:
                 }
             )
 
+    def add_pull(self, number: int, branch: str, commit: str) -> None:
+        """Open a pull request."""
+        with self.state.lock:
+            pull = openapi.github().example("pull-request-simple", self.url)
+            pull |= {"number": number, "state": "open", "html_url": f"{self.url}/{OWNER}/{REPOSITORY}/pull/{number}"}
+            pull["head"] = {**pull["head"], "ref": branch, "sha": commit}
+            self.state.pulls.append(pull)
+
+
+class RefusalError(Exception):
+    """What GitHub answers and does not describe for each path: a thing that does not exist."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status = status
+
 
 @contextmanager
 def serving() -> Iterator[GitHubServer]:
@@ -138,7 +158,9 @@ class _Handler(BaseHTTPRequestHandler):
         state = self.fake.state
         with state.lock:
             state.requests.append((self.command, self.path))
-            fault = next((f for key, f in state.faults.items() if key in url.path and f.times > 0), None)
+            state.authorizations.add(self.headers.get("Authorization", ""))
+            asked = f"{self.command} {url.path}"
+            fault = next((f for key, f in state.faults.items() if key in asked and f.times > 0), None)
             if fault is not None:
                 fault.times -= 1
                 if fault.status == 0:
@@ -151,6 +173,8 @@ class _Handler(BaseHTTPRequestHandler):
                 openapi.github().check_request(self.command, url.path, url.query, body)
                 status, value, headers = self._route(url.path, parse_qs(url.query), json.loads(body or b"null"))
                 openapi.github().check_response(self.command, url.path, status, value)
+            except RefusalError as refusal:
+                status, value, headers = refusal.status, {"message": "Not Found", "documentation_url": "https://x"}, {}
             except Exception as error:  # noqa: BLE001  the client must see a fault of the fake as a fault of the test
                 state.violations.append(f"{self.command} {self.path}: {error!r}")
                 status, value, headers = 500, {"message": str(error)}, {}
@@ -158,6 +182,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, value: Any, headers: dict[str, str]) -> None:
         data = b"" if status == 204 else json.dumps(value).encode()
+        tag = f'"{hashlib.sha256(data).hexdigest()}"'
+        if status == 200 and self.command == "GET":
+            headers = {**headers, "ETag": tag}
+            if self.headers.get("If-None-Match") == tag:
+                self.fake.state.not_modified += 1
+                status, data = 304, b""
         self.send_response(status)
         self.send_header("Content-Type", "application/json; charset=utf-8")
         self.send_header("Content-Length", str(len(data)))
@@ -194,7 +224,9 @@ class _Handler(BaseHTTPRequestHandler):
             case ("GET", "actions", "runs", run_id):
                 return 200, next(run for run in state.runs if run["id"] == int(run_id)), {}
             case ("POST", "actions", "runs", run_id, "cancel"):
-                run = next(run for run in state.runs if run["id"] == int(run_id))
+                run = next((run for run in state.runs if run["id"] == int(run_id)), None)
+                if run is None:
+                    raise RefusalError(404)
                 if run["status"] == "completed":
                     return 409, {"message": "Cannot cancel a workflow run that is completed."}, {}
                 run.update(status="completed", conclusion="cancelled")
@@ -215,13 +247,19 @@ class _Handler(BaseHTTPRequestHandler):
             case ("GET", "commits", sha):
                 return 200, self._object("commit", f"commits/{sha}", sha=sha), {}
             case ("POST", "statuses", sha):
+                if not sha.strip("0"):
+                    raise RefusalError(422)
                 state.statuses.append({"sha": sha, **body})
                 return 201, self._object("status", f"statuses/{sha}", **body), {}
+            case ("GET", "pulls"):
+                return self._page(None, state.pulls, path, query)
             case ("GET", "pulls", number):
                 return 200, self._pull(int(number)), {}
             case ("GET", "issues", number, "comments"):
                 return self._page(None, state.comments[int(number)], path, query)
             case ("POST", "issues", number, "comments"):
+                if number == "0":
+                    raise RefusalError(404)
                 comment_id = 1 + sum(map(len, state.comments.values()))
                 comment = self._object(
                     "issue-comment", f"issues/comments/{comment_id}", id=comment_id, body=body["body"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bridge.errors import HostingError
-from bridge.hosting.github import DESCRIPTION_MAX_CHARS, GitHubHosting
+from bridge.hosting.door import Door, open_door
+from bridge.hosting.github import DESCRIPTION_MAX_CHARS, REMEDIES, GitHubHosting
+from bridge.hosting.place import API_URL, place_of
 from bridge.hosting.token import Token, find_token
 from tests.fakes.github_server import OWNER, REPOSITORY, Fault, GitHubServer, serving
 
@@ -133,6 +135,124 @@ def test_a_token_file_that_others_can_read_is_refused(tmp_path) -> None:
     with pytest.raises(HostingError, match="readable by others") as caught:
         find_token({"KAKEYA_GITHUB_TOKEN_FILE": str(path)})
     assert SECRET not in str(caught.value)
+
+
+def test_a_run_that_has_not_changed_is_asked_for_by_its_tag(server) -> None:
+    run_id = server.add_run(BRANCH)
+    hosting = adapter(server)
+    (run,) = hosting.runs(BRANCH)
+    first = hosting.refresh(run)
+    second = hosting.refresh(run)
+    assert (first.status, second.status, server.state.not_modified) == ("queued", "queued", 1)
+    next(one for one in server.state.runs if one["id"] == run_id).update(status="in_progress")
+    assert hosting.refresh(run).status == "in_progress"
+    assert server.state.not_modified == 1
+
+
+def test_pull_requests_are_found_by_branch_or_commit_over_all_pages(server) -> None:
+    for number in range(1, 41):
+        server.add_pull(number, f"topic-{number}", f"{number:040x}")
+    found = adapter(server).open_pulls("topic-3", frozenset({f"{39:040x}"}))
+    assert [(pull.number, pull.branch) for pull in found] == [(3, "topic-3"), (39, "topic-39")]
+
+
+@pytest.mark.parametrize("feature", ["runs", "runners", "cancel", "status", "pulls", "comment"])
+def test_each_feature_is_tried_without_changing_anything(server, feature: str) -> None:
+    server.add_run(BRANCH)
+    hosting = adapter(server)
+    assert hosting.may(feature) is True
+    state = server.state
+    assert (state.statuses, dict(state.comments), state.runs[0]["status"]) == ([], {}, "queued")
+    place = {"runs": "GET", "runners": "GET", "pulls": "GET"}.get(feature, "POST")
+    state.faults[place] = Fault(403, message="Resource not accessible by personal access token")
+    assert hosting.may(feature) is False
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(403, headers={"Retry-After": "3600"}, message="You have exceeded a secondary rate limit."),
+        Fault(429, headers={"Retry-After": "3600"}),
+        Fault(403, headers={"X-RateLimit-Reset": "99999999999"}, message="API rate limit exceeded for user"),
+    ],
+    ids=["secondary", "too many requests", "primary"],
+)
+def test_a_limit_that_lasts_longer_than_the_bound_is_not_waited_for(server, fault: Fault) -> None:
+    server.state.faults["/actions/runs"] = fault
+    with pytest.raises(HostingError) as caught:
+        adapter(server, retries=3).runs(BRANCH)
+    assert caught.value.is_limit
+    assert caught.value.remedy == REMEDIES[429]
+    assert len(server.state.requests) == 1
+
+
+def test_a_short_limit_is_waited_for(server) -> None:
+    server.add_run(BRANCH)
+    server.state.faults["/actions/runs"] = Fault(429, times=1, headers={"Retry-After": "1"})
+    assert len(adapter(server, retries=3).runs(BRANCH)) == 1
+
+
+@pytest.mark.parametrize(
+    ("route", "environ", "expected"),
+    [
+        ("https://github.com/o/r.git", {}, ("o/r", API_URL)),
+        ("git@github.com:o/r.git", {}, ("o/r", API_URL)),
+        ("ssh://git@github.com/o/r", {}, ("o/r", API_URL)),
+        ("https://github.com.evil.example/o/r", {}, None),
+        ("https://evil.example/github.com/o/r", {}, None),
+        ("https://github.com/o/r/../../x/y", {}, None),
+        ("/srv/github.com/o/r", {}, None),
+        (None, {}, None),
+        ("file:///srv/bus.git", {"KAKEYA_GITHUB_REPOSITORY": "o/r"}, ("o/r", API_URL)),
+        ("file:///srv/bus.git", {"KAKEYA_GITHUB_REPOSITORY": "o/r?x"}, None),
+        (
+            "https://git.example.org/o/r.git",
+            {"GITHUB_SERVER_URL": "https://git.example.org", "GITHUB_API_URL": "https://git.example.org/api/v3"},
+            ("o/r", "https://git.example.org/api/v3"),
+        ),
+        (
+            "file:///srv/bus.git",
+            {"GITHUB_ACTIONS": "true", "GITHUB_REPOSITORY": "o/r", "GITHUB_API_URL": "https://x"},
+            ("o/r", "https://x"),
+        ),
+        ("file:///srv/bus.git", {"GITHUB_REPOSITORY": "o/r", "GITHUB_API_URL": "https://x"}, None),
+    ],
+)
+def test_the_place_of_a_route(route, environ, expected) -> None:
+    place = place_of(route, environ)
+    assert (place and (place.repository, place.api_url)) == expected
+
+
+class TestDoor:
+    """What callers use: one line, once, and never an exception."""
+
+    def test_without_a_site_nothing_is_said_and_without_a_token_one_line(self) -> None:
+        said: list[str] = []
+        assert not open_door("file:///srv/bus.git", {}, said.append).is_open
+        assert said == []
+        assert not open_door("https://github.com/o/r", {"PATH": ""}, said.append).is_open
+        assert len(said) == 1
+
+    @pytest.mark.parametrize("status", [0, 401, 403, 404, 409, 422, 429, 500, 503])
+    def test_a_failing_site_is_said_once(self, server, status: int) -> None:
+        said: list[str] = []
+        server.state.faults["/actions/runs"] = Fault(status)
+        door = Door(adapter(server), said.append)
+        assert [door.ask(lambda site: site.runs(BRANCH)) for _ in range(3)] == [None] * 3
+        assert len(said) == 1
+        assert SECRET not in said[0]
+        assert door.is_open == (status not in {0, 401, 429})
+        if status in {0, 401, 429}:
+            assert len(server.state.requests) == 1
+
+    def test_a_token_file_that_others_can_read_closes_the_door(self, tmp_path) -> None:
+        said: list[str] = []
+        path = tmp_path / "token"
+        path.write_text(SECRET)
+        path.chmod(0o644)
+        assert not open_door("https://github.com/o/r", {}, said.append, token_file=path).is_open
+        assert "readable by others" in said[0]
+        assert SECRET not in said[0]
 
 
 def _foreign(server: GitHubServer) -> dict:
