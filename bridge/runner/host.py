@@ -43,6 +43,11 @@ class StateFolder:
         return self.root / "reports"
 
     @property
+    def kept(self) -> Path:
+        """What runs came to whose results are not built yet."""
+        return self.root / "kept"
+
+    @property
     def runs(self) -> Path:
         """Directories of runs that are going on."""
         return self.root / "runs"
@@ -69,7 +74,7 @@ class StateFolder:
 
     def create(self) -> None:
         """Make the folders, readable by their owner alone."""
-        for folder in (self.root, self.reports, self.runs, self.spool, self.bus):
+        for folder in (self.root, self.reports, self.kept, self.runs, self.spool, self.bus):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.root.chmod(0o700)
 

@@ -19,11 +19,12 @@ from bridge.runner.admission import Leave, host_wait, request_wait
 from bridge.runner.beacons import Beacons
 from bridge.runner.host import Host
 from bridge.runner.keeper import Keeper, following
+from bridge.runner.kept import Kept, drop_all_but
 from bridge.runner.leases import LeaseWatch
 from bridge.runner.link import Link
 from bridge.runner.pacing import PollPace
 from bridge.runner.reading import peek, receive
-from bridge.runner.recovery import kill_leftovers, recover
+from bridge.runner.recovery import kill_leftovers, recover, saved
 from bridge.runner.session import RunSession
 from bridge.system.clock import rfc3339
 
@@ -40,6 +41,7 @@ class _Work:
     claimed: str
     asked_s: float
     ending: Ending | None = None  # set for runs that are only finalised
+    kept: Kept | None = None  # set for runs that came to their end before this runner died
 
 
 class Runner:
@@ -58,6 +60,7 @@ class Runner:
         self._not_ours: set[str] = set()
         self._lock = threading.Lock()
         kill_leftovers(host)
+        drop_all_but(host.state.kept, host.journal.open_runs())
 
     @property
     def busy(self) -> bool:
@@ -214,8 +217,9 @@ class Runner:
         held = Held(view.oid, view.claim, view.chain)
         claimed = view.history[0].time
         if not resume:
+            found = saved(host, run_id=ref.id, oid=ref.oid)
             vanished = Ending("runner_lost", f"runner {view.claim.runner} vanished while the run was going on")
-            self._start(_Work(ref, held, None, claimed, host.clock.steady_s(), ending=vanished))
+            self._start(_Work(ref, held, None, claimed, host.clock.steady_s(), ending=vanished, kept=found))
             return
         claim = following(held, host.clock, runner=host.name, state="claimed", lease_s=link.record.lease_s)
         host.journal.append("fetched", ref.id, ref.oid, nonce=claim.nonce)
@@ -247,6 +251,8 @@ class Runner:
         try:
             if work.ending is None:
                 outcome = run_once(session)
+            elif work.kept is not None:
+                outcome = session.go_on_with(work.kept)
             else:
                 session.read_if_there()
                 outcome = finish(session, None, None, work.ending)

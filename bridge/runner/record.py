@@ -13,6 +13,7 @@ from bridge.gate import identity as gate_identity
 from bridge.publish import MASK
 from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord, SandboxApplied
 from bridge.runner.host import Host
+from bridge.runner.kept import Kept
 from bridge.system.clock import parse_rfc3339, rfc3339
 
 _NOTHING = SandboxApplied(kind="none", reason="nothing was started", network=False, namespaces=(), filters=(), uid=0)
@@ -28,6 +29,7 @@ class RunFacts:
         request: None when the bytes were no request.
         claimed: time of the first claim of the chain.
         started: when the first command was about to start, or None.
+        kept: what it came to, when it ran; it may have been another process of this runner that saw it.
     """
 
     ref: RequestRef
@@ -40,6 +42,7 @@ class RunFacts:
     attempt: Attempt | None
     models: tuple[ModelDigest, ...]
     log: bytes
+    kept: Kept | None
 
 
 def run_record(
@@ -49,6 +52,7 @@ def run_record(
     created = facts.claimed if facts.request is None else facts.request.created
     queue_s = (parse_rfc3339(facts.claimed) - parse_rfc3339(created)).total_seconds()
     preset = host.presets.get(facts.request.preset) if facts.request is not None else None
+    kept = facts.kept
     return RunRecord(
         id=facts.ref.id,
         bus_id=facts.bus_id,
@@ -56,14 +60,14 @@ def run_record(
         request_oid=facts.ref.oid,
         claims=facts.held.chain,
         runner=host.name,
-        runner_version=host.version,
+        runner_version=host.version if kept is None else kept.runner_version,
         preset=_UNKNOWN_PRESET if facts.request is None else facts.request.preset,
-        preset_digest=_ZERO if preset is None else preset.digest(),
-        policy_digest=host.facts.digest,
+        preset_digest=spec.preset_digest if spec is not None else _ZERO if preset is None else preset.digest(),
+        policy_digest=host.facts.digest if spec is None else spec.policy_digest,
         gate_digest=gate_identity().digest,
         labels=() if spec is None else spec.labels,
-        host=host.executor.host(),
-        code=None if spec is None else host.code.record(spec, facts.request),
+        host=host.executor.host() if kept is None else kept.host,
+        code=kept.code if kept is not None else None if spec is None else host.code.record(spec, facts.request),
         models=facts.models,
         environment=() if spec is None else _shown(spec),
         commands=() if execution is None else execution.commands,
@@ -82,7 +86,7 @@ def run_record(
         created=created,
         claimed=facts.claimed,
         started=None if facts.started is None else rfc3339(facts.started),
-        ended=rfc3339(host.clock.now()),
+        ended=rfc3339(host.clock.now()) if kept is None else kept.ended,
         queue_s=max(0.0, queue_s),
         wall_s=0.0 if execution is None else execution.wall_s,
         log_bytes=len(facts.log),

@@ -1,7 +1,7 @@
 """After a crash: end or go on with what this runner's own journal and claims say, once and at once.
 
-The rule: a run that was only claimed may run; a run that was started is never run again, it is finalised as
-``runner_lost``; a result that was built is published as it was built.
+The rule: a run that was only claimed may run; a run that was started is never run again. What it came to is judged and
+published if it was kept, otherwise the run is finalised as ``runner_lost``; a result that was built is published as is.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from bridge.bus.interface import ClaimView, Held, RequestRef
 from bridge.endings import EXIT_CODES, Ending
 from bridge.errors import FencedError, InfrastructureError
 from bridge.records import Reason
+from bridge.runner import kept
 from bridge.runner.delivery import copy, deliver, terminal_claim
 from bridge.runner.host import Host
 from bridge.runner.journal import JournalLine
@@ -75,6 +76,19 @@ def recover(
         except InfrastructureError as error:
             host.say(f"{run_id[-8:]} cannot be recovered yet: {error.message}")
     return unfinished
+
+
+def saved(host: Host, *, run_id: str, oid: str) -> kept.Kept | None:
+    """Return what a run came to before its runner died, or None when it is not known.
+
+    Args:
+        host: whose state is looked at.
+        run_id: the run.
+        oid: the request commit as it was claimed.
+    """
+    exits = [line.detail.get("kept_sha256") for line in host.journal.of(run_id) if line.event == "exited"]
+    found = kept.load(host.state.kept, run_id, str(exits[-1]) if exits and exits[-1] is not None else None)
+    return found if found is not None and found.request_oid == oid else None
 
 
 def _ours(host: Host, run_id: str, view: ClaimView) -> bool:

@@ -8,15 +8,18 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Literal
 
 from bridge.bus.interface import ReceivedRequest, RequestRef, Tree
-from bridge.endings import EndedError, Ending, Outcome
+from bridge.endings import EndedError, Ending, Outcome, of_execution
 from bridge.errors import KakeyaError, PolicyRefusedError, RequestRejectedError
 from bridge.executor.interface import Execution, Hooks, RunDirectory
+from bridge.pipeline import finish
 from bridge.presets import Preset, Trust
+from bridge.publish import mask
 from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord
-from bridge.runner import archive
+from bridge.runner import archive, kept
 from bridge.runner.attempts import attempt_key
 from bridge.runner.delivery import deliver, terminal_claim
 from bridge.runner.host import Host
@@ -24,7 +27,7 @@ from bridge.runner.keeper import Keeper
 from bridge.runner.link import Link
 from bridge.runner.models import ModelDigests
 from bridge.runner.record import RunFacts, run_record
-from bridge.system.clock import parse_rfc3339
+from bridge.system.clock import parse_rfc3339, rfc3339
 from bridge.system.process import run as run_process
 
 _APPROVAL_WALL_S = 60.0
@@ -55,6 +58,7 @@ class RunSession:
         self._attempt: Attempt | None = None
         self._models: tuple[ModelDigest, ...] = ()
         self._log = b""
+        self._kept: kept.Kept | None = None
 
     def read(self) -> bytes:
         """Return the stored request.
@@ -74,6 +78,14 @@ class RunSession:
             self._request = Request.parse(self.read())
         except (KakeyaError, ValueError) as error:
             self._host.say(f"{self.ref.id[-8:]} its request cannot be read any more: {error}")
+
+    def go_on_with(self, found: kept.Kept) -> Outcome:
+        """Judge and publish a run that an earlier process of this runner saw to its end."""
+        self.request_bytes, self.signature = found.request_bytes, found.signature
+        self._request = Request.parse(found.request_bytes)
+        self._started, self._attempt, self._models = parse_rfc3339(found.started), found.attempt, found.models
+        self._log, self._kept = found.execution.log, found
+        return finish(self, found.spec, found.execution, of_execution(found.execution))
 
     def admit(self, request: Request, preset: Preset) -> Trust:
         """Return what is known of the sender and the code, after the last look at clock, cancels and approval.
@@ -110,15 +122,41 @@ class RunSession:
         hooks = Hooks(on_log=self._keeper.feed, on_started=self._process, should_stop=self._should_stop)
         try:
             execution = host.executor.execute(spec, directory, hooks, tuple(host.policy.secrets.values()))
+            if execution.ending == "interrupted" and (why := self._keeper.lost()) is not None:
+                execution = replace(execution, message=why)
+            digest = self._keep(spec, execution)
         finally:
             shutil.rmtree(directory.root, ignore_errors=True)
-        self._log = execution.log
-        host.journal.append("exited", run_id, None, program_exit=execution.program_exit, ending=execution.ending)
-        why = self._keeper.lost()
+        detail = {"program_exit": execution.program_exit, "ending": execution.ending, "kept_sha256": digest}
+        host.journal.append("exited", run_id, None, **detail)
+        # A lease that ran out meanwhile takes nothing from what was measured: only who moved the claim decides.
         self._keeper.finish("judging")
-        if why is not None:
-            raise EndedError(Ending("interrupted", why))
         return execution
+
+    def _keep(self, spec: JobSpec, execution: Execution) -> str | None:
+        """Make what the run came to durable before its directory goes; return the digest, None when it failed."""
+        host, request = self._host, self._request
+        self._log = execution.log
+        self._kept = kept.Kept(
+            id=self.ref.id,
+            request_oid=self.ref.oid,
+            request_bytes=self.request_bytes or b"",
+            signature=self.signature,
+            spec=mask(spec),
+            execution=execution,
+            code=host.code.record(spec, request),
+            host=host.executor.host(),
+            models=self._models,
+            attempt=self._attempt,
+            runner_version=host.version,
+            started=rfc3339(self._started or self.clock.now()),
+            ended=rfc3339(self.clock.now()),
+        )
+        try:
+            return kept.save(host.state.kept, self._kept)
+        except OSError as error:
+            host.say(f"{self.ref.id[-8:]} would be lost in a crash before it is published: {error.strerror}")
+            return None
 
     def record(self, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> RunRecord:
         """Return the record of the run; from here on the claim moves only to its end."""
@@ -136,6 +174,7 @@ class RunSession:
             attempt=self._attempt,
             models=self._models,
             log=self._log,
+            kept=self._kept,
         )
         return run_record(self._host, facts, spec, execution, ending)
 
@@ -164,10 +203,11 @@ class RunSession:
         host.journal.append("judged", self.ref.id, None, reason=ending.reason)
         with self._link.lock:
             result_oid = self._link.bus.build_result(Tree(files=files), self.ref.id)
+        if self._attempt is not None:
+            archive.save(host.state.reports, self.ref.id, files)  # before the journal says that nothing is left to do
         detail = {"ref": self.ref.ref, "reason": ending.reason, "message": ending.message}
         host.journal.append("result_built", self.ref.id, result_oid, **detail)
-        if self._attempt is not None:
-            archive.save(host.state.reports, self.ref.id, files)
+        kept.drop(host.state.kept, self.ref.id)
         claim = terminal_claim(held, host, ending, result_oid)
         delivery = deliver(host, self._link, self.ref, held, claim)
         said = f"{ending.reason}: {ending.message}" if ending.message else ending.reason

@@ -13,6 +13,7 @@ import pytest
 from bridge.bus import open_bus
 from bridge.bus.create import new_record
 from bridge.publish import verify_tree
+from bridge.records import RunRecord
 from bridge.runner.journal import verify_journal
 from bridge.system.clock import SystemClock
 from tests.fakes.asking import make_request, push
@@ -22,14 +23,18 @@ ROOT = Path(__file__).parents[3]
 CLOCK = SystemClock()
 # (event, when) -> what the next runner of the same name makes of it
 RUNS = ["fetched before", "fetched after", "claimed before", "claimed after", "prepared before", "prepared after"]
-LOST = ["started before", "started after", "process after", "exited after", "judged after"]
-SAVED = ["result_built after", "terminal before", "terminal after", "copied before", "copied after"]
+LOST = ["started before", "started after", "process after"]
+SAVED = [
+    "exited before", "exited after", "judged before", "judged after", "result_built before", "result_built after",
+    "terminal before", "terminal after", "copied before", "copied after",
+]  # fmt: skip
 
 INTERPRETER = """#!/bin/sh
 if [ "$2" = "-c" ]; then exec {python} "$@"; fi
 echo "$KAKEYA_RUN_ID" >> {counter}
 {wait}
-printf '{{}}' > "$KAKEYA_OUT/probe.json"
+echo "was here"
+printf '{{"left": "behind"}}' > "$KAKEYA_OUT/probe.json"
 """
 
 
@@ -77,6 +82,20 @@ def requester(told, tmp_path):
     return open_bus(told["bus"], repository=None, state=tmp_path / "requester", clock=CLOCK)
 
 
+def what_the_program_left_is_in_the_result(files):
+    """The first runner's program, log, report and facts, whoever built the result."""
+    record = RunRecord.parse(files["run.json"], max_bytes=1 << 25, max_depth=32)
+    assert (record.executor_ok, record.program_exit, record.reason) == (True, 0, "passed")
+    assert [command.exit_code for command in record.commands] == [0]
+    assert record.started is not None
+    assert record.code is not None
+    assert record.attempt is not None
+    assert record.attempt.number == 1
+    assert files["log.txt"] == b"was here\n"
+    assert files["reports/probe.json"] == b'{"left": "behind"}'
+    assert [(output.path, output.after_start) for output in record.outputs] == [("probe.json", True)]
+
+
 @pytest.mark.parametrize("point", RUNS + LOST + SAVED)
 def test_after_a_kill_the_next_runner_settles_the_run(scenario, tmp_path, point):
     event, when = point.split()
@@ -99,7 +118,9 @@ def test_after_a_kill_the_next_runner_settles_the_run(scenario, tmp_path, point)
     else:
         assert claim.reason == "gate_rejected"  # an empty report: the program ran to its end, the gate said no
         assert starts(told) == [told["id"]]
+        what_the_program_left_is_in_the_result(requester(told, tmp_path).read_result(claim.result_oid).files)
     assert view.delivery == "copied"
+    assert list((Path(told["state"]) / "kept").iterdir()) == []
     tree = requester(told, tmp_path).read_result(claim.result_oid)
     assert verify_tree(tree.files, run_id=told["id"]) == []
     assert verify_journal(Path(told["state"]) / "journal.jsonl") > 0
