@@ -1,4 +1,8 @@
-"""Signs of life over a store: one chain of commits a runner, read without its history."""
+"""Signs of life over a store: one chain of commits a runner, read without its history.
+
+The chain begins anew every BEACON_CHAIN_COUNT beacons, so that the history of a runner that idles for years stays
+small. Below ``refs/heads`` it never does: shared remotes refuse a branch that does not descend from its tip.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from bridge.bus import commits, names
 from bridge.bus.store import MissingObjectError, RefStore, RefUpdate
 from bridge.bus.swap import Outcome, tips_of
 from bridge.errors import BusError
-from bridge.limits import MIB
+from bridge.limits import BEACON_CHAIN_COUNT, MIB
 from bridge.records import Beacon
 
 
@@ -25,6 +29,8 @@ class Beacons:
         if ref not in self._mine:
             self._mine[ref] = tips_of(self._store, [ref]).get(ref)
         before = self._mine[ref]
+        if beacon.sequence % BEACON_CHAIN_COUNT == 0 and not self._prefix.startswith("refs/heads/"):
+            before = None
         if before is not None:
             try:
                 self._store.obtain({ref: before})

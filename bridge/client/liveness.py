@@ -15,6 +15,7 @@ from bridge.records import Beacon, BusRecord, RunnerSelector
 from bridge.system.clock import Clock, parse_rfc3339
 
 POLLS = 2
+_INTERVAL_MAX_S = 3600.0  # a runner that claims to be silent for longer is believed no more than this
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,10 @@ class Seen:
 
 def look(bus: Bus, record: BusRecord, now: dt.datetime) -> list[Seen]:
     """Return the runners of a bus, live ones first, then by name."""
-    bound_s = BEACON_LIVE_INTERVALS * record.beacon_interval_s + BEACON_LIVE_SLACK_S
     seen = []
     for tip, beacon in bus.read_beacons():
+        interval_s = min(beacon.interval_s or record.beacon_interval_s, _INTERVAL_MAX_S)
+        bound_s = BEACON_LIVE_INTERVALS * interval_s + BEACON_LIVE_SLACK_S
         age_s = (now - parse_rfc3339(beacon.time)).total_seconds()
         seen.append(Seen(tip, beacon, max(0.0, age_s), live=age_s < bound_s))
     return sorted(seen, key=lambda one: (not one.live, one.beacon.runner))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from bridge.records.base import Count, Moment, Name, Record, Seconds, Sha256, Text
 
+SIGNED_REQUESTS: Final = "signed-requests"  # a beacon's word that its owner lists keys that may sign requests
 Wake = Literal["poll", "actions", "embedded"]
 
 
@@ -57,6 +58,8 @@ class Beacon(Record):
         presets: names it would accept.
         capabilities: measured facts such as ``mlx``, ``cuda``, ``sandbox:bwrap``.
         queue: pending requests it has seen.
+        spooled: run ids whose results are built and could not be delivered yet.
+        interval_s: seconds after which the next one comes at the latest; None means the bus's own interval.
         thermal: ``unknown`` is a value.
     """
 
@@ -72,6 +75,8 @@ class Beacon(Record):
     host: Text
     queue: Count
     running: tuple[Text, ...]
+    spooled: tuple[Text, ...] = ()
+    interval_s: Seconds | None = None
     disk_free_bytes: Count
     thermal: Text
     time: Moment

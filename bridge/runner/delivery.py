@@ -5,6 +5,8 @@ Every step is in the journal before the next begins, so any of them can be repea
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bridge.bus.interface import Held, RequestRef
 from bridge.endings import Ending
 from bridge.errors import FencedError, InfrastructureError
@@ -14,6 +16,48 @@ from bridge.runner.keeper import following
 from bridge.runner.link import Link
 
 _TRIES = 3
+_REST_S = (5.0, 300.0)
+
+
+class Spool:
+    """What was built and could not be delivered yet, and when it is tried again.
+
+    Args:
+        host: whose journal is asked.
+        running: ids of runs that are going on, whose results are not late yet.
+    """
+
+    def __init__(self, host: Host, running: Callable[[], tuple[str, ...]]) -> None:
+        self._host, self._running = host, running
+        self._next: dict[str, tuple[float, float]] = {}
+
+    def waiting(self) -> tuple[str, ...]:
+        """Return the runs whose results have not landed."""
+        running = set(self._running())
+        journal = self._host.journal
+        return tuple(
+            run_id
+            for run_id in journal.open_runs()
+            if run_id not in running
+            and (events := {line.event for line in journal.of(run_id)})
+            and "result_built" in events
+            and not events & {"terminal", "fenced"}
+        )
+
+    def resting(self) -> tuple[str, ...]:
+        """Return those that are not to be tried now; each try that fails doubles the rest."""
+        now_s = self._host.clock.steady_s()
+        waiting = self.waiting()
+        self._next = {run_id: when for run_id, when in self._next.items() if run_id in waiting}
+        return tuple(run_id for run_id in waiting if run_id in self._next and now_s < self._next[run_id][0])
+
+    def tried(self, resting: tuple[str, ...]) -> None:
+        """Note that all but the resting ones were tried just now."""
+        now_s = self._host.clock.steady_s()
+        for run_id in self.waiting():
+            if run_id not in resting:
+                rest_s = min(2 * self._next.get(run_id, (0.0, _REST_S[0] / 2))[1], _REST_S[1])
+                self._next[run_id] = (now_s + rest_s, rest_s)
 
 
 def terminal_claim(held: Held, host: Host, ending: Ending, result_oid: str) -> Claim:

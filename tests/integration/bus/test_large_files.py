@@ -1,4 +1,4 @@
-"""Large files of a request's tree: only from the server the owner pinned, verified, bounded, credentials kept at home."""
+"""Large files of a request's tree: from the pinned server alone, verified and bounded, credentials kept at home."""
 
 from __future__ import annotations
 
@@ -213,8 +213,8 @@ def test_headers_of_an_answer_go_only_to_its_own_address_and_only_when_harmless(
 def test_more_than_the_owner_allows_is_refused_before_anything_is_asked(
     remote: Path, host: Actor, lfs: LfsServerFake, tmp_path: Path
 ) -> None:
+    files = {"a.bin": pointer(WEIGHTS), "b.bin": pointer(WEIGHTS)}
     with pytest.raises(RequestRejectedError, match="this host takes 100000"):
-        files = {"a.bin": pointer(WEIGHTS), "b.bin": pointer(WEIGHTS)}
         check_out(remote, host, tmp_path, files, pinned(lfs, tmp_path, max_bytes=100_000))
     assert lfs.asked == []
 
