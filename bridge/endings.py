@@ -88,6 +88,8 @@ def of_execution(execution: Execution) -> Ending:
     message = None if execution.message is None else one_line(execution.message)
     if execution.ending in ("timed_out", "cancelled", "interrupted"):
         return Ending(execution.ending, message)
+    if execution.ending == "revoked":
+        return Ending("policy_refused", message)
     if not execution.ok or execution.ending == "not_started":
         return Ending("infrastructure", message)
     if execution.ending == "limit":

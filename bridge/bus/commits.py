@@ -113,6 +113,11 @@ def bus_commit(record: BusRecord) -> tuple[GitObject, list[GitObject]]:
     return record_commit(BUS_FILE, record, record.created, (), f"bus {record.bus_id}")
 
 
+def bus_update(record: BusRecord, moment: str, parent: str) -> tuple[GitObject, list[GitObject]]:
+    """Return the commit of a changed bus record over the one before, and all objects of it."""
+    return record_commit(BUS_FILE, record, moment, (parent,), f"bus {record.bus_id}")
+
+
 def log_commit(chunk: LogChunk, parents: tuple[str, ...], time_unix_s: int) -> tuple[GitObject, list[GitObject]]:
     """Return the commit of a log chunk, and all objects of it."""
     top, objects = file_tree({CHUNK_FILE: chunk.data, HEAD_FILE: chunk.head.canonical()})
@@ -222,6 +227,11 @@ def read_request_files(reader: Reader, folder: Mapping[bytes, TreeEntry]) -> tup
     """
     data = read_file(reader, folder, REQUEST_FILE, REQUEST_MAX_BYTES)
     return data, read_file(reader, folder, REQUEST_FILE + SIGNATURE, SIGNATURE_MAX_BYTES)
+
+
+def mark_of(signature: bytes | None) -> str:
+    """Return what a signature adds to the name of its branch, nothing without one."""
+    return "" if signature is None else hashlib.sha256(signature).hexdigest()[:12]
 
 
 def read_cancel_files(reader: Reader, folder: Mapping[bytes, TreeEntry]) -> tuple[bytes | None, bytes | None]:

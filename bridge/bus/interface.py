@@ -226,6 +226,10 @@ class Bus(Protocol):
         """Write the bus record on a remote that carries none."""
         ...
 
+    def update(self, record: BusRecord) -> None:
+        """Replace the bus record by a newer one of the same bus, by compare-and-swap; BusError when it moved."""
+        ...
+
     def push_wait_s(self) -> float:
         """Return the seconds after which a push that can wait should go; 0 means now. Shared by a host's runners."""
         ...

@@ -42,6 +42,7 @@ __all__ = [
     "beacon_ref",
     "bus_ref",
     "cancel_branch",
+    "cancel_prefix",
     "cancelled_id_of",
     "claim_ref",
     "listing_prefixes",
@@ -85,6 +86,13 @@ def runner_name_of(prefix: str, ref: str) -> str | None:
     head = f"{prefix}runner/"
     tail = ref.removeprefix(head)
     return tail if ref.startswith(head) and _RUNNER.fullmatch(tail) else None
+
+
+def cancel_prefix(ref: str) -> str:
+    """Return how the names of all cancel branches of a request branch begin."""
+    run_id = run_id_of(ref) or ""
+    head, _, _ = cancel_branch(ref).partition(run_id)
+    return head + run_id
 
 
 def accepts(patterns: Iterable[str], ref: str) -> bool:

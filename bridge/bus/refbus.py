@@ -38,7 +38,7 @@ from bridge.bus.store import RefStore
 from bridge.bus.swap import swap
 from bridge.errors import BusError, FencedError, RunNotFoundError
 from bridge.records import Beacon, BusRecord, Claim, Delivery, Workload
-from bridge.system.clock import Clock
+from bridge.system.clock import Clock, rfc3339
 
 
 class RefBus:
@@ -75,8 +75,6 @@ class RefBus:
     def history(self) -> StoreHistory:
         """What trust depends on; see the interface."""
         return StoreHistory(self._store, self.identity())
-
-    # Both sides
 
     def identity(self) -> BusRecord:
         """Return the bus record; see the interface."""
@@ -134,8 +132,7 @@ class RefBus:
             if found is None:
                 raise RunNotFoundError(f"no request branch of run {run_id} on {self.route}", remedy="kakeya-mac ls")
             ref = found.ref
-        now_unix_s = int(self._clock.now().timestamp())
-        self._requests.cancel(run_id, names.cancel_branch(ref), data, signature, now_unix_s)
+        self._requests.cancel(run_id, ref, data, signature, int(self._clock.now().timestamp()))
 
     def probe(self, ref: str) -> str | None:
         """Push and delete the cancel branch of a request that was never sent; see the interface."""
@@ -174,6 +171,10 @@ class RefBus:
     def create(self, record: BusRecord) -> None:
         """Write the bus record on a remote that carries none."""
         self._identity.create(record)
+
+    def update(self, record: BusRecord) -> None:
+        """Replace the bus record by a newer one of the same bus; see the interface."""
+        self._identity.update(record, rfc3339(self._clock.now()))
 
     def push_wait_s(self) -> float:
         """Return the seconds after which a push that can wait should go; 0 means now."""
@@ -281,7 +282,7 @@ class RefBus:
         own = [names.claim_ref(record.prefix, run_id), names.log_ref(record.prefix, run_id)]
         known = self._request_refs.get(run_id)
         branches = (
-            names.listing_prefixes(record.request_branches) if known is None else (known, names.cancel_branch(known))
+            names.listing_prefixes(record.request_branches) if known is None else (known, names.cancel_prefix(known))
         )
         refs = self._store.list([*own, *branches]).refs
         return {ref: oid for ref, oid in refs.items() if run_id in ref}

@@ -11,6 +11,7 @@ from typing import Final
 
 from bridge.bus import commits
 from bridge.bus.interface import ReceivedRequest, RequestRef, Submission
+from bridge.bus.names import cancel_branch
 from bridge.bus.store import MalformedObjectError, MissingObjectError, ObjectBoundError, Reader, RefStore, RefUpdate
 from bridge.bus.swap import swap, tips_of
 from bridge.errors import BusError, FencedError, RemoteError, RequestRejectedError
@@ -98,7 +99,8 @@ class Requests:
         return store, bare.oid
 
     def cancel(self, run_id: str, ref: str, data: bytes, signature: bytes | None, time_unix_s: int) -> None:
-        """Create a cancel branch; one that exists is as good."""
+        """Create a cancel branch of a request branch; an unsigned one that exists is as good."""
+        branch = cancel_branch(ref, commits.mark_of(signature))
         made, objects = commits.folder_commit(
             _signed(commits.CANCEL_FILE, data, signature),
             over=(),
@@ -107,7 +109,7 @@ class Requests:
             message=f"cancel {run_id}",
         )
         self._store.write(objects)
-        swap(self._store, [RefUpdate(ref, made.oid, None)], authority=ref)
+        swap(self._store, [RefUpdate(branch, made.oid, None)], authority=branch)
 
     def probe(self, ref: str, time_unix_s: int) -> str | None:
         """Create a branch and delete it again; return its name when it could not be deleted.

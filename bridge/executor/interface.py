@@ -21,7 +21,7 @@ from bridge.records import (
     Telemetry,
 )
 
-Ending = Literal["exited", "timed_out", "cancelled", "interrupted", "limit", "not_started"]
+Ending = Literal["exited", "timed_out", "cancelled", "interrupted", "revoked", "limit", "not_started"]
 
 
 @dataclass(frozen=True)

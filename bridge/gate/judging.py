@@ -177,6 +177,9 @@ def _verdict(evidence: Evidence) -> Verdict:
         reports=tuple(_text(report.path) for report in evidence.reports),
         rules_run=ran,
         rules_skipped=dict(sorted(skipped.items())),
+        principal=None if evidence.record is None else evidence.record.principal,
+        signer=None if evidence.record is None else evidence.record.signer,
+        trust_class=None if evidence.spec is None else evidence.spec.trust_class,
     )
     return _decide(draft, tuple(findings), results)
 

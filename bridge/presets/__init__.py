@@ -4,6 +4,18 @@ from bridge.presets.facts import LimitCaps, PolicyFacts, Trust
 from bridge.presets.model import Preset
 from bridge.presets.parameters import bind
 from bridge.presets.registry import find, load, registry
-from bridge.presets.resolve import explain, resolve
+from bridge.presets.resolve import explain, host_labels, resolve
 
-__all__ = ["LimitCaps", "PolicyFacts", "Preset", "Trust", "bind", "explain", "find", "load", "registry", "resolve"]
+__all__ = [
+    "LimitCaps",
+    "PolicyFacts",
+    "Preset",
+    "Trust",
+    "bind",
+    "explain",
+    "find",
+    "host_labels",
+    "load",
+    "registry",
+    "resolve",
+]

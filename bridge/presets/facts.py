@@ -35,6 +35,7 @@ class PolicyFacts:
         allow: patterns of preset names.
         embedded: whether the requester is the owner of this very machine.
         trust_pushers: whether whoever can push may have request code run, sandboxed and under another user.
+        require_signature: whether unsigned requests are refused whatever they ask for.
         interpreter: absolute path.
         environment, secrets: variables the owner sets.
         target, drafter: model folders or names; they replace the preset's.
@@ -47,6 +48,7 @@ class PolicyFacts:
     allow: tuple[str, ...] = ("*",)
     embedded: bool = False
     trust_pushers: bool = False
+    require_signature: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     model_roots: tuple[str, ...] = ()
@@ -70,11 +72,23 @@ class Trust:
     """What the runner found out about the request's sender and code before resolving.
 
     Attributes:
-        signed: whether a principal of the host's list signed the request.
+        principal: who signed the request, a name of the host's list; ``unsigned`` when nobody did.
+        signer: fingerprint of the key that signed it, or None.
         request_code: trust class of the code the request brings.
-        why: one line, shown by ``explain``.
+        why: what makes that code trusted, or what is missing; one line, shown by ``explain``.
     """
 
-    signed: bool = False
+    principal: str = "unsigned"
+    signer: str | None = None
     request_code: Literal["trusted", "untrusted"] = "untrusted"
-    why: str = "unsigned request"
+    why: str = "nobody has looked at it"
+
+    @property
+    def signed(self) -> bool:
+        """Whether a principal of the host's list signed the request."""
+        return self.signer is not None
+
+    @property
+    def asker(self) -> str:
+        """Who asks, in words."""
+        return f"{self.principal}, signed by {self.signer}" if self.signed else "nobody known: unsigned request"

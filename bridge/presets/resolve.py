@@ -20,6 +20,9 @@ from bridge.presets.parameters import bind, render
 from bridge.records import Command, EnvironmentVariable, JobSpec, Limits, Request, SandboxSpec
 from bridge.records.base import ParamValue
 
+_SIGN_IT = (
+    "sign it: kakeya-mac init --signing-key auto, then the host's owner: kakeya-runner trust add KEY --principal NAME"
+)
 _STRICTNESS: dict[SandboxMode, int] = {"off": 0, "preferred": 1, "required": 2}
 
 
@@ -50,6 +53,8 @@ def resolve(request: Request, preset: Preset, policy_facts: PolicyFacts, trust: 
         profile=request.profile,
         code=preset.code,
         trust_class=trust_class,
+        principal=trust.principal,
+        signer=trust.signer,
         tree=request.workload.tree if request.workload is not None and preset.code == "request" else None,
         commands=commands,
         environment=environment,
@@ -93,27 +98,47 @@ def _check_policy(request: Request, preset: Preset, facts: PolicyFacts, trust: T
             f"this host does not allow preset {preset.name!r}; it allows {', '.join(facts.allow) or 'none'}",
             remedy="the host's owner adds it to presets.allow in policy.toml",
         )
-    said = [f"preset {preset.name}: allowed by presets.allow = {list(facts.allow)}"]
+    said = [f"preset {preset.name}: allowed by presets.allow = {list(facts.allow)}", f"asked by {trust.asker}"]
+    _check_asker(preset, facts, trust)
     if preset.code == "host":
         note = "; the workload it brings is not used" if request.workload is not None else ""
         return "host", [*said, f"code: the host's installed engine{note}"]
     if trust.request_code == "trusted":
         return "trusted", [*said, f"code: the request's tree, trusted ({trust.why})"]
-    if not facts.embedded and not (facts.trust_pushers and facts.sandbox_uid is not None):
+    if not facts.embedded and facts.sandbox_uid is None:
         raise PolicyRefusedError(
-            f"preset {preset.name!r} runs the request's code and nobody this host trusts vouches for it ({trust.why})",
-            remedy="run it on your own machine: kakeya-mac run --bus embedded; or the host's owner sets trust_pushers "
-            "and sandbox.uid in policy.toml",
+            f"preset {preset.name!r} runs the request's code, nobody this host trusts vouches for it ({trust.why}), "
+            "and this host has no other user to run it as",
+            remedy="the host's owner vouches for a committer with `kakeya-runner trust add KEY --code`, names "
+            "protected_refs and floor_commit, or sets sandbox.uid in policy.toml; on your own machine: "
+            "kakeya-mac run --bus embedded",
         )
-    who = "embedded: the requester owns this machine" if facts.embedded else "policy trust_pushers = true"
-    return "untrusted", [*said, f"code: the request's tree, untrusted, at most valid_not_citable ({who})"]
+    return "untrusted", [*said, f"code: the request's tree, untrusted, at most valid_not_citable ({trust.why})"]
+
+
+def _check_asker(preset: Preset, facts: PolicyFacts, trust: Trust) -> None:
+    """Refuse unsigned requests where the owner wants to know who asks."""
+    if trust.signed or facts.embedded:
+        return
+    if facts.require_signature:
+        raise PolicyRefusedError("this host takes signed requests only, and this one is unsigned", remedy=_SIGN_IT)
+    if preset.code == "request" and not facts.trust_pushers:
+        raise PolicyRefusedError(
+            f"preset {preset.name!r} runs the request's code, and the request is unsigned; unsigned requests run only "
+            "the host's code here",
+            remedy=f"{_SIGN_IT}; on your own machine: kakeya-mac run --bus embedded",
+        )
+
+
+def host_labels(facts: PolicyFacts, trust: Trust) -> tuple[str, ...]:
+    """Return the facts about the host's policy that every result carries, whatever became of the request."""
+    embedded = ("embedded",) if facts.embedded else ()
+    lax = (facts.trust_pushers or facts.embedded) and not trust.signed
+    return (*embedded, "trust_pushers") if lax else embedded
 
 
 def _labels(preset: Preset, facts: PolicyFacts, trust: Trust) -> Iterator[str]:
-    if facts.embedded:
-        yield "embedded"
-    if (facts.trust_pushers or facts.embedded) and not trust.signed:
-        yield "trust_pushers"
+    yield from host_labels(facts, trust)
     if preset.code == "request" and trust.request_code == "untrusted":
         yield "untrusted_code"
 

@@ -102,6 +102,8 @@ class JobSpec(Record):
         preset_digest, policy_digest: sha256 over effective values.
         decisions: what was decided and why, one line each, shown by ``explain``.
         labels: facts every result must carry, e.g. ``trust_pushers``.
+        principal, signer: who signed the request and with which key, verified by the host; ``unsigned`` and None when
+            nobody did.
     """
 
     schema_version: Literal[1] = 1
@@ -124,3 +126,5 @@ class JobSpec(Record):
     primary_claim: Name | None = None
     decisions: tuple[str, ...] = ()
     labels: tuple[Name, ...] = ()
+    principal: Text = "unsigned"
+    signer: Text | None = None

@@ -49,13 +49,21 @@ class CodeRecord(Record):
 
 
 class ModelDigest(Record):
-    """A model folder the run could read: digest over its files' names, sizes and digests."""
+    """A model folder the run could read.
+
+    Attributes:
+        sha256: of one line ``path size digest`` per file of the folder: tokenizer, templates and cards included.
+        weights_sha256: of one line ``name digest`` for config.json and each ``model*.safetensors``, in order of names:
+            the digest that a report's ``config.target.digest`` states. None in records from before it was taken, and
+            for a folder without these files.
+    """
 
     name: Text
     path: Text
     files: Count
     bytes: Count
     sha256: Sha256
+    weights_sha256: Sha256 | None = None
 
 
 class CommandResult(Record):
@@ -171,6 +179,8 @@ class RunRecord(Record):
         started, ended: wall clock; `wall_s` is from the steady clock.
         imported: module path of the workload's own package as the run saw it, or None.
         log_bytes, log_sha256: of the whole log kept, after the cap and redaction.
+        principal, signer: who signed the request and with which key, as the host verified it before anything ran;
+            ``unsigned`` and None when nobody did.
     """
 
     schema_version: Literal[1] = 1
@@ -213,3 +223,5 @@ class RunRecord(Record):
     log_sha256: Sha256
     log_truncated_bytes: Count
     redactions: Count
+    principal: Text = "unsigned"
+    signer: Text | None = None

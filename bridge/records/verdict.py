@@ -72,6 +72,7 @@ class Verdict(Record):
     Attributes:
         headline: one sentence: what may be quoted, or what stopped it.
         rules_run, rules_skipped: how many rules looked, and why the others did not.
+        principal, signer, trust_class: who asked and whose code it was, as the host says; None outside a run.
     """
 
     schema_version: Literal[1] = 1
@@ -86,3 +87,6 @@ class Verdict(Record):
     reports: tuple[Text, ...]
     rules_run: Count
     rules_skipped: dict[str, str]
+    principal: Text | None = None
+    signer: Text | None = None
+    trust_class: Literal["host", "trusted", "untrusted"] | None = None

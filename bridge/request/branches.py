@@ -63,8 +63,12 @@ def run_id_of(ref: str) -> str | None:
     return match[3]
 
 
-def cancel_branch(ref: str) -> str:
-    """Return the full name of the cancel branch that belongs to a request branch.
+def cancel_branch(ref: str, mark: str = "") -> str:
+    """Return the full name of a cancel branch that belongs to a request branch.
+
+    Args:
+        ref: full name of the request branch.
+        mark: letters and digits that make it another one: a signed cancel goes where nobody can have been before.
 
     Raises:
         UsageError: the ref is no request branch.
@@ -73,7 +77,7 @@ def cancel_branch(ref: str) -> str:
     if match is None or run_id_of(ref) is None:
         raise UsageError(f"{ref!r} is no request branch")
     space, _preset, run_id, suffix = match.groups()
-    return f"{HEADS}{space}cancel{space[-1]}{run_id}{suffix}"
+    return f"{HEADS}{space}cancel{space[-1]}{run_id}{mark and '-' + mark}{suffix}"
 
 
 def cancelled_id_of(ref: str) -> str | None:

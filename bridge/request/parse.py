@@ -1,7 +1,7 @@
 """Untrusted bytes -> Request, or one clear line.
 
 Order: size, depth and duplicate keys; schema version; shape; canonical bytes; then what only the receiver knows: the
-branch, the bus, the clock. Knows nothing about presets, policy or signatures.
+branch, the bus, the clock. Knows nothing about presets or policy; whether a signature holds is the host's to say.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from bridge.limits import CLOCK_SKEW_MAX_S, EXPIRY_MAX_S
 from bridge.records import LimitRequest, Request, RunnerSelector
 from bridge.records.base import ParamValue
 from bridge.request.branches import run_id_of
+from bridge.request.signature import FINGERPRINT_PATTERN, PRINCIPAL_PATTERN
 from bridge.system.clock import parse_rfc3339
 
 UNSIGNED = "unsigned"
 SCHEMA = 2
+_PRINCIPAL = re.compile(PRINCIPAL_PATTERN)
+_FINGERPRINT = re.compile(FINGERPRINT_PATTERN)
 _USER_INFO = re.compile(r"://[^/]*@")
 
 
@@ -151,10 +154,17 @@ def _check_times(request: Request, now: dt.datetime) -> None:
 
 
 def _check_meaning(request: Request) -> None:
-    if request.principal != UNSIGNED or request.signer is not None:
+    if (request.principal == UNSIGNED) != (request.signer is None):
         raise RequestRejectedError(
-            f"request claims principal {_short(request.principal)}, but this host verifies no signatures; "
-            f"expected principal '{UNSIGNED}' and no signer"
+            f"request names principal {_short(request.principal)} and signer {_short(request.signer)}; "
+            f"expected a name and its key, or '{UNSIGNED}' and none"
+        )
+    if _PRINCIPAL.fullmatch(request.principal) is None or (
+        request.signer is not None and _FINGERPRINT.fullmatch(request.signer) is None
+    ):
+        raise RequestRejectedError(
+            f"request names principal {_short(request.principal)} and signer {_short(request.signer)}; "
+            "expected a name such as agent@example.org and a fingerprint SHA256:..."
         )
     if request.workload is not None and _USER_INFO.search(request.workload.origin):
         raise RequestRejectedError("workload.origin carries user information; expected a URL without it")

@@ -1,4 +1,4 @@
-"""Sign and verify request bytes with ssh keys: `ssh-keygen -Y` under a namespace of our own.
+"""Sign and verify with ssh keys: `ssh-keygen -Y` under a namespace of our own.
 
 The stored bytes are the signed bytes; they carry bus, ref, id and expiry, so a signature is worth nothing elsewhere.
 Exit codes decide; ssh-keygen prints "Good signature" even where its code is not 0. Everything it reads is named on its
@@ -7,20 +7,30 @@ command line: no user or repository configuration is consulted. Format: OpenSSH 
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import os
 import re
 import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from bridge.errors import InfrastructureError, PolicyRefusedError, UsageError
 from bridge.system import process
 
-NAMESPACE = "kakeya-request-v1"
-SIGNATURE_MAX_BYTES = 16 * 1024
-TIMEOUT_S = 20.0
-_FINGERPRINT = re.compile(rb"\bkey (SHA256:[A-Za-z0-9+/]{43})\s*$", re.MULTILINE)
-_PRINCIPAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}")
+NAMESPACE: Final = "kakeya-request-v1"
+COMMIT_NAMESPACE: Final = "git"
+SIGNATURE_MAX_BYTES: Final = 16 * 1024
+TIMEOUT_S: Final = 20.0
+PRINCIPAL_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}"
+FINGERPRINT_PATTERN: Final = r"SHA256:[A-Za-z0-9+/]{43}"
+_FOUND = re.compile(rf"\bkey ({FINGERPRINT_PATTERN})\s*$".encode(), re.MULTILINE)
+_PRINCIPAL = re.compile(PRINCIPAL_PATTERN)
+_ARMOUR = re.compile(rb"-----BEGIN SSH SIGNATURE-----\n([A-Za-z0-9+/=\n]+)\n-----END SSH SIGNATURE-----\n?")
+_SHOWN_KEY_CHARS = 160
 
 
 @dataclass(frozen=True)
@@ -44,17 +54,57 @@ def fingerprint(key: Path) -> str:
     return words[1]
 
 
+def fingerprint_of(public_key: str) -> str:
+    """Return the fingerprint of a public key's text, ``TYPE BASE64 [comment]``.
+
+    Raises:
+        UsageError: it is none.
+    """
+    words = public_key.split()
+    try:
+        blob = base64.b64decode(words[1], validate=True)
+        length = int.from_bytes(blob[:4], "big")
+        whole = blob[4 : 4 + length].decode("ascii") == words[0] and len(blob) > 4 + length
+    except (IndexError, ValueError):
+        blob, whole = b"", False
+    if not whole:
+        raise UsageError(
+            f"{public_key[:60]!r} is no public key; expected 'ssh-ed25519 AAAA...'", remedy="cat ~/.ssh/id_ed25519.pub"
+        )
+    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).rstrip(b"=").decode("ascii")
+
+
+def public_key_in(signature: bytes) -> str | None:
+    """Return the public key that a signature says it was made with, or None when it is no signature; proves nothing."""
+    match = _ARMOUR.fullmatch(signature)
+    try:
+        data = base64.b64decode((match[1] if match else b"").replace(b"\n", b""), validate=True)
+        size = int.from_bytes(data[10:14], "big")
+        blob = data[14 : 14 + size]
+        kind = blob[4 : 4 + int.from_bytes(blob[:4], "big")].decode("ascii")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    if data[:6] != b"SSHSIG" or len(blob) != size or not re.fullmatch(r"[a-z0-9@.-]{4,64}", kind):
+        return None
+    return f"{kind} {base64.b64encode(blob).decode('ascii')}"
+
+
 def sign(data: bytes, key: Path) -> bytes:
     """Return the signature of request bytes; with an agent, `key` may be the public half.
 
     Raises:
         UsageError: the key cannot sign; nothing was asked of a terminal.
     """
-    done = process.run([_tool(), "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)], timeout_s=TIMEOUT_S, input=data)
+    hidden = {"DISPLAY", "WAYLAND_DISPLAY", "SSH_ASKPASS"}
+    quiet = {name: value for name, value in os.environ.items() if name not in hidden}
+    argv = [_tool(), "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)]
+    done = process.run(argv, timeout_s=TIMEOUT_S, input=data, env={**quiet, "SSH_ASKPASS_REQUIRE": "never"})
     if done.exit_code != 0 or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
+        said = "no answer in time" if done.timed_out else _last(done.stderr)
         raise UsageError(
-            f"{key} could not sign the request: {_last(done.stderr)}",
-            remedy="load it into ssh-agent, or use a key without passphrase",
+            f"{key} could not sign the request: {said}",
+            remedy="load it into ssh-agent, use a key without passphrase, or turn signing off: "
+            "kakeya-mac init --signing-key none",
         )
     return done.stdout
 
@@ -70,39 +120,81 @@ def verify(
         principal: whom the request names.
         expected: the key fingerprint that the request names.
         signers: the host's allowed_signers file; its options (namespaces, valid-before) hold at the present time.
-        revoked: the host's revocation list, or None.
+        revoked: an OpenSSH revocation list of the host's owner, or None.
 
     Raises:
         PolicyRefusedError: malformed, unknown, expired or revoked, or not the key that the request names.
     """
     if len(signature) > SIGNATURE_MAX_BYTES or _PRINCIPAL.fullmatch(principal) is None:
         raise PolicyRefusedError("the request's signature or principal is malformed")
+    add = trust_command(signature, principal)
     if not signers.is_file():
-        raise PolicyRefusedError(
-            "the request is signed and this host knows no signers",
-            remedy="kakeya-runner trust add KEY --principal NAME",
-        )
-    with tempfile.TemporaryDirectory(prefix="kakeya-signature-") as folder:
-        path = Path(folder) / "request.sig"
-        path.write_bytes(signature)
-        argv = [_tool(), "-Y", "verify", "-n", NAMESPACE, "-I", principal, "-f", str(signers), "-s", str(path)]
-        if revoked is not None and revoked.is_file():
-            argv += ["-r", str(revoked)]
-        done = process.run(argv, timeout_s=TIMEOUT_S, input=data)
+        raise PolicyRefusedError("the request is signed and this host knows no signers", remedy=add)
+    done = _verify(data, signature, namespace=NAMESPACE, principal=principal, signers=signers, revoked=revoked)
     if done.exit_code != 0:
         raise PolicyRefusedError(
             f"the signature of principal {principal!r} is not accepted: {_last(done.stderr) or _last(done.stdout)}",
-            remedy="the host's owner adds the key with `kakeya-runner trust add KEY --principal NAME`",
+            remedy=add,
         )
-    match = _FINGERPRINT.search(done.stdout)
+    found = _named(done.stdout)
+    if found != expected:
+        raise PolicyRefusedError(f"the request names key {expected}, and {found} signed it")
+    return Signer(principal, found)
+
+
+def verify_commit(payload: bytes, signature: bytes, *, signers: Path, revoked: Path | None = None) -> Signer:
+    """Return which code signer signed a commit, at the present time: a commit's own date proves nothing.
+
+    Args:
+        payload: the raw commit without its signature header.
+        signature: that header's value; untrusted.
+        signers: the host's list of code signers.
+        revoked: an OpenSSH revocation list of the host's owner, or None.
+
+    Raises:
+        PolicyRefusedError: nobody on the list signed it, or not with a key that holds now.
+    """
+    if len(signature) > SIGNATURE_MAX_BYTES or not signers.is_file():
+        raise PolicyRefusedError("this host knows no code signers, or the commit's signature is malformed")
+    with tempfile.TemporaryDirectory(prefix="kakeya-signature-") as folder:
+        path = Path(folder) / "commit.sig"
+        path.write_bytes(signature)
+        argv = [_tool(), "-Y", "find-principals", "-s", str(path), "-f", str(signers)]
+        names = process.run(argv, timeout_s=TIMEOUT_S).stdout.decode("utf-8", "replace").split()
+    for name in names[:1]:
+        done = _verify(payload, signature, namespace=COMMIT_NAMESPACE, principal=name, signers=signers, revoked=revoked)
+        if done.exit_code == 0:
+            return Signer(name, _named(done.stdout))
+    raise PolicyRefusedError("no code signer of this host signed it")
+
+
+def trust_command(signature: bytes, principal: str, *, code: bool = False) -> str:
+    """Return the owner's one command that would make this key trusted."""
+    key = public_key_in(signature)
+    shown = f"'{key}'" if key is not None and len(key) <= _SHOWN_KEY_CHARS else "KEY"
+    command = f"kakeya-runner trust add {shown}{' --code' * code} --principal {principal}"
+    return f"if the host's owner knows this key: {command}"
+
+
+def _verify(
+    data: bytes, signature: bytes, *, namespace: str, principal: str, signers: Path, revoked: Path | None
+) -> process.Completed:
+    with tempfile.TemporaryDirectory(prefix="kakeya-signature-") as folder:
+        path = Path(folder) / "signature"
+        path.write_bytes(signature)
+        argv = [_tool(), "-Y", "verify", "-n", namespace, "-I", principal, "-f", str(signers), "-s", str(path)]
+        if revoked is not None and revoked.is_file():
+            argv += ["-r", str(revoked)]
+        return process.run(argv, timeout_s=TIMEOUT_S, input=data)
+
+
+def _named(stdout: bytes) -> str:
+    match = _FOUND.search(stdout)
     if match is None:
         raise InfrastructureError(
             "ssh-keygen accepted a signature and named no key", remedy="update OpenSSH to 8.9 or newer"
         )
-    found = match.group(1).decode("ascii")
-    if found != expected:
-        raise PolicyRefusedError(f"the request names key {expected}, and {found} signed it")
-    return Signer(principal, found)
+    return match.group(1).decode("ascii")
 
 
 def _tool() -> str:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import datetime as dt
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import psutil
 
 from bridge.presets import Preset
 from bridge.records import Request
+from bridge.request import UNSIGNED
 from bridge.runner.host import Host
 from bridge.system.clock import Clock
 
@@ -40,10 +42,19 @@ def host_wait(host: Host) -> Leave | None:
     return condition_wait(host.policy.only_when, host.clock)
 
 
-def request_wait(host: Host, request: Request | None, preset: Preset | None) -> Leave | None:
-    """Return why this runner does not take this request now, or None; a malformed one is taken and rejected."""
+def request_wait(
+    host: Host, request: Request | None, preset: Preset | None, principal: Callable[[], str] = lambda: UNSIGNED
+) -> Leave | None:
+    """Return why this runner does not take this request now, or None; a malformed one is taken and rejected.
+
+    Args:
+        host: this runner's surroundings.
+        request: what was pushed, None when it is no request.
+        preset: what it asks for, None when this host has no such preset.
+        principal: returns whose quota it counts against; asked last, as it verifies a signature.
+    """
     if request is None:
-        return rate_wait(host)
+        return rate_wait(host, UNSIGNED)
     wanted = request.runner
     if wanted.name is not None and wanted.name != host.name:
         return Leave(f"meant for runner {wanted.name}", ever=True)
@@ -57,18 +68,20 @@ def request_wait(host: Host, request: Request | None, preset: Preset | None) -> 
         waiting = condition_wait(preset.only_when, host.clock)
         if waiting is not None:
             return waiting
-    return rate_wait(host)
+    return rate_wait(host, principal())
 
 
-def rate_wait(host: Host) -> Leave | None:
-    """Return whether the hour's share of unsigned requests is used up; every request is unsigned so far."""
-    rate = host.policy.rate_per_hour
+def rate_wait(host: Host, principal: str) -> Leave | None:
+    """Return whether the hour's share of a principal, or of all unsigned requests together, is used up."""
+    rate = host.policy.rate_per_hour if principal == UNSIGNED else host.policy.quota(principal)
     if host.embedded or rate == 0:
         return None
-    recent = host.journal.claims_since(host.clock.now() - _HOUR)
+    recent = host.journal.claims_since(host.clock.now() - _HOUR, principal)
     if recent < rate:
         return None
-    return Leave(f"{recent} unsigned requests in the last hour, the policy allows {rate} (rate_per_hour)")
+    key = "rate_per_hour" if principal == UNSIGNED else "quota_per_hour, quotas"
+    who = "unsigned requests" if principal == UNSIGNED else f"requests of {principal}"
+    return Leave(f"{recent} {who} in the last hour, the policy allows {rate} ({key})")
 
 
 def condition_wait(conditions: tuple[str, ...], clock: Clock) -> Leave | None:

@@ -1,6 +1,6 @@
 """This runner's sign of life, sent along with other pushes where there are any.
 
-Knows what the runner knows of itself; pushes nothing.
+Knows what the runner knows of itself, and nothing about requests.
 """
 
 from __future__ import annotations
@@ -10,21 +10,41 @@ import threading
 from collections.abc import Callable
 from typing import Literal
 
-from bridge.records import Beacon, BusRecord
+from bridge.errors import InfrastructureError, PolicyRefusedError
+from bridge.limits import BEACON_INTERVAL_IDLE_S
+from bridge.records import Beacon
+from bridge.records.bus import SIGNED_REQUESTS
 from bridge.runner.host import Host
+from bridge.runner.link import Link
 from bridge.system.clock import rfc3339
 
 
 class Beacons:
-    """Makes the next beacon when one is due; the sequence goes on from what the bus shows."""
+    """Makes the next beacon when one is due; the sequence goes on from what the bus shows.
 
-    def __init__(self, host: Host, record: BusRecord, sequence: int, running: Callable[[], tuple[str, ...]]) -> None:
-        self._host = host
-        self._interval_s = record.beacon_interval_s
-        self._sequence = sequence
+    One is due at once when something changed that a requester would want to know, and otherwise after an interval that
+    doubles as long as nothing does: an idle runner must not fill a repository. Each beacon says when the next one comes
+    at the latest, so that slow and dead can be told apart.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        link: Link,
+        running: Callable[[], tuple[str, ...]],
+        spooled: Callable[[], tuple[str, ...]] = tuple,
+    ) -> None:
+        self._host, self._link = host, link
+        self._shortest_s = self._interval_s = link.record.beacon_interval_s
+        with link.lock:
+            seen = [beacon.sequence for _, beacon in link.bus.read_beacons() if beacon.runner == host.name]
+        self._sequence = max(seen, default=0)
         self._running = running
+        self._spooled = spooled
         self._last_s = float("-inf")
+        self._told: tuple[object, ...] | None = None
         self._queue = 0
+        self._ending = False
         self._lock = threading.Lock()
 
     def saw_queue(self, pending: int) -> None:
@@ -34,19 +54,45 @@ class Beacons:
     def due(self) -> Beacon | None:
         """Return the next beacon if one is due, None otherwise."""
         with self._lock:
-            now_s = self._host.clock.steady_s()
-            if now_s - self._last_s < self._interval_s:
+            news = self._news()
+            if news == self._told and self._host.clock.steady_s() - self._last_s < self._interval_s:
                 return None
-            self._last_s = now_s
-            return self._next()
+            return self._next(news)
 
-    def now(self) -> Beacon:
-        """Return the next beacon, due or not."""
-        with self._lock:
-            self._last_s = self._host.clock.steady_s()
-            return self._next()
+    def send(self, *, last: bool = False) -> None:
+        """Push a beacon of its own when one is due; only a bus whose runners poll has any.
 
-    def _next(self) -> Beacon:
+        Args:
+            last: the runner ends and says so, due or not.
+        """
+        if self._link.record.wake != "poll" or (self._link.push_wait_s() > 0 and not last):
+            return
+        self._ending = self._ending or last
+        beacon = self.due()  # to end is news, so the last one is always due
+        if beacon is None:
+            return
+        try:
+            with self._link.lock:
+                self._link.bus.beacon(beacon)
+            self._link.budget.spent(ok=True)
+        except InfrastructureError as error:
+            self._told = None
+            self._link.budget.spent(ok=False)
+            self._host.say(f"no sign of life could be sent: {error.message}")
+
+    def _news(self) -> tuple[object, ...]:
+        """Return what makes a beacon worth sending at once when it differs from what was last told."""
+        running = self._running()
+        presets = tuple(self._host.presets)
+        return (
+            self._ending, self._state(running), running, self._spooled(), self._queue, self._host.facts.digest, presets,
+        )  # fmt: skip
+
+    def _next(self, news: tuple[object, ...]) -> Beacon:
+        quiet = news == self._told and not self._running()
+        self._interval_s = min(self._interval_s * 2, BEACON_INTERVAL_IDLE_S) if quiet else self._shortest_s
+        self._interval_s = max(self._interval_s, self._shortest_s)
+        self._told, self._last_s = news, self._host.clock.steady_s()
         self._sequence += 1
         host, running = self._host, self._running()
         described = host.executor.host()
@@ -54,7 +100,7 @@ class Beacons:
             runner=host.name,
             version=host.version,
             sequence=self._sequence,
-            state=_state(host, running),
+            state=self._state(running),
             policy_digest=host.facts.digest,
             presets=tuple(p.name for p in host.presets.values() if p.status == "ready" and host.facts.allows(p.name)),
             labels=host.policy.labels,
@@ -62,22 +108,32 @@ class Beacons:
             host=f"{described.os} {described.machine} {described.cpu}"[:200],
             queue=self._queue,
             running=running,
+            spooled=self._spooled(),
+            interval_s=self._interval_s,
             disk_free_bytes=shutil.disk_usage(host.state.root).free,
             thermal="unknown",
             time=rfc3339(host.clock.now()),
         )
 
-
-def _state(host: Host, running: tuple[str, ...]) -> Literal["idle", "busy", "paused", "draining"]:
-    if host.state.drain.exists() or host.stopping.is_set():
-        return "draining"
-    if host.state.pause.exists():
-        return "paused"
-    return "busy" if running else "idle"
+    def _state(self, running: tuple[str, ...]) -> Literal["idle", "busy", "paused", "draining"]:
+        state = self._host.state
+        if self._ending or state.drain.exists() or self._host.stopping.is_set():
+            return "draining"
+        if state.pause.exists():
+            return "paused"
+        return "busy" if running else "idle"
 
 
 def _capabilities(host: Host) -> tuple[str, ...]:
     found = [*filter(host.code.packages.__contains__, ("mlx", "mlx-lm", "torch"))]
     found += [device.split()[0] for device in host.executor.host().devices]
     sandbox = host.executor.sandbox()
-    return (*found, f"sandbox:{sandbox.kind}")
+    signed = (SIGNED_REQUESTS,) if _checks_requests(host) else ()
+    return (*found, f"sandbox:{sandbox.kind}", *signed)
+
+
+def _checks_requests(host: Host) -> bool:
+    try:
+        return host.signers.checks_requests
+    except PolicyRefusedError:  # a list nobody can rely on: doctor says so
+        return False

@@ -5,14 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from bridge.executor.interface import Executor
 from bridge.presets import PolicyFacts, Preset
 from bridge.runner.attempts import Attempts
+from bridge.runner.attesting import Attesting
 from bridge.runner.identity import CodeFacts, CodeWatch
 from bridge.runner.journal import Journal
+from bridge.runner.ledger import Ledger
 from bridge.runner.policy import Policy
+from bridge.runner.signers import Signers
 from bridge.system.clock import Clock
 
 
@@ -31,6 +35,11 @@ class StateFolder:
     def journal(self) -> Path:
         """What happened."""
         return self.root / "journal.jsonl"
+
+    @property
+    def ledger(self) -> Path:
+        """Which requests were let in."""
+        return self.root / "ledger.jsonl"
 
     @property
     def attempts(self) -> Path:
@@ -97,10 +106,21 @@ class Host:
     state: StateFolder
     journal: Journal
     attempts: Attempts
+    attesting: Attesting
     code_watch: CodeWatch
     version: str
     say: Callable[[str], None]
     stopping: threading.Event = field(default_factory=threading.Event)
+
+    @cached_property
+    def signers(self) -> Signers:
+        """The keys the owner trusts."""
+        return Signers(self.policy)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Which requests were let in; the caller holds the name lock."""
+        return Ledger(self.state.ledger, self.clock)
 
     @property
     def name(self) -> str:

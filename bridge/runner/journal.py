@@ -11,6 +11,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -38,6 +39,7 @@ Event = Literal[
 ]
 ZERO = "0" * 64
 _ENDS = frozenset({"copied", "fenced"})
+_SEALED = "attestation"
 _DAY = dt.timedelta(days=1)
 
 
@@ -60,6 +62,16 @@ class JournalLine(Record):
     detail: dict[str, str | int | float | None] = Field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class LastAttested:
+    """The newest attestation of this journal, and the numbers of those that were made and never published."""
+
+    sequence: int = 0
+    digest: str = ZERO
+    run: str | None = None
+    void: tuple[int, ...] = ()
+
+
 class Journal:
     """An append-only file; one process writes it, under the runner's name lock."""
 
@@ -75,7 +87,9 @@ class Journal:
         self._count = 0
         self._head = ZERO
         self._open: dict[str, list[JournalLine]] = {}
-        self._claimed: deque[dt.datetime] = deque()
+        self._claimed: deque[tuple[dt.datetime, str]] = deque()
+        self._first = ZERO
+        self._attested = LastAttested()
         path.parent.mkdir(parents=True, exist_ok=True)
         self._cut_torn_line()
         for line, raw in _read(path):
@@ -90,6 +104,17 @@ class Journal:
     def head(self) -> str:
         """Digest of the last line."""
         return self._head
+
+    @property
+    def first(self) -> str:
+        """Digest of the first line, which names this journal; zeros while it is empty."""
+        return self._first
+
+    @property
+    def attested(self) -> LastAttested:
+        """Where this runner's chain of attestations is."""
+        with self._lock:
+            return self._attested
 
     def append(self, event: Event, run_id: str, oid: str | None = None, **detail: str | float | None) -> None:
         """Write one event durably.
@@ -128,10 +153,10 @@ class Journal:
         with self._lock:
             return tuple(self._open)
 
-    def claims_since(self, moment: dt.datetime) -> int:
-        """Return how many requests were claimed after a moment within the last day."""
+    def claims_since(self, moment: dt.datetime, principal: str = "unsigned") -> int:
+        """Return how many requests of a principal were claimed after a moment within the last day."""
         with self._lock:
-            return sum(1 for time in self._claimed if time > moment)
+            return sum(1 for time, name in self._claimed if time > moment and name == principal)
 
     def close(self) -> None:
         """Close the file."""
@@ -141,13 +166,15 @@ class Journal:
         """Keep what recovery and rates need; a run that ended is only in the file."""
         self._count += 1
         self._head = hashlib.sha256(raw).hexdigest()
+        self._first = self._head if line.seq == 0 else self._first
         self._open.setdefault(line.id, []).append(line)
+        self._attested = _attested(self._attested, line, self._open[line.id])
         if line.event in _ENDS:
             del self._open[line.id]
         if line.event == "claimed":
             time = parse_rfc3339(line.time)
-            self._claimed.append(time)
-            while self._claimed and time - self._claimed[0] > _DAY:
+            self._claimed.append((time, str(line.detail.get("principal", "unsigned"))))
+            while self._claimed and time - self._claimed[0][0] > _DAY:
                 self._claimed.popleft()
 
     def _cut_torn_line(self) -> None:
@@ -157,6 +184,17 @@ class Journal:
         whole = data.rfind(b"\n") + 1
         if whole != len(data):
             os.truncate(self._path, whole)
+
+
+def _attested(last: LastAttested, line: JournalLine, lines: list[JournalLine]) -> LastAttested:
+    """Return where the chain is after a line; a run that was lost to another runner leaves its number void."""
+    if line.event == "result_built" and _SEALED in line.detail:
+        sequence, digest = line.detail["sequence"], line.detail[_SEALED]
+        return replace(last, sequence=int(sequence or 0), digest=str(digest), run=line.id)
+    if line.event == "fenced" and not any(one.event == "terminal" for one in lines):
+        numbers = [int(one.detail["sequence"] or 0) for one in lines if _SEALED in one.detail]
+        return replace(last, void=tuple(sorted({*last.void, *numbers})))
+    return last
 
 
 def verify_journal(path: Path) -> int:

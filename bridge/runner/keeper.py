@@ -59,7 +59,9 @@ class Keeper:
         return self._held
 
     def start(self) -> None:
-        """Begin to renew."""
+        """Begin to renew, unless it has begun."""
+        if self._thread is not None:
+            return
         self._thread = threading.Thread(target=self._work, name=f"keeper-{self._held.claim.id[-8:]}", daemon=True)
         self._thread.start()
 

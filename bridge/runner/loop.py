@@ -6,27 +6,31 @@ Knows nothing about processes or formats.
 
 from __future__ import annotations
 
+import datetime as dt
 import secrets
 import threading
 from dataclasses import dataclass
+from functools import partial
 
 from bridge.bus.interface import ClaimView, Held, ReceivedRequest, RequestRef, Snapshot
 from bridge.endings import Ending, Outcome
 from bridge.errors import FencedError, InfrastructureError, KakeyaError
+from bridge.limits import EXPIRY_MAX_S
 from bridge.pipeline import finish, run_once
 from bridge.records import Claim
 from bridge.runner.admission import Leave, host_wait, request_wait
 from bridge.runner.beacons import Beacons
+from bridge.runner.delivery import Spool
 from bridge.runner.host import Host
 from bridge.runner.keeper import Keeper, following
 from bridge.runner.kept import Kept, drop_all_but
 from bridge.runner.leases import LeaseWatch
 from bridge.runner.link import Link
 from bridge.runner.pacing import PollPace
-from bridge.runner.reading import peek, receive
+from bridge.runner.reading import peek, quota_name, receive
 from bridge.runner.recovery import kill_leftovers, recover, saved
 from bridge.runner.session import RunSession
-from bridge.system.clock import rfc3339
+from bridge.system.clock import parse_rfc3339, rfc3339
 
 _WAKE_S = 0.1
 
@@ -51,7 +55,8 @@ class Runner:
         self._host, self._link = host, link
         self._pace = PollPace(host.clock, link.record.lease_s)
         self._watch = LeaseWatch(host.clock)
-        self._beacons = Beacons(host, link.record, self._last_sequence(), self._running_ids)
+        self._spool = Spool(host, self._running_ids)
+        self._beacons = Beacons(host, link, self._running_ids, self._spool.waiting)
         self._active: dict[str, threading.Thread] = {}
         self._cancels: frozenset[str] = frozenset()
         self._outcomes: list[Outcome] = []
@@ -88,12 +93,14 @@ class Runner:
         self._cancels = snapshot.cancels
         requests = [ref for ref in snapshot.requests if only is None or ref.ref == only]
         refs = {ref.id: ref for ref in requests}
-        for left in recover(self._host, self._link, refs, snapshot.claims, self._running_ids()):
+        resting = self._spool.resting()
+        for left in recover(self._host, self._link, refs, snapshot.claims, (*self._running_ids(), *resting)):
             self._go_on(left.ref, left.view, resume=left.resume)
+        self._spool.tried(resting)
         self._look_at_others(refs, snapshot)
         waiting = self._look_at_queue([ref for ref in requests if ref.id not in snapshot.claims])
         self._beacons.saw_queue(waiting)
-        self._sign_of_life()
+        self._beacons.send()
         return waiting
 
     def look_for_cancels(self) -> None:
@@ -117,6 +124,10 @@ class Runner:
     def listed(self, *, ok: bool) -> None:
         """Note whether the last listing worked, which decides when the next one is due."""
         self._pace.listed(ok=ok)
+
+    def farewell(self) -> None:
+        """Say that this runner takes nothing any more."""
+        self._beacons.send(last=True)
 
     def join(self) -> None:
         """Wait for the runs that are going on."""
@@ -162,7 +173,9 @@ class Runner:
         host, link = self._host, self._link
         received = receive(link, ref)
         request = peek(host, link, ref, received)
-        blocked = request_wait(host, request, host.presets.get(request.preset) if request is not None else None)
+        preset = host.presets.get(request.preset) if request is not None else None
+        who = partial(quota_name, host, request, received)
+        blocked = request_wait(host, request, preset, who)
         if blocked is not None:
             return blocked
         claim = Claim(
@@ -180,7 +193,7 @@ class Runner:
         asked_s = host.clock.steady_s()
         with link.lock:
             held = link.bus.claim(claim)  # who has it when this is fenced off, recovery finds out: perhaps we, late
-        host.journal.append("claimed", ref.id, held.oid)
+        host.journal.append("claimed", ref.id, held.oid, principal=who())
         self._start(_Work(ref, held, received, claim.time, asked_s))
         return None
 
@@ -202,8 +215,17 @@ class Runner:
     def _may_take_over(self, run_id: str, view: ClaimView) -> bool:
         if not self._watch.expired(run_id, view.oid, view.claim.lease_s):
             return False
+        if view.claim.state == "started" and self._is_spooled(run_id, view.claim.runner):
+            return False  # it ran, and its runner says that it still holds the result
         full = len(self._active) >= self._host.policy.slots or host_wait(self._host) is not None
         return not (view.claim.state == "claimed" and full)
+
+    def _is_spooled(self, run_id: str, runner: str) -> bool:
+        """Whether a runner's beacon of the last day says that it could not deliver this run's result yet."""
+        oldest = self._host.clock.now() - dt.timedelta(seconds=EXPIRY_MAX_S)
+        with self._link.lock:
+            beacons = [beacon for _, beacon in self._link.bus.read_beacons() if beacon.runner == runner]
+        return any(run_id in one.spooled and parse_rfc3339(one.time) > oldest for one in beacons)
 
     def _go_on(self, ref: RequestRef, view: ClaimView, *, resume: bool) -> None:
         """Run what was only claimed, finalise what was started.
@@ -272,24 +294,6 @@ class Runner:
     def _running_ids(self) -> tuple[str, ...]:
         with self._lock:
             return tuple(self._active)
-
-    def _sign_of_life(self) -> None:
-        if self._link.record.wake != "poll" or self._link.push_wait_s() > 0:
-            return
-        beacon = self._beacons.due()
-        if beacon is None:
-            return
-        try:
-            with self._link.lock:
-                self._link.bus.beacon(beacon)
-            self._link.budget.spent(ok=True)
-        except InfrastructureError as error:
-            self._link.budget.spent(ok=False)
-            self._host.say(f"no sign of life could be sent: {error.message}")
-
-    def _last_sequence(self) -> int:
-        with self._link.lock:
-            return max((b.sequence for _, b in self._link.bus.read_beacons() if b.runner == self._host.name), default=0)
 
     def _tell(self, about: str, reason: str) -> None:
         if self._told.get(about) != reason:

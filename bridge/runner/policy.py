@@ -25,11 +25,14 @@ from bridge.presets import LimitCaps, PolicyFacts, Preset, load, registry
 from bridge.presets.model import PresetLimits, VariableName
 from bridge.records import Record
 from bridge.records.base import Name, Sha256, Text
+from bridge.runner.trust_policy import AbsolutePath, TrustPolicy
+from bridge.system.gitlfs import check_url
 
+# Trusted keys lie beside the policy unless it says otherwise; `kakeya-runner trust` and `revoke` write them.
+TRUST_FILES = ("allowed_signers", "code_signers", "revoked")
 # Of its own machine's owner the embedded runner takes these over; a served bus takes nothing from its environment.
 EMBEDDED_VARIABLES = ("LD_PRELOAD", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 Condition = Annotated[str, Field(pattern=r"^(idle|ac_power|hours-([01]\d|2[0-3])-([01]\d|2[0-3]))$")]
-AbsolutePath = Annotated[str, Field(pattern=r"^/[^\x00-\x1f]*$")]
 
 
 class PresetPolicy(Record):
@@ -56,6 +59,34 @@ class LimitPolicy(PresetLimits):
     disk_floor_bytes: Annotated[int, Field(ge=0)] = bounds.DISK_FLOOR_BYTES
 
 
+class LfsPolicy(Record):
+    """Where git-lfs objects of a request's tree come from; without `url` a tree that holds pointers is refused.
+
+    Attributes:
+        url: of the LFS API; the tree's own `.lfsconfig` is never read.
+        also_from: further origins that may serve the objects themselves.
+        user, password_file: credentials, sent to the origin of `url` alone; the file is the owner's, mode 0600.
+        max_bytes: what the large files of one tree may come to.
+        leave_pointers: run with pointers as they are; nothing is fetched.
+    """
+
+    url: Text | None = None
+    also_from: tuple[Text, ...] = ()
+    user: Text = ""
+    password_file: AbsolutePath | None = None
+    max_bytes: Annotated[int, Field(gt=0)] = bounds.LFS_DEFAULT_BYTES
+    leave_pointers: bool = False
+
+    @model_validator(mode="after")
+    def _addresses_are_servers(self) -> Self:
+        for one in (*((self.url,) if self.url else ()), *self.also_from):
+            if (problem := check_url(one)) is not None:
+                raise ValueError(f"{one[:80]!r}: {problem}")
+        if self.leave_pointers and self.url is not None:
+            raise ValueError("leave_pointers and url contradict each other")
+        return self
+
+
 class WorkflowPolicy(Record):
     """A workflow file that may run on this host, for `kakeya-runner job-hook`: its digest decides."""
 
@@ -72,8 +103,8 @@ class ActionsPolicy(Record):
     stop: tuple[Text, ...] = ()
 
 
-class Policy(Record):
-    """`policy.toml`, every value effective.
+class Policy(TrustPolicy):
+    """`policy.toml`, every value effective; who may ask and whose code may run is in `TrustPolicy`.
 
     Attributes:
         name: the runner's name on its bus.
@@ -107,6 +138,7 @@ class Policy(Record):
     presets: PresetPolicy = PresetPolicy()
     sandbox: SandboxPolicy = SandboxPolicy()
     limits: LimitPolicy = LimitPolicy()
+    lfs: LfsPolicy = LfsPolicy()
     actions: ActionsPolicy = ActionsPolicy()
     environment: dict[VariableName, str] = Field(default_factory=dict, alias="env")
     secrets: dict[VariableName, str] = Field(default_factory=dict)
@@ -137,6 +169,7 @@ class Policy(Record):
             allow=self.presets.allow,
             embedded=embedded,
             trust_pushers=self.trust_pushers,
+            require_signature=self.require_signature,
             environment=self.environment,
             secrets=self.secrets,
             model_roots=self.model_roots,
@@ -178,7 +211,9 @@ def load_policy(path: Path) -> Policy:
     problems = file_problems(path)
     if problems:
         raise UsageError(f"policy file {path}: {problems[0]}", remedy=f"chmod 600 {path}; kakeya-runner policy check")
-    return read_policy(path.read_bytes(), source=str(path))
+    policy = read_policy(path.read_bytes(), source=str(path))
+    beside = {name: str(path.absolute().parent / name) for name in TRUST_FILES if getattr(policy, name) is None}
+    return policy.model_copy(update=beside)
 
 
 def own_presets(policy: Policy) -> dict[str, Preset]:
@@ -200,8 +235,13 @@ def own_presets(policy: Policy) -> dict[str, Preset]:
     return presets
 
 
-def file_problems(path: Path) -> list[str]:
-    """Return what keeps a file from being the owner's alone, an empty list when nothing does."""
+def file_problems(path: Path, *, private: bool = True) -> list[str]:
+    """Return what keeps a file from being the owner's alone, an empty list when nothing does.
+
+    Args:
+        path: the file.
+        private: whether others may not even read it; public keys anybody may read, but nobody else may change.
+    """
     try:
         found = path.lstat()
         parent = path.parent.stat()
@@ -212,8 +252,9 @@ def file_problems(path: Path) -> list[str]:
         problems.append("it is not a regular file")
     if found.st_uid != os.geteuid():
         problems.append(f"it belongs to uid {found.st_uid}, the runner is uid {os.geteuid()}")
-    if found.st_mode & 0o077:
-        problems.append(f"others may read or change it: mode {stat.S_IMODE(found.st_mode):04o}, expected 0600")
+    if found.st_mode & (0o077 if private else 0o022):
+        what = "read or change" if private else "change"
+        problems.append(f"others may {what} it: mode {stat.S_IMODE(found.st_mode):04o}, expected 0600")
     if parent.st_mode & 0o022 and not parent.st_mode & stat.S_ISVTX:
         problems.append(f"others may replace it: its folder has mode {stat.S_IMODE(parent.st_mode):04o}")
     return problems

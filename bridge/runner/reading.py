@@ -5,7 +5,7 @@ from __future__ import annotations
 from bridge.bus.interface import ReceivedRequest, RequestRef
 from bridge.errors import RequestRejectedError
 from bridge.records import Request
-from bridge.request import parse
+from bridge.request import UNSIGNED, parse
 from bridge.runner.host import Host
 from bridge.runner.link import Link
 
@@ -22,6 +22,13 @@ def receive(link: Link, ref: RequestRef) -> ReceivedRequest | None:
             return link.bus.read_request(ref)
     except RequestRejectedError:
         return None
+
+
+def quota_name(host: Host, request: Request | None, received: ReceivedRequest | None) -> str:
+    """Return whose quota a request counts against."""
+    if received is None:
+        return UNSIGNED
+    return host.signers.quota_name(request, received.data, received.signature)
 
 
 def peek(host: Host, link: Link, ref: RequestRef, received: ReceivedRequest | None) -> Request | None:

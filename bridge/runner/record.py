@@ -10,8 +10,10 @@ from bridge.bus.interface import Held, RequestRef
 from bridge.endings import Ending
 from bridge.executor.interface import Execution
 from bridge.gate import identity as gate_identity
+from bridge.presets import Trust, host_labels
 from bridge.publish import MASK
 from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord, SandboxApplied
+from bridge.request.signature import Signer
 from bridge.runner.host import Host
 from bridge.runner.kept import Kept
 from bridge.system.clock import parse_rfc3339, rfc3339
@@ -29,6 +31,7 @@ class RunFacts:
         request: None when the bytes were no request.
         claimed: time of the first claim of the chain.
         started: when the first command was about to start, or None.
+        signer: who signed the request, as far as this host verified it.
         kept: what it came to, when it ran; it may have been another process of this runner that saw it.
     """
 
@@ -43,6 +46,7 @@ class RunFacts:
     models: tuple[ModelDigest, ...]
     log: bytes
     kept: Kept | None
+    signer: Signer | None = None
 
 
 def run_record(
@@ -65,7 +69,9 @@ def run_record(
         preset_digest=spec.preset_digest if spec is not None else _ZERO if preset is None else preset.digest(),
         policy_digest=host.facts.digest if spec is None else spec.policy_digest,
         gate_digest=gate_identity().digest,
-        labels=() if spec is None else spec.labels,
+        labels=host_labels(host.facts, _trust(facts.signer)) if spec is None else spec.labels,
+        principal=_trust(facts.signer).principal if spec is None else spec.principal,
+        signer=_trust(facts.signer).signer if spec is None else spec.signer,
         host=host.executor.host() if kept is None else kept.host,
         code=kept.code if kept is not None else None if spec is None else host.code.record(spec, facts.request),
         models=facts.models,
@@ -94,6 +100,10 @@ def run_record(
         log_truncated_bytes=0 if execution is None else execution.log_truncated_bytes,
         redactions=0 if execution is None else execution.redactions,
     )
+
+
+def _trust(signer: Signer | None) -> Trust:
+    return Trust() if signer is None else Trust(principal=signer.principal, signer=signer.fingerprint)
 
 
 def _shown(spec: JobSpec) -> tuple[tuple[str, str], ...]:

@@ -24,9 +24,11 @@ from bridge.runner.attempts import attempt_key
 from bridge.runner.delivery import deliver, terminal_claim
 from bridge.runner.host import Host
 from bridge.runner.keeper import Keeper
+from bridge.runner.largefiles import large_files
 from bridge.runner.link import Link
 from bridge.runner.models import ModelDigests
 from bridge.runner.record import RunFacts, run_record
+from bridge.runner.sender import Sender
 from bridge.system.clock import parse_rfc3339, rfc3339
 from bridge.system.process import run as run_process
 
@@ -58,6 +60,8 @@ class RunSession:
         self._attempt: Attempt | None = None
         self._models: tuple[ModelDigest, ...] = ()
         self._log = b""
+        self._sender = Sender(host, link, ref)
+        self._revoked: str | None = None
         self._kept: kept.Kept | None = None
 
     def read(self) -> bytes:
@@ -92,10 +96,12 @@ class RunSession:
 
         Raises:
             EndedError: cancelled or expired while queued.
-            PolicyRefusedError: the owner's approval program said no.
+            RequestRejectedError: it was let in before, or half signed.
+            PolicyRefusedError: the signature does not hold, or the owner's approval program said no.
         """
         self._request = request
-        if self._cancelled():
+        self._sender.let_in(request, self.read(), self.signature, self._keeper.held.chain[0])
+        if self._cancelled() and self._sender.may_be_cancelled():
             raise EndedError(Ending("cancelled", "cancelled before it started"))
         validity = dt.timedelta(seconds=self._host.policy.expiry_max_s)
         if min(parse_rfc3339(request.expires), parse_rfc3339(request.created) + validity) <= self.clock.now():
@@ -103,7 +109,9 @@ class RunSession:
         if self._host.stopping.is_set():
             raise EndedError(Ending("interrupted", "the runner was asked to stop"))
         self._ask_owner(request, preset)
-        return Trust(signed=False, request_code="untrusted", why="unsigned request")
+        if preset.code == "request":
+            self._keeper.start()  # the history that decides about the code may take longer than a lease
+        return self._sender.trust(request, preset)
 
     def execute(self, spec: JobSpec) -> Execution:
         """Run a job spec: directories, `started` acknowledged and journalled, then processes.
@@ -124,6 +132,8 @@ class RunSession:
             execution = host.executor.execute(spec, directory, hooks, tuple(host.policy.secrets.values()))
             if execution.ending == "interrupted" and (why := self._keeper.lost()) is not None:
                 execution = replace(execution, message=why)
+            if execution.ending == "cancelled" and self._revoked is not None:
+                execution = replace(execution, ending="revoked", message=f"stopped while it ran: {self._revoked}")
             digest = self._keep(spec, execution)
         finally:
             shutil.rmtree(directory.root, ignore_errors=True)
@@ -175,6 +185,7 @@ class RunSession:
             models=self._models,
             log=self._log,
             kept=self._kept,
+            signer=self._sender.signer,
         )
         return run_record(self._host, facts, spec, execution, ending)
 
@@ -187,6 +198,11 @@ class RunSession:
     def log(self) -> bytes:
         """Return the whole log kept."""
         return self._log
+
+    @property
+    def attestation(self) -> Literal["none", "dsse"]:
+        """Whether the result is signed: where its bus signs and this runner can."""
+        return "dsse" if self._link.record.attestation == "dsse" and self._host.attesting.has_key else "none"
 
     def claims(self) -> tuple[tuple[bytes, bytes], ...]:
         """Return the claim chain so far, as raw commits with their claims."""
@@ -201,12 +217,13 @@ class RunSession:
         """
         host, held = self._host, self._keeper.held
         host.journal.append("judged", self.ref.id, None, reason=ending.reason)
-        with self._link.lock:
-            result_oid = self._link.bus.build_result(Tree(files=files), self.ref.id)
         if self._attempt is not None:
             archive.save(host.state.reports, self.ref.id, files)  # before the journal says that nothing is left to do
-        detail = {"ref": self.ref.ref, "reason": ending.reason, "message": ending.message}
-        host.journal.append("result_built", self.ref.id, result_oid, **detail)
+        with host.attesting.sealing(files, self.ref.ref, host.journal) as sealed:
+            with self._link.lock:
+                result_oid = self._link.bus.build_result(Tree(files=sealed.files), self.ref.id)
+            detail = {"ref": self.ref.ref, "reason": ending.reason, "message": ending.message, **sealed.detail}
+            host.journal.append("result_built", self.ref.id, result_oid, **detail)
         kept.drop(host.state.kept, self.ref.id)
         claim = terminal_claim(held, host, ending, result_oid)
         delivery = deliver(host, self._link, self.ref, held, claim)
@@ -225,7 +242,7 @@ class RunSession:
             if spec.tree is None:
                 raise RequestRejectedError("the request brings no tree")
             # Not under the lock: it reads only the request's own objects, and renewals must go on meanwhile.
-            self._link.bus.fetch_workload(self.ref, spec.tree, directory.work)
+            self._link.bus.fetch_workload(self.ref, spec.tree, directory.work, large_files=large_files(host))
         code = host.code.record(spec, request)
         described = host.executor.host()
         key = attempt_key(spec, f"{code.identity} {code.tree or ''}", f"{described.name} {described.cpu}")
@@ -239,7 +256,8 @@ class RunSession:
         self._host.journal.append("process", self.ref.id, None, pid=pid, started=started, marker=marker)
 
     def _should_stop(self) -> Literal["cancelled", "interrupted"] | None:
-        if self._cancelled():
+        self._revoked = self._revoked or self._sender.no_longer()
+        if self._revoked is not None or (self._cancelled() and self._sender.may_be_cancelled()):
             return "cancelled"
         return "interrupted" if self._host.stopping.is_set() or self._keeper.lost() is not None else None
 

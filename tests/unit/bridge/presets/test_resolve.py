@@ -121,9 +121,14 @@ def test_devices_are_the_hosts_and_only_for_presets_that_ask():
 
 
 def test_request_code_is_refused_on_a_served_bus_and_the_message_says_what_to_do():
-    with pytest.raises(PolicyRefusedError, match="nobody this host trusts") as caught:
-        resolve(ask("pytest-path", workload=CODE), registry()["pytest-path"], FACTS, Trust())
+    request, tests = ask("pytest-path", workload=CODE), registry()["pytest-path"]
+    with pytest.raises(PolicyRefusedError, match="the request is unsigned") as caught:
+        resolve(request, tests, FACTS, Trust())
+    assert "kakeya-runner trust add KEY --principal NAME" in str(caught.value)
     assert "embedded" in str(caught.value)
+    with pytest.raises(PolicyRefusedError, match="nobody this host trusts") as caught:
+        resolve(request, tests, FACTS, Trust(principal="agent", signer="SHA256:x"))
+    assert "kakeya-runner trust add KEY --code" in str(caught.value)
 
 
 def test_trusting_pushers_needs_another_user_and_a_required_sandbox():

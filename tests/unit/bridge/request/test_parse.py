@@ -232,9 +232,23 @@ def test_times_are_bounded_and_expiry_is_a_fact_of_its_own() -> None:
     assert not expired(read(encoded()), NOW)
 
 
-def test_a_principal_nobody_verified_is_refused() -> None:
-    rejected(encoded(principal="owner"), "verifies no signatures")
-    rejected(encoded(signer="SHA256:x"), "verifies no signatures")
+KEY = "SHA256:" + "A" * 43
+
+
+def test_a_principal_and_its_key_come_together() -> None:
+    assert read(encoded(principal="agent@example.org", signer=KEY)).signer == KEY
+    rejected(encoded(principal="owner"), "a name and its key")
+    rejected(encoded(signer=KEY), "a name and its key")
+
+
+@pytest.mark.parametrize("name", ["-I", "a b", "", "*", "a,b", "x" * 200, "owner\n"])
+def test_a_principal_is_a_name(name: str) -> None:
+    rejected(encoded(principal=name, signer=KEY), "expected a name|control characters")
+
+
+@pytest.mark.parametrize("key", ["", "SHA256:short", "MD5:aa", KEY + "=", "sha256:" + "A" * 43])
+def test_a_signer_is_a_fingerprint(key: str) -> None:
+    rejected(encoded(principal="agent", signer=key), "fingerprint")
 
 
 def test_user_information_in_an_origin_is_refused_and_not_repeated() -> None:

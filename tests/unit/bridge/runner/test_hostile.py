@@ -39,6 +39,7 @@ HOSTILE = {
     "wrong idempotency key": canonical(idempotency_key="f" * 64),
     "claims a principal": canonical(principal="owner@example.org"),
     "claims a signer": canonical(signer="SHA256:abc"),
+    "is signed, says the request": canonical(principal="owner@example.org", signer="SHA256:" + "A" * 43),
     "control characters": canonical(preset="mlx-env-probe\n"),
     "option as preset": canonical(preset="--help"),
     "path as preset": canonical(preset="../../etc/passwd"),
