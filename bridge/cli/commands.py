@@ -136,9 +136,13 @@ _EVIDENCE = (
             "Claims that may not be quoted are refused, loudly, with the reason.",
             ("kakeya-mac quote @last",), (0, 1, 8)),
     Command("compare", "Evidence", "bridge.cli.mac_evidence:compare", "put two runs side by side and say what differs",
-            (Argument(("a",), "run id", metavar="A", complete="run"),
-             Argument(("b",), "run id", metavar="B", complete="run"), _JSON, _BUS),
-            examples=("kakeya-mac compare @last 01k9x3",), exit_codes=(0, 1, 8)),
+            (Argument(("a",), "run id, @last or result folder", metavar="A", complete="run"),
+             Argument(("b",), "run id, @last or result folder", metavar="B", complete="run"), _JSON, _BUS),
+            "Facts first; then, where both measured the same prompts, the gate's statistics of B against A with the "
+            "noise floor of each run. Two runs at two times are not interleaved, so none of it is citable, and every "
+            "reason is named. To ask whether a commit is slower: the preset commit-comparison.",
+            ("kakeya-mac compare @last 01k9x3", "kakeya-mac compare docs/evidence/RUN-A docs/evidence/RUN-B"),
+            (0, 1, 8)),
     Command("report", "Evidence", "bridge.cli.mac_evidence:report", "show reports of a run or files, arm by arm",
             (Argument(("what",), "run id or report file", metavar="ID|PATH", complete="run"), _JSON, _BUS),
             examples=("kakeya-mac report @last",), exit_codes=(0, 1, 8)),

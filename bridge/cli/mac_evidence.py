@@ -8,16 +8,16 @@ from bridge.cli.context import Invocation
 from bridge.cli.mac_look import finished
 from bridge.cli.mac_run import connect
 from bridge.cli.output import size_text
+from bridge.client import compare as comparing
 from bridge.client import reports as report_rows
 from bridge.client import verify as checking
-from bridge.client.compare import CAUTION
-from bridge.client.compare import compare as compare_results
 from bridge.client.envelope import of_data
 from bridge.client.outcome import Standing
 from bridge.client.present import document
 from bridge.client.quote import quote as make_quote
-from bridge.client.result import Result
-from bridge.client.stored import find_stored
+from bridge.client.result import Result, read_result
+from bridge.client.store import read_folder
+from bridge.client.stored import Origin, find_stored
 from bridge.client.untrusted import clean_line
 from bridge.errors import InfrastructureError, UsageError
 from bridge.ids import short
@@ -67,18 +67,34 @@ def quote(call: Invocation) -> int:
 
 
 def compare(call: Invocation) -> int:
-    """Put two runs side by side."""
-    origin, standing = finished(call, call.args.a)
-    first, second = _result_of(standing), _result_of(finished(call, call.args.b)[1])
-    lines = compare_results(first, second)
-    call.output.data(f"{'':<24}  {short(first.id):<34}{short(second.id)}")
+    """Put two runs side by side, with the gate's statistics where both measured the same prompts."""
+    (origin, first), (_, second) = (_side(call, what) for what in (call.args.a, call.args.b))
+    lines, measured = comparing.compare(first, second), comparing.measured(first, second)
+    call.output.data(f"{'':<24}  {short(first.id):<32}  {short(second.id)}")
     for line in lines:
         mark = " " if line.same else "*"
-        call.output.data(f"{mark} {clean_line(line.name):<22}  {clean_line(line.a):<34}{clean_line(line.b)}")
-    call.output.say("note", CAUTION)
-    data = {"a": first.id, "b": second.id, "caution": CAUTION, "lines": [line.data() for line in lines]}
-    call.output.document(of_data("compare", data, bus=origin.bus_part()))
+        call.output.data(f"{mark} {clean_line(line.name):<22}  {clean_line(line.a):<32}  {clean_line(line.b)}")
+    for one in measured.differences:
+        call.output.row("B vs A", f"{clean_line(one.wording)}   NOT CITABLE")
+    for floor in measured.noise:
+        call.output.row("noise", f"{floor.stage}: {comparing.noise_text(floor.a, floor.b, floor.confidence)}")
+    for reason in measured.reasons:
+        where = "" if reason.report is None else f"{reason.report}: "
+        call.output.row(reason.kind, f" {clean_line(where + reason.text)}")
+    call.output.say("note", comparing.CAUTION)
+    data = {"a": first.id, "b": second.id, "caution": comparing.CAUTION, "lines": [line.data() for line in lines]}
+    document = {**data, **comparing.data(measured)}
+    call.output.document(of_data("compare", document, bus=None if origin is None else origin.bus_part()))
     return 0
+
+
+def _side(call: Invocation, what: str) -> tuple[Origin | None, Result]:
+    """Return a result by run id, or from a folder that holds one."""
+    folder = Path(call.directory, what)
+    if folder.is_dir():
+        return None, read_result(read_folder(folder))
+    origin, standing = finished(call, what)
+    return origin, _result_of(standing)
 
 
 def report(call: Invocation) -> int:

@@ -1,14 +1,21 @@
-"""Two runs side by side. It says what differs and never calls a difference between two runs a measurement."""
+"""Two runs side by side: facts as they were written down, and the gate's statistics over what both measured.
+
+It says what differs and never calls a difference between two runs a measurement.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from bridge.client.result import Result
+from bridge.gate import Comparison, Run
+from bridge.gate import compare as gate_compare
 from bridge.records import ClaimResult
 
 CAUTION = "two runs at two times are not an interleaved comparison: nothing here may be quoted as a difference"
+_PREFIX = "reports/"
+_SHOWN = ("report", "metric", "arm", "role", "value", "interval", "confidence", "unit", "n", "wording")
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,47 @@ def _facts(result: Result) -> dict[str, str]:
 
 def _claims(result: Result) -> dict[str, str]:
     return {claim.id: claim_text(claim) for claim in result.verdict.claims} if result.verdict is not None else {}
+
+
+def measured(a: Result, b: Result) -> Comparison:
+    """Return what the gate's statistics say of B against A."""
+    return gate_compare(_run(a), _run(b))
+
+
+def data(comparison: Comparison) -> dict[str, Any]:
+    """Return a comparison as `--json` shows it."""
+    why = [reason.text for reason in comparison.reasons if reason.kind == "weaker"]
+    return {
+        "differences": [
+            {
+                **{name: getattr(one, name) for name in _SHOWN},
+                "detail": dict(one.detail),
+                "citable": False,
+                "why": why,
+            }
+            for one in comparison.differences
+        ],
+        "noise": [asdict(one) for one in comparison.noise],
+        "reasons": [asdict(one) for one in comparison.reasons],
+    }
+
+
+def noise_text(a: float | None, b: float | None, confidence: float) -> str:
+    """Return the noise floors of two runs: what neither could have seen by itself."""
+    said = [
+        f"{name} {'not measured (no control)' if one is None else f'{one * 100:.1f} %'}"
+        for name, one in (("A", a), ("B", b))
+    ]
+    return f"{', '.join(said)} (half-width of A/A', {confidence * 100:.0f} %)"
+
+
+def _run(result: Result) -> Run:
+    files = result.tree.files
+    declared = {name.removeprefix(_PREFIX): data for name, data in files.items() if name.startswith(_PREFIX)}
+    if result.spec is not None:
+        paths = {output.path for output in result.spec.outputs}
+        declared = {path: data for path, data in declared.items() if path in paths}
+    return Run(declared, result.record, result.spec, None if result.verdict is None else result.verdict.decision)
 
 
 def claim_text(claim: ClaimResult) -> str:

@@ -71,7 +71,7 @@ def _acceptance(arm: Arm, *, clipped: bool) -> Ratio | None:
     committed: list[float] = []
     forwards: list[float] = []
     for samples in by_prompt(arm.measured).values():
-        counts = [_committed(sample, clipped=clipped) for sample in samples]
+        counts = [committed_of(sample, clipped=clipped) for sample in samples]
         committed.append(sum(count for count, _ in counts))
         forwards.append(sum(count for _, count in counts))
     kept = [(c, f) for c, f in zip(committed, forwards, strict=True) if f > 0]
@@ -81,7 +81,7 @@ def _acceptance(arm: Arm, *, clipped: bool) -> Ratio | None:
         return None
 
 
-def _committed(sample: Sample, *, clipped: bool) -> tuple[int, int]:
+def committed_of(sample: Sample, *, clipped: bool) -> tuple[int, int]:
     """Return committed tokens and target forwards of a sample's decode."""
     counters, onset = sample["counters"], sample["loop_onset"]
     if clipped and onset is not None:

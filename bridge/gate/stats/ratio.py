@@ -67,3 +67,29 @@ def paired_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> Ra
     parts = [x / top - y / bottom for x, y in zip(numerator, denominator, strict=True)]
     variance = math.fsum(part * part for part in parts) / (n - 1)  # the parts sum to zero by construction
     return Ratio(math.log(top / bottom), math.sqrt(variance / n), n - 1)
+
+
+def paired_double_ratio(
+    first: tuple[Sequence[float], Sequence[float]], second: tuple[Sequence[float], Sequence[float]]
+) -> Ratio:
+    """Return one ratio of totals over another, unit by unit: what two runs share, e.g. the machine's speed, cancels.
+
+    Args:
+        first: numerators and denominators of the upper ratio.
+        second: those of the lower one, of the same units in the same order.
+
+    Raises:
+        ValueError: fewer than two units, different lengths, or a total that is not positive.
+    """
+    lists = (*first, *second)
+    n = len(lists[0])
+    if n < 2 or any(len(values) != n for values in lists):
+        raise ValueError(f"got {[len(values) for values in lists]} units, expected the same number and at least 2")
+    means = [math.fsum(values) / n for values in lists]
+    if not all(mean > 0.0 for mean in means):
+        raise ValueError("a total is not positive")
+    scaled = [[value / mean for value in values] for values, mean in zip(lists, means, strict=True)]
+    parts = [a - b - c + d for a, b, c, d in zip(*scaled, strict=True)]
+    variance = math.fsum(part * part for part in parts) / (n - 1)  # the parts sum to zero by construction
+    log_ratio = math.log(means[0] / means[1]) - math.log(means[2] / means[3])
+    return Ratio(log_ratio, math.sqrt(variance / n), n - 1)

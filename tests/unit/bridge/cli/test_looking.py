@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -207,6 +208,40 @@ def test_compare_says_what_differs_and_warns(requester, host, sent):
     assert "* claim speed" in ran.out
     assert "NOT CITABLE" in ran.out
     assert "not an interleaved comparison" in ran.err
+
+
+EVIDENCE = [str(ROOT / "docs" / "evidence" / f"k3-fused-allmlx-code-{name}") for name in ("rpa4gwnn", "y6rgxwg2")]
+
+
+def test_two_result_folders_are_compared_by_the_gates_statistics(requester):
+    # The golden text is what `kakeya-mac compare` of these two folders prints on stdout.
+    ran = requester.run("compare", *EVIDENCE)
+    golden = Path(__file__).parent / "golden" / "compare.txt"
+    assert (ran.code, ran.out) == (0, golden.read_text("utf-8"))
+
+
+def test_the_document_of_a_comparison_says_that_nothing_is_citable(requester):
+    data = requester.run("compare", *EVIDENCE, "--json").document["data"]
+    jsonschema.validate(data, json.loads((SCHEMAS / "data-compare.schema.json").read_text()))
+    assert len(data["differences"]) == 11
+    assert {(one["citable"], one["n"]) for one in data["differences"]} == {(False, 60)}
+    assert all("not interleaved" in one["why"][0] for one in data["differences"])
+    assert [floor["stage"] for floor in data["noise"]] == ["decode", "prefill"]
+
+
+def test_runs_without_samples_compare_their_facts_and_say_why_no_more(requester, host, sent):
+    take(host, sent)
+    ran = requester.run("compare", sent, sent)
+    assert ran.code == 0
+    assert "impossible" in ran.out
+    assert "B vs A" not in ran.out
+
+
+def test_a_folder_that_is_no_result_is_refused(requester, tmp_path):
+    (tmp_path / "empty").mkdir()
+    ran = requester.run("compare", EVIDENCE[0], str(tmp_path / "empty"))
+    assert ran.code == 1
+    assert "manifest.json" in ran.err
 
 
 def test_report_recomputes_rates_and_survives_nonsense(requester, host, sent, tmp_path):
