@@ -8,7 +8,7 @@ OPENBLAS := $(wildcard /usr/lib/x86_64-linux-gnu/libopenblas.so.0 /usr/lib/aarch
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 PYTEST := $(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m pytest
 
-.PHONY: help demo test unit lint check drift bench gate-score fuzz studies clean
+.PHONY: help demo test unit lint check drift evidence bench gate-score fuzz studies clean
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -40,7 +40,10 @@ lint: $(VENV)/.dev ## ruff, mypy --strict, import directions
 drift: $(VENV)/.dev ## generated files equal what their source generates
 	$(BIN)/python -m tests.drift
 
-check: lint drift ## what must hold before tests are worth running
+evidence: $(VENV)/.dev ## judge every committed result; a changed one fails
+	$(BIN)/kakeya-mac gate check docs/evidence
+
+check: lint drift evidence ## what must hold before tests are worth running
 	$(BIN)/zizmor --offline --persona auditor .github/workflows
 
 bench: $(VENV)/.dev ## ratios inside interleaved runs; needs a quiet machine

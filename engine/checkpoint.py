@@ -75,7 +75,10 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def folder_digest(folder: Path) -> str:
-    """Return sha256 hex over config.json and every weight file: name and content digest of each, one per line."""
+    """Return sha256 hex over one line ``name digest`` for config.json and each weight file, in order of names.
+
+    A runner takes the same digest by itself (`weights_sha256` of its record's models), and the gate compares the two.
+    """
     lines = [f"{path.name} {_file_digest(path)}\n" for path in [folder / "config.json", *weight_files(folder)]]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 

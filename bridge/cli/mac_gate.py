@@ -8,20 +8,25 @@ from pathlib import Path
 from bridge.cli.context import Invocation
 from bridge.client import exits
 from bridge.client.envelope import of_data
-from bridge.client.gatefiles import Judged, judge_paths
+from bridge.client.gatefiles import Judged, NoReport, judge_paths
 from bridge.client.untrusted import clean_line
 
 
 def check(call: Invocation) -> int:
     """Judge files and folders; exit 1 when one is below what is required or does not verify."""
     required: exits.Required = call.args.require or "valid"
-    judged = list(judge_paths([Path(call.directory, path) for path in call.args.paths]))
+    found = list(judge_paths([Path(call.directory, path) for path in call.args.paths]))
+    judged = [one for one in found if isinstance(one, Judged)]
+    others = [one for one in found if isinstance(one, NoReport)]
     failed = 0
     for one in judged:
         _print(call, one)
         failed += bool(one.problems) or not exits.meets(one.verdict.decision, required)
     code = 1 if failed else 0
-    call.output.say("gate", f"{len(judged)} judged, {failed} below {required}")
+    for other in others:
+        call.output.say("skip", f" {other.path}: {other.reason}")
+    said = f", {len(others)} not judged" if others else ""
+    call.output.say("gate", f"{len(judged)} judged, {failed} below {required}{said}")
     data = [
         {"path": str(one.path), "problems": list(one.problems), "verdict": one.verdict.model_dump(mode="json")}
         for one in judged

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bridge import strictjson
 from bridge.client.result import read_result
 from bridge.client.store import read_folder
 from bridge.errors import IntegrityError, UsageError
@@ -26,8 +27,16 @@ class Judged:
     problems: tuple[str, ...] = ()
 
 
-def judge_paths(paths: list[Path]) -> Iterator[Judged]:
-    """Judge every report file and every result folder, in order.
+@dataclass(frozen=True)
+class NoReport:
+    """A file beside results that does not call itself a report, so that nothing of it can be quoted."""
+
+    path: Path
+    reason: str
+
+
+def judge_paths(paths: list[Path]) -> Iterator[Judged | NoReport]:
+    """Judge every report file and every result folder, in order; a file that is named is always judged.
 
     Raises:
         UsageError: a path is neither, or nothing is there.
@@ -38,14 +47,33 @@ def judge_paths(paths: list[Path]) -> Iterator[Judged]:
         elif (path / "manifest.json").is_file():
             yield _folder(path)
         elif path.is_dir():
-            found = sorted(path.glob("*/manifest.json"))
-            files = sorted(one for one in path.glob("*.json") if one.is_file())
-            if not found and not files:
-                raise UsageError(f"{path} holds no report and no result folder")
-            yield from (_folder(one.parent) for one in found)
-            yield from (_bare(one) for one in files)
+            yield from _inside(path)
         else:
             raise UsageError(f"there is no {path}")
+
+
+def _inside(folder: Path) -> Iterator[Judged | NoReport]:
+    found = sorted(folder.glob("*/manifest.json"))
+    files = {one: _is_report(one) for one in sorted(folder.glob("*.json")) if one.is_file()}
+    if not found and not any(files.values()):
+        raise UsageError(f"{folder} holds no report and no result folder")
+    yield from (_folder(one.parent) for one in found)
+    yield from (_bare(one) if is_report else _other(one) for one, is_report in files.items())
+
+
+def _is_report(path: Path) -> bool:
+    """Return whether a file claims to be a report; what cannot be read is judged, and refused, as one."""
+    if path.stat().st_size > REPORT_MAX_BYTES:
+        return True
+    try:
+        value = strictjson.decode(path.read_bytes(), max_bytes=REPORT_MAX_BYTES)
+    except ValueError:
+        return True
+    return not isinstance(value, dict) or not {"kind", "schema_version", "arms", "claims"}.isdisjoint(value)
+
+
+def _other(path: Path) -> NoReport:
+    return NoReport(path, "it has no kind, schema_version, arms or claims: no report, nothing to quote")
 
 
 def _bare(path: Path) -> Judged:

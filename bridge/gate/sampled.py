@@ -9,6 +9,7 @@ import hashlib
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 from bridge.gate.interface import Evidence, Report
@@ -144,6 +145,22 @@ def steps_before(sample: Sample, onset: int) -> int:
             return step
         committed += count + 1
     return len(accepted)
+
+
+def idle_refusals(sample: Sample) -> int:
+    """Return how many steps committed nothing because the guard refused their first row: as many as fit the tokens.
+
+    A refused later row costs its block's tail only; the step still commits what it accepted and one token more. After
+    a refused first row the loop takes one step without a draft.
+    """
+    accepted, drafted = sample["accepted_per_step"], sample["drafted_per_step"]
+    refused = sample["counters"]["guard_rejections"]
+    if not refused or accepted is None or drafted is None or len(accepted) != len(drafted):
+        return 0
+    pairs = zip(accepted, pairwise(drafted), strict=False)  # the last step has none after it
+    could = sum(1 for taken, (asked, then) in pairs if asked and not taken and not then)
+    excess: int = 1 + len(accepted) + sum(accepted) - sample["output_tokens"]
+    return max(0, min(int(refused), could, excess))
 
 
 def expected_drafts(sample: Sample, config: Mapping[str, Any]) -> list[int] | None:

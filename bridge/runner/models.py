@@ -45,7 +45,22 @@ class ModelDigests:
             size = file.stat().st_size
             digest.update(f"{file.relative_to(folder).as_posix()} {size} {self._file(file)}\n".encode())
             count, total = count + 1, total + size
-        return ModelDigest(name=name, path=str(folder), files=count, bytes=total, sha256=digest.hexdigest())
+        return ModelDigest(
+            name=name,
+            path=str(folder),
+            files=count,
+            bytes=total,
+            sha256=digest.hexdigest(),
+            weights_sha256=self._weights(folder),
+        )
+
+    def _weights(self, folder: Path) -> str | None:
+        """Return the digest that the workload's report states of this model, defined at `ModelDigest`."""
+        config, weights = folder / "config.json", sorted(folder.glob("model*.safetensors"))
+        if not config.is_file() or not weights:
+            return None
+        lines = [f"{file.name} {self._file(file)}\n" for file in (config, *weights)]
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     def _file(self, file: Path) -> str:
         facts = file.stat()

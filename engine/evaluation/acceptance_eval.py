@@ -96,9 +96,9 @@ def by_position(samples: Sequence[Sample], depth: int) -> list[dict[str, int]]:
 
 def acceptance_length(samples: Iterable[Sample]) -> float:
     """Return committed tokens per target forward of the decode, the bonus included."""
-    counters = [sample.counters for sample in samples]
-    forwards = sum(item.target_forwards for item in counters)
-    committed = sum(item.steps - item.guard_rejections + item.accepted_tokens for item in counters)
+    counted = tuple(samples)
+    forwards = sum(item.counters.target_forwards for item in counted)
+    committed = sum(item.counters.steps - item.idle_refusals + item.counters.accepted_tokens for item in counted)
     return committed / forwards if forwards else 0.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True)
@@ -72,3 +73,15 @@ class Sample:
     top2_margin_at_divergence: float | None = None
     expected: str | None = None
     correct: bool | None = None
+
+    @property
+    def idle_refusals(self) -> int:
+        """Steps that committed nothing because the guard refused their first row: as many as fit the tokens.
+
+        A refused later row costs its block's tail only; after a refused first row the next step drafts nothing.
+        """
+        accepted, drafted = self.accepted_per_step or (), self.drafted_per_step or ()
+        pairs = zip(accepted, pairwise(drafted), strict=False)  # the last step has none after it
+        could = sum(1 for taken, (asked, then) in pairs if asked and not taken and not then)
+        excess = 1 + len(accepted) + sum(accepted) - self.output_tokens
+        return max(0, min(self.counters.guard_rejections, could, excess))

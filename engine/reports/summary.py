@@ -65,7 +65,7 @@ def _arm(arm: Arm) -> ArmSummary:
     decoded = sum(max(sample.output_tokens - 1, 0) for sample in samples)
     seconds = sum(sample.stages.decode_s for sample in samples)
     forwards = sum(sample.counters.target_forwards for sample in samples)
-    committed = sum(sample.counters.steps + sample.counters.accepted_tokens for sample in samples)
+    committed = sum(s.counters.steps - s.idle_refusals + s.counters.accepted_tokens for s in samples)
     return ArmSummary(
         name=arm.name,
         samples=len(samples),

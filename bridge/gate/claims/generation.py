@@ -8,7 +8,17 @@ from typing import Final
 
 from bridge.gate.claims import Draft
 from bridge.gate.interface import Evidence, Report
-from bridge.gate.sampled import Arm, Arms, Sample, arms_of, by_prompt, first_difference, repeated_share, steps_before
+from bridge.gate.sampled import (
+    Arm,
+    Arms,
+    Sample,
+    arms_of,
+    by_prompt,
+    first_difference,
+    idle_refusals,
+    repeated_share,
+    steps_before,
+)
 from bridge.gate.stats.ratio import Ratio, paired_ratio
 
 DTYPE_WORDS: Final = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
@@ -86,8 +96,8 @@ def committed_of(sample: Sample, *, clipped: bool) -> tuple[int, int]:
     counters, onset = sample["counters"], sample["loop_onset"]
     if clipped and onset is not None:
         steps = steps_before(sample, onset)
-        return sum(sample["accepted_per_step"][:steps]) + steps, steps
-    committed = counters["steps"] - counters["guard_rejections"] + counters["accepted_tokens"]
+        return max(0, sum(sample["accepted_per_step"][:steps]) + steps - idle_refusals(sample)), steps
+    committed = counters["steps"] - idle_refusals(sample) + counters["accepted_tokens"]
     return committed, counters["target_forwards"]
 
 

@@ -39,21 +39,3 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
     home = {"mlx": "mlx_lm.", "torch": "transformers."}.get(report.body["environment"]["backend"])
     if home is not None and path and not path.startswith(home):
         yield Violation(f"the baseline is {path!r}, expected the library's own decoding ({home}…)", "/arms")
-    for model in ("target", "drafter"):
-        named = config.get(model)
-        if evidence.record is not None and named and named.get("digest") is not None:
-            yield from _seen_by_runner(model, str(named["name"]), evidence)
-
-
-def _seen_by_runner(model: str, name: str, evidence: Evidence) -> Iterator[Violation]:
-    """Yield a model that the runner did not digest."""
-    record = evidence.record
-    if record is None:
-        return
-    known = {one.path.rsplit("/", 1)[-1] for one in record.models}
-    if name not in known:
-        yield Violation(
-            f"{model} {name!r} is none of the models the runner digested: {sorted(known) or 'none'}",
-            f"/config/{model}/name",
-            severity="not_citable",
-        )

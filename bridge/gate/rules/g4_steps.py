@@ -1,6 +1,8 @@
 """Counters of a sample follow from its steps, and its tokens from them.
 
-A step commits its accepted tokens and one more; whoever changes a counter changes how many tokens there must be.
+A step commits its accepted tokens and one more; whoever changes a counter changes how many tokens there must be. Only a
+step whose first row was refused (no finite logits, no token of the vocabulary) commits nothing, and is followed by one
+without a draft; a refused later row costs the rest of its draft alone.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Any
 from bridge.gate import kinds
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.rule import report_rule
-from bridge.gate.sampled import Sample, arms_of, expected_drafts
+from bridge.gate.sampled import Sample, arms_of, expected_drafts, idle_refusals
 
 
 @report_rule(
@@ -59,7 +61,10 @@ def _speculative(sample: Sample, config: Mapping[str, Any]) -> Iterator[str]:
     block = config.get("block_size")
     if block is not None and drafted and max(drafted) > block - 1:
         yield f"a step drafted {max(drafted)} tokens with a block of {block}"
-    committed = 1 + len(accepted) - counters["guard_rejections"] + sum(accepted)
+    cut = sum(1 for a, d in zip(accepted, drafted, strict=True) if a < d)
+    if counters["guard_rejections"] > cut:
+        yield f"{counters['guard_rejections']} rows were refused, {cut} steps lost a part of their draft"
+    committed = 1 + len(accepted) - idle_refusals(sample) + sum(accepted)
     surplus = committed - sample["output_tokens"]
     if not 0 <= surplus <= (accepted[-1] if accepted else 0):
         yield f"the steps commit {committed} tokens, {sample['output_tokens']} were emitted"

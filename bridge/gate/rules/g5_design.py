@@ -18,15 +18,30 @@ from bridge.gate.sampled import Arms, arms_of
 @report_rule(
     "G5-DESIGN",
     severity="not_citable",
-    kinds=kinds.INTERLEAVED,
+    kinds=(*kinds.INTERLEAVED, kinds.ACCEPTANCE),
     remedy="Run with `--profile claim`, unchanged launches.",
 )
 def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
     arms, profile = arms_of(report, evidence), evidence.profile
     if profile["name"] == "smoke":
         return
-    for message in _design(arms, profile, report.kind or ""):
+    found = _alone(arms, profile) if report.kind == kinds.ACCEPTANCE else _design(arms, profile, report.kind or "")
+    for message in found:
         yield Violation(message, "/arms")
+
+
+def _alone(arms: Arms, profile: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a study of acceptance lacks: it counts tokens, so it needs prompts, and no launches or control."""
+    if arms.candidate is None:
+        yield "no arm drafts: there is nothing to accept"
+    for arm in arms.all:
+        prompts = {sample["prompt_digest"] for sample in arm.measured}
+        if len(prompts) < profile["prompts_min_count"] or len(arm.measured) != len(prompts):
+            wanted = f"one of each of {profile['prompts_min_count']}"
+            yield f"arm {arm.name!r} has {len(arm.measured)} samples of {len(prompts)} prompts, expected {wanted}"
+        warm = sum(1 for sample in arm.samples if sample["is_warmup"])
+        if warm < profile["warmups_per_arm_and_launch"]:
+            yield f"arm {arm.name!r} has {warm} warm-ups, expected {profile['warmups_per_arm_and_launch']}"
 
 
 def _design(arms: Arms, profile: Mapping[str, Any], kind: str) -> Iterator[str]:

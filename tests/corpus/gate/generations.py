@@ -40,6 +40,20 @@ CODE = {
 }
 DRAFTS = {"speculative", "distributed", "loopback"}
 VOCABULARY, STOP_ID, BLOCK = 2048, 1, 4
+MODELS = [
+    {
+        "name": name,
+        "path": f"/opt/kakeya/assets/{name}",
+        "files": 8,
+        "bytes": 10_700_000,
+        "sha256": sha(name),
+        "weights_sha256": sha(weights),
+    }
+    for name, weights in (
+        ("kakeya-tiny-gemma4", "target weights"),
+        ("kakeya-tiny-gemma4-dflash", "drafter weights"),
+    )
+]
 
 
 @dataclass(frozen=True)
@@ -120,10 +134,6 @@ def code_throughput(plan: Plan = Plan(), kind: str = "code_throughput") -> Case:
     if plan.launches == 1:
         value["ended_at"] = moment(1.4 + value["wall_s"])
     spans.append((round(now, 6), round(now + 0.3, 6)))
-    models = [
-        {"name": name, "path": f"/opt/kakeya/assets/{name}", "files": 8, "bytes": 10_700_000, "sha256": sha(name)}
-        for name in ("kakeya-tiny-gemma4", "kakeya-tiny-gemma4-dflash")
-    ]
     case = around(
         {"report.json": value},
         profile=plan.profile,
@@ -131,7 +141,7 @@ def code_throughput(plan: Plan = Plan(), kind: str = "code_throughput") -> Case:
         primary=None,
         commands=spans,
         marks=marks,
-        models=models,
+        models=MODELS,
     )
     return with_claims(case)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.reports.tokens import token_digest
 from tests.corpus.gate.builders import Case, around, envelope, sha, state_claims
-from tests.corpus.gate.generations import Plan, code_throughput
+from tests.corpus.gate.generations import MODELS, Plan, code_throughput
 
 TARGET = {
     "name": "kakeya-tiny-gemma4",
@@ -24,7 +24,7 @@ def needle_recall() -> Case:
 
 
 def acceptance() -> Case:
-    plan = Plan(arms=("autoregressive", "speculative"), launches=1, per_launch=20, warmups=1)
+    plan = Plan(arms=("autoregressive", "speculative"), launches=1, per_launch=60, warmups=2)
     case = code_throughput(plan, "acceptance")
     measured = [s for s in case.report["arms"][1]["samples"] if not s["is_warmup"]]
     rows = [{"position": place + 1, "reached": 0, "accepted": 0} for place in range(3)]
@@ -220,7 +220,7 @@ def bounded_kv() -> Case:
 
 def _study(kind: str, rows: dict[str, Any], *, wall_s: float, **config: Any) -> Case:
     value = envelope(kind, wall_s=wall_s, config={"target": TARGET, **config}, rows=rows)
-    return state_claims(around({"report.json": value}))
+    return state_claims(around({"report.json": value}, models=MODELS))
 
 
 BUILDERS = {

@@ -14,6 +14,8 @@ from referencing import Registry, Resource
 
 from bridge.gate import kinds, profiles, rules_catalogue, sampled, schemas
 from bridge.gate.rules.g4_order import shuffled
+from bridge.runner.models import ModelDigests
+from engine.checkpoint import folder_digest
 from engine.evaluation.schedule import shuffled as engine_shuffled
 from engine.reports import tokens as engine_tokens
 from tests.corpus.gate.breaks import honest
@@ -99,3 +101,26 @@ def test_judging_imports_no_array_library():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
+
+
+def test_a_model_has_one_digest_for_the_runner_and_the_report(tmp_path):
+    """The gate compares the two: they must be the same function of the same files."""
+    (tmp_path / "config.json").write_text('{"model_type": "gemma4"}')
+    for part in ("model-00002-of-00002", "model-00001-of-00002"):
+        (tmp_path / f"{part}.safetensors").write_bytes(part.encode() * 100)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (found,) = ModelDigests(tmp_path.with_suffix(".cache")).of([str(tmp_path)], [], None)
+    assert found.weights_sha256 == folder_digest(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("[]")
+    (again,) = ModelDigests(tmp_path.with_suffix(".cache")).of([str(tmp_path)], [], None)
+    assert again.weights_sha256 == found.weights_sha256
+    assert again.sha256 != found.sha256
+    (tmp_path / "model-00001-of-00002.safetensors").write_bytes(b"other")
+    (other,) = ModelDigests(tmp_path.with_suffix(".cache")).of([str(tmp_path)], [], None)
+    assert other.weights_sha256 == folder_digest(tmp_path) != found.weights_sha256
+
+
+def test_a_folder_without_weights_has_no_digest_of_them(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (found,) = ModelDigests(tmp_path.with_suffix(".cache")).of([str(tmp_path)], [], None)
+    assert found.weights_sha256 is None

@@ -44,8 +44,12 @@ def test_a_position_is_reached_when_all_before_it_were_accepted() -> None:
 
 def test_acceptance_length_counts_the_bonus_and_not_a_refused_step() -> None:
     assert acceptance_length([SAMPLE]) == pytest.approx(9 / 4)
-    refused = replace(SAMPLE, counters=Counters(5, 5, 13, 5, 5, 6, 1))
+    steps = {"accepted_per_step": (3, 0, 0, 2, 0), "drafted_per_step": (3, 3, 0, 3, 1)}
+    refused = replace(SAMPLE, output_tokens=10, counters=Counters(5, 5, 10, 5, 5, 6, 1), **steps)
     assert acceptance_length([refused]) == pytest.approx(9 / 5)
+    # A refused later row costs its draft's tail; the step itself commits.
+    later = replace(refused, output_tokens=11)
+    assert acceptance_length([later]) == pytest.approx(10 / 5)
     assert acceptance_length([]) == 0.0
 
 

@@ -1,0 +1,97 @@
+"""What is committed as evidence is judged on every change, and a changed result fails."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bridge.cli.mac import Surroundings, main
+from bridge.client.gatefiles import Judged, NoReport, judge_paths
+from bridge.system.clock import SystemClock
+
+ROOT = Path(__file__).parents[4]
+EVIDENCE = ROOT / "docs" / "evidence"
+
+
+def check(*arguments: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    around = Surroundings(out, err, {}, ROOT, SystemClock())
+    return main(["gate", "check", *arguments], around), out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """Return a folder with a copy of one committed result."""
+    source = min(EVIDENCE.glob("*/manifest.json")).parent
+    shutil.copytree(source, tmp_path / "evidence" / source.name)
+    return tmp_path / "evidence"
+
+
+def test_every_committed_result_is_valid_here_and_now() -> None:
+    code, out, err = check("docs/evidence")
+    assert code == 0, out + err
+    assert len(list(EVIDENCE.glob("*/manifest.json"))) == out.count("path  ")
+
+
+def test_every_committed_number_outside_a_result_says_which_command_made_it() -> None:
+    page = (EVIDENCE / "README.md").read_text(encoding="utf-8")
+    others = [one.path.name for one in judge_paths([EVIDENCE]) if isinstance(one, NoReport)]
+    assert [name for name in others if f"[{name}]({name})" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("reports/report.json", b'"decode_s": 0.', b'"decode_s": 1.'),
+        ("run.json", b'"reason":"passed"', b'"reason":"failed"'),
+        ("spec.json", b'"profile":"claim"', b'"profile":"smoke"'),
+        ("verdict.json", b"valid_not_citable", b"evidence"),
+    ],
+)
+def test_a_changed_result_fails(copied: Path, file: str, old: bytes, new: bytes) -> None:
+    (path,) = copied.glob(f"*/{file}")
+    data = path.read_bytes()
+    assert old in data
+    path.write_bytes(data.replace(old, new, 1))
+    code, _, err = check(str(copied))
+    assert code == 1
+    assert file in err
+
+
+def test_a_report_that_is_gone_fails(copied: Path) -> None:
+    next(copied.glob("*/reports/report.json")).unlink()
+    assert check(str(copied))[0] == 1
+
+
+def test_a_bare_report_beside_results_is_judged(copied: Path) -> None:
+    (copied / "loose.json").write_text('{"kind": "code_throughput", "headline": 9.9}')
+    (copied / "broken.json").write_text("{")
+    (copied / "study.json").write_text('{"command": "python -m benchmarks", "rows": [1.5]}')
+    found = list(judge_paths([copied]))
+    assert {one.path.name: one.verdict.decision for one in found if isinstance(one, Judged) and one.path.is_file()} == {
+        "broken.json": "rejected",
+        "loose.json": "rejected",
+    }
+    assert [one.path.name for one in found if isinstance(one, NoReport)] == ["study.json"]
+    assert check(str(copied))[0] == 1
+
+
+def test_a_folder_with_nothing_to_judge_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "study.json").write_text('{"rows": []}')
+    assert check(str(tmp_path))[0] == 2
+
+
+def test_a_named_file_is_always_judged(tmp_path: Path) -> None:
+    (tmp_path / "study.json").write_text('{"rows": []}')
+    assert check(str(tmp_path / "study.json"))[0] == 1
+
+
+def test_what_ci_runs_judges_the_committed_evidence() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "gate check docs/evidence" in makefile
+    (check_line,) = [line for line in makefile.splitlines() if line.startswith("check:")]
+    assert "evidence" in check_line.split("##")[0].split()
+    assert "run: make evidence" in (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")

@@ -1,0 +1,176 @@
+"""What the decoding loop does with refused rows is what the gate counts: the loop itself makes the samples here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from bridge.gate.interface import Evidence, Report
+from bridge.gate.profiles import named
+from bridge.gate.registry import rules
+from bridge.gate.sampled import idle_refusals
+from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
+from engine.decoding.stopping import Stopping
+from engine.reports.sample import Counters, Memory, Sample, Stages
+from engine.types import Draft, Forward, Outcome, Step
+from engine.verification.greedy import decide
+from tests.corpus.gate.breaks import honest
+
+BUDGET, DEPTH = 24, 3
+ANSWER = tuple(range(100, 100 + BUDGET))
+PROMPT = (1, 2, 3)
+
+
+@dataclass
+class Target:
+    """A sequence whose next token is known; one row of every n-th drafted block cannot be used."""
+
+    row: int
+    every: int
+    length: int = 0
+    blocks: int = 0
+
+    def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
+        self.length = len(ids)
+        yield Forward(([ANSWER[0]], [True]), None, 0, len(ids))
+
+    def forward_block(self, bonus: int, draft: Draft) -> Forward:
+        start = self.length
+        self.length += 1 + draft.count
+        self.blocks += 1
+        told = [_answer(start + offset) for offset in range(draft.count + 1)]
+        bad = self.row if self.blocks % self.every == 0 else -1
+        return Forward((told, [offset != bad for offset in range(draft.count + 1)]), None, start, draft.count + 1)
+
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
+        for _ in range(limit):
+            forward = Forward(None, None, self.length, 1)
+            self.length += 1
+            yield Outcome((_answer(forward.start),), 0), forward
+
+    def committed(self, forward: Forward, rows: int) -> None:
+        return None
+
+    def crop(self, length: int) -> None:
+        self.length = length
+
+
+@dataclass
+class Oracle:
+    """A drafter that is right until a place, and wrong from there on."""
+
+    right: int
+    forwards: int = 0
+
+    def propose(self, bonus: int, position: int, count: int) -> Draft:
+        self.forwards += 1
+        told = [_answer(position + offset) + (offset >= self.right) for offset in range(count)]
+        return Draft(tokens=tuple(told), count=count)
+
+    def observe(self, start: int, tokens: tuple[int, ...], features: object) -> None:
+        return None
+
+
+class Greedy:
+    """The engine's own rule over plain lists."""
+
+    greedy = True
+
+    def first(self, forward: Any) -> Outcome:
+        return decide((), *forward.logits, vocab_size=2048)
+
+    def decide(self, draft: Draft, forward: Any) -> Outcome:
+        return decide(draft.tokens, *forward.logits, vocab_size=2048)
+
+
+@dataclass
+class Ticks:
+    """A clock that only moves on."""
+
+    now: int = field(default=0)
+
+    def host_ns(self) -> int:
+        self.now += 1_000_000
+        return self.now
+
+
+def _answer(position: int) -> int:
+    """Return the token after a position."""
+    return ANSWER[min(position - len(PROMPT) + 1, BUDGET - 1)]
+
+
+def decoded(row: int, every: int, right: int) -> list[Step]:
+    parts = Parts(Target(row, every), Oracle(right), Greedy(), FixedDepth(DEPTH), Ticks())  # type: ignore[arg-type]
+    return list(speculative(parts, PROMPT, Stopping(BUDGET)))
+
+
+def as_sample(steps: list[Step]) -> Sample:
+    """Return the row that the engine's measurement makes of these steps."""
+    tokens = tuple(token for step in steps for token in step.tokens)
+    decode = [step for step in steps if not step.prefill]
+    counters = Counters(
+        target_forwards=sum(step.target_forwards for step in decode),
+        drafter_forwards=sum(step.drafter_forwards for step in decode),
+        drafted_tokens=sum(step.drafted for step in decode),
+        accepted_tokens=sum(step.accepted for step in decode),
+        steps=len(decode),
+        host_syncs=len(steps),
+        guard_rejections=sum(step.guard is not None for step in decode),
+    )
+    return Sample(
+        id="0/0/speculative/p", prompt_id="p", prompt_digest="a" * 64, kind="structured", launch=0, order_index=0,
+        is_warmup=False, prompt_tokens=len(PROMPT), output_tokens=len(tokens), tokens=tokens, token_digest="b" * 64,
+        text="", stop_reason="budget", stages=Stages(0.1, 0.2, 0.3), counters=counters, memory=Memory(1),
+        accepted_per_step=tuple(step.accepted for step in decode),
+        drafted_per_step=tuple(step.drafted for step in decode),
+    )  # fmt: skip
+
+
+def found(sample: Sample, **counters: int) -> list[str]:
+    """Return what G4-STEPS says of a report whose candidate has this one sample."""
+    value = honest("smoke").report
+    kept = value["arms"][-1]
+    row = dict(kept["samples"][-1])
+    row.update(
+        output_tokens=sample.output_tokens,
+        tokens=list(sample.tokens),
+        counters={**sample.counters.__dict__, **counters},
+        accepted_per_step=list(sample.accepted_per_step or ()),
+        drafted_per_step=list(sample.drafted_per_step or ()),
+    )
+    kept["samples"] = [row]
+    value["arms"] = [kept]
+    value["config"]["max_new_tokens"] = BUDGET
+    report = Report("report.json", b"", value)
+    return [v.message for v in rules()["G4-STEPS"](Evidence((report,), None, None, named("default", "smoke")))]
+
+
+@pytest.mark.parametrize("right", [0, 1, 2, 3])
+@pytest.mark.parametrize("every", [1, 2, 3])
+@pytest.mark.parametrize("row", [0, 1, 2, 3])
+def test_the_steps_of_a_refused_row_add_up(row: int, every: int, right: int) -> None:
+    steps = decoded(row, every, right)
+    sample = as_sample(steps)
+    assert sample.tokens == ANSWER
+    assert found(sample) == []
+    empty = sum(1 for step in steps if not step.prefill and step.committed == 0)
+    row_values = {**sample.__dict__, "counters": sample.counters.__dict__}
+    assert idle_refusals(row_values) == sample.idle_refusals == empty
+
+
+def test_a_later_row_that_is_refused_still_commits_its_step() -> None:
+    sample = as_sample(decoded(2, 1, DEPTH))
+    assert sample.counters.guard_rejections > 0
+    assert sample.idle_refusals == 0
+
+
+@pytest.mark.parametrize("lie", ["none", "too many"])
+def test_refusals_that_the_steps_do_not_show_are_noticed(lie: str) -> None:
+    sample = as_sample(decoded(0, 1, DEPTH))
+    cut = sum(a < d for a, d in zip(sample.accepted_per_step or (), sample.drafted_per_step or (), strict=True))
+    assert sample.counters.guard_rejections == cut > DEPTH
+    assert found(sample, guard_rejections=0 if lie == "none" else cut + 1)
