@@ -24,6 +24,8 @@ from engine.types import TargetInfo
 
 SUPPORTED = ("DFlashDraftModel", "MuseGlimmerAssistantModel")
 DEFAULT_CONTEXT_TOKENS = 2048
+FLUSH_ROWS = 32
+"""Committed rows that may wait for their projection while no draft is wanted: the bound of what is held back."""
 _ALIASES = {"encoder.fc.": "fc.", "encoder.output_norm_enc.": "hidden_norm."}
 
 

@@ -18,7 +18,7 @@ from mlx_lm.models.rope_utils import initialize_rope
 from engine.backends.mlx import sampling
 from engine.backends.mlx.caches import WindowCache
 from engine.backends.mlx.models import MlxTarget
-from engine.drafters.dflash import DFlashConfig, LayerRule
+from engine.drafters.dflash import FLUSH_ROWS, DFlashConfig, LayerRule
 from engine.types import Draft, DrafterInfo, Features
 from engine.verification.rejection import Sampling, Uniforms
 
@@ -171,6 +171,7 @@ class MlxDFlashDrafter:
         self._uniforms = None if settings is None else Uniforms(settings.seed, "drafter")
         self.context = WindowCache(model.config.context_tokens + 1, CONTEXT_SLACK_ROWS)
         self._shown: tuple[mx.array, mx.array] | None = None
+        self._waiting: list[mx.array] = []
         self._forwards = 0
 
     @property
@@ -183,7 +184,7 @@ class MlxDFlashDrafter:
         config = self.model.config
         count = min(count, config.block_size - 1)
         ids = mx.array([bonus] + [config.mask_token_id] * count, mx.int32)
-        hidden = self.model.hidden_rows(ids, position, self._shown)
+        hidden = self.model.hidden_rows(ids, position, self.shown())
         logits = self.model.logits(hidden[1:])
         probs = None
         if self._settings is None or self._uniforms is None:
@@ -198,17 +199,30 @@ class MlxDFlashDrafter:
         return Draft(tokens=tokens, count=count, probs=probs)
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
-        """Append the context rows of committed positions and let them compute in the background."""
-        del tokens
-        keys, values = self.model.project_context(features, start)
-        kept_keys, kept_values = self.context.update_and_fetch(keys, values)
-        cap = self.model.config.context_tokens
-        self._shown = (kept_keys[..., -cap:, :], kept_values[..., -cap:, :])
-        mx.async_eval(*self.context.buffers())
+        """Take committed positions; they are projected together, at the next draft or when enough wait."""
+        del start, tokens
+        self._waiting.append(features)
+        if sum(rows.shape[0] for rows in self._waiting) >= FLUSH_ROWS:
+            self._flush()
+            mx.async_eval(*self.context.buffers())
+
+    def shown(self) -> tuple[mx.array, mx.array] | None:
+        """Return keys and values ``[L, G, C, E]`` of every committed position within the cap, None before the first."""
+        self._flush()
+        return self._shown
 
     def measured_bytes(self) -> int:
-        """Return the bytes of the context buffers."""
-        return self.context.measured_bytes()
+        """Return the bytes of the context buffers and of the features that wait."""
+        return self.context.measured_bytes() + sum(rows.nbytes for rows in self._waiting)
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        features = self._waiting[0] if len(self._waiting) == 1 else mx.concatenate(self._waiting)
+        self._waiting.clear()
+        keys, values = self.context.update_and_fetch(*self.model.project_context(features, self.context.length))
+        cap = self.model.config.context_tokens
+        self._shown = (keys[..., -cap:, :], values[..., -cap:, :])
 
 
 def _layer(named: dict[str, mx.array], prefix: str) -> _Layer:

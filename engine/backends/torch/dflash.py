@@ -20,12 +20,9 @@ from engine.backends.torch import sampling
 from engine.backends.torch.caches import WindowCache
 from engine.backends.torch.models import TorchTarget
 from engine.backends.torch.rotary import RotaryTable, Table, rotated
-from engine.drafters.dflash import DFlashConfig, LayerRule
+from engine.drafters.dflash import FLUSH_ROWS, DFlashConfig, LayerRule
 from engine.types import Draft, DrafterInfo, Features
 from engine.verification.rejection import Sampling, Uniforms
-
-FLUSH_ROWS = 256
-"""How many committed rows may wait for their projection: the bound of what a stretch without drafting holds back."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Recorder:
     def propose(self, bonus: int, position: int, count: int) -> Draft:
         if count == BLOCK - 1:
             ids = mx.array([bonus] + [self.model.config.mask_token_id] * count)
-            self.blocks[position] = self.model.hidden_rows(ids, position, self.inner._shown)
+            self.blocks[position] = self.model.hidden_rows(ids, position, self.inner.shown())
         return self.inner.propose(bonus, position, count)
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Any) -> None:
