@@ -8,7 +8,7 @@ Every ending comes out at the same place with a result; only a run that somebody
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Literal, Protocol
 
 from bridge.bus.interface import RequestRef
 from bridge.endings import Ending, Outcome, of_error, of_execution
@@ -33,6 +33,8 @@ class Session(Protocol):
     request_bytes: bytes | None
     signature: bytes | None
 
+    @property
+    def attestation(self) -> Literal["none", "dsse"]: ...
     def read(self) -> bytes: ...
     def admit(self, request: Request, preset: Preset) -> Trust: ...
     def execute(self, spec: JobSpec) -> Execution: ...
@@ -70,5 +72,6 @@ def finish(session: Session, spec: JobSpec | None, execution: Execution | None, 
     files = build_tree(
         request_bytes=session.request_bytes, signature=session.signature, claims=session.claims(), log=session.log(),
         record=record, spec=spec, reports=reports, verdict=verdict, bus_id=session.bus_id, request_oid=session.ref.oid,
+        attestation=session.attestation,
     )  # fmt: skip
     return session.publish(files, ending)

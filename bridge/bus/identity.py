@@ -71,6 +71,26 @@ class Identity:
         self._store.write(objects)
         return swap(self._store, [RefUpdate(ref, head.oid, None)], authority=ref)[ref].landed
 
+    def update(self, record: BusRecord, moment: str) -> None:
+        """Replace the record by a newer one of the same bus: a child of the old one, by compare-and-swap.
+
+        Args:
+            record: what the bus says of itself from now on.
+            moment: when, RFC 3339.
+
+        Raises:
+            BusError: the record moved meanwhile, or it is another bus's.
+        """
+        old = self.record()
+        if (record.bus_id, record.prefix) != (old.bus_id, old.prefix) or self._tip is None:
+            raise BusError(f"{self._store.route}: a bus keeps its id and its prefix")
+        ref = names.bus_ref(record.prefix)
+        head, objects = commits.bus_update(record, moment, self._tip)
+        self._store.write(objects)
+        if not swap(self._store, [RefUpdate(ref, head.oid, self._tip)], authority=ref)[ref].landed:
+            raise BusError(f"somebody else changed the bus record of {self._store.route}", remedy="run it again")
+        self._record, self._tip = record, head.oid
+
     def _find(self) -> tuple[str, BusRecord]:
         tips = tips_of(self._store, [names.bus_ref(prefix) for prefix in self._prefixes])
         found = [(ref, oid, self._read(ref, oid)) for ref, oid in sorted(tips.items())]

@@ -37,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     _serving(verbs)
     _control(verbs)
     _files(verbs)
+    _keys(verbs)
     _actions(verbs)
     return parser
 
@@ -69,6 +70,11 @@ def _files(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     journal = _verb(verbs, "journal", "look at the journal: verify its chain, or show a run's events")
     journal.add_argument("action", choices=("verify", "show"))
     journal.add_argument("run", nargs="?", help="with show: a run id, or the end of one")
+
+
+def _keys(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    key = _verb(verbs, "keygen", "make the key that signs this runner's results, and print its public half", bus=True)
+    key.add_argument("--rotate", action="store_true", help="replace the key by one that the old key vouches for")
 
 
 def _actions(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

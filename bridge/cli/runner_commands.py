@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.bus import open_bus
+from bridge.cli.runner_keys import enrol, enrol_own, keygen, signed
 from bridge.errors import BusMissingError, KakeyaError, UsageError
 from bridge.runner.files import NameLock
-from bridge.runner.host import StateFolder
+from bridge.runner.host import Host, StateFolder
 from bridge.runner.policy import Policy, builtin_policy, load_policy
 from bridge.runner.serve import assemble, default_policy_path, default_state, once, serve, serve_embedded
 from bridge.runner.stopping import stopping_on_signals
@@ -49,6 +50,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     policy, state = _policy(arguments), _state(arguments)
     with NameLock(state.lock).held():
         bus = _bus(arguments, policy, state)
+        enrol(bus, state, say)
         host = assemble(policy, state, _CLOCK, say)
         say(f"runner {host.name} serves {bus.route}, policy {host.facts.digest[:12]}, state {state.root}")
         with stopping_on_signals() as signals:
@@ -70,7 +72,12 @@ def _serve_embedded(arguments: argparse.Namespace) -> int:
     bus = open_bus(str(route), repository=None, state=state.bus, clock=_CLOCK)
     idle_s = EMBEDDED_IDLE_S if arguments.idle is None else arguments.idle
     with stopping_on_signals() as signals:
-        if not serve_embedded(policy, state, _CLOCK, say, bus, idle_s=idle_s, ready=signals.hosts.append):
+
+        def ready(host: Host) -> None:
+            signals.hosts.append(host)
+            enrol_own(bus, state, host.name, say)
+
+        if not serve_embedded(policy, state, _CLOCK, say, bus, idle_s=idle_s, ready=ready):
             say("another process serves the embedded bus already")
     return signals.exit_code(0)
 
@@ -82,6 +89,7 @@ def _once(arguments: argparse.Namespace) -> int:
         branch = f"refs/heads/{branch}"
     with NameLock(state.lock).held():
         bus = _bus(arguments, policy, state)
+        enrol(bus, state, say)
         host = assemble(policy, state, _CLOCK, say)
         with stopping_on_signals() as signals:
             signals.hosts.append(host)
@@ -193,6 +201,13 @@ def _journal(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _keygen(arguments: argparse.Namespace) -> int:
+    state = _state(arguments)
+    policy = load_policy(_policy_path(arguments)) if _policy_path(arguments).exists() else None
+    bus = None if _route(arguments, policy) is None else _open(str(_route(arguments, policy)), state)
+    return keygen(arguments, state, _own_name() if policy is None else policy.name, bus, say)
+
+
 def _job_hook(arguments: argparse.Namespace) -> int:
     from bridge.cli.runner_hook import answer
 
@@ -250,7 +265,7 @@ def _bus(arguments: argparse.Namespace, policy: Policy, state: StateFolder) -> B
         from bridge.bus.route import resolve
 
         local = resolve(route.partition("#")[0], _repository(route), state.bus).is_local
-        record = new_record(_CLOCK, wake=arguments.wake, local=local)
+        record = signed(new_record(_CLOCK, wake=arguments.wake, local=local), state, say)
         bus.create(record)
         say(f"made {bus.route} a bus; requesters pin it with: kakeya-mac init --bus ROUTE#{record.bus_id}")
     return bus
@@ -280,4 +295,5 @@ HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "policy": _policy_command,
     "journal": _journal,
     "job-hook": _job_hook,
+    "keygen": _keygen,
 }

@@ -12,12 +12,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from bridge import strictjson
 from bridge.errors import IntegrityError
-from bridge.records import KeyRecord, RunRecord, Verdict
+from bridge.limits import RESULT_MAX_BYTES
+from bridge.records import KeyRecord, Request, RunRecord, Verdict
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner, Key
@@ -32,10 +32,34 @@ FIRST = "0" * 64
 
 @dataclass(frozen=True)
 class Link:
-    """A runner's place in its own chain: number of this attestation, sha256 of the one before (zeros for the first)."""
+    """A runner's place in its own chain.
 
+    Attributes:
+        chain: names the chain: digest of the first line of the runner's journal.
+        sequence: number of this attestation, 1 for the first.
+        previous: sha256 of the attestation before, zeros for the first.
+        previous_run: the run of the attestation before, None for the first.
+        void: numbers of attestations that were made and never published, because another runner ended the run.
+        journal: head of the runner's journal when this one was made.
+    """
+
+    chain: str
     sequence: int
-    previous: str
+    previous: str = FIRST
+    previous_run: str | None = None
+    void: tuple[int, ...] = ()
+    journal: str = FIRST
+
+    def data(self) -> dict[str, Any]:
+        """Return it as the predicate states it."""
+        return {
+            "chain": self.chain,
+            "sequence": self.sequence,
+            "previous": self.previous,
+            "previous_run": self.previous_run,
+            "void": list(self.void),
+            "journal_head": self.journal,
+        }
 
 
 @dataclass(frozen=True)
@@ -46,6 +70,12 @@ class Attested:
     link: Link
     digest: str
     predicate: Mapping[str, Any]
+    subjects: Any = None
+
+    @property
+    def run(self) -> str:
+        """The run it is about."""
+        return str(self.predicate["run"])
 
 
 def attest(
@@ -89,36 +119,35 @@ def verify_attestation(
     """
     if ATTESTATION_FILE not in files:
         raise IntegrityError("the result carries no attestation", remedy="ask the host's owner whether it was removed")
-    data = files[ATTESTATION_FILE]
+    attested = open_attestation(files[ATTESTATION_FILE], keys, revoked=revoked)
+    rest = {path: content for path, content in files.items() if path != ATTESTATION_FILE}
+    _compare_subjects(attested.subjects, rest)
+    _compare_predicate(attested, rest)
+    return attested
+
+
+def open_attestation(data: bytes, keys: Sequence[KeyRecord], *, revoked: frozenset[str] = frozenset()) -> Attested:
+    """Return what an envelope says after checking its signature; whether it fits a tree is not looked at.
+
+    Raises:
+        IntegrityError: malformed, or signed by no trusted key.
+    """
     payload, key = _opened(data, [key for key in keys if key.public not in revoked])
     statement = _statement(payload)
-    rest = {path: content for path, content in files.items() if path != ATTESTATION_FILE}
-    _compare_subjects(statement["subject"], rest)
     predicate = statement["predicate"]
-    _compare_predicate(predicate, rest)
-    return Attested(key, Link(predicate["sequence"], predicate["previous"]), _digest(data), predicate)
+    return Attested(key, _link(predicate), _digest(data), predicate, statement["subject"])
+
+
+def is_available() -> bool:
+    """Return whether the packages that sign and check are installed; imports none of them."""
+    from importlib.util import find_spec
+
+    return all(find_spec(name) is not None for name in ("securesystemslib", "cryptography"))
 
 
 def key_id(public: str) -> str:
     """Return the id of a public key: sha256 over its base64 text."""
     return hashlib.sha256(public.encode("ascii")).hexdigest()
-
-
-def chain_problems(attested: Sequence[Attested]) -> list[str]:
-    """Return what is wrong with one runner's attestations in the order of their numbers: gaps, forks, repeats."""
-    problems = []
-    ordered = sorted(attested, key=lambda one: one.link.sequence)
-    for before, after in pairwise(ordered):
-        expected = before.link.sequence + 1
-        if after.link.sequence > expected:
-            problems.append(f"attestations {expected} to {after.link.sequence - 1} are missing")
-        elif after.link.sequence < expected:
-            problems.append(f"two attestations carry the number {after.link.sequence}")
-        elif after.link.previous != before.digest:
-            problems.append(
-                f"attestation {after.link.sequence} does not follow the shown attestation {before.link.sequence}"
-            )
-    return problems
 
 
 def _predicate(ref: str, record: RunRecord, verdict: Verdict, link: Link) -> dict[str, Any]:
@@ -137,8 +166,7 @@ def _predicate(ref: str, record: RunRecord, verdict: Verdict, link: Link) -> dic
         "verdict": verdict.decision,
         "gate": verdict.gate.model_dump(mode="json"),
         "policy_digest": record.policy_digest,
-        "sequence": link.sequence,
-        "previous": link.previous,
+        **link.data(),
     }
 
 
@@ -152,6 +180,8 @@ def _opened(data: bytes, keys: Sequence[KeyRecord]) -> tuple[bytes, KeyRecord]:
         raise IntegrityError(f"{ATTESTATION_FILE} is no DSSE envelope: {type(error).__name__}") from error
     if strictjson.encode(envelope.to_dict()) != data:
         raise IntegrityError(f"{ATTESTATION_FILE} is not in canonical form")
+    if len(envelope.signatures) != 1:
+        raise IntegrityError(f"{ATTESTATION_FILE} carries {len(envelope.signatures)} signatures, expected one")
     if envelope.payload_type != PAYLOAD_TYPE:
         raise IntegrityError(f"{ATTESTATION_FILE} holds {envelope.payload_type!r}, expected {PAYLOAD_TYPE!r}")
     for key in keys:
@@ -205,19 +235,45 @@ def _compare_subjects(subjects: object, files: Mapping[str, bytes]) -> None:
             raise IntegrityError(f"{path} has sha256 {actual[path]}, attested was {stated[path]}")
 
 
-def _compare_predicate(predicate: Any, files: Mapping[str, bytes]) -> None:
+def _compare_predicate(attested: Attested, files: Mapping[str, bytes]) -> None:
+    predicate = attested.predicate
     try:
-        record = RunRecord.parse(files["run.json"], max_bytes=ENVELOPE_MAX_BYTES * 8, max_depth=32)
-        verdict = Verdict.parse(files["verdict.json"], max_bytes=ENVELOPE_MAX_BYTES * 8, max_depth=32)
-        link = Link(int(predicate["sequence"]), str(predicate["previous"]))
-        expected = _predicate(str(predicate["ref"]), record, verdict, link)
+        record = RunRecord.parse(files["run.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
+        verdict = Verdict.parse(files["verdict.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
+        expected = _predicate(_stated_ref(predicate, files), record, verdict, attested.link)
     except (KeyError, TypeError, ValueError) as error:
         raise IntegrityError(
-            f"the attested tree holds no readable record or verdict: {type(error).__name__}"
+            f"the attested tree holds no readable request, record or verdict: {type(error).__name__}"
         ) from error
     for field in sorted(expected.keys() | set(predicate)):
         if field not in predicate or field not in expected or predicate[field] != expected[field]:
-            raise IntegrityError(f"{ATTESTATION_FILE}: {field} does not agree with run.json and verdict.json")
+            raise IntegrityError(f"{ATTESTATION_FILE}: {field} does not agree with the files of the result")
+
+
+def _stated_ref(predicate: Mapping[str, Any], files: Mapping[str, bytes]) -> str:
+    """Return the branch the request itself names; one that was no request has none, and the runner's word counts."""
+    try:
+        return Request.parse(files["request.json"]).ref
+    except (KeyError, ValueError):
+        return str(predicate["ref"])
+
+
+def _link(predicate: Any) -> Link:
+    try:
+        link = Link(
+            chain=predicate["chain"],
+            sequence=predicate["sequence"],
+            previous=predicate["previous"],
+            previous_run=predicate["previous_run"],
+            void=tuple(predicate["void"]),
+            journal=predicate["journal_head"],
+        )
+        numbers, texts = (link.sequence, *link.void), (link.chain, link.previous, link.journal, predicate["run"])
+    except (KeyError, TypeError) as error:
+        raise IntegrityError(f"{ATTESTATION_FILE}: its place in the runner's chain is malformed") from error
+    if not all(type(one) is int for one in numbers) or not all(type(one) is str for one in texts):
+        raise IntegrityError(f"{ATTESTATION_FILE}: its place in the runner's chain is malformed")
+    return link
 
 
 def _digest(data: bytes) -> str:

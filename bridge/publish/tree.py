@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from bridge.errors import PublishError
 from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
@@ -15,6 +16,7 @@ from bridge.publish.markdown import summary
 from bridge.records import JobSpec, Manifest, ManifestEntry, RunRecord, Verdict
 
 MASK = "***"
+_OWN_FILES = 2  # the manifest and the attestation
 
 
 def build_tree(
@@ -29,6 +31,7 @@ def build_tree(
     verdict: Verdict,
     bus_id: str,
     request_oid: str,
+    attestation: Literal["none", "dsse"] = "none",
 ) -> dict[str, bytes]:
     """Return the files of a result tree by relative POSIX path, `manifest.json` included.
 
@@ -43,6 +46,7 @@ def build_tree(
         verdict: what the gate says.
         bus_id: the bus the run is bound to.
         request_oid: the request commit the run is bound to.
+        attestation: whether an attestation over these files is to be added; the manifest says so.
 
     Raises:
         PublishError: the tree breaks its bounds.
@@ -61,13 +65,15 @@ def build_tree(
     if spec is not None:
         files["spec.json"] = mask(spec).canonical()
     files |= {f"reports/{path}": data for path, data in reports.items()}
-    return _sealed(files, record.id, bus_id, request_oid)
+    return _sealed(files, record.id, bus_id, request_oid, attestation)
 
 
-def _sealed(files: dict[str, bytes], run_id: str, bus_id: str, request_oid: str) -> dict[str, bytes]:
+def _sealed(
+    files: dict[str, bytes], run_id: str, bus_id: str, request_oid: str, attestation: Literal["none", "dsse"]
+) -> dict[str, bytes]:
     """Return the files with the manifest that lists them."""
     total = sum(map(len, files.values()))
-    if total > RESULT_MAX_BYTES or len(files) >= RESULT_MAX_FILES:
+    if total > RESULT_MAX_BYTES or len(files) + _OWN_FILES > RESULT_MAX_FILES:
         raise PublishError(
             f"the result holds {len(files)} files and {total} bytes; at most {RESULT_MAX_FILES} and {RESULT_MAX_BYTES}"
         )
@@ -75,7 +81,7 @@ def _sealed(files: dict[str, bytes], run_id: str, bus_id: str, request_oid: str)
         ManifestEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
         for path, data in sorted(files.items())
     )
-    manifest = Manifest(id=run_id, bus_id=bus_id, request_oid=request_oid, attestation="none", files=entries)
+    manifest = Manifest(id=run_id, bus_id=bus_id, request_oid=request_oid, attestation=attestation, files=entries)
     return {**files, "manifest.json": manifest.canonical()}
 
 

@@ -1,6 +1,6 @@
 """Check a result tree by itself: every byte is listed, and everything it says of itself agrees.
 
-Needs nothing but the files. What it cannot say without signatures: that these bytes came from the host.
+Needs nothing but the files. Who wrote them is what an attestation says, see `bridge.publish.attestation`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import pydantic
 
 from bridge import strictjson
 from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
+from bridge.publish.attestation import ATTESTATION_FILE
 from bridge.publish.chain import read_chain
 from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, Verdict
 from bridge.strictjson import StrictJsonError
 
 _PATH = re.compile(
     r"(log\.txt|run\.json|verdict\.json|summary\.md|request\.json|request\.json\.sig|spec\.json|claims\.jsonl"
-    r"|attestation\.dsse\.json|reports/(?!\.)[^/\0\\]+(/(?!\.)[^/\0\\]+)*)"
+    r"|reports/(?!\.)[^/\0\\]+(/(?!\.)[^/\0\\]+)*)"
 )
 _REQUIRED = ("log.txt", "run.json", "verdict.json", "summary.md", "claims.jsonl")
 R = TypeVar("R", bound=Record)
@@ -89,8 +90,11 @@ def _files(manifest: Manifest, files: Mapping[str, bytes]) -> Iterator[Problem]:
         yield Problem(
             "manifest.json", f"the tree breaks its bounds: {RESULT_MAX_FILES} files, {RESULT_MAX_BYTES} bytes"
         )
-    for path in sorted(set(files) - set(listed) - {"manifest.json"}):
+    unlisted = {"manifest.json"} | ({ATTESTATION_FILE} if manifest.attestation == "dsse" else set())
+    for path in sorted(set(files) - set(listed) - unlisted):
         yield Problem(path, "is not listed in the manifest")
+    if manifest.attestation == "dsse" and ATTESTATION_FILE not in files:
+        yield Problem(ATTESTATION_FILE, "missing; the manifest says that this result is signed")
     for path in _REQUIRED:
         if path not in listed:
             yield Problem(path, "missing")

@@ -6,6 +6,8 @@ Knows files; what is signed is decided elsewhere.
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 import os
 import stat
 from pathlib import Path
@@ -13,12 +15,14 @@ from typing import TYPE_CHECKING
 
 from bridge.errors import InfrastructureError, UsageError
 from bridge.records import KeyRecord
+from bridge.runner.files import write_atomically
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from securesystemslib.signer import CryptoSigner
 
 KEY_FILE = "runner.key"
+PUBLIC_FILE = "runner.keys.json"  # every public record, oldest first; read by this machine's own client too
 ROTATION_CONTEXT = b"kakeya runner key rotation v1\n"
 
 
@@ -33,11 +37,15 @@ def generate(folder: Path, name: str) -> KeyRecord:
         raise UsageError(
             f"{path} exists", remedy="kakeya-runner keygen --rotate keeps readers able to follow the change"
         )
-    return _record(_write_new(path), name, None)
+    record = _record(_write_new(path), name, None)
+    _publish(folder, record)
+    return record
 
 
 def rotate(folder: Path, name: str) -> KeyRecord:
-    """Replace the key by a new one vouched for by the old one; the old file is kept beside it with its key id.
+    """Replace the key by a new one vouched for by the old one; the old file is kept beside it.
+
+    The new public record is written down before the key changes, so a crash in between leaves the old key in use.
 
     Raises:
         InfrastructureError: there is no key to rotate.
@@ -48,9 +56,33 @@ def rotate(folder: Path, name: str) -> KeyRecord:
     fresh.unlink(missing_ok=True)
     key = _write_new(fresh)
     signature = old.sign(ROTATION_CONTEXT + _public(key).encode("ascii"))
-    (folder / KEY_FILE).rename(folder / f"{KEY_FILE}.{old_public[:8].replace('/', '_')}")
-    fresh.rename(folder / KEY_FILE)
-    return _record(key, name, f"{old_public} {base64.b64encode(signature).decode('ascii')}")
+    record = _record(key, name, f"{old_public} {base64.b64encode(signature).decode('ascii')}")
+    _publish(folder, record)
+    kept = folder / f"{KEY_FILE}.{hashlib.sha256(old_public.encode()).hexdigest()[:16]}"
+    kept.unlink(missing_ok=True)
+    os.link(folder / KEY_FILE, kept)
+    fresh.replace(folder / KEY_FILE)
+    return record
+
+
+def published(folder: Path) -> tuple[KeyRecord, ...]:
+    """Return every public record of this runner's keys, oldest first; none when there was never a key.
+
+    Raises:
+        InfrastructureError: the file is not what this program wrote.
+    """
+    path = folder / PUBLIC_FILE
+    if not path.exists():
+        return ()
+    try:
+        return tuple(KeyRecord.model_validate_json(json.dumps(one)) for one in json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError) as error:
+        raise InfrastructureError(f"{path} is no list of keys", remedy="kakeya-runner keygen --rotate") from error
+
+
+def _publish(folder: Path, record: KeyRecord) -> None:
+    records = [one.model_dump(mode="json") for one in (*published(folder), record)]
+    write_atomically(folder / PUBLIC_FILE, json.dumps(records, indent=1).encode())
 
 
 def vouched(new: KeyRecord, old: KeyRecord) -> bool:
@@ -81,7 +113,8 @@ def load(folder: Path, name: str) -> tuple[CryptoSigner, KeyRecord]:
 
     key = _read(folder / KEY_FILE)
     record = _record(key, name, None)
-    return CryptoSigner(key, public_key(record.public)), record
+    known = next((one for one in published(folder) if one.public == record.public), record)
+    return CryptoSigner(key, public_key(record.public)), known
 
 
 def _write_new(path: Path) -> Ed25519PrivateKey:
@@ -105,7 +138,10 @@ def _read(path: Path) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     try:
-        mode = path.stat().st_mode
+        found = path.lstat()
+        mode = found.st_mode
+        if not stat.S_ISREG(mode) or found.st_uid != os.geteuid():
+            raise InfrastructureError(f"{path} is no regular file of this user", remedy="kakeya-runner keygen")
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise InfrastructureError(
                 f"{path} is open to others (mode {stat.S_IMODE(mode):o})", remedy=f"chmod 600 {path}"

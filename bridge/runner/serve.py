@@ -12,6 +12,7 @@ from bridge.bus.interface import Bus
 from bridge.errors import InfrastructureError
 from bridge.executor import local_executor
 from bridge.runner.attempts import Attempts
+from bridge.runner.attesting import Attesting
 from bridge.runner.files import NameLock
 from bridge.runner.host import Host, StateFolder
 from bridge.runner.identity import CodeWatch, runner_version
@@ -41,6 +42,7 @@ def assemble(
         state=state,
         journal=Journal(state.journal, clock),
         attempts=Attempts(state.attempts),
+        attesting=Attesting(state.root, policy.name),
         code_watch=CodeWatch(policy.interpreter),
         version=runner_version(),
         say=say,
@@ -74,6 +76,7 @@ def serve(host: Host, bus: Bus, *, idle_s: float | None = None) -> None:
             break
         runner.wait()
     runner.join()
+    runner.farewell()
     host.state.drain.unlink(missing_ok=True)
 
 

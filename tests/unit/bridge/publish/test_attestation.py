@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 
 import pytest
 from cryptography.exceptions import InvalidSignature
@@ -11,11 +12,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from bridge import strictjson
 from bridge.errors import InfrastructureError, IntegrityError, UsageError
-from bridge.publish.attestation import ATTESTATION_FILE, FIRST, Link, attest, chain_problems, verify_attestation
+from bridge.publish.attestation import ATTESTATION_FILE, Link, attest, verify_attestation
+from bridge.publish.succession import chain_problems
 from bridge.runner import keys
 from tests.unit.bridge.publish.records import RECORD, VERDICT
 
-FIRST_LINK = Link(1, FIRST)
+FIRST_LINK = Link("c" * 64, 1)
 REF = "refs/heads/mac-bridge/mlx-env-probe-x"
 
 
@@ -44,7 +46,7 @@ def trusted(folder):
 def test_an_untouched_result_verifies_with_the_pinned_key(folder) -> None:
     attested = verify_attestation(tree(folder), trusted(folder))
     assert attested.key == trusted(folder)[0]
-    assert attested.link == Link(1, FIRST)
+    assert attested.link == FIRST_LINK
     assert attested.predicate["ref"] == REF
 
 
@@ -73,7 +75,7 @@ def test_a_missing_envelope_is_an_error_and_not_a_warning(folder) -> None:
 
 
 def test_an_envelope_of_another_run_does_not_fit(folder) -> None:
-    files, other = tree(folder), tree(folder, Link(2, "1" * 64))
+    files, other = tree(folder), tree(folder, Link("c" * 64, 2, "1" * 64))
     assert verify_attestation({**files, ATTESTATION_FILE: other[ATTESTATION_FILE]}, trusted(folder)).link.sequence == 2
     changed = {**files, "run.json": RECORD.evolve(runner="other").canonical()}
     with pytest.raises(IntegrityError, match=r"run\.json has sha256"):
@@ -126,13 +128,28 @@ def test_an_independent_reading_of_dsse_verifies_ours(folder) -> None:
 
 def test_a_gap_a_fork_and_a_repeat_show_in_the_chain(folder) -> None:
     first = verify_attestation(tree(folder), trusted(folder))
-    second = verify_attestation(tree(folder, Link(2, first.digest)), trusted(folder))
-    third = verify_attestation(tree(folder, Link(3, second.digest)), trusted(folder))
-    forked = verify_attestation(tree(folder, Link(3, first.digest)), trusted(folder))
+    second = verify_attestation(tree(folder, Link("c" * 64, 2, first.digest)), trusted(folder))
+    third = verify_attestation(tree(folder, Link("c" * 64, 3, second.digest)), trusted(folder))
+    forked = verify_attestation(tree(folder, Link("c" * 64, 3, first.digest)), trusted(folder))
     assert chain_problems([third, first, second]) == []
-    assert chain_problems([first, third]) == ["attestations 2 to 2 are missing"]
-    assert chain_problems([first, second, forked]) == ["attestation 3 does not follow the shown attestation 2"]
-    assert chain_problems([first, second, third, forked]) == ["two attestations carry the number 3"]
+    assert chain_problems([first, third]) == ["attestation 2 of mini is missing (before 3 came run unknown)"]
+    assert chain_problems([first, second, forked]) == ["attestation 3 of mini does not follow the shown attestation 2"]
+    assert "two attestations of mini carry the number 3" in chain_problems([first, second, third, forked])
+
+
+def test_a_gap_is_excused_by_a_void_number_or_a_run_that_is_not_over_and_by_nothing_else(folder) -> None:
+    first = verify_attestation(tree(folder), trusted(folder))
+    after = Link("c" * 64, 4, "1" * 64, "r" * 26, (2, 3))
+    assert chain_problems([first, verify_attestation(tree(folder, after), trusted(folder))]) == []
+    part = verify_attestation(tree(folder, replace(after, void=(2,))), trusted(folder))
+    assert chain_problems([first, part]) == ["attestation 3 of mini is missing (before 4 came run rrrrrrrr)"]
+    assert chain_problems([first, part], pending={"r" * 26}) == []
+
+
+def test_chains_of_different_runners_and_journals_are_not_mixed(folder) -> None:
+    here = verify_attestation(tree(folder), trusted(folder))
+    other = verify_attestation(tree(folder, Link("d" * 64, 9, "1" * 64)), trusted(folder))
+    assert chain_problems([here, other]) == []
 
 
 def test_a_rotated_key_is_vouched_for_by_the_old_one_and_by_no_other(folder, tmp_path) -> None:

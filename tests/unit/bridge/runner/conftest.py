@@ -16,6 +16,7 @@ from bridge.presets import Preset, registry
 from bridge.publish import verify_tree
 from bridge.records import Claim, JobSpec, Request, RunRecord, Verdict
 from bridge.runner.attempts import Attempts
+from bridge.runner.attesting import Attesting
 from bridge.runner.host import Host, StateFolder
 from bridge.runner.identity import CodeFacts
 from bridge.runner.journal import Journal
@@ -97,6 +98,7 @@ class World:
             state=state,
             journal=Journal(state.journal, self.clock),
             attempts=Attempts(state.attempts),
+            attesting=Attesting(state.root, name),
             code_watch=FixedCode(),
             version="0",
             say=self.said.append,

@@ -1,0 +1,66 @@
+"""`kakeya-runner keygen`, and what serving does about keys: sign where the bus signs, say plainly where it does not."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from bridge.bus.interface import Bus
+from bridge.errors import UsageError
+from bridge.publish.attestation import is_available, key_id
+from bridge.records import BusRecord
+from bridge.runner import keys
+from bridge.runner.attesting import enrolled, ensure_key, newest
+from bridge.runner.host import StateFolder
+
+Say = Callable[[str], None]
+UNSIGNED = "results of this bus are unsigned: they prove integrity, not origin"
+
+
+def keygen(arguments: argparse.Namespace, state: StateFolder, name: str, bus: Bus | None, say: Say) -> int:
+    """Make or rotate the runner's key, print its public half, and write it into the bus record when a bus is named.
+
+    Raises:
+        UsageError: the packages are missing, or there is a key already and nobody asked to rotate it.
+    """
+    if not is_available():
+        raise UsageError("the packages that sign are not installed", remedy="pip install 'kakeya[trust]'")
+    record = keys.rotate(state.root, name) if arguments.rotate else keys.generate(state.root, name)
+    print(record.public)
+    say(f"key {key_id(record.public)[:16]} of {name}, private half in {state.root / keys.KEY_FILE} (mode 600)")
+    if bus is not None:
+        enrol(bus, state, say, sign=True)
+    say(f"requesters pin it with: kakeya-mac init --runner-key {record.public}")
+    return 0
+
+
+def signed(record: BusRecord, state: StateFolder, say: Say) -> BusRecord:
+    """Return the record of a new bus: it signs its results when this runner has a key."""
+    changed = enrolled(record, state.root, sign=True)
+    if changed.attestation == "none":
+        say(f"{UNSIGNED}; to sign them: pip install 'kakeya[trust]', then kakeya-runner keygen")
+    else:
+        say(f"its results are signed; requesters pin: kakeya-mac init --runner-key {newest(state.root).public}")
+    return changed
+
+
+def enrol(bus: Bus, state: StateFolder, say: Say, *, sign: bool = False) -> None:
+    """Bring the bus record up to this runner's keys; nothing is written when it is.
+
+    Raises:
+        UsageError: the bus signs its results and this runner cannot.
+    """
+    record = bus.identity()
+    changed = enrolled(record, state.root, sign=sign)
+    if changed != record:
+        bus.update(changed)
+        say(f"{bus.route} names key {key_id(newest(state.root).public)[:16]} now")
+    elif record.attestation == "none":
+        say(UNSIGNED)
+
+
+def enrol_own(bus: Bus, state: StateFolder, name: str, say: Say) -> None:
+    """Make a key for a bus of this machine's own on first use, and sign from then on; without the packages, say so."""
+    if bus.identity().attestation == "none":
+        ensure_key(state.root, name)
+    enrol(bus, state, say, sign=True)

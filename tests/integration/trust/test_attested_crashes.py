@@ -1,0 +1,81 @@
+"""KILL around the moment a result is signed: afterwards no number is missing and none was given out twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bridge.bus import open_bus
+from bridge.bus.create import new_record
+from bridge.publish.attestation import verify_attestation
+from bridge.publish.succession import chain_problems
+from bridge.runner import keys
+from bridge.runner.attesting import enrolled
+from bridge.system.clock import SystemClock
+from tests.fakes.asking import make_request, push
+from tests.integration.runner.crash import run
+
+ROOT = Path(__file__).parents[3]
+CLOCK = SystemClock()
+INTERPRETER = """#!/bin/sh
+if [ "$2" = "-c" ]; then exec {python} "$@"; fi
+printf '{{}}' > "$KAKEYA_OUT/probe.json"
+"""
+
+
+@pytest.fixture
+def told(tmp_path):
+    """Return the paths of a bus that signs and of a runner that has a key."""
+    tmp_path.chmod(0o700)
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bus.git"], check=True)
+    (tmp_path / "python").write_text(INTERPRETER.format(python=sys.executable))
+    (tmp_path / "python").chmod(0o755)
+    policy = tmp_path / "policy.toml"
+    interpreter = tmp_path / "python"
+    policy.write_text(
+        f'schema = 1\nname = "mini"\ninterpreter = "{interpreter}"\nrate_per_hour = 0\n[sandbox]\nmode = "off"\n'
+    )
+    policy.chmod(0o600)
+    keys.generate(tmp_path / "state", "mini")
+    record = new_record(CLOCK, wake="actions", local=True).evolve(request_form="manifest")
+    requester(tmp_path).create(enrolled(record, tmp_path / "state", sign=True))
+    return {"bus": str(tmp_path / "bus.git"), "state": str(tmp_path / "state"), "policy": str(policy)}
+
+
+def requester(tmp_path):
+    return open_bus(str(tmp_path / "bus.git"), repository=None, state=tmp_path / "requester", clock=CLOCK)
+
+
+def ask(tmp_path):
+    bus = requester(tmp_path)
+    return push(bus, make_request(bus.identity().bus_id, "count")).id
+
+
+@pytest.mark.parametrize(
+    "point", ["judged after", "result_built before", "result_built after", "terminal before", "terminal after"]
+)
+def test_no_number_is_missing_and_none_is_doubled_after_a_kill(told, tmp_path, point):
+    event, when = point.split()
+    ids = [ask(tmp_path)]
+    run(told)
+    ids.append(ask(tmp_path))
+    scenario = tmp_path / "scenario.json"
+    scenario.write_text(json.dumps({**told, "event": event, "when": when}))
+    died = subprocess.run(
+        [sys.executable, "-m", "tests.integration.runner.crash", str(scenario)],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert died.returncode == -9, died.stderr
+    run(told)
+    ids.append(ask(tmp_path))
+    run(told)
+    bus = requester(tmp_path)
+    trusted = keys.published(Path(told["state"]))
+    trees = [bus.read_result(bus.view(run_id).claim.claim.result_oid).files for run_id in ids]
+    attested = [verify_attestation(files, trusted) for files in trees]
+    assert [one.link.sequence for one in attested] == [1, 2, 3]
+    assert chain_problems(attested) == []

@@ -1,0 +1,117 @@
+"""A runner signs each result once, in order, also when it dies or loses a run in between."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from bridge.errors import UsageError
+from bridge.publish import verify_tree
+from bridge.publish.attestation import ATTESTATION_FILE, FIRST, verify_attestation
+from bridge.publish.succession import chain_problems
+from bridge.runner import keys
+from bridge.runner.attesting import enrolled, newest
+from bridge.runner.journal import Journal
+from tests.fakes.memory_bus import MemoryBus
+
+
+@pytest.fixture
+def signing(world):
+    """A world whose bus signs and whose runner has a key."""
+    w = world()
+    keys.generate(w.host.state.root, "one")
+    MemoryBus(w.remote, clock=w.clock).update(enrolled(w.requester.identity(), w.host.state.root, sign=True))
+    return w
+
+
+def attested(w, ref):
+    return verify_attestation(w.result(ref.id).files, keys.published(w.host.state.root))
+
+
+def test_results_carry_attestations_that_follow_each_other(signing) -> None:
+    w = signing
+    refs = []
+    for _ in range(3):
+        refs.append(w.ask())
+        w.serve_once()
+    found = [attested(w, ref) for ref in refs]
+    assert [one.link.sequence for one in found] == [1, 2, 3]
+    assert [one.link.previous for one in found] == [FIRST, found[0].digest, found[1].digest]
+    assert [one.link.previous_run for one in found] == [None, refs[0].id, refs[1].id]
+    assert len({one.link.journal for one in found}) == 3
+    assert {one.link.chain for one in found} == {w.host.journal.first}
+    assert chain_problems(found) == []
+    assert found[0].predicate["ref"] == refs[0].ref
+    assert all(verify_tree(w.result(ref.id).files, run_id=ref.id) == [] for ref in refs)
+
+
+def test_without_a_key_or_on_a_bus_that_does_not_sign_nothing_pretends(world) -> None:
+    w = world()
+    ref = w.ask()
+    w.serve_once()
+    files = w.result(ref.id).files
+    assert ATTESTATION_FILE not in files
+    assert json.loads(files["manifest.json"])["attestation"] == "none"
+    keys.generate(w.host.state.root, "one")
+    second = w.ask()
+    w.serve_once()
+    assert ATTESTATION_FILE not in w.result(second.id).files
+
+
+def test_the_chain_goes_on_after_a_restart(signing) -> None:
+    w = signing
+    first = w.ask()
+    w.serve_once()
+    again = replace(w.host, journal=Journal(w.host.state.journal, w.clock))
+    second = w.ask()
+    w.serve_once(w.runner(again))
+    assert chain_problems([attested(w, first), attested(w, second)]) == []
+    assert attested(w, second).link.sequence == 2
+
+
+def test_a_number_lost_to_another_runner_is_named_void_by_the_next(signing) -> None:
+    w = signing
+    journal = w.host.journal
+    first = w.ask()
+    w.serve_once()
+    journal.append("result_built", "0" * 26, None, sequence=2, attestation="a" * 64)
+    journal.append("fenced", "0" * 26)
+    second = w.ask()
+    w.serve_once()
+    found = attested(w, second)
+    assert (found.link.sequence, found.link.void) == (3, (2,))
+    assert chain_problems([attested(w, first), found]) == []
+
+
+def test_a_rotated_key_signs_the_next_result_and_the_chain_goes_on(signing) -> None:
+    w = signing
+    first = w.ask()
+    w.serve_once()
+    old = newest(w.host.state.root)
+    new = keys.rotate(w.host.state.root, "one")
+    second = w.ask()
+    w.serve_once()
+    assert (attested(w, first).key.public, attested(w, second).key.public) == (old.public, new.public)
+    assert keys.vouched(new, old)
+    assert chain_problems([attested(w, first), attested(w, second)]) == []
+
+
+def test_a_bus_that_signs_takes_no_runner_without_a_key(signing, tmp_path) -> None:
+    record = signing.requester.identity()
+    fresh = MemoryBus(signing.remote, clock=signing.clock).identity()
+    assert (fresh.attestation, len(fresh.keys)) == ("dsse", 1)
+    with pytest.raises(UsageError, match="no key"):
+        enrolled(fresh, tmp_path, sign=False)
+    assert enrolled(record.evolve(attestation="none", keys=()), tmp_path, sign=True).attestation == "none"
+
+
+def test_a_crash_in_the_middle_of_a_rotation_leaves_the_old_key_in_use(tmp_path) -> None:
+    old = keys.generate(tmp_path, "one")
+    key_file = (tmp_path / keys.KEY_FILE).read_bytes()
+    keys.rotate(tmp_path, "one")
+    (tmp_path / keys.KEY_FILE).write_bytes(key_file)  # as if the last step had not happened
+    assert keys.load(tmp_path, "one")[1] == old
+    assert keys.vouched(keys.rotate(tmp_path, "one"), old)
+    assert len(keys.published(tmp_path)) == 3
