@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bridge.cli.context import Invocation
+from bridge.cli.mac_actions import with_actions
 from bridge.cli.mac_run import connect
 from bridge.cli.output import Output, clock_face
 from bridge.cli.run_view import print_standing
@@ -24,6 +25,7 @@ ALL_LINES = 1_000_000_000
 def status(call: Invocation) -> int:
     """Say where a run is and how it ended; answering is success, whatever the answer."""
     origin, standing = known(call, call.args.id)
+    standing = with_actions(call, origin, standing)
     print_standing(call.output, origin, standing, call.directory)
     if not standing.terminal and standing.request is not None:
         elapsed_s = (call.clock.now() - parse_rfc3339(standing.request.created)).total_seconds()

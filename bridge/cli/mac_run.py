@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bridge.cli.context import Invocation
+from bridge.cli.mac_actions import actions_for, cancel_actions, with_actions
 from bridge.cli.run_view import print_standing
 from bridge.cli.signals import DetachedError
 from bridge.cli.timeline import make_timeline, show_all
 from bridge.client import exits
+from bridge.client.actions import Actions
 from bridge.client.envelope import of_data
 from bridge.client.follow import Follower, Progress
 from bridge.client.liveness import require_runner, waiting_because
@@ -16,7 +18,9 @@ from bridge.client.outcome import Standing, stand
 from bridge.client.params import split, typed
 from bridge.client.present import document
 from bridge.client.session import Session
+from bridge.client.signing import identity_of
 from bridge.client.submit import Sending, Wish, build, find_live, make_wish, parse_selector, send
+from bridge.client.workflows import warnings
 from bridge.client.workload import choose_workload
 from bridge.errors import InfrastructureError, UsageError
 from bridge.ids import short
@@ -77,7 +81,8 @@ def wait(call: Invocation) -> int:
         call.output.row(standing.reason, f"{standing.id}")
     code = _strongest(standings)
     if len(standings) == 1:
-        call.output.document(document(session, standings[0], "wait", exit_code=code))
+        standing = with_actions(call, session, standings[0]) if call.output.json else standings[0]
+        call.output.document(document(session, standing, "wait", exit_code=code))
     else:
         data = [{"id": one.id, "reason": one.reason, "exit_code": one.exit_code} for one in standings]
         call.output.document(
@@ -97,6 +102,7 @@ def cancel(call: Invocation) -> int:
         call.output.say("run", f"{short(run_id)} has already ended: {standing.reason}")
     else:
         call.output.say("run", f"{short(run_id)} asked to cancel; it was {standing.state.word}")
+        standing = cancel_actions(call, session, standing)
     call.output.data(run_id)
     call.output.document(document(session, standing, "cancel", exit_code=0))
     return 0
@@ -116,6 +122,9 @@ def _send_and_wait(call: Invocation, session: Session, wish: Wish, *, new: bool,
         require_runner(
             session.bus, session.record, session.clock, preset=wish.preset, selector=wish.runner, poll_s=POLL_S
         )
+    if live is None or not live.reattached:
+        for line in warnings(session, wish.workload, wish.preset):
+            call.output.say("warn", line)
     sending = send(session, wish, live)
     if call.args.wait or call.args.follow:
         return _see_through(call, session, sending.sent.id, sending.request, reattached=sending.reattached)
@@ -127,12 +136,16 @@ def _sent_only(call: Invocation, session: Session, sending: Sending) -> int:
     if session.wake_runner is not None:
         session.wake_runner()
     call.output.data(sending.sent.id)
+    actions = actions_for(call, session, sending.sent.ref)
+    if actions is not None and not call.output.json and (found := actions.look()) is not None:
+        call.output.say("actions", found.text())
     if call.output.json:
         view = session.bus.view(sending.sent.id)
         standing = stand(
             session, sending.sent.id, view, require=call.args.require if "require" in call.args else None,
             reattached=sending.reattached, fetch=False,
         )  # fmt: skip
+        standing = with_actions(call, session, standing, actions)
         call.output.document(document(session, standing, call.command.name, exit_code=0))
     return 0
 
@@ -141,9 +154,12 @@ def _see_through(call: Invocation, session: Session, run_id: str, request: Reque
     try:
         _say_run(call, run_id, request, reattached=reattached and call.command.name != "attach")
         follower = _follower(session, run_id, request, call.args.wait_timeout, want_log=call.args.follow)
-        timeline = make_timeline(call.output, _limit_s(request), _why_waiting(session, request), session.clock.steady_s)
+        actions = actions_for(call, session, request.ref if request is not None else None)
+        why = _why_waiting(session, request, actions)
+        timeline = make_timeline(call.output, _limit_s(request), why, session.clock.steady_s)
         last = show_all(timeline, follower.events())
         standing = _standing(session, run_id, last, call.args.require, reattached=reattached)
+        standing = with_actions(call, session, standing, actions)
     except DetachedError as detached:
         return _detached(call, session, run_id, request, detached, reattached=reattached)
     print_standing(call.output, session, standing, call.directory)
@@ -232,11 +248,13 @@ def _limit_s(request: Request | None) -> float | None:
     return min(limits) if limits else None
 
 
-def _why_waiting(session: Session, request: Request | None) -> Callable[[], str]:
+def _why_waiting(session: Session, request: Request | None, actions: Actions | None) -> Callable[[], str]:
     if request is None:
         return lambda: "waiting for a runner"
 
     def why() -> str:
+        if actions is not None and (view := actions.look()) is not None:
+            return view.text()
         try:
             return waiting_because(session.bus, session.record, session.clock, request.preset, request.runner)
         except InfrastructureError as error:  # a heartbeat never ends a wait
@@ -246,7 +264,8 @@ def _why_waiting(session: Session, request: Request | None) -> Callable[[], str]
 
 
 def _dry_run(call: Invocation, session: Session, wish: Wish) -> int:
-    request = build(session, wish)
+    who = identity_of(session)
+    request = build(session, wish, who)
     live = find_live(session, wish)
     call.output.row("request", f"{request.preset} ({request.profile}) to {request.ref}")
     for name, value in sorted(request.params.items()):
@@ -254,6 +273,7 @@ def _dry_run(call: Invocation, session: Session, wish: Wish) -> int:
     if request.workload is not None:
         dirty = ", with uncommitted changes" if request.workload.dirty else ""
         call.output.row("workload", f"commit {request.workload.commit[:12]}, tree {request.workload.tree[:12]}{dirty}")
+    call.output.row("signed", "no" if who is None else f"as {who.principal} with {who.fingerprint}")
     call.output.row("valid", f"{request.created} to {request.expires}")
     call.output.row("live", f"{live.sent.id} is the same and live: it would be attached to" if live else "none")
     call.output.row("sent", "nothing (--dry-run)")

@@ -15,7 +15,7 @@ def doctor(call: Invocation) -> int:
 
     settings = call.settings()
     findings = []
-    for finding in diagnose(settings, call.open, push=not call.args.no_push):
+    for finding in diagnose(settings, call.open, call.environment, push=not call.args.no_push):
         findings.append(finding)
         call.output.row(finding.level, f"{finding.check}: {clean_line(finding.text)}")
         if finding.remedy is not None:
@@ -33,6 +33,7 @@ def init(call: Invocation) -> int:
     from bridge.cli.documents import write_agents_section
     from bridge.client.config import check_template, write_clone_config
     from bridge.client.envelope import of_data
+    from bridge.client.signing import choose, identity_of
     from bridge.errors import UsageError
 
     settings = call.settings()
@@ -48,15 +49,29 @@ def init(call: Invocation) -> int:
         branch_template=call.args.branch_template or settings.bus.branch_template,
         runner_keys=tuple(call.args.runner_key or settings.bus.runner_keys),
     )
-    path = write_clone_config(settings, choice)
+    signing = choose(session, call.environment, key=call.args.signing_key, principal=call.args.principal)
+    path = write_clone_config(settings, choice, signing)
     call.output.row("bus", f"{choice.route} {session.record.bus_id}")
+    who = identity_of(replace(session, settings=replace(settings, signing=signing)))
+    if who is None:
+        call.output.row("signing", "off: requests are unsigned; on with: kakeya-mac init --signing-key auto")
+    else:
+        call.output.row("signing", f"as {who.principal} with {who.fingerprint}")
+        call.output.say("owner", f" the host's owner trusts it with: {who.trust_command}")
     call.output.row("written", str(path))
     if call.args.agents_md and settings.repository is not None:
         agents = settings.repository.top / "AGENTS.md"
         changed = write_agents_section(agents)
         call.output.row("agents", f"{agents}{'' if changed else ' (unchanged)'}")
     call.output.say("next", "  kakeya-mac doctor")
-    data = {"path": str(path), "route": choice.route, "bus_id": session.record.bus_id}
+    data = {
+        "path": str(path),
+        "route": choice.route,
+        "bus_id": session.record.bus_id,
+        "principal": None if who is None else who.principal,
+        "signer": None if who is None else who.fingerprint,
+        "public_key": None if who is None else who.public,
+    }
     call.output.document(of_data("init", data, bus=session.bus_part(), next_argv=[["kakeya-mac", "doctor"]]))
     return 0
 

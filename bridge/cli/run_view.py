@@ -49,13 +49,31 @@ def rows(standing: Standing, directory: Path) -> Iterator[tuple[str, str]]:
     if standing.message and standing.reason != "gate_rejected":  # the findings below say it line by line
         yield "message", clean_line(standing.message)
     yield from _gate_rows(standing)
+    yield from _trust_rows(standing)
     yield from _log_rows(standing)
+    if standing.actions is not None:
+        yield "actions", standing.actions.text()
     if standing.folder is not None:
         yield "files", f"{shown_path(standing.folder, directory)}/"
     if standing.view is not None and standing.view.delivery not in {None, "copied"} and standing.terminal:
         yield "delivery", f"{standing.view.delivery}: the result is under the runner's own refs, and here"
     for argv in next_steps(standing)[:1]:
         yield "next", shlex.join(argv)
+
+
+def _trust_rows(standing: Standing) -> Iterator[tuple[str, str]]:
+    """Say who asked when somebody signed, and what the host's owner let pass."""
+    record = standing.result.record if standing.result is not None else None
+    if record is None:
+        return
+    asked = [f"{record.principal} (signed)"] if record.signer is not None else []
+    code = record.code
+    if code is not None and code.origin == "request":
+        asked.append(f"{code.trust_class} code")
+    if "trust_pushers" in record.labels and "embedded" not in record.labels:
+        asked.append("unsigned, on a host that trusts whoever can push (trust_pushers)")
+    if asked:
+        yield "trust", clean_line("; ".join(asked))
 
 
 def shown_path(path: Path, directory: Path) -> str:

@@ -7,7 +7,7 @@ again: only a real push shows whether one is allowed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -15,6 +15,7 @@ from bridge.client.config import Settings
 from bridge.client.liveness import ago, look
 from bridge.client.session import Session
 from bridge.errors import KakeyaError
+from bridge.hosting.checkup import check_place
 from bridge.limits import DISK_FLOOR_BYTES
 
 Level = Literal["ok", "warn", "fail"]
@@ -35,7 +36,9 @@ class Finding:
         return {"check": self.check, "level": self.level, "text": self.text, "remedy": self.remedy}
 
 
-def diagnose(settings: Settings, connect: Callable[[Settings], Session], *, push: bool) -> Iterator[Finding]:
+def diagnose(
+    settings: Settings, connect: Callable[[Settings], Session], environ: Mapping[str, str], *, push: bool
+) -> Iterator[Finding]:
     """Yield findings as they are made; stops after the bus when there is none to look at."""
     yield from _machine()
     yield from _configuration(settings)
@@ -44,7 +47,7 @@ def diagnose(settings: Settings, connect: Callable[[Settings], Session], *, push
     except KakeyaError as error:
         yield Finding("bus", "fail", error.message, error.remedy or "kakeya-mac init --bus ROUTE")
         return
-    checks: list[Callable[[Session], Iterator[Finding]]] = [_bus, _runners, _state]
+    checks: list[Callable[[Session], Iterator[Finding]]] = [_bus, _signing, _runners, _state, _hosting(environ)]
     if push:
         checks.insert(1, _probe_push)
     for check in checks:
@@ -96,6 +99,25 @@ def _bus(session: Session) -> Iterator[Finding]:
         yield Finding("signatures", "warn", text, "the host's owner turns attestation on")
 
 
+def _signing(session: Session) -> Iterator[Finding]:
+    """Say whether requests are signed, with what, and what is missing; tries the key."""
+    from bridge.client.signing import checked_by, identity_of
+
+    who, checking = identity_of(session), checked_by(session)
+    if who is not None:
+        who.sign(b"a trial")
+        told = f"checked by {', '.join(checking)}" if checking else "no runner here lists signers yet"
+        text = f"requests are signed as {who.principal} with {who.fingerprint}; {told}"
+        owner = None if checking else f"on the host: {who.trust_command}"
+        yield Finding("signing", "ok" if checking else "warn", text, owner)
+    elif session.embedded:
+        yield Finding("signing", "ok", "nothing is signed: requests stay on this machine")
+    else:
+        wanted = f", though {', '.join(checking)} would check a signature" if checking else ""
+        text = f"requests are unsigned: they run the host's code only{wanted}"
+        yield Finding("signing", "warn" if checking else "ok", text, "kakeya-mac init --signing-key auto")
+
+
 def _probe_push(session: Session) -> Iterator[Finding]:
     """Push to the request namespace, look, remove, look again."""
     from bridge.client.probe import probe_push
@@ -128,6 +150,17 @@ def _runners(session: Session) -> Iterator[Finding]:
         free = f"{one.beacon.disk_free_bytes // 10**9} GB free"
         text = f"{one.beacon.runner} is {one.beacon.state}, {free}, {len(one.beacon.presets)} presets"
         yield Finding("runner", level, text, "on the host: kakeya-runner doctor" if level == "warn" else None)
+
+
+def _hosting(environ: Mapping[str, str]) -> Callable[[Session], Iterator[Finding]]:
+    def hosting(session: Session) -> Iterator[Finding]:
+        """Say what the hosting site's API would add, on a bus that Actions wakes; git alone needs none of it."""
+        if session.record.wake != "actions":
+            return
+        for seen in check_place(session.bus.route, environ, ("runs", "runners", "cancel")):
+            yield Finding(seen.name, seen.level, seen.text, seen.remedy)
+
+    return hosting
 
 
 def _state(session: Session) -> Iterator[Finding]:

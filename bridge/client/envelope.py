@@ -60,6 +60,16 @@ class RequestPart(Part):
     reattached: bool
 
 
+class TrustPart(Part):
+    """Who asked and whose code it was, as the host verified it; `labels` are facts every result of it carries."""
+
+    principal: str
+    signer: str | None
+    signed: bool
+    code: Literal["host", "trusted", "untrusted"] | None
+    labels: list[str]
+
+
 class BusPart(Part):
     """Which bus, and which configuration said so."""
 
@@ -85,6 +95,24 @@ class AttemptsPart(Part):
 
     number: int
     earlier: list[str]
+
+
+class HostRunnerPart(Part):
+    """A runner registered at the hosting site."""
+
+    name: str
+    online: bool
+    busy: bool
+
+
+class ActionsPart(Part):
+    """The workflow run of a request on a bus that Actions wakes; `ahead` counts runs that wait before it."""
+
+    url: str
+    status: str
+    conclusion: str | None
+    ahead: int | None
+    runners: list[HostRunnerPart] | None
 
 
 class ClaimPart(Part):
@@ -152,9 +180,11 @@ class Envelope(Part):
     terminal: bool | None = None
     outcome: Outcome
     request: RequestPart | None = None
+    trust: TrustPart | None = None
     attempts: AttemptsPart | None = None
     bus: BusPart | None = None
     where: WherePart | None = None
+    actions: ActionsPart | None = None
     times_s: TimesPart | None = None
     headline: str | None = None
     claims: list[ClaimPart] = []

@@ -124,6 +124,15 @@ def read_branch_result(top: Path, branch: str) -> Tree:
     return Tree(files)
 
 
+def blob(top: Path, tree: str, path: str) -> bytes:
+    """Return a file of a tree.
+
+    Raises:
+        GitError: there is none.
+    """
+    return _bytes(top, "cat-file", "blob", f"{tree}:{path}")
+
+
 def _branch_commit(top: Path, branch: str) -> str:
     names = [branch, *(f"refs/remotes/{remote}/{branch}" for remote in remotes(top))]
     for name in names:

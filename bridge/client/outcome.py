@@ -11,7 +11,9 @@ from pathlib import Path
 
 from bridge.bus.interface import RunView, Tree
 from bridge.client import exits
+from bridge.client.actions import ActionsView
 from bridge.client.follow import EndReason
+from bridge.client.liveness import spooled_at
 from bridge.client.result import Result, ending, exit_code, read_result
 from bridge.client.session import Session
 from bridge.client.states import RunState, state_of
@@ -32,6 +34,7 @@ class Standing:
         reason: ``pending`` while it goes on, else why it ended.
         exit_code: what a waiting command ends in.
         message, remedy: one line each, or None.
+        actions: the workflow run as GitHub shows it, where that was asked.
         terminal: whether nothing follows; a lost runner's run is not terminal, somebody may still finalise it.
     """
 
@@ -49,6 +52,7 @@ class Standing:
     message: str | None = None
     remedy: str | None = None
     reattached: bool = False
+    actions: ActionsView | None = None
 
     @property
     def profile(self) -> str:
@@ -101,7 +105,7 @@ def stand(
     )
     if state.terminal or (state.name == "unknown" and session.store.has_result(run_id)):
         return _ended(base, *_result(session, run_id, claim, fetch=fetch))
-    reason, message, remedy = _unfinished(run_id, view, end)
+    reason, message, remedy = _unfinished(run_id, view, end, _spooled(session, run_id, state, end))
     code = exits.PENDING if reason == "pending" else exits.OF_REASON[reason]
     return replace(base, reason=reason, exit_code=code, message=message, remedy=remedy)
 
@@ -132,8 +136,6 @@ def standing_of_stored(store: Store, run_id: str) -> Standing | None:
 
 def _ended(base: Standing, result: Result | None, folder: Path | None) -> Standing:
     reason = ending(base.claim, result)
-    if base.view is not None and base.view.delivery == "spooled" and reason in {"passed", "gate_rejected"}:
-        reason = exits.strongest((reason, "publish_failed"))
     message = base.claim.message if base.claim is not None else None
     if message is None and result is not None and result.record is not None:
         message = result.record.message
@@ -200,8 +202,21 @@ def _request(session: Session, run_id: str, view: RunView) -> Request | None:
         return None  # not a request, which the host says in its result; or done, and the result holds the request
 
 
-def _unfinished(run_id: str, view: RunView, end: EndReason | None) -> tuple[str, str | None, str | None]:
+def _spooled(session: Session, run_id: str, state: RunState, end: EndReason | None) -> str | None:
+    """Return the runner that holds this run's result in its spool; asked only where that can be."""
+    if end in {"pending", "expired"} or state.name not in {"claimed", "judging"}:
+        return None
+    seen = spooled_at(session.bus, session.record, session.clock.now(), run_id)
+    return None if seen is None else seen.beacon.runner
+
+
+def _unfinished(
+    run_id: str, view: RunView, end: EndReason | None, spooled: str | None
+) -> tuple[str, str | None, str | None]:
     attach = f"kakeya-mac attach {run_id}"
+    if spooled is not None or end == "publish_failed":
+        held = f"the run is over, but {spooled or 'its runner'} could not deliver the result; it keeps it and tries on"
+        return "publish_failed", held, attach
     if end == "runner_lost":
         claim = view.claim.claim if view.claim is not None else None
         runner = claim.runner if claim is not None else "its runner"
@@ -215,7 +230,7 @@ def _unfinished(run_id: str, view: RunView, end: EndReason | None) -> tuple[str,
 
 def _remedy(reason: str, required: exits.Required, result: Result | None) -> str | None:
     if reason in exits.RETRYABLE:
-        return "kakeya-mac retry @last --wait" if reason != "publish_failed" else "wait: the host keeps it in its spool"
+        return "kakeya-mac retry @last --wait"
     decision = result.verdict.decision if result is not None and result.verdict is not None else None
     if reason == "passed" and required == "evidence" and decision == "valid_not_citable":
         return "the findings say what kept it from being evidence"

@@ -6,15 +6,18 @@ from typing import Any
 
 from bridge.client import exits
 from bridge.client.envelope import (
+    ActionsPart,
     AttemptsPart,
     ClaimPart,
     Envelope,
     FilesPart,
     FindingPart,
+    HostRunnerPart,
     LogTail,
     Outcome,
     RequestPart,
     TimesPart,
+    TrustPart,
     WherePart,
 )
 from bridge.client.outcome import Standing
@@ -48,9 +51,11 @@ def document(origin: Origin, standing: Standing, command: str, *, exit_code: int
         terminal=standing.terminal,
         outcome=outcome(standing, exit_code),
         request=request_part(standing.request, reattached=standing.reattached),
+        trust=_trust(standing),
         attempts=_attempts(standing),
         bus=origin.bus_part(),
         where=where(origin, standing),
+        actions=_actions(standing),
         times_s=times(standing),
         headline=verdict.headline if verdict is not None else None,
         claims=[ClaimPart(**_claim(claim.model_dump(mode="json"))) for claim in verdict.claims] if verdict else [],
@@ -76,7 +81,7 @@ def outcome(standing: Standing, exit_code: int | None = None) -> Outcome:
         required=standing.required,
         message=standing.message,
         remedy=standing.remedy,
-        retryable=standing.reason in exits.RETRYABLE or standing.reason == "pending",
+        retryable=standing.reason in exits.RETRYABLE | exits.UNFINISHED,
     )
 
 
@@ -128,6 +133,8 @@ def next_steps(standing: Standing) -> list[list[str]]:
     run_id = standing.id
     retry, attach = [PROGRAM, "retry", run_id, "--wait"], [PROGRAM, "attach", run_id]
     if not standing.terminal:
+        if standing.reason == "publish_failed":
+            return [attach]
         is_over = standing.reason in {"runner_lost", "expired"}
         return [retry, attach] if is_over else [attach, [PROGRAM, "cancel", run_id]]
     if standing.reason in exits.RETRYABLE:
@@ -164,6 +171,28 @@ def _attempts(standing: Standing) -> AttemptsPart | None:
     if record is None or record.attempt is None:
         return None
     return AttemptsPart(number=record.attempt.number, earlier=list(record.attempt.earlier))
+
+
+def _trust(standing: Standing) -> TrustPart | None:
+    record = standing.result.record if standing.result is not None else None
+    if record is None:
+        return None
+    return TrustPart(
+        principal=record.principal,
+        signer=record.signer,
+        signed=record.signer is not None,
+        code=None if record.code is None else record.code.trust_class,
+        labels=list(record.labels),
+    )
+
+
+def _actions(standing: Standing) -> ActionsPart | None:
+    view = standing.actions
+    if view is None:
+        return None
+    runners = None if view.runners is None else [HostRunnerPart(name=r.name, online=r.online, busy=r.busy)
+                                                for r in view.runners]  # fmt: skip
+    return ActionsPart(url=view.url, status=view.status, conclusion=view.conclusion, ahead=view.ahead, runners=runners)
 
 
 def _claim(claim: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ WAIT_MAX_S = 20.0
 SECONDARY_WAIT_S = 5.0
 
 
-class BoundedRetry(GithubRetry):
+class BoundedRetry(GithubRetry):  # type: ignore[misc]  # PyGithub is optional, so it has no types here
     """GitHub's own retry rules, but never a wait longer than `WAIT_MAX_S`: a person or a result waits behind it.
 
     Without the bound a spent primary limit is waited for until its reset, and a `Retry-After` as long as the site says.
@@ -35,4 +35,5 @@ class BoundedRetry(GithubRetry):
             response.release_conn()
             said = {"message": f"GitHub asks to wait {asked_s} s"}
             raise GithubException(response.status, said, dict(response.headers))
-        return super().increment(method, url, response, *rest, **named)
+        following: Retry = super().increment(method, url, response, *rest, **named)
+        return following

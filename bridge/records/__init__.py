@@ -4,7 +4,7 @@ Knows shapes, not meaning: whether a request is allowed, a lease is live or a nu
 """
 
 from bridge.records.base import Record
-from bridge.records.bus import Beacon, BusRecord, KeyRecord, Wake
+from bridge.records.bus import AcceptedWorkflow, Beacon, BusRecord, KeyRecord, Wake
 from bridge.records.claim import Claim, ClaimState, Delivery, Reason
 from bridge.records.jobspec import Command, DeclaredOutput, EnvironmentVariable, JobSpec, Limits, SandboxSpec
 from bridge.records.logs import LogHead
@@ -27,6 +27,7 @@ from bridge.records.run import (
 from bridge.records.verdict import ClaimResult, Decision, Finding, GateIdentity, Severity, Verdict
 
 __all__ = [
+    "AcceptedWorkflow",
     "Attempt",
     "Beacon",
     "BusRecord",

@@ -49,6 +49,14 @@ class BusRecord(Record):
     created: Moment
 
 
+class AcceptedWorkflow(Record):
+    """A workflow file that a host's job hook accepts: its path, the sha256 of its bytes, and patterns of refs."""
+
+    path: Text
+    sha256: Sha256
+    refs: tuple[Text, ...]
+
+
 class Beacon(Record):
     """A runner's sign of life.
 
@@ -60,6 +68,7 @@ class Beacon(Record):
         queue: pending requests it has seen.
         spooled: run ids whose results are built and could not be delivered yet.
         interval_s: seconds after which the next one comes at the latest; None means the bus's own interval.
+        workflows: workflow files that Actions may run on this host; requesters are warned about others.
         thermal: ``unknown`` is a value.
     """
 
@@ -77,6 +86,7 @@ class Beacon(Record):
     running: tuple[Text, ...]
     spooled: tuple[Text, ...] = ()
     interval_s: Seconds | None = None
+    workflows: tuple[AcceptedWorkflow, ...] = ()
     disk_free_bytes: Count
     thermal: Text
     time: Moment
