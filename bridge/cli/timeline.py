@@ -17,6 +17,7 @@ _END_WORDS = {
     "pending": "still pending",
     "runner_lost": "runner lost",
     "expired": "expired",
+    "publish_failed": "not delivered yet",
 }
 
 

@@ -44,7 +44,9 @@ OF_REASON: Final[dict[str, int]] = {
 }
 
 # Running the same thing again may end differently, with no change by the requester.
-RETRYABLE: Final = frozenset({"runner_lost", "interrupted", "expired", "infrastructure", "publish_failed"})
+RETRYABLE: Final = frozenset({"runner_lost", "interrupted", "expired", "infrastructure"})
+# The same command again attaches to the same run: it goes on, or its result is still on its way.
+UNFINISHED: Final = frozenset({"pending", "publish_failed"})
 
 _RANK: Final = {"rejected": 0, "valid_not_citable": 1, "evidence": 2}
 _NEEDED: Final = {"valid": 1, "evidence": 2}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from bridge.bus.interface import RunView
-from bridge.client.liveness import look
+from bridge.client.liveness import look, spooled_at
 from bridge.client.session import Session
 from bridge.client.states import LeaseWatch, RunState, state_of
 from bridge.client.untrusted import LineJoiner
@@ -28,7 +28,7 @@ _POLL_GROWTH: Final = 1.3
 
 UNKNOWN_S: Final = 10.0  # how long a request may be missing on the bus before the wait gives up
 
-EndReason = Literal["terminal", "pending", "runner_lost", "expired"]
+EndReason = Literal["terminal", "pending", "runner_lost", "expired", "publish_failed"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ class Follower:
         self._view: RunView | None = None
         self._lost_since_s: float | None = None
         self._missing_since_s: float | None = None
+        self._judging_since_s: float | None = None
         self._away_since_s: float | None = None
         self._trouble = self._progress("trouble")
 
@@ -168,8 +169,10 @@ class Follower:
         if self._state.terminal:
             return "terminal"
         self._check_is_there()
+        if self._is_spooled():
+            return "publish_failed"
         if self._is_lost():
-            return "runner_lost"
+            return "publish_failed" if self._spooled() else "runner_lost"
         if self._is_expired():
             return "expired"
         return None
@@ -190,6 +193,22 @@ class Follower:
                 f"run {self.run_id} is not on the bus {self.session.bus.route}: never sent, or its branch was deleted",
                 remedy="run the same command again",
             )
+
+    def _is_spooled(self) -> bool:
+        """Whether the runner says that the run is over and its result cannot be delivered; asked when it takes long."""
+        now_s = self.session.clock.steady_s()
+        if self._state.name != "judging" or self._view is None:
+            self._judging_since_s = None
+            return False
+        if self._judging_since_s is None:
+            self._judging_since_s = now_s
+        if now_s - self._judging_since_s < HEARTBEAT_S:
+            return False
+        self._judging_since_s = now_s
+        return self._spooled()
+
+    def _spooled(self) -> bool:
+        return spooled_at(self.session.bus, self.session.record, self.session.clock.now(), self.run_id) is not None
 
     def _is_lost(self) -> bool:
         """Whether the claim's lease has passed and no runner is left that would end the run."""

@@ -39,6 +39,11 @@ def look(bus: Bus, record: BusRecord, now: dt.datetime) -> list[Seen]:
     return sorted(seen, key=lambda one: (not one.live, one.beacon.runner))
 
 
+def spooled_at(bus: Bus, record: BusRecord, now: dt.datetime, run_id: str) -> Seen | None:
+    """Return the runner that says it ended a run and could not deliver its result yet, None when none says so."""
+    return next((one for one in look(bus, record, now) if run_id in one.beacon.spooled), None)
+
+
 def why_not(seen: Seen, preset: str, selector: RunnerSelector) -> str | None:
     """Return why this runner would not take a request for a preset, None when it would."""
     beacon = seen.beacon
