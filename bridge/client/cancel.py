@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from bridge import strictjson
 from bridge.client.outcome import Standing, stand
 from bridge.client.session import Session
+from bridge.client.signing import identity_of
+from bridge.request import UNSIGNED
+from bridge.request.cancel import CancelRequest
 from bridge.system.clock import rfc3339
 
 
@@ -16,8 +18,15 @@ def ask(session: Session, run_id: str) -> Standing:
     """
     standing = stand(session, run_id, session.bus.view(run_id), fetch=False)
     if not standing.terminal:
-        data = {"schema_version": 1, "id": run_id, "time": rfc3339(session.clock.now())}
-        session.bus.ask_cancel(run_id, strictjson.encode(data))
+        who = identity_of(session)
+        data = CancelRequest(
+            id=run_id,
+            bus_id=session.record.bus_id,
+            principal=UNSIGNED if who is None else who.principal,
+            signer=None if who is None else who.fingerprint,
+            time=rfc3339(session.clock.now()),
+        ).canonical()
+        session.bus.ask_cancel(run_id, data, None if who is None else who.sign(data))
         if session.wake_runner is not None:
             session.wake_runner()
     return standing

@@ -23,7 +23,9 @@ FILE_MAX_BYTES: Final = 64 * 1024
 EMBEDDED: Final = "embedded"
 _BUS_ID = re.compile(r"[0-9a-f]{32}")
 _TEMPLATE = re.compile(r"[A-Za-z0-9._/-]*\{preset\}-\{id\}[A-Za-z0-9._-]*")
-_KEYS: Final = frozenset({"schema", "bus_id", "route", "runner_keys", "branch_template"})
+OFF: Final = "none"
+_SIGNING_KEYS: Final = frozenset({"signing_key", "principal"})
+_KEYS: Final = frozenset({"schema", "bus_id", "route", "runner_keys", "branch_template"}) | _SIGNING_KEYS
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,23 @@ class BusChoice:
 
 
 @dataclass(frozen=True)
+class SigningChoice:
+    """The key requests are signed with, ``none`` to sign nothing, and the principal they name."""
+
+    key: str
+    principal: str
+
+
+@dataclass(frozen=True)
 class Settings:
-    """Where a command works: the clone around it if any, its bus, and where results and state go."""
+    """Where a command works: the clone around it if any, its bus, its key, and where results and state go."""
 
     directory: Path
     repository: Repository | None
     data_dir: Path
     config_dir: Path
     bus: BusChoice
+    signing: SigningChoice | None = None
 
     @property
     def state_dir(self) -> Path:
@@ -89,7 +100,31 @@ def discover(directory: Path, environment: Mapping[str, str], bus_option: str | 
         or _from_file(config_dir / USER_FILE_NAME, "user")
         or BusChoice("embedded", "nothing else is configured")
     )
-    return Settings(directory.resolve(), repository, data_dir, config_dir, choice)
+    signing = (_signing(repository.common_dir / FILE_NAME) if repository else None) or _signing(
+        config_dir / USER_FILE_NAME
+    )
+    return Settings(directory.resolve(), repository, data_dir, config_dir, choice, signing)
+
+
+def pinned_keys(settings: Settings) -> tuple[tuple[str, ...], str]:
+    """Return the keys that this clone's or the user's own file pins, and which file; a committed file is not asked."""
+    places: list[tuple[Path, Source]] = [(settings.config_dir / USER_FILE_NAME, "user")]
+    if settings.repository is not None:
+        places.insert(0, (settings.repository.common_dir / FILE_NAME, "clone"))
+    for path, source in places:
+        choice = _from_file(path, source)
+        if choice is not None and choice.runner_keys:
+            return choice.runner_keys, str(path)
+    return (), ""
+
+
+def committed_keys(data: bytes, where: str) -> tuple[str, ...]:
+    """Return the keys in the bytes of a committed `kakeya.toml`.
+
+    Raises:
+        UsageError: it is malformed.
+    """
+    return _keys(_table(data, where), where)
 
 
 def candidates(settings: Settings) -> list[tuple[str, str, bool]]:
@@ -142,6 +177,8 @@ def _from_file(path: Path, source: Source) -> BusChoice | None:
         raise UsageError(f"{path}: unknown key {unknown[0]!r}; known: {', '.join(sorted(_KEYS))}")
     if table.get("schema") != 1:
         raise UsageError(f"{path}: got schema = {table.get('schema')!r}; this version reads schema = 1")
+    if source == "committed" and (mine := sorted(_SIGNING_KEYS & set(table))):
+        raise UsageError(f"{path}: {mine[0]} is everybody's own choice", remedy="kakeya-mac init --signing-key auto")
     bus_id, route = _text(table, "bus_id", path), _text(table, "route", path)
     if bus_id is None and route is None:
         return None
@@ -152,6 +189,17 @@ def _from_file(path: Path, source: Source) -> BusChoice | None:
         check_template(template, str(path))
     base = parse_route(route, source, str(path)) if route is not None else BusChoice(source, str(path))
     return BusChoice(source, str(path), base.route, bus_id, template, _keys(table, path))
+
+
+def _signing(path: Path) -> SigningChoice | None:
+    """Return the signing key a clone's or a user's own file names."""
+    table = _load(path) if path.is_file() else {}
+    key, principal = _text(table, "signing_key", path), _text(table, "principal", path)
+    if key is None:
+        return None
+    if key != OFF and principal is None:
+        raise UsageError(f"{path}: signing_key needs a principal", remedy="kakeya-mac init --principal NAME")
+    return SigningChoice(key, principal or "")
 
 
 def check_template(template: str, where: str) -> None:
@@ -166,7 +214,7 @@ def check_template(template: str, where: str) -> None:
         )
 
 
-def _keys(table: Mapping[str, Any], path: Path) -> tuple[str, ...]:
+def _keys(table: Mapping[str, Any], path: Path | str) -> tuple[str, ...]:
     keys = table.get("runner_keys", [])
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise UsageError(f"{path}: runner_keys is a list of texts")
@@ -181,7 +229,10 @@ def _text(table: Mapping[str, Any], key: str, path: Path) -> str | None:
 
 
 def _load(path: Path) -> dict[str, Any]:
-    data = path.read_bytes()
+    return _table(path.read_bytes(), str(path))
+
+
+def _table(data: bytes, path: str) -> dict[str, Any]:
     if len(data) > FILE_MAX_BYTES:
         raise UsageError(f"{path}: {len(data)} bytes; a configuration has at most {FILE_MAX_BYTES}")
     try:
@@ -200,7 +251,7 @@ def _user_dirs(environment: Mapping[str, str]) -> tuple[Path, Path]:
     return Path(data), Path(config)
 
 
-def write_clone_config(settings: Settings, choice: BusChoice) -> Path:
+def write_clone_config(settings: Settings, choice: BusChoice, signing: SigningChoice | None = None) -> Path:
     """Write `<git common dir>/kakeya.toml` (the user config outside of a clone) and return its path, atomically."""
     from bridge.client.files import write_atomic
 
@@ -210,6 +261,9 @@ def write_clone_config(settings: Settings, choice: BusChoice) -> Path:
     for key, value in (("route", choice.route), ("bus_id", choice.bus_id), ("branch_template", choice.branch_template)):
         if value is not None:
             lines.append(f"{key} = {_quoted(value)}")
+    if signing is not None:
+        lines.append(f"signing_key = {_quoted(signing.key)}")
+        lines += [f"principal = {_quoted(signing.principal)}"] if signing.key != OFF else []
     if choice.runner_keys:
         lines.append(f"runner_keys = [{', '.join(_quoted(key) for key in choice.runner_keys)}]")
     write_atomic(path, ("\n".join(lines) + "\n").encode())

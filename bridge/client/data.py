@@ -184,11 +184,14 @@ class ConfigData(Part):
 
 
 class InitData(Part):
-    """What `init` wrote."""
+    """What `init` wrote; principal, signer and public_key are None while requests go unsigned."""
 
     path: str
     route: str
     bus_id: str
+    principal: str | None
+    signer: str | None
+    public_key: str | None
 
 
 class VersionData(Part):

@@ -8,7 +8,7 @@ from typing import Any
 from bridge.client.result import Result, backend_of
 from bridge.client.untrusted import clean_line, markdown_text
 from bridge.errors import UsageError
-from bridge.records import ClaimResult
+from bridge.records import ClaimResult, RunRecord
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ def quote(result: Result, *, markdown: bool = False) -> Quote:
     lines = [
         *(claim_line(claim) for claim in citable),
         f"{record.preset} ({verdict.profile}), {tries}, {clean_line(device)}",
+        f"asked by {asked_by(record)}",
         f"code {clean_line(code)}, gate {verdict.gate.version} {verdict.gate.digest[:12]}",
         f"run {result.id}, {record.ended}",
         f"check: kakeya-mac verify {result.id}",
@@ -65,6 +66,14 @@ def quote(result: Result, *, markdown: bool = False) -> Quote:
         command = lines.pop().removeprefix("check: ")
         lines = [*(f"> {markdown_text(line)}  " for line in lines), f"> `{command}`"]
     return Quote(tuple(lines), refused)
+
+
+def asked_by(record: RunRecord) -> str:
+    """Return who asked, whose code it was, and every label of the host's policy."""
+    who = f"{record.principal}, signed" if record.signer is not None else "an unsigned request"
+    trust_class = "unknown" if record.code is None else record.code.trust_class
+    labels = f", {', '.join(record.labels)}" if record.labels else ""
+    return clean_line(f"{who}; {trust_class} code{labels}")
 
 
 def claim_line(claim: ClaimResult) -> str:

@@ -31,6 +31,7 @@ class Sent:
     route: str
     bus_id: str
     data: bytes
+    signature: bytes | None = None
 
     def request(self) -> Request:
         """Return the request."""
@@ -53,6 +54,7 @@ class Store:
             "route": sent.route,
             "bus_id": sent.bus_id,
             "request": sent.data.decode("utf-8"),
+            "signature": None if sent.signature is None else sent.signature.decode("ascii"),
         }
         write_atomic(self._requests / f"{sent.id}.json", strictjson.encode(document))
 
@@ -67,8 +69,9 @@ class Store:
                 route=document["route"],
                 bus_id=document["bus_id"],
                 data=document["request"].encode("utf-8"),
+                signature=None if document.get("signature") is None else document["signature"].encode("ascii"),
             )
-        except (OSError, strictjson.StrictJsonError, KeyError, AttributeError, TypeError):
+        except (OSError, strictjson.StrictJsonError, KeyError, AttributeError, TypeError, UnicodeEncodeError):
             return None
 
     def all_sent(self) -> Iterator[Sent]:

@@ -16,6 +16,7 @@ from typing import Final
 from bridge.bus.interface import RunView
 from bridge.bus.names import accepts, request_branch
 from bridge.client.session import Session
+from bridge.client.signing import Identity, identity_of
 from bridge.client.states import state_of
 from bridge.client.store import Sent
 from bridge.errors import FencedError, RequestRejectedError, UsageError
@@ -27,6 +28,7 @@ from bridge.records import LimitRequest, Request, RunnerSelector, Workload
 from bridge.records.base import ParamValue
 from bridge.records.request import Profile
 from bridge.request import DEFAULT_TEMPLATE, UNSIGNED, idempotency_key, parse
+from bridge.request.signature import made_with
 from bridge.system.clock import parse_rfc3339, rfc3339
 
 _AGENT_BRANCH: Final = re.compile(r"AgentMemory/.*?(-[0-9a-f]{4,8})?")
@@ -101,8 +103,13 @@ def parse_selector(text: str | None) -> RunnerSelector:
     return RunnerSelector(labels=tuple(sorted(set(words))))
 
 
-def build(session: Session, wish: Wish) -> Request:
+def build(session: Session, wish: Wish, who: Identity | None = None) -> Request:
     """Return a fresh request for a wish; nothing is sent.
+
+    Args:
+        session: the bus.
+        wish: what is asked for.
+        who: who signs it, None for an unsigned request.
 
     Raises:
         UsageError: the branch it would go to is not one this bus accepts.
@@ -119,7 +126,8 @@ def build(session: Session, wish: Wish) -> Request:
         id=run_id,
         bus_id=session.record.bus_id,
         ref=ref,
-        principal=UNSIGNED,
+        principal=UNSIGNED if who is None else who.principal,
+        signer=None if who is None else who.fingerprint,
         preset=wish.preset,
         params=dict(wish.params),
         profile=wish.profile,
@@ -128,7 +136,7 @@ def build(session: Session, wish: Wish) -> Request:
         limits=wish.limits,
         created=rfc3339(now),
         expires=rfc3339(now + dt.timedelta(seconds=wish.expires_s)),
-        idempotency_key=_key(session, wish),
+        idempotency_key=_key(session, wish, who),
         retry_of=wish.retry_of,
     )
     # What the host would refuse is refused here, before anything is pushed.
@@ -157,8 +165,9 @@ def find_live(session: Session, wish: Wish) -> Sending | None:
 
     A request that was remembered but never arrived counts: `send` pushes the same bytes under the same id.
     """
-    key = _key(session, wish)
-    for sent, request in _same_key(session, key, wish.preset):
+    who = identity_of(session)
+    key = _key(session, wish, who)
+    for sent, request in _same_key(session, key, wish.preset, who):
         view = session.bus.view(sent.id)
         if _live(session, view, request):
             arrived = view.request is not None or view.claim is not None
@@ -181,18 +190,21 @@ def send(session: Session, wish: Wish, live: Sending | None) -> Sending:
         session.store.remember(live.sent)
         return live
     if live is None:
-        request = build(session, wish)
-        sent = Sent(request.id, request.ref, session.bus.route, request.bus_id, request.canonical())
+        who = identity_of(session)
+        request = build(session, wish, who)
+        data = request.canonical()
+        signature = None if who is None else who.sign(data)
+        sent = Sent(request.id, request.ref, session.bus.route, request.bus_id, data, signature)
         live = Sending(sent, request, reattached=False)
         session.store.remember(sent)
-    session.bus.submit(live.sent.data, live.sent.ref, live.request.workload)
+    session.bus.submit(live.sent.data, live.sent.ref, live.request.workload, live.sent.signature)
     return live
 
 
-def _key(session: Session, wish: Wish) -> str:
+def _key(session: Session, wish: Wish, who: Identity | None) -> str:
     return idempotency_key(
         bus_id=session.record.bus_id,
-        principal=UNSIGNED,
+        principal=UNSIGNED if who is None else who.principal,
         preset=wish.preset,
         params=wish.params,
         profile=wish.profile,
@@ -202,7 +214,7 @@ def _key(session: Session, wish: Wish) -> str:
     )
 
 
-def _same_key(session: Session, key: str, preset: str) -> Iterator[tuple[Sent, Request]]:
+def _same_key(session: Session, key: str, preset: str, who: Identity | None) -> Iterator[tuple[Sent, Request]]:
     """Yield requests with this key: those sent from here first, then what else is on the bus."""
     known: set[str] = set()
     for sent in session.store.all_sent():
@@ -221,8 +233,11 @@ def _same_key(session: Session, key: str, preset: str) -> Iterator[tuple[Sent, R
             request = parse(received.data, ref=ref.ref, bus_id=session.record.bus_id, now=session.clock.now())
         except (RequestRejectedError, FencedError):
             continue
-        if request.idempotency_key == key:
-            yield Sent(ref.id, ref.ref, session.bus.route, session.record.bus_id, received.data), request
+        signed_by = None if received.signature is None else made_with(received.data, received.signature)
+        # Nor can a stranger lend us a request in our name: it must be signed with our own key.
+        if request.idempotency_key == key and signed_by == (None if who is None else who.fingerprint):
+            found = Sent(ref.id, ref.ref, session.bus.route, session.record.bus_id, received.data, received.signature)
+            yield found, request
 
 
 def _live(session: Session, view: RunView, request: Request) -> bool:

@@ -39,6 +39,8 @@ def summary(record: RunRecord, verdict: Verdict) -> str:
         ("where", f"{record.runner}, {record.host.os} {record.host.machine}, {record.host.cpu}"),
         ("sandbox", record.sandbox.kind if record.sandbox.reason is None else f"none: {record.sandbox.reason}"),
         ("attempt", "" if record.attempt is None else str(record.attempt.number)),
+        ("asked by", f"{record.principal}, signed by {record.signer}" if record.signer else "unsigned request"),
+        ("code", "" if record.code is None else f"{record.code.origin}, {record.code.trust_class}"),
         ("labels", ", ".join(record.labels)),
         ("wall", f"{record.wall_s:.2f} s after {record.queue_s:.1f} s in the queue"),
     )

@@ -109,6 +109,18 @@ def sign(data: bytes, key: Path) -> bytes:
     return done.stdout
 
 
+def made_with(data: bytes, signature: bytes) -> str | None:
+    """Return the fingerprint of the key that made a signature of ours over these bytes, whoever it belongs to."""
+    if len(signature) > SIGNATURE_MAX_BYTES:
+        return None
+    with tempfile.TemporaryDirectory(prefix="kakeya-signature-") as folder:
+        path = Path(folder) / "signature"
+        path.write_bytes(signature)
+        argv = [_tool(), "-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(path)]
+        done = process.run(argv, timeout_s=TIMEOUT_S, input=data)
+    return _named(done.stdout) if done.exit_code == 0 else None
+
+
 def verify(
     data: bytes, signature: bytes, *, principal: str, expected: str | None, signers: Path, revoked: Path | None = None
 ) -> Signer:
