@@ -21,6 +21,7 @@ from bridge.limits import REPORT_MAX_BYTES, REPORTS_MAX_COUNT
 from bridge.records import ClaimResult, Decision, Finding, JobSpec, RunRecord, Verdict
 
 FINDINGS_PER_RULE_MAX: Final = 20
+_SEVERITIES: Final = ("reject", "not_citable", "note")
 BARE_ID: Final = "0" * 26
 
 
@@ -193,9 +194,11 @@ def _look(entry: RegisteredRule, evidence: Evidence) -> list[Violation] | Skip:
     except Exception as error:  # noqa: BLE001  whatever a report does to a rule is a finding, never a traceback
         text = f"the rule could not judge this: {type(error).__name__}: {error}"[:300]
         return [Violation(text, severity="reject")]
+    # The gravest first: what is cut off must never be what decides.
+    found.sort(key=lambda violation: _SEVERITIES.index(violation.severity or entry.severity))
     if len(found) > FINDINGS_PER_RULE_MAX:
         rest = len(found) - FINDINGS_PER_RULE_MAX
-        found = [*found[:FINDINGS_PER_RULE_MAX], Violation(f"and {rest} more of the same", severity=found[0].severity)]
+        found = [*found[:FINDINGS_PER_RULE_MAX], Violation(f"and {rest} more", severity=found[0].severity)]
     return found
 
 
@@ -234,9 +237,7 @@ def _decide(draft: Verdict, findings: tuple[Finding, ...], results: tuple[ClaimR
             why = [f"{f.code}: {f.message}" for f in findings if f.severity == "not_citable"] or ["no claim is made"]
     return draft.evolve(
         decision=decision,
-        findings=tuple(
-            sorted(findings, key=lambda f: ({"reject": 0, "not_citable": 1, "note": 2}[f.severity], f.code))
-        ),
+        findings=tuple(sorted(findings, key=lambda f: (_SEVERITIES.index(f.severity), f.code))),
         claims=results,
         why=tuple(why[:12]),
         headline=headline(decision, tuple(why), results),

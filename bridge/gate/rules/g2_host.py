@@ -52,7 +52,11 @@ def _compare(said: dict[str, object], record: RunRecord) -> Iterator[Violation]:
             yield Violation(f"the version of {name} is absent", "/environment/versions")
     known = {_package(name): version for name, version in code.packages.items()}
     for name, version in versions.items() if isinstance(versions, dict) else ():
-        if known.get(_package(name), version) != version:
+        if known and _package(name) not in known:
+            yield Violation(
+                f"{name}: the report says {version!r}, the runner saw no such package", f"/environment/versions/{name}"
+            )
+        elif known.get(_package(name), version) != version:
             yield Violation(
                 f"{name}: the report says {version!r}, the runner saw {known[_package(name)]!r}",
                 f"/environment/versions/{name}",

@@ -37,5 +37,8 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
         yield Violation(f"stop {config['stop']!r} with stopping_ids {config['stopping_ids']}", "/config/stopping_ids")
     path = next((arm.code_path for arm in arms.reference), "")
     home = {"mlx": "mlx_lm.", "torch": "transformers."}.get(report.body["environment"]["backend"])
-    if home is not None and path and not path.startswith(home):
+    if home is None:
+        backend = report.body["environment"]["backend"]
+        yield Violation(f"backend {backend!r} decodes nothing, expected mlx or torch", "/environment/backend")
+    elif path and not path.startswith(home):
         yield Violation(f"the baseline is {path!r}, expected the library's own decoding ({home}…)", "/arms")

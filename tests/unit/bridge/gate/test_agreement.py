@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ from referencing import Registry, Resource
 from bridge.gate import kinds, profiles, rules_catalogue, sampled, schemas
 from bridge.gate.rules.g4_order import shuffled
 from bridge.runner.models import ModelDigests
-from engine.checkpoint import folder_digest
+from engine.checkpoint import folder_digest, number_format
 from engine.evaluation.schedule import shuffled as engine_shuffled
 from engine.reports import tokens as engine_tokens
 from tests.corpus.gate.breaks import honest
@@ -124,3 +125,14 @@ def test_a_folder_without_weights_has_no_digest_of_them(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (found,) = ModelDigests(tmp_path.with_suffix(".cache")).of([str(tmp_path)], [], None)
     assert found.weights_sha256 is None
+
+
+@pytest.mark.parametrize("kind", sorted(kinds.KINDS))
+def test_every_number_format_the_engine_can_name_is_one_a_report_may_state(kind):
+    """A quantised folder names its bits; a schema with a list of its own would refuse an honest report."""
+    formats = [number_format({"quantization": {"bits": bits}}) for bits in (2, 3, 4, 5, 6, 8)]
+    formats += [number_format({"dtype": name}) for name in ("float32", "bfloat16", "float16")]
+    text = json.dumps([schemas.document(kind), schemas.document("report")["$defs"]["model"]])
+    patterns = set(re.findall(r'"dtype": {"type": "string", "pattern": "([^"]+)"', text))
+    assert patterns
+    assert [one for one in formats if not all(re.search(pattern, one) for pattern in patterns)] == []

@@ -8,6 +8,7 @@ from bridge.gate import judge
 from bridge.records import Verdict
 from tests.corpus.gate.breaks import BREAKS, honest
 from tests.corpus.gate.builders import Case
+from tests.corpus.gate.generations import with_claims
 
 
 def judged(case: Case) -> Verdict:
@@ -66,3 +67,12 @@ def test_a_claim_measured_on_a_busy_machine_is_not_granted() -> None:
 def test_a_timer_that_lies_cannot_hide_behind_load_and_be_quoted() -> None:
     case = share_of_others(BREAKS["G4-MARKS"](), 0.9)
     assert not any(claim.citable for claim in judged(case).claims)
+
+
+def test_a_busy_machine_excuses_no_time_that_is_mostly_missing() -> None:
+    case = share_of_others(honest("claim"), 0.9)
+    for sample in case.report["arms"][-1]["samples"]:
+        stages = sample["stages"]
+        stages["decode_s"] *= 0.2
+        stages["total_s"] = stages["prefill_s"] + stages["decode_s"]
+    assert "reject" in severities(with_claims(case))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bridge.gate import judge, rules_catalogue
+from bridge.gate.judging import FINDINGS_PER_RULE_MAX
 from bridge.records import Verdict
-from tests.corpus.gate.breaks import BREAKS, PASSES
+from tests.corpus.gate.breaks import BREAKS, PASSES, honest
 from tests.corpus.gate.builders import Case
+from tests.corpus.gate.generations import with_claims
 
 CODES = tuple(entry.code for entry in rules_catalogue())
 
@@ -38,3 +40,15 @@ def test_every_rule_says_what_must_hold_why_and_what_to_do():
         assert entry.message.endswith(".")
         assert len(entry.why) > 40, entry.code
         assert len(entry.remedy) > 20, entry.code
+
+
+def test_no_number_of_mild_findings_hides_a_grave_one():
+    """A rule's findings are bounded; a scaled timer makes one mild finding a sample and one grave one at the end."""
+    case = honest("claim")
+    for sample in case.report["arms"][-1]["samples"]:
+        stages = sample["stages"]
+        stages["decode_s"] *= 0.3
+        stages["total_s"] = stages["prefill_s"] + stages["decode_s"]
+    found = [f for f in verdict(with_claims(case)).findings if f.code == "G4-MARKS"]
+    assert len(found) == FINDINGS_PER_RULE_MAX + 1
+    assert found[0].severity == "reject"
