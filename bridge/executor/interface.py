@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 from bridge.records import (
     CommandResult,
     HostRecord,
+    ImportedModule,
     JobSpec,
     LimitHit,
     OutputRecord,
@@ -69,6 +70,8 @@ class Execution:
         log: the whole log kept, redacted and capped.
         reports: bytes of the declared and undeclared files under `out`, by relative POSIX path.
         wall_s: from the first command's start to the last one's end, on a steady clock.
+        imported: where the first command's module came from, looked up in its confinement before it ran; None for a
+            command that runs no module, or when there was no answer.
     """
 
     ok: bool
@@ -87,6 +90,7 @@ class Execution:
     log_truncated_bytes: int
     redactions: int
     wall_s: float
+    imported: ImportedModule | None = None
 
 
 class Executor(Protocol):

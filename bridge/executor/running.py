@@ -6,22 +6,25 @@ Knows nothing about which sandbox confines it.
 from __future__ import annotations
 
 import secrets as randomness
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from bridge.errors import InfrastructureError
-from bridge.executor.bounds import Bounds, rlimits
+from bridge.executor.bounds import Bounds, Stop, rlimits
 from bridge.executor.confine import Confinement
 from bridge.executor.environment import command_environment
+from bridge.executor.imports import ANSWER_MAX_BYTES, answer, question
 from bridge.executor.interface import Ending, Execution, Hooks, RunDirectory
 from bridge.executor.logs import LogKeeper
 from bridge.executor.marks import MarkReader
 from bridge.executor.outputs import import_outputs, start_stamp
 from bridge.executor.pipe import open_pipe
-from bridge.executor.plan import Plan
+from bridge.executor.plan import Ended, Plan
 from bridge.executor.supervise import Supervisor
 from bridge.executor.telemetry import Sampler
+from bridge.executor.tree import Usage
 from bridge.limits import TEXT_MAX_CHARS
-from bridge.records import Command, CommandResult, JobSpec, LimitHit
+from bridge.records import Command, CommandResult, ImportedModule, JobSpec, LimitHit
 from bridge.system.clock import Clock
 
 
@@ -48,14 +51,8 @@ class Run:
         self._marker = f"{spec.id}-{randomness.token_hex(8)}"
         self._stamp = start_stamp(directory.out)
         self._bounds = Bounds(spec.limits, directory.root, clock)
-        self._supervisor = Supervisor(
-            marker=self._marker,
-            hooks=hooks,
-            log=self._log,
-            marks=self._marks,
-            bounds=self._bounds,
-            on_usage=self._sampler.usage,
-        )
+        self._hooks = hooks
+        self._imported: ImportedModule | None = None
         self._ok = True
         self._ending: Ending = "exited"
         self._message: str | None = None
@@ -64,9 +61,10 @@ class Run:
 
     def execute(self) -> Execution:
         """Run the commands until one does not end well, then bring in what they left."""
-        for command in self._spec.commands:
-            if not self._run(command):
-                break
+        if self._look_for_module(self._spec.commands[0]):
+            for command in self._spec.commands:
+                if not self._run(command):
+                    break
         wall_s = self._results[-1].ended_s if self._results else self._bounds.elapsed_s()
         self._marks.end()
         declared = [output.path for output in self._spec.outputs]
@@ -94,6 +92,7 @@ class Run:
             log_truncated_bytes=self._log.cut_bytes,
             redactions=self._log.redactions,
             wall_s=wall_s,
+            imported=self._imported,
         )
 
     def _program_exit(self) -> int | None:
@@ -103,17 +102,50 @@ class Run:
         last = self._results[-1]
         return last.exit_code if last.signal is None else 128 + last.signal
 
-    def _run(self, command: Command) -> bool:
-        """Run one command; return whether the next may run."""
+    def _supervise(
+        self, command: Command, log: LogKeeper, marks: MarkReader, on_usage: Callable[[float, Usage], None]
+    ) -> Ended | None:
+        """Run one command in the run's confinement and bounds; None when the executor could not."""
+        supervisor = Supervisor(
+            marker=self._marker, hooks=self._hooks, log=log, marks=marks, bounds=self._bounds, on_usage=on_usage
+        )
         try:
             with ExitStack() as stack:
-                marks = open_pipe(stack)
-                environment = command_environment(self._spec, self._directory, self._marker, marks.write)
+                pipe = open_pipe(stack)
+                environment = command_environment(self._spec, self._directory, self._marker, pipe.write)
                 wrapped = stack.enter_context(self._confinement.command(command.argv, environment))
                 bounds = rlimits(self._spec.limits, self._confinement.applied.uid)
-                ended = self._supervisor.run(Plan(command.name, command.argv, wrapped, bounds, marks, marks.write))
+                return supervisor.run(Plan(command.name, command.argv, wrapped, bounds, pipe, pipe.write))
         except InfrastructureError as error:
             self._fail(f"command {command.name} could not run: {error.message}")
+            return None
+
+    def _look_for_module(self, command: Command) -> bool:
+        """Find out where the first command's module would come from; return whether the run may go on."""
+        asked = question(command)
+        if asked is None:
+            return True
+        said = bytearray()
+        log = LogKeeper(said.extend, ANSWER_MAX_BYTES, self._secrets)
+        ended = self._supervise(asked[0], log, MarkReader(), lambda _t_s, _usage: None)
+        log.end()
+        if ended is None:
+            return False
+        self._bounds.command_ended(ended.result.cpu_s)
+        if ended.stop is not None:
+            self._stopped(ended.stop)
+        elif ended.result.exit_code == 0:
+            self._imported = answer(asked[1], bytes(said))
+        return ended.stop is None  # what else is wrong with the interpreter or the sandbox, the command itself shows
+
+    def _stopped(self, stop: Stop) -> None:
+        self._ending, self._message = stop.ending, stop.message
+        self._hits += [stop.hit] if stop.hit is not None else []
+
+    def _run(self, command: Command) -> bool:
+        """Run one command; return whether the next may run."""
+        ended = self._supervise(command, self._log, self._marks, self._sampler.usage)
+        if ended is None:
             return False
         for note in ended.notes:
             self._log.note(note)
@@ -125,8 +157,7 @@ class Run:
         self._bounds.command_ended(ended.result.cpu_s)
         stop = ended.stop or self._bounds.disk()
         if stop is not None:
-            self._ending, self._message = stop.ending, stop.message
-            self._hits += [stop.hit] if stop.hit is not None else []
+            self._stopped(stop)
         if ended.result.survivors:
             self._fail(f"{ended.result.survivors} processes of command {command.name} could not be killed")
         return self._ok and stop is None and ended.result.exit_code == 0

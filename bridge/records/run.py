@@ -48,6 +48,22 @@ class CodeRecord(Record):
     lock_digest: Sha256
 
 
+class ImportedModule(Record):
+    """Where the workload's own package came from, as the runner found out before any of it ran.
+
+    Attributes:
+        module: top-level name.
+        path: its file or folder, links resolved.
+        work: the folder it was started in, links resolved: the request's tree for request code.
+        installation: the host's own installed package, links resolved; None when it has none.
+    """
+
+    module: Text
+    path: Text
+    work: Text
+    installation: Text | None = None
+
+
 class ModelDigest(Record):
     """A model folder the run could read.
 
@@ -177,7 +193,7 @@ class RunRecord(Record):
         program_exit: exit code of the last command that ran, 128 + n for signal n, None when none ran.
         reason: the executor's view of the ending; the gate may still turn ``passed`` into ``gate_rejected``.
         started, ended: wall clock; `wall_s` is from the steady clock.
-        imported: module path of the workload's own package as the run saw it, or None.
+        imported: where the workload's own package came from; None when it was not found out.
         log_bytes, log_sha256: of the whole log kept, after the cap and redaction.
         principal, signer: who signed the request and with which key, as the host verified it before anything ran;
             ``unsigned`` and None when nobody did.
@@ -212,7 +228,7 @@ class RunRecord(Record):
     sample_marks_dropped: Count
     outputs: tuple[OutputRecord, ...]
     attempt: Attempt | None
-    imported: Text | None
+    imported: ImportedModule | None
     created: Moment
     claimed: Moment
     started: Moment | None

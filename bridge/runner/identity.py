@@ -11,13 +11,14 @@ import json
 import threading
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from bridge import strictjson
 from bridge.errors import GitError, InfrastructureError
+from bridge.executor.interface import Execution
 from bridge.records import CodeRecord, JobSpec, Request
 from bridge.system.git import run_in_work_tree
 from bridge.system.process import run
@@ -113,6 +114,16 @@ def _fingerprint(facts: CodeFacts) -> str:
             continue  # a file that vanished changes the list, hence the digest
         digest.update(f"{path} {found.st_mtime_ns} {found.st_size}\n".encode())
     return digest.hexdigest()
+
+
+def beside_installation(execution: Execution, code: CodeFacts) -> Execution:
+    """Return an execution whose imported module is set beside the host's own installation of it."""
+    found = execution.imported
+    if found is None or code.engine is None:
+        return execution
+    own = code.engine.with_name(found.module)
+    installation = str(own.resolve()) if own.exists() else None
+    return replace(execution, imported=found.evolve(installation=installation))
 
 
 def runner_version() -> str:

@@ -88,7 +88,7 @@ def run_record(
         sample_marks_dropped=0 if execution is None else execution.sample_marks_dropped,
         outputs=() if execution is None else execution.outputs,
         attempt=facts.attempt,
-        imported=None,
+        imported=None if execution is None else execution.imported,
         created=created,
         claimed=facts.claimed,
         started=None if facts.started is None else rfc3339(facts.started),

@@ -23,6 +23,7 @@ from bridge.runner import archive, kept
 from bridge.runner.attempts import attempt_key
 from bridge.runner.delivery import deliver, terminal_claim
 from bridge.runner.host import Host
+from bridge.runner.identity import beside_installation
 from bridge.runner.keeper import Keeper
 from bridge.runner.largefiles import large_files
 from bridge.runner.link import Link
@@ -134,6 +135,7 @@ class RunSession:
                 execution = replace(execution, message=why)
             if execution.ending == "cancelled" and self._revoked is not None:
                 execution = replace(execution, ending="revoked", message=f"stopped while it ran: {self._revoked}")
+            execution = beside_installation(execution, host.code)
             digest = self._keep(spec, execution)
         finally:
             shutil.rmtree(directory.root, ignore_errors=True)

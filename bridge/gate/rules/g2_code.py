@@ -1,17 +1,19 @@
-"""The code that ran is known: whose it is, which commit or wheel, unchanged, on which interpreter and packages.
+"""The code that ran is known: whose it is, which commit or wheel, unchanged, where it was imported from, on what.
 
-A number without the code behind it cannot be repeated. Changed code has no name.
+A number without the code behind it cannot be repeated. Changed code has no name. A package that was imported from
+somewhere else than the tree or the installation on record is other code.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from bridge import strictjson
 from bridge.gate.interface import Evidence, Skip, Violation
 from bridge.gate.rule import rule
-from bridge.records import JobSpec, RunRecord
+from bridge.records import JobSpec, RunRecord, Severity
 
 
 @rule(
@@ -48,3 +50,34 @@ def _code(record: RunRecord, spec: JobSpec) -> Iterator[Violation]:
         yield Violation(
             f"the record's interpreter is {code.interpreter!r}, the commands start {first!r}", "interpreter"
         )
+    yield from _imported(record, spec)
+
+
+def _imported(record: RunRecord, spec: JobSpec) -> Iterator[Violation]:
+    """Compare where the runner found the workload's package with where this code has to be."""
+    found = record.imported
+    if found is None:
+        severity: Severity = "not_citable" if spec.code == "host" else "reject"
+        yield Violation("it is not known where the workload's package was imported from", "imported", severity=severity)
+        return
+    module = _module(spec.commands[0].argv)
+    if found.module != module:
+        yield Violation(f"imported.module is {found.module!r}, the first command runs {module!r}", "imported.module")
+    if PurePosixPath(found.work).parts[-2:] != (record.id, "work"):
+        yield Violation(f"the run was started in {found.work}, which is not its own folder", "imported.work")
+    if spec.code == "request" and not _is_package(found.path, f"{found.work}/{found.module}"):
+        yield Violation(f"{found.module} came from {found.path}, not from the request's tree", "imported.path")
+    home = found.installation
+    if spec.code == "host" and (home is None or not _is_package(found.path, home)):
+        yield Violation(f"{found.module} came from {found.path}, not from the host's own {home}", "imported.path")
+
+
+def _module(argv: tuple[str, ...]) -> str | None:
+    """Return the top-level name of the module a command runs, or None."""
+    after = argv[argv.index("-m") + 1 :] if "-m" in argv else ()
+    return after[0].partition(".")[0] if after else None
+
+
+def _is_package(path: str, folder: str) -> bool:
+    """Whether a path is what an import finds for this folder: the package, its `__init__`, or a module of its name."""
+    return path in (folder, f"{folder}/__init__.py", f"{folder}.py")

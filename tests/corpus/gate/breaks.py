@@ -149,6 +149,7 @@ def _(case: Case) -> None:
 def _(case: Case) -> None:
     case.spec["trust_class"] = case.record["code"]["trust_class"] = "untrusted"
     case.spec["code"] = case.record["code"]["origin"] = "request"
+    case.record["imported"]["path"] = case.record["imported"]["work"] + "/engine/__init__.py"
 
 
 @breaks("G2-SANDBOX")

@@ -248,7 +248,12 @@ def around(
         "sample_marks_dropped": 0,
         "outputs": [{"path": path, "bytes": 0, "sha256": "", "after_start": True} for path in reports],
         "attempt": {"key": sha("attempt"), "number": 1, "earlier": []},
-        "imported": "/opt/kakeya/lib/python3.11/site-packages/engine/__init__.py",
+        "imported": {
+            "module": "engine",
+            "path": "/opt/kakeya/lib/python3.11/site-packages/engine/__init__.py",
+            "work": f"/var/lib/kakeya/runs/{RUN_ID}/work",
+            "installation": "/opt/kakeya/lib/python3.11/site-packages/engine",
+        },
         "created": moment(0.0),
         "claimed": moment(0.4),
         "started": moment(0.8),

@@ -91,6 +91,8 @@ def what_the_program_left_is_in_the_result(files):
     assert record.code is not None
     assert record.attempt is not None
     assert record.attempt.number == 1
+    assert record.imported is not None
+    assert record.imported.path == f"{record.imported.installation}/__init__.py"
     assert files["log.txt"] == b"was here\n"
     assert files["reports/probe.json"] == b'{"left": "behind"}'
     assert [(output.path, output.after_start) for output in record.outputs] == [("probe.json", True)]
