@@ -20,6 +20,7 @@ from engine.types import (
     Forward,
     Outcome,
     Step,
+    StoredError,
     TargetInfo,
 )
 from engine.verification.rejection import Sampling
@@ -73,6 +74,13 @@ class Sequence(Protocol):
 
     def measured_bytes(self) -> int:
         """Return the bytes of all cache buffers, each shared buffer counted once."""
+
+    def stored_errors(self, layout: CacheLayout) -> tuple[StoredError, ...]:
+        """Return by layer and side what storing the rows held now in ``layout`` would change.
+
+        Raises:
+            UsageError: If the sequence does not keep every row.
+        """
 
 
 class TargetModel(Protocol):

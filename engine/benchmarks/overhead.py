@@ -71,13 +71,15 @@ class _Metered:
         return lambda *args, **kwargs: self._meter.call(value, args, kwargs)
 
 
-def loop_overhead(engine: Engine, prompt: tuple[int, ...], budget_tokens: int, depth: Depth) -> Overhead:
+def loop_overhead(
+    engine: Engine, prompt: tuple[int, ...], budget_tokens: int, depth: Depth, layout: CacheLayout = CacheLayout.NATIVE
+) -> Overhead:
     """Decode one prompt and split its decode time into calls and loop."""
     clock = engine.backend.clock
     meter = Meter(clock)
     parts = Parts(
         meter.around(
-            engine.target.open(engine.drafter.capture, CacheLayout.NATIVE),
+            engine.target.open(engine.drafter.capture, layout),
             "forward_block",
             "decode_ahead",
             "crop",

@@ -75,6 +75,7 @@ class EnginePeer:
     engine: Engine
     drafter: DrafterModel
     depth: Callable[[], Depth]
+    layout: CacheLayout
     code_path: str = "engine.decoding.speculative:speculative"
 
     def decode(self, prompt: tuple[int, ...], budget_tokens: int) -> Timed:
@@ -82,7 +83,7 @@ class EnginePeer:
         engine = self.engine
         tokens: list[int] = []
         marks = Marks.start(engine.backend.clock)
-        sequence = engine.target.open(self.drafter.capture, CacheLayout.NATIVE)
+        sequence = engine.target.open(self.drafter.capture, self.layout)
         parts = Parts(sequence, self.drafter.open(), engine.accept, self.depth(), engine.backend.clock)
         for step in speculative(parts, prompt, stopping(engine, budget_tokens)):
             marks.arrived()
@@ -124,11 +125,13 @@ def oracle(engine: Engine, prompt: tuple[int, ...], budget_tokens: int) -> tuple
     return tuple(token for step in steps for token in step.tokens)
 
 
-def engine_peers(engine: Engine, depths: dict[str, Callable[[], Depth]]) -> list[Peer]:
+def engine_peers(
+    engine: Engine, depths: dict[str, Callable[[], Depth]], layout: CacheLayout = CacheLayout.NATIVE
+) -> list[Peer]:
     """Return the engine's own contestants: without a drafter, and with it at each depth policy."""
     from engine.decoding.depth import FixedDepth
 
-    peers: list[Peer] = [EnginePeer("engine, no drafter", engine, NoDrafter(), lambda: FixedDepth(0))]
+    peers: list[Peer] = [EnginePeer("engine, no drafter", engine, NoDrafter(), lambda: FixedDepth(0), layout)]
     for label, depth in depths.items():
-        peers.append(EnginePeer(f"engine, {engine.drafter.info.name}, {label}", engine, engine.drafter, depth))
+        peers.append(EnginePeer(f"engine, {engine.drafter.info.name}, {label}", engine, engine.drafter, depth, layout))
     return peers

@@ -15,7 +15,14 @@ from engine.benchmarks.controller import Pair, Trial, World, curve
 from engine.benchmarks.overhead import loop_overhead
 from engine.benchmarks.peer import Peer, engine_peers, oracle
 from engine.benchmarks.ratio import Ratio
-from engine.cli.options import add_model_options, depth_factory, guarded, open_selected
+from engine.cli.options import (
+    add_cache_option,
+    add_model_options,
+    cache_layout,
+    depth_factory,
+    guarded,
+    open_selected,
+)
 from engine.drafters.draft_model import DraftModel
 from engine.errors import UsageError
 from engine.evaluation.selection import Prompt, load_prompts
@@ -24,6 +31,7 @@ from engine.loading import Engine, resolve_model
 from engine.protocols import Depth
 from engine.reports import RunContext
 from engine.tokenizer import Tokenizer
+from engine.types import CacheLayout
 
 VERBS = ("compare", "overhead", "controller")
 BUDGETS = (64, 128, 256)
@@ -39,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
     )
     built.add_argument("verb", choices=VERBS)
     add_model_options(built)
+    add_cache_option(built)
     built.add_argument("--draft-model", help="small causal model for the library's own draft-model mode")
     built.add_argument("--depths", default="3", help="depths of the engine's drafter, auto included (default: 3)")
     built.add_argument("--set", default="code-structured", help="prompt set or file (default: %(default)s)")
@@ -58,6 +67,7 @@ def main(argv: list[str]) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
+    cache_layout(options, lossless=True)
     engine = open_selected(options)
     prompts, warmups = _prompts(options, engine)
     peers = contestants(engine, options)
@@ -85,11 +95,12 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _overhead(options: argparse.Namespace) -> int:
+    layout = cache_layout(options)
     engine = open_selected(options)
     prompts, _ = _prompts(options, engine)
     for label, depth in _depths(options, engine).items():
         found = [
-            loop_overhead(engine, prompt.ids, options.max_new, depth())
+            loop_overhead(engine, prompt.ids, options.max_new, depth(), layout)
             for _ in range(options.repeats)
             for prompt in prompts
         ]
@@ -104,6 +115,8 @@ def _controller(options: argparse.Namespace) -> int:
     engine = open_selected(options)
     if engine.drafter.info.name == "none":
         raise UsageError("the controller has nothing to control without a drafter; name one with --drafter")
+    if cache_layout(options) != CacheLayout.NATIVE:
+        raise UsageError(f"--cache {options.cache}: the controller is measured on the native cache; leave it out")
     tokenizer, name = Tokenizer(engine.folder), engine.target.info.name
     short = load_prompts(options.set, tokenizer, name).spread(options.prompts).prompts
     needles = load_prompts("needle", tokenizer, name).prompts
@@ -137,6 +150,7 @@ def _controller(options: argparse.Namespace) -> int:
 def contestants(engine: Engine, options: argparse.Namespace) -> list[Peer]:
     """Return everyone who runs, the library's plain decoding first."""
     target: Any = engine.target
+    layout = cache_layout(options, lossless=True)
     draft_model = resolve_model(options.draft_model) if options.draft_model else None
     if engine.backend.name == "mlx":
         from engine.benchmarks.peers_mlx import mlx_peers
@@ -148,10 +162,10 @@ def contestants(engine: Engine, options: argparse.Namespace) -> list[Peer]:
         name = engine.drafter.info.name
         folder = resolve_model(options.drafter or name) if engine.drafter.info.format == "dflash-v1" else None
         peers = torch_peers(engine, target.module, folder, draft_model)
-    peers += engine_peers(engine, _depths(options, engine))
+    peers += engine_peers(engine, _depths(options, engine), layout)
     if draft_model is not None:
         small = replace(engine, drafter=DraftModel(engine.backend.load_target(draft_model)))
-        peers += engine_peers(small, _depths(options, small))[1:]
+        peers += engine_peers(small, _depths(options, small), layout)[1:]
     return peers
 
 

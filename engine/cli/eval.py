@@ -13,14 +13,17 @@ WORKLOADS = {
     "single-graph": ("engine.cli.eval_single_graph:main", "evaluation times of draft and verify in one graph, bounded"),
     "drafter-parity": ("engine.cli.eval_studies:drafter_parity", "the MLX drafter against the torch one"),
     "verify-cost": ("engine.cli.eval_studies:verify_cost", "what verifying a block costs beside a decode"),
+    "kv-quant": ("engine.cli.eval_caches:kv_quant", "recall, bytes and decode time of quantised caches"),
     "acceptance": ("engine.cli.eval_studies:acceptance", "accepted draft tokens on raw code completion"),
+    "commits": ("engine.cli.eval_commits:main", "one launch of two checkouts' code against each other"),
+    "commits-assemble": ("engine.cli.eval_commits:assemble", "join those launches into their report"),
     "model": ("engine.cli.eval_model:main", "the measurements behind the model cards and prompt sets"),
 }
 
 
 def usage() -> str:
     """Return the help text, one line a workload."""
-    lines = [f"  {name:<15} {summary}" for name, (_, summary) in WORKLOADS.items()]
+    lines = [f"  {name:<17} {summary}" for name, (_, summary) in WORKLOADS.items()]
     return (
         "usage: kakeya-engine eval WHAT [options]\n\n"
         + "\n".join(lines)

@@ -6,7 +6,14 @@ import argparse
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.cli.options import add_decoding_options, add_model_options, depth_factory, guarded, open_selected
+from engine.cli.options import (
+    add_decoding_options,
+    add_model_options,
+    cache_layout,
+    depth_factory,
+    guarded,
+    open_selected,
+)
 from engine.errors import UsageError
 from engine.evaluation.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, ArmSettings
 from engine.evaluation.launch import Turn, Workload, run_part
@@ -15,7 +22,6 @@ from engine.evaluation.selection import Prompt, PromptSet, load_prompts
 from engine.reports import RunContext, Sample, write_report
 from engine.reports.parts import part_name
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ def _main(name: str, argv: list[str]) -> int:
 def _run(preset: Preset, options: argparse.Namespace) -> int:
     if not 0 <= options.launch < options.launches:
         raise UsageError(f"--launch {options.launch} of --launches {options.launches}; expected 0 <= launch < launches")
-    context = RunContext.current(out=options.out, profile=options.profile)
+    context, layout = RunContext.current(out=options.out, profile=options.profile), cache_layout(options, lossless=True)
     engine = open_selected(options)
     tokenizer = Tokenizer(engine.folder)
     profile = _profile(preset, context.profile, options)
@@ -92,14 +98,14 @@ def _run(preset: Preset, options: argparse.Namespace) -> int:
         prompts=_prompts(preset, profile, options, load_prompts(options.set, tokenizer, engine.target.info.name)),
         profile=profile,
         stop=options.stop,
-        settings=ArmSettings(CacheLayout(options.layout), make_depth, options.prefill_chunk),
+        settings=ArmSettings(layout, make_depth, options.prefill_chunk),
         depth=described,
         score=answered if preset.kind == "needle_recall" else None,
     )
     names = f"{engine.target.info.name} with {engine.drafter.info.name}"
     device = f"{engine.backend.name} {engine.backend.device}"
     print(f"launch {options.launch + 1} of {options.launches}: {names} on {device}", flush=True)
-    part = run_part(engine, tokenizer, workload, context, Turn(options.launch, options.launches, _show))
+    part = run_part(engine, tokenizer, workload, context, Turn(options.launch, options.launches, show))
     write_report(part, context, part_name(options.launch))
     return 0
 
@@ -126,7 +132,8 @@ def answered(prompt: Prompt, text: str) -> bool:
     return prompt.expected in words
 
 
-def _show(sample: Sample) -> None:
+def show(sample: Sample) -> None:
+    """Print one finished sample."""
     stages, counters = sample.stages, sample.counters
     drafted = f", {counters.accepted_tokens}/{counters.drafted_tokens} accepted" if counters.drafted_tokens else ""
     warm = " (warm-up)" if sample.is_warmup else ""

@@ -8,13 +8,19 @@ import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from engine.cli.options import add_decoding_options, add_model_options, depth_factory, guarded, open_selected
+from engine.cli.options import (
+    add_decoding_options,
+    add_model_options,
+    cache_layout,
+    depth_factory,
+    guarded,
+    open_selected,
+)
 from engine.errors import UsageError
 from engine.evaluation.generate import Answer, Asked, generate
 from engine.loading import Engine
 from engine.protocols import Accept, SamplingDrafterModel
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout
 from engine.verification.rejection import Sampling
 
 
@@ -49,7 +55,7 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    text = _prompt_text(options.prompt)
+    text, layout = _prompt_text(options.prompt), cache_layout(options)
     engine = open_selected(options)
     tokenizer = Tokenizer(engine.folder)
     make_depth, _ = depth_factory(options.depth, engine)
@@ -58,7 +64,7 @@ def _run(options: argparse.Namespace) -> int:
         max_new_tokens=options.max_new,
         stop_ids=frozenset(() if options.ignore_stop_tokens else engine.target.info.stop_ids),
         stop_strings=tuple(options.stop),
-        layout=CacheLayout(options.layout),
+        layout=layout,
         chunk_tokens=options.prefill_chunk,
     )
     show = _nothing if options.json else _write

@@ -14,6 +14,7 @@ from engine.decoding.gates import CommitGate, EntropyGate
 from engine.errors import EngineError, UsageError
 from engine.loading import BACKENDS, Engine, load_backend, open_engine
 from engine.protocols import Depth
+from engine.types import CacheLayout
 
 DEFAULT_TARGET = "kakeya-tiny-gemma4"
 DEFAULT_DRAFTER = "kakeya-tiny-gemma4-dflash"
@@ -42,9 +43,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 def add_decoding_options(parser: argparse.ArgumentParser) -> None:
     """Add cache layout and draft depth."""
-    parser.add_argument(
-        "--layout", choices=("native", "full"), default="native", help="rows kept on sliding layers (default: native)"
-    )
+    add_cache_option(parser)
     parser.add_argument(
         "--depth",
         default=str(DEFAULT_DEPTH),
@@ -52,6 +51,32 @@ def add_decoding_options(parser: argparse.ArgumentParser) -> None:
         "depth behind a gate (default: %(default)s)",
     )
     parser.add_argument("--prefill-chunk", type=int, default=512, help="prompt rows per forward (default: %(default)s)")
+
+
+def add_cache_option(parser: argparse.ArgumentParser) -> None:
+    """Add the cache layout."""
+    parser.add_argument(
+        "--cache",
+        default="native",
+        metavar="LAYOUT",
+        help="native: window and block on sliding layers; full: every row on all; lossy: affine8, affine4, affine8/32 "
+        "(groups of 32 values), sink4+window64 (first 4 and newest 64 rows on full layers) (default: %(default)s)",
+    )
+
+
+def cache_layout(options: argparse.Namespace, *, lossless: bool = False) -> CacheLayout:
+    """Return the layout asked for, before anything is loaded.
+
+    Raises:
+        UsageError: If the text names none, or one that changes what is decoded where ``lossless`` forbids that.
+    """
+    layout = CacheLayout.parse(options.cache)
+    if lossless and not layout.lossless:
+        raise UsageError(
+            f"--cache {layout} changes what the target decodes, and this compares tokens with the exact target's; "
+            "expected native or full. `kakeya-engine eval kv-quant` and `bounded-kv` measure lossy caches."
+        )
+    return layout
 
 
 def open_selected(options: argparse.Namespace) -> Engine:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from engine.evaluation.arms import ROLES, Running
+from engine.evaluation.arms import Running
 from engine.evaluation.selection import Prompt
 from engine.protocols import Clock
 from engine.reports import Counters, Memory, Sample, SamplePipe, Stages, loop_onset, token_digest
@@ -86,7 +86,7 @@ def measure(start: Callable[[], Running], prompt: Prompt, place: Place, instrume
 
 def _sample(prompt: Prompt, place: Place, log: _StepLog, readings: tuple[Stages, Memory], text: str) -> Sample:
     stages, memory = readings
-    drafts = ROLES[place.arm] == "candidate"
+    drafts = memory.drafter_bytes is not None
     return Sample(
         id=place.sample_id(prompt),
         prompt_id=prompt.id,

@@ -17,9 +17,11 @@ import mlx.core as mx
 from mlx_lm.models.gemma4_text import logit_softcap
 
 from engine.backends.mlx.accept import decided, packed, predictions
-from engine.backends.mlx.caches import LayerCache, attention_mask, make_cache
-from engine.errors import ModelConfigError, ModelMismatchError, PromptError
-from engine.types import CacheLayout, Draft, Forward, Outcome, TargetInfo
+from engine.backends.mlx.caches import FullCache, LayerCache, make_cache
+from engine.backends.mlx.rows import stored_errors
+from engine.decoding.prompt import check_prompt
+from engine.errors import ModelConfigError, ModelMismatchError, UsageError
+from engine.types import CacheLayout, Draft, Forward, Outcome, StoredError, TargetInfo
 
 
 class Family(Protocol):
@@ -27,6 +29,8 @@ class Family(Protocol):
 
     windows: tuple[int | None, ...]
     """The sliding window of every layer that owns a cache, None on full-attention layers."""
+    head_dims: tuple[int, ...]
+    """The size of a head in every layer that owns a cache."""
 
     def embed(self, ids_S: mx.array) -> mx.array:
         """Return raw embedding rows ``[S, D]``, without the model's own scale."""
@@ -47,8 +51,10 @@ class Gemma4Family:
         args = model.args
         owners = args.num_hidden_layers - args.num_kv_shared_layers
         self.kinds: list[str] = list(args.layer_types)
-        self.window = int(args.sliding_window)
-        self.windows = tuple(self.window if kind == "sliding_attention" else None for kind in self.kinds[:owners])
+        window = int(args.sliding_window)
+        self.windows = tuple(window if kind == "sliding_attention" else None for kind in self.kinds[:owners])
+        self.head_dims = tuple(int(layer.self_attn.head_dim) for layer in self.text.layers[:owners])
+        self.first_of = {kind: self.kinds.index(kind) for kind in set(self.kinds)}
 
     def embed(self, ids_S: mx.array) -> mx.array:
         """Return raw embedding rows."""
@@ -57,17 +63,14 @@ class Gemma4Family:
     def forward(self, ids_S: mx.array, caches: list[LayerCache], capture: tuple[int, ...]) -> tuple[mx.array, Any]:
         """Run every layer; layers beyond the last cache reuse the keys and values of an earlier one of their type."""
         text = self.text
-        ids, rows, offset = ids_S[None], ids_S.shape[0], caches[0].offset
+        ids, rows = ids_S[None], ids_S.shape[0]
         raw = text.embed_tokens(ids)
         hidden = raw * text.embed_scale
         extra: list[Any] = [None] * len(text.layers)
         if text.hidden_size_per_layer_input:
             projected = text._project_per_layer_inputs(hidden, text._get_per_layer_inputs(ids, raw))
             extra = [projected[:, :, index, :] for index in range(len(text.layers))]
-        masks = {
-            "full_attention": attention_mask(rows, offset, None),
-            "sliding_attention": attention_mask(rows, offset, self.window),
-        }
+        masks = {kind: caches[index].mask(rows) for kind, index in self.first_of.items()}
         shared: list[tuple[Any, Any]] = [(None, None)] * len(text.layers)
         captured: list[mx.array] = []
         for index, layer in enumerate(text.layers):
@@ -100,6 +103,7 @@ class Qwen3Family:
     def __init__(self, model: Any) -> None:
         self.model = model
         self.windows: tuple[int | None, ...] = (None,) * len(model.model.layers)
+        self.head_dims = (int(model.args.head_dim),) * len(self.windows)
 
     def embed(self, ids_S: mx.array) -> mx.array:
         """Return raw embedding rows."""
@@ -109,7 +113,7 @@ class Qwen3Family:
         """Run every layer under one causal mask."""
         inner = self.model.model
         hidden = inner.embed_tokens(ids_S[None])
-        mask = attention_mask(ids_S.shape[0], caches[0].offset, None)
+        mask = caches[0].mask(ids_S.shape[0])
         captured: list[mx.array] = []
         for index, (layer, cache) in enumerate(zip(inner.layers, caches, strict=True)):
             hidden = layer(hidden, mask, cache)
@@ -158,7 +162,9 @@ class MlxTarget:
 
         Raises:
             ModelMismatchError: If a captured layer does not exist.
+            UsageError: If the target cannot have the layout.
         """
+        layout.check(self.family.windows, self.family.head_dims)
         if any(not 0 <= layer < self.info.layer_count for layer in capture):
             raise ModelMismatchError(f"capture of layers {list(capture)}; the target has {self.info.layer_count}")
         return MlxSequence(self, capture, layout)
@@ -170,7 +176,10 @@ class MlxSequence:
     def __init__(self, target: MlxTarget, capture: tuple[int, ...], layout: CacheLayout) -> None:
         self.target = target
         self.capture = capture
-        self.caches = [make_cache(window, layout) for window in target.family.windows]
+        self.caches = [
+            make_cache(window, layout, head_dim)
+            for window, head_dim in zip(target.family.windows, target.family.head_dims, strict=True)
+        ]
 
     @property
     def length(self) -> int:
@@ -229,6 +238,19 @@ class MlxSequence:
         """Return the bytes of every cache buffer."""
         return sum(cache.measured_bytes() for cache in self.caches)
 
+    def stored_errors(self, layout: CacheLayout) -> tuple[StoredError, ...]:
+        """Return what storing every row held now in ``layout`` would change, by layer and side.
+
+        Raises:
+            UsageError: If the sequence does not keep every row.
+        """
+        found: list[StoredError] = []
+        for index, cache in enumerate(self.caches):
+            if not isinstance(cache, FullCache):
+                raise UsageError("rows are compared on a sequence that keeps every row; open it with the full layout")
+            found += stored_errors(index, cache.held(), layout)
+        return tuple(found)
+
     def _forward(self, ids: mx.array) -> Forward:
         start = self.length
         hidden, features = self.target.family.forward(ids, self.caches, self.capture)
@@ -241,24 +263,3 @@ class MlxSequence:
         answer = packed(best, unsure)
         mx.async_eval(answer)
         return forward, best, answer
-
-
-def check_prompt(ids: tuple[int, ...], info: TargetInfo, held: int = 0) -> None:
-    """Check a prompt before any work; ``held`` positions are already in the cache.
-
-    Raises:
-        PromptError: If the prompt is empty, too long for the model or holds ids outside the vocabulary.
-    """
-    if not ids:
-        raise PromptError("the prompt has no tokens; expected at least one")
-    if held + len(ids) >= info.max_positions:
-        raise PromptError(
-            f"the prompt has {len(ids)} tokens; {info.name!r} holds {info.max_positions} positions and needs one for "
-            "its answer. Shorten the prompt."
-        )
-    wrong = min(ids) if min(ids) < 0 else max(ids)
-    if not 0 <= wrong < info.vocab_size:
-        raise PromptError(
-            f"the prompt holds token id {wrong}; expected 0 <= id < {info.vocab_size}. Tokenise it with the target's "
-            "own tokenizer."
-        )

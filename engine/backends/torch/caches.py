@@ -1,79 +1,53 @@
 """Key and value caches of one layer on torch, croppable to an absolute length.
 
 They keep their rows in temporal order, so a crop is arithmetic on lengths and never moves a row. Tensors are
-``[1, heads, rows, head_dim]`` in the target's dtype. Writes go into a buffer in place: whatever an earlier forward
-still reads has been queued on the same stream before.
+``[1, heads, rows, head_dim]`` in the target's dtype.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
+from engine.backends.torch.rows import Codec, RowStore, codec_of
 from engine.errors import CacheCropError
 from engine.types import CacheLayout
 
 GROW_ROWS = 64
 """How many rows a full cache grows by."""
 
-
-class _Buffer:
-    """A pair of tensors that rows are written into."""
-
-    def __init__(self) -> None:
-        self.keys: torch.Tensor | None = None
-        self.values: torch.Tensor | None = None
-
-    @property
-    def capacity(self) -> int:
-        """Rows that fit."""
-        return 0 if self.keys is None else int(self.keys.shape[2])
-
-    def move(self, keys: torch.Tensor, values: torch.Tensor, begin: int, end: int, capacity: int) -> None:
-        """Go on with new tensors of ``capacity`` rows that start with the present rows [begin, end)."""
-        self.keys = _moved(self.keys, keys, begin, end, capacity)
-        self.values = _moved(self.values, values, begin, end, capacity)
-
-    def write(self, keys: torch.Tensor, values: torch.Tensor, begin: int) -> None:
-        """Write rows from ``begin`` on."""
-        if self.keys is None or self.values is None:
-            raise CacheCropError("rows were written before the buffer had room; this is a defect of the cache")
-        end = begin + keys.shape[2]
-        self.keys[:, :, begin:end] = keys
-        self.values[:, :, begin:end] = values
-
-    def rows(self, begin: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return views of rows [begin, end)."""
-        if self.keys is None or self.values is None:
-            raise CacheCropError("rows were read from an empty buffer; this is a defect of the cache")
-        return self.keys[:, :, begin:end], self.values[:, :, begin:end]
-
-    def measured_bytes(self) -> int:
-        """Return the bytes of the storages behind both tensors."""
-        return sum(tensor.untyped_storage().nbytes() for tensor in (self.keys, self.values) if tensor is not None)
+Rows = tuple[torch.Tensor, torch.Tensor]
+"""Keys and values."""
 
 
 class FullCache:
     """Every row is kept; with a ``window`` the attention still sees only the rows it may."""
 
-    def __init__(self, window: int | None = None) -> None:
+    def __init__(self, window: int | None = None, codec: Codec | None = None) -> None:
         self.window = window
         self._length = 0
-        self._buffer = _Buffer()
+        self._store = RowStore(codec)
 
     @property
     def length(self) -> int:
         """Positions seen so far."""
         return self._length
 
-    def append(self, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def append(self, keys: torch.Tensor, values: torch.Tensor) -> Rows:
         """Append rows and return those the new queries may attend to, oldest first."""
         begin, end = self._length, self._length + keys.shape[2]
-        if end > self._buffer.capacity:
-            self._buffer.move(keys, values, 0, begin, -(-end // GROW_ROWS) * GROW_ROWS)
-        self._buffer.write(keys, values, begin)
+        parts = self._store.encode(keys, values)
+        if end > self._store.capacity:
+            self._store.move(parts, 0, begin, -(-end // GROW_ROWS) * GROW_ROWS)
+        self._store.write(parts, begin)
         self._length = end
         first = 0 if self.window is None else max(0, begin - self.window + 1)
-        return self._buffer.rows(first, end)
+        return self._store.rows(first, end)
+
+    def mask(self, rows: int, device: torch.device) -> torch.Tensor | None:
+        """Return the mask over what the next append of ``rows`` will return."""
+        return attention_mask(rows, self._length, self.window, device)
 
     def crop(self, length: int) -> None:
         """Forget positions >= ``length``; any earlier length is exact because every row is kept.
@@ -85,9 +59,13 @@ class FullCache:
             raise CacheCropError(f"crop to {length} positions; expected 0 <= length <= {self._length}")
         self._length = length
 
+    def held(self) -> Rows:
+        """Return every row, for a study of what storing them otherwise would change."""
+        return self._store.rows(0, self._length)
+
     def measured_bytes(self) -> int:
-        """Return the bytes of both buffers."""
-        return self._buffer.measured_bytes()
+        """Return the bytes of all buffers."""
+        return self._store.measured_bytes()
 
 
 class WindowCache:
@@ -97,43 +75,53 @@ class WindowCache:
     append itself may attend to, so a crop to its start or later needs no row that is gone.
     """
 
-    def __init__(self, window: int) -> None:
+    def __init__(self, window: int, codec: Codec | None = None) -> None:
         self.window = window
         self.slack_rows = max(16, window // 16)
         self._length = 0
         self._base = 0
         self._floor = 0
-        self._buffer = _Buffer()
+        self._store = RowStore(codec)
 
     @property
     def length(self) -> int:
         """Positions seen so far, evicted ones included."""
         return self._length
 
-    def append(self, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def append(self, keys: torch.Tensor, values: torch.Tensor) -> Rows:
         """Append rows and return the last ``window - 1`` earlier rows with them, oldest first."""
         rows = keys.shape[2]
         begin, end = self._length, self._length + rows
-        shown = self.room(rows, keys, values)
-        self._buffer.write(keys, values, begin - self._base)
+        parts = self._store.encode(keys, values)
+        first = self._make_room(rows, parts)
+        self._store.write(parts, begin - self._base)
         self._floor, self._length = begin, end
-        return shown
+        return self._store.rows(first, end - self._base)
 
-    def room(self, rows: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def room(self, rows: int, keys: torch.Tensor, values: torch.Tensor) -> Rows:
         """Return views of the rows an append of ``rows`` could see, ending in ``rows`` free ones.
 
         Whatever is written into the free rows without an append is not counted and is overwritten later. ``keys`` and
-        ``values`` only tell the shape and dtype of a row.
+        ``values`` only tell the shape and dtype of a row, which must be stored as it is.
         """
+        first = self._make_room(rows, self._store.encode(keys, values))
+        return self._store.rows(first, self._length + rows - self._base)
+
+    def _make_room(self, rows: int, like: list[torch.Tensor]) -> int:
+        """Let ``rows`` more rows fit and return the physical row of the oldest one they may see."""
         begin, end = self._length, self._length + rows
         first = max(0, begin - self.window + 1)
         # A long prefill chunk leaves a large buffer behind; the first short append returns to window + slack.
-        oversized = rows <= self.slack_rows and self._buffer.capacity > self.window + 2 * self.slack_rows
-        if oversized or end - self._base > self._buffer.capacity:
+        oversized = rows <= self.slack_rows and self._store.capacity > self.window + 2 * self.slack_rows
+        if oversized or end - self._base > self._store.capacity:
             capacity = end - first + (self.slack_rows if rows <= self.slack_rows else 0)
-            self._buffer.move(keys, values, first - self._base, begin - self._base, capacity)
+            self._store.move(like, first - self._base, begin - self._base, capacity)
             self._base = first
-        return self._buffer.rows(first - self._base, end - self._base)
+        return first - self._base
+
+    def mask(self, rows: int, device: torch.device) -> torch.Tensor | None:
+        """Return the mask over what the next append of ``rows`` will return."""
+        return attention_mask(rows, self._length, self.window, device)
 
     def crop(self, length: int) -> None:
         """Forget positions >= ``length``.
@@ -149,22 +137,71 @@ class WindowCache:
         self._length = length
 
     def measured_bytes(self) -> int:
-        """Return the bytes of both buffers."""
-        return self._buffer.measured_bytes()
+        """Return the bytes of all buffers."""
+        return self._store.measured_bytes()
 
 
-LayerCache = FullCache | WindowCache
+class SinkWindowCache:
+    """The first ``sink`` positions for ever, and a window of the newest: a full-attention layer in bounded memory.
+
+    A query at position p sees the positions below ``sink`` and those after p - ``window``: a rule of positions alone,
+    so a row in a block sees exactly what it would have seen decoded by itself. Rows keep their own rotary positions.
+    """
+
+    def __init__(self, sink: int, window: int) -> None:
+        self.sink = sink
+        self.window = window
+        self._recent = WindowCache(window)
+        self._first = RowStore()
+
+    @property
+    def length(self) -> int:
+        """Positions seen so far, evicted ones included."""
+        return self._recent.length
+
+    def append(self, keys: torch.Tensor, values: torch.Tensor) -> Rows:
+        """Append rows and return the sink's rows that left the window, then the window's, oldest first."""
+        begin = self.length
+        if begin < self.sink:
+            early = self._first.encode(keys[:, :, : self.sink - begin], values[:, :, : self.sink - begin])
+            if self._first.capacity == 0:
+                self._first.move(early, 0, 0, self.sink)
+            self._first.write(early, begin)
+        recent = self._recent.append(keys, values)
+        shown = _sink_rows(begin, self.window, self.sink)
+        if not shown:
+            return recent
+        sink_keys, sink_values = self._first.rows(0, shown)
+        return torch.cat([sink_keys, recent[0]], dim=2), torch.cat([sink_values, recent[1]], dim=2)
+
+    def mask(self, rows: int, device: torch.device) -> torch.Tensor | None:
+        """Return the mask over what the next append of ``rows`` will return."""
+        return attention_mask(rows, self.length, self.window, device, self.sink)
+
+    def crop(self, length: int) -> None:
+        """Forget positions >= ``length``.
+
+        Raises:
+            CacheCropError: If ``length`` lies before the start of the last append, or beyond what was seen.
+        """
+        self._recent.crop(length)
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of all buffers."""
+        return self._first.measured_bytes() + self._recent.measured_bytes()
+
+
+LayerCache = FullCache | WindowCache | SinkWindowCache
 
 
 class LayerCaches:
     """The caches of a sequence in the shape transformers' attention modules call: ``update(keys, values, layer)``."""
 
-    def __init__(self, windows: tuple[int | None, ...], layout: CacheLayout) -> None:
-        self.layers = tuple(make_cache(window, layout) for window in windows)
+    def __init__(self, windows: Sequence[int | None], head_dims: Sequence[int], layout: CacheLayout) -> None:
+        sizes = zip(windows, head_dims, strict=True)
+        self.layers = tuple(make_cache(window, layout, head_dim) for window, head_dim in sizes)
 
-    def update(
-        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: object, **__: object
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: object, **__: object) -> Rows:
         """Append one layer's rows and return the rows its queries may attend to."""
         return self.layers[layer_idx].append(keys, values)
 
@@ -178,14 +215,19 @@ class LayerCaches:
         return sum(layer.measured_bytes() for layer in self.layers)
 
 
-def make_cache(window: int | None, layout: CacheLayout) -> LayerCache:
+def make_cache(window: int | None, layout: CacheLayout, head_dim: int) -> LayerCache:
     """Return the cache of one layer; ``window`` is None on a full-attention layer."""
-    if window is not None and layout is CacheLayout.NATIVE:
-        return WindowCache(window)
-    return FullCache(window)
+    codec = codec_of(layout, head_dim)
+    if window is None and layout.window is not None:
+        return SinkWindowCache(layout.sink, layout.window)
+    if window is not None and not layout.every_row:
+        return WindowCache(window, codec)
+    return FullCache(window, codec)
 
 
-def attention_mask(rows: int, offset: int, window: int | None, device: torch.device) -> torch.Tensor | None:
+def attention_mask(
+    rows: int, offset: int, window: int | None, device: torch.device, sink: int = 0
+) -> torch.Tensor | None:
     """Return the mask of ``rows`` queries from ``offset`` on over the keys a cache returned for them.
 
     Returns:
@@ -195,19 +237,20 @@ def attention_mask(rows: int, offset: int, window: int | None, device: torch.dev
     """
     if rows == 1:
         return None
-    shown = offset if window is None else min(offset, window - 1)
-    bounded = window is not None and shown + rows > window
-    if shown == 0 and not bounded:
+    first, end = 0 if window is None else max(0, offset - window + 1), offset + rows
+    bounded = window is not None and end - max(first, sink) > window
+    if offset == 0 and not bounded:
         return None
-    mask = torch.ones(rows, shown + rows, dtype=torch.bool, device=device).tril_(shown)
+    shown = 0 if window is None else _sink_rows(offset, window, sink)
+    keys = torch.arange(first - shown, end, device=device)
+    keys[:shown] = torch.arange(shown, device=device)
+    queries = torch.arange(offset, end, device=device)[:, None]
+    mask = keys <= queries
     if bounded and window is not None:
-        mask.triu_(shown - window + 1)
+        mask &= (queries - keys < window) | (keys < sink)
     return mask[None, None]
 
 
-def _moved(old: torch.Tensor | None, like: torch.Tensor, begin: int, end: int, capacity: int) -> torch.Tensor:
-    """Return a buffer of ``capacity`` rows that starts with rows [begin, end) of ``old``."""
-    room = like.new_zeros((like.shape[0], like.shape[1], capacity, like.shape[3]))
-    if old is not None and end > begin:
-        room[:, :, : end - begin] = old[:, :, begin:end]
-    return room
+def _sink_rows(offset: int, window: int, sink: int) -> int:
+    """Return how many sink rows lie before the window of an append at ``offset``."""
+    return min(sink, max(0, offset - window + 1))

@@ -16,10 +16,12 @@ from typing import Any, Protocol
 import torch
 
 from engine.backends.torch.accept import GreedyAccept, predictions
-from engine.backends.torch.caches import LayerCaches, attention_mask
+from engine.backends.torch.caches import FullCache, LayerCaches
 from engine.backends.torch.rotary import RotaryTable, Table
-from engine.errors import ModelConfigError, ModelMismatchError, PromptError
-from engine.types import CacheLayout, Draft, Forward, Outcome, TargetInfo
+from engine.backends.torch.rows import stored_errors
+from engine.decoding.prompt import check_prompt
+from engine.errors import ModelConfigError, ModelMismatchError, UsageError
+from engine.types import CacheLayout, Draft, Forward, Outcome, StoredError, TargetInfo
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 SUPPORTED = ("gemma4", "gemma4_text", "qwen3")
@@ -30,6 +32,8 @@ class Family(Protocol):
 
     windows: tuple[int | None, ...]
     """The sliding window of every layer that owns a cache, None on full-attention layers."""
+    head_dims: tuple[int, ...]
+    """The size of a head in every layer that owns a cache."""
 
     def embed(self, ids_S: torch.Tensor) -> torch.Tensor:
         """Return raw embedding rows ``[S, D]``, without the model's own scale."""
@@ -38,7 +42,7 @@ class Family(Protocol):
         """Return the rotary tables of positions ``[1, rows]``."""
 
     def forward(
-        self, ids_S: torch.Tensor, start: int, caches: LayerCaches, tables: Table, capture: tuple[int, ...]
+        self, ids_S: torch.Tensor, caches: LayerCaches, tables: Table, capture: tuple[int, ...]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Append ``S`` rows; return the normed output ``[S, D]`` and the captured states, each ``[S, D]``."""
 
@@ -56,10 +60,12 @@ class Gemma4Family:
         if config.use_bidirectional_attention == "all":
             raise ModelConfigError("the target attends to later tokens; expected a causal language model")
         self.kinds: list[str] = list(config.layer_types)
-        self.window = int(config.sliding_window)
+        self.first_of = {kind: self.kinds.index(kind) for kind in set(self.kinds)}
+        window = int(config.sliding_window)
         self.soft_cap: float | None = config.final_logit_softcapping
         owners = config.num_hidden_layers - config.num_kv_shared_layers
-        self.windows = tuple(self.window if kind == SLIDING else None for kind in self.kinds[:owners])
+        self.windows = tuple(window if kind == SLIDING else None for kind in self.kinds[:owners])
+        self.head_dims = tuple(int(layer.self_attn.head_dim) for layer in self.text.layers[:owners])
 
     def embed(self, ids_S: torch.Tensor) -> torch.Tensor:
         """Return raw embedding rows."""
@@ -71,18 +77,15 @@ class Gemma4Family:
         return {kind: self.text.rotary_emb(like, position_ids, kind) for kind in sorted(set(self.kinds))}
 
     def forward(
-        self, ids_S: torch.Tensor, start: int, caches: LayerCaches, tables: Table, capture: tuple[int, ...]
+        self, ids_S: torch.Tensor, caches: LayerCaches, tables: Table, capture: tuple[int, ...]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Run every layer; layers beyond the last cache reuse the keys and values of an earlier one of their type."""
-        text, ids, rows = self.text, ids_S[None], ids_S.shape[0]
+        text, ids = self.text, ids_S[None]
         hidden = text.embed_tokens(ids)
         extra: Any = None
         if text.hidden_size_per_layer_input:
             extra = text.project_per_layer_inputs(hidden, text.get_per_layer_inputs(ids))
-        masks = {
-            FULL: attention_mask(rows, start, None, ids.device),
-            SLIDING: attention_mask(rows, start, self.window, ids.device),
-        }
+        masks = {kind: caches.layers[index].mask(ids_S.shape[0], ids.device) for kind, index in self.first_of.items()}
         shared: dict[str, Any] = {}
         captured: list[torch.Tensor] = []
         for index, (layer, kind) in enumerate(zip(text.layers, self.kinds, strict=True)):
@@ -114,8 +117,9 @@ class Qwen3Family:
         self.inner = module.model
         config = self.inner.config
         self.kinds: list[str] = list(config.layer_types)
-        self.window: int | None = config.sliding_window if SLIDING in self.kinds else None
-        self.windows = tuple(self.window if kind == SLIDING else None for kind in self.kinds)
+        self.first_of = {kind: self.kinds.index(kind) for kind in set(self.kinds)}
+        self.windows = tuple(int(config.sliding_window) if kind == SLIDING else None for kind in self.kinds)
+        self.head_dims = (int(config.head_dim),) * len(self.windows)
 
     def embed(self, ids_S: torch.Tensor) -> torch.Tensor:
         """Return raw embedding rows."""
@@ -127,14 +131,12 @@ class Qwen3Family:
         return {FULL: self.inner.rotary_emb(self.inner.embed_tokens.weight, position_ids)}
 
     def forward(
-        self, ids_S: torch.Tensor, start: int, caches: LayerCaches, tables: Table, capture: tuple[int, ...]
+        self, ids_S: torch.Tensor, caches: LayerCaches, tables: Table, capture: tuple[int, ...]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Run every layer."""
         rows, device = ids_S.shape[0], ids_S.device
         hidden = self.inner.embed_tokens(ids_S[None])
-        masks = {FULL: attention_mask(rows, start, None, device)}
-        if self.window is not None:
-            masks[SLIDING] = attention_mask(rows, start, self.window, device)
+        masks = {kind: caches.layers[index].mask(rows, device) for kind, index in self.first_of.items()}
         captured: list[torch.Tensor] = []
         for index, (layer, kind) in enumerate(zip(self.inner.layers, self.kinds, strict=True)):
             hidden = layer(hidden, attention_mask=masks[kind], past_key_values=caches, position_embeddings=tables[FULL])
@@ -186,7 +188,9 @@ class TorchTarget:
 
         Raises:
             ModelMismatchError: If a captured layer does not exist.
+            UsageError: If the target cannot have the layout.
         """
+        layout.check(self.family.windows, self.family.head_dims)
         if any(not 0 <= layer < self.info.layer_count for layer in capture):
             raise ModelMismatchError(f"capture of layers {list(capture)}; the target has {self.info.layer_count}")
         return TorchSequence(self, capture, layout)
@@ -207,7 +211,7 @@ class TorchSequence:
     def __init__(self, target: TorchTarget, capture: tuple[int, ...], layout: CacheLayout) -> None:
         self.target = target
         self.capture = capture
-        self.caches = LayerCaches(target.family.windows, layout)
+        self.caches = LayerCaches(target.family.windows, target.family.head_dims, layout)
         self._rotary = RotaryTable(target.family.rotary, target.device)
         self._accept = GreedyAccept(target.info.vocab_size)
 
@@ -222,7 +226,7 @@ class TorchSequence:
         Raises:
             PromptError: If the prompt is empty, too long for the model or holds ids outside the vocabulary.
         """
-        check_prompt(ids, self.length, self.target.info)
+        check_prompt(ids, self.target.info, self.length)
         for start in range(0, len(ids), chunk):
             part = torch.tensor(ids[start : start + chunk], device=self.target.device)
             yield self._forward(part, logits_rows=1 if start + chunk >= len(ids) else 0)
@@ -257,11 +261,24 @@ class TorchSequence:
         """Return the bytes of every cache buffer."""
         return self.caches.measured_bytes()
 
+    def stored_errors(self, layout: CacheLayout) -> tuple[StoredError, ...]:
+        """Return what storing every row held now in ``layout`` would change, by layer and side.
+
+        Raises:
+            UsageError: If the sequence does not keep every row.
+        """
+        found: list[StoredError] = []
+        for index, cache in enumerate(self.caches.layers):
+            if not isinstance(cache, FullCache):
+                raise UsageError("rows are compared on a sequence that keeps every row; open it with the full layout")
+            found += stored_errors(index, cache.held(), layout)
+        return tuple(found)
+
     @torch.inference_mode()
     def _forward(self, ids_S: torch.Tensor, logits_rows: int) -> Forward:
         family, start, rows = self.target.family, self.length, ids_S.shape[0]
         tables = self._rotary.rows(start, rows)
-        hidden, captured = family.forward(ids_S, start, self.caches, tables, self.capture)
+        hidden, captured = family.forward(ids_S, self.caches, tables, self.capture)
         return Forward(
             logits=family.head(hidden[-logits_rows:]) if logits_rows else None,
             features=torch.cat(captured, dim=-1) if captured else None,
@@ -273,23 +290,3 @@ class TorchSequence:
     def _queue(self, ids_S: torch.Tensor) -> tuple[Forward, torch.Tensor]:
         forward = self._forward(ids_S, logits_rows=1)
         return forward, predictions(forward.logits)
-
-
-def check_prompt(ids: tuple[int, ...], length: int, info: TargetInfo) -> None:
-    """Check a prompt before anything runs.
-
-    Raises:
-        PromptError: If it is empty, too long for the model or holds ids outside the vocabulary.
-    """
-    if not ids:
-        raise PromptError("the prompt has no tokens; expected at least one")
-    if length + len(ids) >= info.max_positions:
-        raise PromptError(
-            f"the prompt has {len(ids)} tokens; {info.name!r} holds {info.max_positions} positions and needs one "
-            "for its answer. Shorten the prompt."
-        )
-    if min(ids) < 0 or max(ids) >= info.vocab_size:
-        raise PromptError(
-            f"the prompt holds token id {max(ids) if min(ids) >= 0 else min(ids)}; expected 0 <= id < "
-            f"{info.vocab_size}. Tokenise it with the target's own tokenizer."
-        )

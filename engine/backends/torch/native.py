@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
-from engine.backends.torch.models import TorchTarget, check_prompt
+from engine.backends.torch.models import TorchTarget
+from engine.decoding.prompt import check_prompt
 from engine.decoding.stopping import Stopping
 from engine.types import Step, StopReason
 
@@ -36,7 +37,7 @@ class TorchNative:
         Raises:
             PromptError: If the prompt cannot be decoded.
         """
-        check_prompt(prompt, 0, self.target.info)
+        check_prompt(prompt, self.target.info)
         self._cache = DynamicCache(config=self.target.module.config)
         chunks = [prompt[start : start + chunk] for start in range(0, len(prompt), chunk)]
         for part in chunks[:-1]:

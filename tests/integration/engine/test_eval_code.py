@@ -139,7 +139,7 @@ def test_launches_are_parts_of_one_report(root: Path, run_environment: Path, mon
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--drafter", "ngram"), ("--depth", "auto"), ("--layout", "full"), ("--stop", "budget")]
+    "arguments", [("--drafter", "ngram"), ("--depth", "auto"), ("--cache", "full"), ("--stop", "budget")]
 )
 def test_every_way_of_decoding_gives_a_readable_report(
     root: Path, run_environment: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, str]

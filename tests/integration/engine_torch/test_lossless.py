@@ -20,7 +20,7 @@ from tests.fakes.scripted_drafter import ScriptedModel
 from tests.fakes.tiny_torch import CONFIGS, MASK_ID, VOCAB, WINDOW, write_wrapped
 
 KINDS = list(CONFIGS)
-LAYOUTS = list(CacheLayout)
+LAYOUTS = [CacheLayout.NATIVE, CacheLayout.FULL]
 LENGTHS = {"one token": 1, "at the window": WINDOW, "across": WINDOW + 3, "far past": 61}
 BUDGET = 26
 

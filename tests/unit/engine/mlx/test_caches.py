@@ -9,7 +9,8 @@ mx = pytest.importorskip("mlx.core", reason="the MLX backend is not installed")
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from engine.backends.mlx.caches import FullCache, WindowCache, attention_mask, make_cache  # noqa: E402
+from engine.backends.mlx.caches import FullCache, SinkWindowCache, WindowCache, make_cache  # noqa: E402
+from engine.backends.mlx.rows import Affine, stored_errors  # noqa: E402
 from engine.errors import CacheCropError  # noqa: E402
 from engine.types import CacheLayout  # noqa: E402
 
@@ -24,9 +25,8 @@ def rows_of(start: int, count: int, salt: int):
     return mx.broadcast_to(base + salt / 1000, (1, HEADS, count, DIM))
 
 
-def visible(cache, rows: int, before: int, shown) -> list[list[list[float]]]:
+def visible(mask, rows: int, shown) -> list[list[float]]:
     """Return for each new row the key values its attention can see."""
-    mask = attention_mask(rows, before, cache.window)
     total = shown.shape[2]
     keys = shown[0, 0, :, 0].tolist()
     seen = []
@@ -40,23 +40,88 @@ def visible(cache, rows: int, before: int, shown) -> list[list[list[float]]]:
     return seen
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(window=st.sampled_from([None, 1, 2, 5, 8, 17]), layout=st.sampled_from(list(CacheLayout)), plan=turns)
+LAYOUTS = ["native", "full", "affine8", "affine4/4", "sink0+window5", "sink3+window1", "sink4+window9"]
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(window=st.sampled_from([None, None, 1, 2, 5, 8, 17]), layout=st.sampled_from(LAYOUTS), plan=turns)
 def test_every_row_sees_what_a_cache_that_keeps_everything_would_show(window, layout, plan) -> None:
-    cache = make_cache(window, layout)
+    rules = CacheLayout.parse(layout)
+    cache = make_cache(window, rules, DIM)
+    # A quantised cache shows what one row, coded by itself, reads back as.
+    codec = None if rules.bits is None else Affine(rules.bits, rules.group_of(DIM))
+    sink, bound = (rules.sink, rules.window) if window is None else (0, window)
     history: list[float] = []
     for salt, (rows, kept_share) in enumerate(plan):
         before = cache.length
         fresh = rows_of(before, rows, salt)
+        mask = cache.mask(rows)
         keys, values = cache.update_and_fetch(fresh, fresh + 0.5)
-        history = history[:before] + fresh[0, 0, :, 0].tolist()
-        assert mx.array_equal(values, keys + 0.5)
-        for row, seen in enumerate(visible(cache, rows, before, keys)):
+        one_by_one = [fresh[:, :, row : row + 1] for row in range(rows)]
+        stored = [codec.decode(codec.encode(row)) if codec else row for row in one_by_one]
+        history = history[:before] + [row[0, 0, 0, 0].item() for row in stored]
+        assert codec or mx.array_equal(values, keys + 0.5)
+        for row, seen in enumerate(visible(mask, rows, keys)):
             position = before + row
-            first = 0 if window is None else max(0, position - window + 1)
-            assert seen == history[first : position + 1]
+            first = 0 if bound is None else max(0, position - bound + 1)
+            assert seen == history[: min(sink, first)] + history[first : position + 1]
         cache.crop(before + round(kept_share * rows))
         assert cache.length == before + round(kept_share * rows)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    bits=st.sampled_from([8, 4]),
+    group=st.sampled_from([2, 4, 8]),
+    values=st.lists(st.floats(-1e3, 1e3, width=32), min_size=16, max_size=16),
+)
+def test_codes_are_within_half_a_step_of_the_value_and_within_its_groups_range(bits, group, values) -> None:
+    rows = mx.array(values).reshape(1, 1, 2, 8)
+    codec = Affine(bits, group)
+    parts = codec.encode(rows)
+    assert parts[0].dtype == mx.uint8
+    assert parts[0].shape[-1] == 8 * bits // 8
+    back = codec.decode(parts)
+    for got, exact in zip(back.reshape(-1, group).tolist(), rows.reshape(-1, group).tolist(), strict=True):
+        step = (max(exact) - min(exact)) / (2**bits - 1)
+        for one, value in zip(got, exact, strict=True):
+            assert abs(one - value) <= step / 2 + 1e-4 * max(1.0, abs(value))
+
+
+def test_the_error_of_storing_is_summed_over_every_value() -> None:
+    rows = mx.random.normal((1, HEADS, 30, 8), key=mx.random.key(0))
+    found = {bits: stored_errors(3, (rows, rows * 2), CacheLayout.parse(f"affine{bits}")) for bits in (8, 4)}
+    for bits, (keys, values) in found.items():
+        assert (keys.layer, keys.side, values.side, keys.values) == (3, "keys", "values", HEADS * 30 * 8)
+        assert keys.bits == bits + 2 * 32 / 8
+        assert values.reference_sq == pytest.approx(4 * keys.reference_sq)
+        assert values.error_sq == pytest.approx(4 * keys.error_sq, rel=1e-3)
+    assert found[4][0].error_sq > 100 * found[8][0].error_sq > 0
+    assert stored_errors(0, (rows, rows), CacheLayout.NATIVE)[0].error_sq == 0
+
+
+@pytest.mark.parametrize(("layout", "share"), [("affine8", 10 / 32), ("affine4", 6 / 32)])
+def test_quantised_rows_are_held_in_the_bytes_of_codes_scales_and_offsets(layout: str, share: float) -> None:
+    held = []
+    for name in ("native", layout):
+        cache = make_cache(None, CacheLayout.parse(name), 32)
+        rows = mx.random.normal((1, HEADS, 300, 32), key=mx.random.key(1))
+        cache.update_and_fetch(rows, rows)
+        held.append(cache.measured_bytes())
+        assert cache.measured_bytes() == sum(buffer.nbytes for buffer in cache.buffers())
+    assert held[1] == held[0] * share
+
+
+def test_a_sink_and_window_cache_stops_growing() -> None:
+    cache = SinkWindowCache(4, 8)
+    held = set()
+    for turn in range(60):
+        rows = 1 + turn % 5
+        cache.update_and_fetch(rows_of(cache.length, rows, 0), rows_of(cache.length, rows, 0))
+        held.add(cache.measured_bytes())
+    assert held == {2 * HEADS * DIM * 4 * (4 + 7 + 2 * 8)}
+    with pytest.raises(CacheCropError, match="rows older than the last append are gone"):
+        cache.crop(cache.length - 6)
 
 
 @settings(max_examples=25, deadline=None)

@@ -1,0 +1,168 @@
+"""Speculative decoding emits what plain decoding on the same cache emits, whatever the cache keeps and who drafts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.decoding.autoregressive import autoregressive
+from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
+from engine.decoding.stopping import Stopping
+from engine.drafters.draft_model import DraftModel
+from engine.drafters.ngram import NgramModel
+from engine.drafters.none import NoDrafter
+from engine.errors import UsageError
+from engine.loading import load_backend
+from engine.types import CacheLayout
+from tests.fakes.scripted_drafter import ScriptedModel
+
+torch = pytest.importorskip("torch", reason="the checkpoints are written with torch")
+pytest.importorskip("mlx.core", reason="conformance needs both backends")
+
+from tests.fakes import tiny_torch  # noqa: E402
+from tests.fakes.tiny_torch import VOCAB, WINDOW  # noqa: E402
+
+KINDS = ("gemma4", "gemma4-shared", "qwen3")
+LAYOUTS = ["affine8", "affine4/4", "sink0+window5", "sink4+window10", "sink3+window30"]
+LENGTHS = {"before": 3, "across": WINDOW + 3, "far past": 61}
+BUDGET = 26
+ADVERSARIES: dict[str, Callable[[int, int], bool]] = {
+    "always right": lambda step, index: False,
+    "always wrong": lambda step, index: True,
+    "right then wrong": lambda step, index: index >= 3,
+    "another place each step": lambda step, index: index == (step * 3 + 1) % 8,
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    root = tmp_path_factory.mktemp("caches")
+    for kind in KINDS:
+        tiny_torch.write_target(root / kind, kind)
+    tiny_torch.write_target(root / "small", "qwen3", seed=1)
+    tiny_torch.write_dflash(root / "dflash")
+    return root
+
+
+@pytest.fixture(scope="module", params=["mlx", "torch"])
+def backend(request: pytest.FixtureRequest) -> Any:
+    return load_backend(request.param, device="cpu" if request.param == "torch" else None)
+
+
+@pytest.fixture(scope="module")
+def targets(backend: Any, folders: Path) -> dict[str, Any]:
+    return {kind: backend.load_target(folders / kind) for kind in KINDS}
+
+
+def prompt_of(length: int, seed: int = 7) -> tuple[int, ...]:
+    chooser = random.Random(seed)
+    return tuple(chooser.randrange(5, VOCAB) for _ in range(length))
+
+
+def tokens_of(steps: Any) -> list[int]:
+    return [token for step in steps for token in step.tokens]
+
+
+def plain(backend: Any, target: Any, prompt: tuple[int, ...], layout: CacheLayout) -> list[int]:
+    """The oracle: the prompt in one chunk, then one token at a time, no drafts and no pipeline."""
+    sequence = target.open((), layout)
+    return tokens_of(autoregressive(sequence, backend.greedy(target), prompt, Stopping(BUDGET), 512))
+
+
+def drafted(
+    backend: Any, target: Any, drafter: Any, prompt: tuple[int, ...], layout: CacheLayout, chunk: int
+) -> list[int]:
+    sequence = target.open(drafter.capture, layout)
+    parts = Parts(sequence, drafter.open(), backend.greedy(target), FixedDepth(7), backend.clock)
+    steps = list(speculative(parts, prompt, Stopping(BUDGET), chunk))
+    assert sequence.length == steps[-1].position
+    return tokens_of(steps)
+
+
+@pytest.mark.parametrize("length", LENGTHS.values(), ids=LENGTHS.keys())
+@pytest.mark.parametrize("text", LAYOUTS)
+@pytest.mark.parametrize("kind", ["gemma4", pytest.param("gemma4-shared", marks=pytest.mark.slow), "qwen3"])
+def test_drafts_change_no_token_of_any_cache(
+    backend: Any, folders: Path, targets: Any, kind: str, text: str, length: int
+) -> None:
+    target, layout = targets[kind], CacheLayout.parse(text)
+    # Random weights soon repeat one token after some prompts, and a loop would test little.
+    answers = {prompt: plain(backend, target, prompt, layout) for prompt in (prompt_of(length, n) for n in range(6))}
+    prompt, answer = max(answers.items(), key=lambda item: len(set(item[1])))
+    assert len(set(answer)) > 5
+    real = [
+        backend.load_dflash(folders / "dflash", target),
+        DraftModel(backend.load_target(folders / "small")),
+        NgramModel(min_tokens=1),
+        NoDrafter(),
+    ]
+    scripted = [ScriptedModel(tuple(answer), length, VOCAB, wrong) for wrong in ADVERSARIES.values()]
+    for index, drafter in enumerate([*real, *scripted]):
+        assert drafted(backend, target, drafter, prompt, layout, (512, 7)[index % 2]) == answer, drafter.info.name
+
+
+@pytest.mark.parametrize("text", ["sink0+window5", "sink4+window10"])
+def test_a_sink_and_window_is_the_model_under_that_mask(backend: Any, folders: Path, targets: Any, text: str) -> None:
+    layout, prompt = CacheLayout.parse(text), list(prompt_of(30))
+    module = load_backend("torch", device="cpu").load_target(folders / "qwen3").module
+    expected: list[int] = []
+    while len(expected) < BUDGET:
+        ids = torch.tensor([prompt + expected])
+        rows = torch.arange(ids.shape[1])
+        near = (rows[:, None] - rows < layout.window) | (rows < layout.sink)
+        seen = (rows <= rows[:, None]) & near
+        mask = torch.zeros(seen.shape).masked_fill(~seen, float("-inf"))[None, None]
+        with torch.inference_mode():
+            expected.append(int(module(ids, attention_mask=mask, use_cache=False).logits[0, -1].argmax()))
+    assert plain(backend, targets["qwen3"], tuple(prompt), layout) == expected
+    assert expected != plain(backend, targets["qwen3"], tuple(prompt), CacheLayout.NATIVE)
+
+
+def test_eight_bits_stay_near_the_exact_logits_and_four_bits_less_near(backend: Any, targets: Any) -> None:
+    prompt, found = prompt_of(40), {}
+    for text in ("full", "affine8", "affine4"):
+        *_, last = targets["qwen3"].open((), CacheLayout.parse(text)).prefill(prompt, 512)
+        found[text] = last.logits.tolist()[0]
+    errors = {
+        text: sum((one - two) ** 2 for one, two in zip(found[text], found["full"], strict=True))
+        for text in ("affine8", "affine4")
+    }
+    assert 0 < errors["affine8"] * 20 < errors["affine4"]
+
+
+def test_the_bytes_of_a_cache_are_fewer_the_less_it_keeps(backend: Any, targets: Any) -> None:
+    held = {}
+    for text in ("full", "native", "affine8/8", "affine4/8", "sink4+window16"):
+        sequence = targets["gemma4"].open((), CacheLayout.parse(text))
+        for _ in sequence.prefill(prompt_of(400), 64):
+            pass
+        list(sequence.decode_ahead(5, 3))
+        held[text] = sequence.measured_bytes()
+    assert held["full"] > held["native"] > held["affine8/8"] > held["affine4/8"]
+    assert held["native"] > held["sink4+window16"]
+
+
+def test_stored_errors_of_a_sequence_need_every_row(targets: Any) -> None:
+    rows = []
+    for layout in (CacheLayout.FULL, CacheLayout.NATIVE):
+        sequence = targets["gemma4"].open((), layout)
+        for _ in sequence.prefill(prompt_of(40), 16):
+            pass
+        rows.append(sequence)
+    found = rows[0].stored_errors(CacheLayout.parse("affine8"))
+    assert [(row.layer, row.side) for row in found] == [(n, side) for n in range(6) for side in ("keys", "values")]
+    assert all(0 < row.error_sq < 1e-3 * row.reference_sq for row in found)
+    with pytest.raises(UsageError, match="keeps every row"):
+        rows[1].stored_errors(CacheLayout.parse("affine8"))
+
+
+@pytest.mark.parametrize(("text", "message"), [("affine8/32", "on heads of 8 values"), ("affine4/3", "groups that")])
+def test_a_cache_the_target_cannot_have_is_refused_when_it_is_opened(targets: Any, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        targets["gemma4"].open((), CacheLayout.parse(text))
