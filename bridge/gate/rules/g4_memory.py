@@ -35,7 +35,9 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
             for name in ("kv_bytes", "kv_bytes_peak", "drafter_bytes"):
                 if memory[name] is None:
                     continue
-                key = (name, arm.code_path, sample["prompt_tokens"], sample["output_tokens"], _last(sample))
+                # Baseline and control are one code; every candidate is a cache of its own.
+                who = arm.name if arm.role == "candidate" else arm.code_path
+                key = (name, who, sample["prompt_tokens"], sample["output_tokens"], _last(sample))
                 if seen.setdefault(key, memory[name]) != memory[name]:
                     yield Violation(
                         f"{name} is {memory[name]}, the same code held {seen[key]} for as many tokens",
