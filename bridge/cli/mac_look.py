@@ -135,10 +135,13 @@ def finished(call: Invocation, text: str) -> tuple[Origin, Standing]:
 def _follow(call: Invocation, session: Session, run_id: str) -> int:
     """Print log lines as they come, fenced; ends with the run."""
     standing = stand(session, run_id, session.bus.view(run_id), fetch=False)
-    since = parse_rfc3339(standing.request.created) if standing.request is not None else session.clock.now()
+    request = standing.request
+    since = parse_rfc3339(request.created) if request is not None else session.clock.now()
+    expires = parse_rfc3339(request.expires) if request is not None else None
     fence = new_fence()
+    end: Standing | None = None
     call.output.data(f"--- untrusted log {fence} ---")
-    for progress in Follower(session, run_id, since, want_log=True).events():
+    for progress in Follower(session, run_id, since, expires=expires, want_log=True).events():
         if progress.kind == "log":
             for line in progress.lines:
                 call.output.data(f"{PREFIX}{line}")
@@ -146,7 +149,10 @@ def _follow(call: Invocation, session: Session, run_id: str) -> int:
             call.output.note(progress.lines[0])
         elif progress.kind == "end":
             _rest(call.output, session, run_id, shown_bytes=progress.log_bytes)
+            end = stand(session, run_id, session.bus.view(run_id), end=progress.end)
     call.output.data(f"--- end of untrusted log {fence} ---")
+    if end is not None and (end.message or not end.terminal):
+        call.output.say("end", f"  {end.reason}" + (f": {clean_line(end.message)}" if end.message else ""))
     return 0
 
 

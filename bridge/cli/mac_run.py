@@ -9,22 +9,20 @@ from bridge.cli.mac_actions import actions_for, cancel_actions, with_actions
 from bridge.cli.run_view import print_standing
 from bridge.cli.signals import DetachedError
 from bridge.cli.timeline import make_timeline, show_all
+from bridge.cli.wishes import wish_of
 from bridge.client import exits
 from bridge.client.actions import Actions
 from bridge.client.envelope import of_data
 from bridge.client.follow import Follower, Progress
 from bridge.client.liveness import require_runner, waiting_because
 from bridge.client.outcome import Standing, stand
-from bridge.client.params import split, typed
 from bridge.client.present import document
 from bridge.client.session import Session
 from bridge.client.signing import identity_of
-from bridge.client.submit import Sending, Wish, build, find_live, make_wish, parse_selector, send
+from bridge.client.submit import Sending, Wish, build, find_live, send
 from bridge.client.workflows import warnings
-from bridge.client.workload import choose_workload
 from bridge.errors import InfrastructureError, UsageError
 from bridge.ids import short
-from bridge.presets import find as find_preset
 from bridge.presets import registry
 from bridge.records import Request
 from bridge.system.clock import parse_rfc3339
@@ -36,12 +34,7 @@ def run(call: Invocation) -> int:
     """Send a request; with --wait or --follow see it through."""
     args = call.args
     session = connect(call)
-    preset = find_preset(args.preset)
-    workload = choose_workload(session, preset, ref=args.ref, dirty=args.dirty, say=call.output.say)
-    wish = make_wish(
-        preset, typed(preset, split(args.param or ())), args.profile, workload=workload,
-        runner=parse_selector(args.runner), expires_s=args.expires,
-    )  # fmt: skip
+    wish = wish_of(call, session)
     if args.dry_run:
         return _dry_run(call, session, wish)
     return _send_and_wait(call, session, wish, new=args.new, queue=args.queue)

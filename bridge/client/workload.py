@@ -31,9 +31,20 @@ def choose_workload(
         if dirty or ref is not None:
             raise UsageError(f"preset {preset.name!r} runs the host's code; --dirty and --ref have no meaning for it")
         return None
+    return send_code(session, preset.name, ref=ref, dirty=dirty, say=say)
+
+
+def send_code(
+    session: Session, preset: str, *, ref: str | None, dirty: bool, say: Callable[[str, str], None]
+) -> Workload:
+    """Return the workload that is sent with a request: HEAD, another commit, or the work tree as it is.
+
+    Raises:
+        UsageError: there is no clone, or --dirty and --ref contradict each other.
+    """
     repository = session.settings.repository
     if repository is None:
-        raise UsageError(f"preset {preset.name!r} needs code to send", remedy="run it inside a git clone")
+        raise UsageError(f"preset {preset!r} needs code to send", remedy="run it inside a git clone")
     if dirty and ref is not None:
         raise UsageError("--dirty sends the work tree and --ref another commit; give one of them")
     from bridge.bus.workload import capture

@@ -1,4 +1,4 @@
-"""A remote that refuses the result: the requester learns that the run is over and its result late, and gets it later."""
+"""A remote that refuses the result: the run is over and its result late, which is said, and it arrives later."""
 
 from __future__ import annotations
 

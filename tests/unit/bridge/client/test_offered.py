@@ -1,0 +1,55 @@
+"""A preset that only the host knows can be sent while a live beacon lists it; the host checks the parameters."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.client.offered import untyped
+from bridge.errors import ParameterError
+from bridge.records import Request
+from tests.fakes.requester import Requester
+from tests.fakes.scripted_host import PRESETS, ScriptedHost
+
+
+@pytest.fixture
+def requester(tmp_path):
+    return Requester(tmp_path)
+
+
+@pytest.fixture
+def host(requester):
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat(presets=(*PRESETS, "owners-own"))
+    return host
+
+
+def test_it_is_sent_with_what_the_parameters_look_like_and_says_who_checks_them(requester, host):
+    words = ("-p", "n=12", "-p", "share=0.5", "-p", "fast=true", "-p", "name=tiny", "-p", 'id="12"')
+    ran = requester.run("run", "owners-own", *words, "--json")
+    assert ran.code == 0, ran.err
+    assert "runner mini offers it and checks the parameters" in ran.err
+    request = Request.parse(requester.bus.read_request(host.ref(ran.document["id"])).data)
+    assert (request.preset, request.workload) == ("owners-own", None)
+    assert dict(request.params) == {"n": 12, "share": 0.5, "fast": True, "name": "tiny", "id": "12"}
+    again = requester.run("run", "owners-own", *words, "--json").document
+    assert (again["id"], again["request"]["reattached"]) == (ran.document["id"], True)
+
+
+def test_without_a_live_beacon_that_lists_it_it_stays_unknown_and_the_message_names_what_there_is(requester, host):
+    ran = requester.run("run", "another")
+    assert ran.code == 2
+    assert "unknown preset 'another'" in ran.err
+    assert "owners-own" in ran.err
+    requester.clock.sleep(3600)
+    assert requester.run("run", "owners-own").code == 2
+
+
+def test_a_text_that_no_request_may_hold_is_refused_here(requester, host):
+    ran = requester.run("run", "owners-own", "-p", "a=x\x1b[31m")
+    assert ran.code == 2
+    with pytest.raises(ParameterError):
+        untyped({"a": "x" * 5000})
+
+
+def test_expiry_bounds_hold_for_it_too(requester, host):
+    assert requester.run("run", "owners-own", "--expires", "0").code == 2
