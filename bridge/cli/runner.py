@@ -25,6 +25,19 @@ request rejected · 3 infrastructure · 4 program failed · 5 timed out · 6 can
 """
 
 
+_TRUST_EPILOG = """\
+examples:
+  kakeya-runner trust add agent.pub --principal agent@example.org     may sign requests, also for request code
+  kakeya-runner trust add dev.pub --principal dev --code              commits signed with it are trusted code
+  kakeya-runner trust list
+  kakeya-runner revoke agent@example.org                              ends its running requests within a second
+
+The keys lie beside policy.toml, in allowed_signers, code_signers and revoked; a running runner reads them anew for each
+request. Policy keys: allowed_signers, code_signers, revoked, require_signature, quota_per_hour, quotas, owners,
+protected_refs, floor_commit.
+"""
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     parser = argparse.ArgumentParser(
@@ -38,6 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
     _control(verbs)
     _files(verbs)
     _keys(verbs)
+    _trust(verbs)
     _actions(verbs)
     return parser
 
@@ -75,6 +89,23 @@ def _files(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _keys(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     key = _verb(verbs, "keygen", "make the key that signs this runner's results, and print its public half", bus=True)
     key.add_argument("--rotate", action="store_true", help="replace the key by one that the old key vouches for")
+
+
+def _trust(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    trust = _verb(
+        verbs, "trust", "say whose signed requests this host takes, and whose code it trusts: add, list, remove"
+    )
+    trust.formatter_class = argparse.RawDescriptionHelpFormatter
+    trust.epilog = _TRUST_EPILOG
+    trust.add_argument("action", choices=("add", "list", "remove"))
+    trust.add_argument("key", nargs="*", metavar="KEY", help="a public key, or its file; remove also takes a principal")
+    trust.add_argument("--code", action="store_true", help="the key may vouch for code by signing commits")
+    trust.add_argument("--principal", action="append", metavar="NAME", help="who holds it; default: the key's comment")
+    trust.add_argument("--valid-after", metavar="DATE", help="YYYYMMDD[HHMM[SS]][Z]: signs nothing before")
+    trust.add_argument("--valid-before", metavar="DATE", help="YYYYMMDD[HHMM[SS]][Z]: signs nothing from then on")
+    trust.add_argument("--json", action="store_true", help="with list: one JSON document on stdout")
+    revoke = _verb(verbs, "revoke", "refuse a principal or a key from now on, and end what runs for it")
+    revoke.add_argument("who", nargs="+", metavar="PRINCIPAL|KEY", help="a name, SHA256:..., a public key or its file")
 
 
 def _actions(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

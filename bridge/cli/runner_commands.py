@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from bridge.bus import open_bus
 from bridge.cli.runner_keys import enrol, enrol_own, keygen, signed
+from bridge.cli.runner_trust import HANDLERS as TRUST_HANDLERS
 from bridge.errors import BusMissingError, KakeyaError, UsageError
 from bridge.runner.files import NameLock
 from bridge.runner.host import Host, StateFolder
@@ -211,8 +212,7 @@ def _keygen(arguments: argparse.Namespace) -> int:
 def _job_hook(arguments: argparse.Namespace) -> int:
     from bridge.cli.runner_hook import answer
 
-    state = _state(arguments).root
-    return answer(arguments.action, arguments.file, lambda: _policy(arguments).actions, state, say)
+    return answer(arguments.action, arguments.file, lambda: _policy(arguments).actions, _state(arguments).root, say)
 
 
 def _policy_path(arguments: argparse.Namespace) -> Path:
@@ -296,4 +296,5 @@ HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "journal": _journal,
     "job-hook": _job_hook,
     "keygen": _keygen,
+    **TRUST_HANDLERS,
 }

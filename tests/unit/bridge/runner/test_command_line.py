@@ -30,7 +30,22 @@ def test_every_command_of_the_help_has_a_handler():
 
 
 @pytest.mark.parametrize(
-    "verb", ["serve", "once", "doctor", "drain", "pause", "resume", "gc", "policy", "journal", "job-hook"]
+    "verb",
+    [
+        "serve",
+        "once",
+        "doctor",
+        "drain",
+        "pause",
+        "resume",
+        "gc",
+        "policy",
+        "journal",
+        "job-hook",
+        "keygen",
+        "trust",
+        "revoke",
+    ],
 )
 def test_every_command_explains_itself(verb, capsys):
     with pytest.raises(SystemExit) as ended:
