@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bridge.errors import UsageError
 from bridge.runner import job_hook
-from bridge.runner.policy import ActionsPolicy
+from bridge.runner.hosting_policy import ActionsPolicy
 from bridge.runner.workflow_file import reader
 
 REFUSED = 7

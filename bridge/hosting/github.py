@@ -122,7 +122,8 @@ class GitHubHosting:
                 if len(description) <= DESCRIPTION_MAX_CHARS
                 else description[: DESCRIPTION_MAX_CHARS - 1] + "…"
             )
-            self._repository.get_commit(commit).create_status(state, target_url=url, description=cut, context=context)
+            page = {"target_url": url} if url else {}
+            self._repository.get_commit(commit).create_status(state, description=cut, context=context, **page)
 
     def comment(self, pull: int, marker: str, body: str) -> str:
         """Write or rewrite the comment that carries the marker, so that a repeated run does not add another."""

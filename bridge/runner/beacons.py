@@ -12,7 +12,7 @@ from typing import Literal
 
 from bridge.errors import InfrastructureError, PolicyRefusedError
 from bridge.limits import BEACON_INTERVAL_IDLE_S
-from bridge.records import Beacon
+from bridge.records import AcceptedWorkflow, Beacon
 from bridge.records.bus import SIGNED_REQUESTS
 from bridge.runner.host import Host
 from bridge.runner.link import Link
@@ -37,8 +37,10 @@ class Beacons:
         self._host, self._link = host, link
         self._shortest_s = self._interval_s = link.record.beacon_interval_s
         with link.lock:
-            seen = [beacon.sequence for _, beacon in link.bus.read_beacons() if beacon.runner == host.name]
-        self._sequence = max(seen, default=0)
+            seen = [beacon for _, beacon in link.bus.read_beacons() if beacon.runner == host.name]
+        newest = max(seen, key=lambda beacon: beacon.sequence, default=None)
+        self._sequence = 0 if newest is None else newest.sequence
+        self._shown = None if newest is None else newest.policy_digest
         self._running = running
         self._spooled = spooled
         self._last_s = float("-inf")
@@ -60,12 +62,18 @@ class Beacons:
             return self._next(news)
 
     def send(self, *, last: bool = False) -> None:
-        """Push a beacon of its own when one is due; only a bus whose runners poll has any.
+        """Push a beacon of its own when one is due.
+
+        Where runners poll, that is a sign of life. Where Actions wakes them, it only says what the host accepts, so it
+        is sent when the bus shows another policy; the embedded runner needs none.
 
         Args:
             last: the runner ends and says so, due or not.
         """
-        if self._link.record.wake != "poll" or (self._link.push_wait_s() > 0 and not last):
+        wake = self._link.record.wake
+        if wake == "embedded" or (wake == "actions" and (last or self._shown == self._host.facts.digest)):
+            return
+        if self._link.push_wait_s() > 0 and not last:
             return
         self._ending = self._ending or last
         beacon = self.due()  # to end is news, so the last one is always due
@@ -75,6 +83,7 @@ class Beacons:
             with self._link.lock:
                 self._link.bus.beacon(beacon)
             self._link.budget.spent(ok=True)
+            self._shown = beacon.policy_digest
         except InfrastructureError as error:
             self._told = None
             self._link.budget.spent(ok=False)
@@ -110,6 +119,10 @@ class Beacons:
             running=running,
             spooled=self._spooled(),
             interval_s=self._interval_s,
+            workflows=tuple(
+                AcceptedWorkflow(path=one.path, sha256=one.sha256, refs=one.refs)
+                for one in host.policy.actions.workflows
+            ),
             disk_free_bytes=shutil.disk_usage(host.state.root).free,
             thermal="unknown",
             time=rfc3339(host.clock.now()),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bridge.executor.interface import Executor
 from bridge.presets import PolicyFacts, Preset
+from bridge.runner.announce import Ended, nobody
 from bridge.runner.attempts import Attempts
 from bridge.runner.attesting import Attesting
 from bridge.runner.identity import CodeFacts, CodeWatch
@@ -94,6 +95,7 @@ class Host:
 
     Attributes:
         say: takes one line for people; the only way a runner talks.
+        announce: tells the hosting site of a result, as far as the policy says so.
         stopping: set when the runner was asked to end now; what runs ends as ``interrupted``.
     """
 
@@ -111,6 +113,7 @@ class Host:
     version: str
     say: Callable[[str], None]
     stopping: threading.Event = field(default_factory=threading.Event)
+    announce: Callable[[Ended], None] = nobody
 
     @cached_property
     def signers(self) -> Signers:

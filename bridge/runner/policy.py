@@ -24,7 +24,8 @@ from bridge.errors import UsageError
 from bridge.presets import LimitCaps, PolicyFacts, Preset, load, registry
 from bridge.presets.model import PresetLimits, VariableName
 from bridge.records import Record
-from bridge.records.base import Name, Sha256, Text
+from bridge.records.base import Name, Text
+from bridge.runner.hosting_policy import ActionsPolicy, HostingPolicy
 from bridge.runner.trust_policy import AbsolutePath, TrustPolicy
 from bridge.system.gitlfs import check_url
 
@@ -87,22 +88,6 @@ class LfsPolicy(Record):
         return self
 
 
-class WorkflowPolicy(Record):
-    """A workflow file that may run on this host, for `kakeya-runner job-hook`: its digest decides."""
-
-    repository: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")]
-    path: Annotated[str, Field(pattern=r"^\.github/workflows/[\w.-]+\.ya?ml$")]
-    sha256: Sha256
-    refs: Annotated[tuple[Text, ...], Field(min_length=1)]
-
-
-class ActionsPolicy(Record):
-    """What the Actions job hook accepts, and the command that stops the Actions service on a refusal."""
-
-    workflows: tuple[WorkflowPolicy, ...] = ()
-    stop: tuple[Text, ...] = ()
-
-
 class Policy(TrustPolicy):
     """`policy.toml`, every value effective; who may ask and whose code may run is in `TrustPolicy`.
 
@@ -140,6 +125,7 @@ class Policy(TrustPolicy):
     limits: LimitPolicy = LimitPolicy()
     lfs: LfsPolicy = LfsPolicy()
     actions: ActionsPolicy = ActionsPolicy()
+    hosting: HostingPolicy = HostingPolicy()
     environment: dict[VariableName, str] = Field(default_factory=dict, alias="env")
     secrets: dict[VariableName, str] = Field(default_factory=dict)
 

@@ -5,12 +5,14 @@ Knows how the pieces are put together; prints nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 from bridge.bus.interface import Bus
 from bridge.errors import InfrastructureError
 from bridge.executor import local_executor
+from bridge.runner.announce import Announcer
 from bridge.runner.attempts import Attempts
 from bridge.runner.attesting import Attesting
 from bridge.runner.files import NameLock
@@ -46,6 +48,7 @@ def assemble(
         code_watch=CodeWatch(policy.interpreter),
         version=runner_version(),
         say=say,
+        announce=Announcer(policy.hosting, os.environ, say),
     )
 
 

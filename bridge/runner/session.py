@@ -20,6 +20,7 @@ from bridge.presets import Preset, Trust
 from bridge.publish import mask
 from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord
 from bridge.runner import archive, kept
+from bridge.runner.announce import Ended
 from bridge.runner.attempts import attempt_key
 from bridge.runner.delivery import deliver, terminal_claim
 from bridge.runner.host import Host
@@ -231,6 +232,7 @@ class RunSession:
         delivery = deliver(host, self._link, self.ref, held, claim)
         said = f"{ending.reason}: {ending.message}" if ending.message else ending.reason
         host.say(f"{self.ref.id[-8:]} {said}" + ("" if delivery == "copied" else f" ({delivery})"))
+        host.announce(Ended(self.ref, self._link.bus.route, self._request, ending, files))
         return Outcome(id=self.ref.id, ending=ending, result_oid=result_oid, delivery=delivery)
 
     def _prepare(self, spec: JobSpec) -> RunDirectory:
