@@ -9,6 +9,7 @@ EngineError
 │   └── ModelMismatchError     target and drafter do not belong together
 ├── PromptError                the prompt cannot be decoded with this model
 ├── BackendMissingError        an array library or a device is not there
+├── ChildError                 a child process ended, or says that something went wrong
 ├── CacheCropError             a cache was asked for rows it no longer holds
 └── NonFiniteLogitsError       the target itself produced NaN or infinite logits
 
@@ -70,3 +71,9 @@ class CacheCropError(EngineError):
 
 class NonFiniteLogitsError(EngineError):
     """Report a plain target forward without a usable next token."""
+
+
+class ChildError(EngineError):
+    """Report a child process that did not answer as it should."""
+
+    exit_code = 5

@@ -14,8 +14,16 @@ from engine.types import CacheLayout, Step
 AUTOREGRESSIVE = "autoregressive"
 AUTOREGRESSIVE_AGAIN = "autoregressive_again"
 SPECULATIVE = "speculative"
-ROLES = {AUTOREGRESSIVE: "baseline", AUTOREGRESSIVE_AGAIN: "control", SPECULATIVE: "candidate"}
-"""Every arm of a comparison and its role; only a candidate drafts."""
+BASE, BASE_AGAIN, HEAD = "base", "base_again", "head"
+ROLES = {
+    AUTOREGRESSIVE: "baseline",
+    AUTOREGRESSIVE_AGAIN: "control",
+    SPECULATIVE: "candidate",
+    BASE: "baseline",
+    BASE_AGAIN: "control",
+    HEAD: "candidate",
+}
+"""Every arm of a comparison and its role."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from engine.decoding.stopping import Stopping
 from engine.evaluation import arms as arm_module
-from engine.evaluation.arms import ROLES, SPECULATIVE, ArmSettings
+from engine.evaluation.arms import ROLES, ArmSettings
 from engine.evaluation.measure import Instruments, Measured, Place, measure
 from engine.evaluation.schedule import balanced_orders, shuffled
 from engine.evaluation.selection import Prompt
@@ -45,7 +45,8 @@ def run_launch(
 ) -> LaunchResult:
     """Measure a launch; ``report`` hears of every finished sample."""
     finished: list[Measured] = []
-    for index, (prompt, arm, is_warmup) in enumerate(_sequence(plan)):
+    listed = sequence(plan.arms, plan.measured, plan.warmups, plan.seed, plan.launch)
+    for index, (prompt, arm, is_warmup) in enumerate(listed):
         stopping = Stopping(budget_tokens=plan.max_new_tokens, stop_ids=plan.stop_ids)
         measured = measure(
             lambda arm=arm, prompt=prompt, stopping=stopping: arm_module.start(  # type: ignore[misc]
@@ -67,14 +68,16 @@ def run_launch(
         )
         for arm in plan.arms
     )
-    return LaunchResult(arms, tuple(_fallbacks(finished)))
+    return LaunchResult(arms, tuple(fallbacks(finished)))
 
 
-def _sequence(plan: Plan) -> list[tuple[Prompt, str, bool]]:
-    """Return every generation of the launch in order: warm-ups first, each on every arm."""
-    listed = [(prompt, arm, True) for prompt in plan.warmups for arm in plan.arms]
-    prompts = shuffled(plan.measured, plan.seed, plan.launch, "prompts")
-    orders = balanced_orders(plan.arms, len(prompts), plan.seed, plan.launch)
+def sequence(
+    arms: tuple[str, ...], measured: Sequence[Prompt], warmups: Sequence[Prompt], seed: str, launch: int
+) -> list[tuple[Prompt, str, bool]]:
+    """Return every generation of a launch in order: warm-ups first, each on every arm."""
+    listed = [(prompt, arm, True) for prompt in warmups for arm in arms]
+    prompts = shuffled(measured, seed, launch, "prompts")
+    orders = balanced_orders(arms, len(prompts), seed, launch)
     listed += [(prompt, arm, False) for prompt, order in zip(prompts, orders, strict=True) for arm in order]
     return listed
 
@@ -89,14 +92,15 @@ def _with_margins(engine: Engine, plan: Plan, finished: Sequence[Measured]) -> l
     for item in finished:
         sample, expected = item.sample, reference[item.sample.prompt_id]
         if sample.tokens != expected:
-            agreed = _agreement(sample.tokens, expected)
+            agreed = agreement(sample.tokens, expected)
             margin = top2_margin(engine, prompts[sample.prompt_id].ids + sample.tokens[:agreed], plan.settings)
             sample = replace(sample, top2_margin_at_divergence=margin)
         samples.append(sample)
     return samples
 
 
-def _agreement(left: Sequence[int], right: Sequence[int]) -> int:
+def agreement(left: Sequence[int], right: Sequence[int]) -> int:
+    """Return how many tokens two outputs share from the start."""
     pairs = enumerate(zip(left, right, strict=False))
     return next((index for index, (a, b) in pairs if a != b), min(len(left), len(right)))
 
@@ -108,13 +112,19 @@ def top2_margin(engine: Engine, ids: tuple[int, ...], settings: ArmSettings) -> 
     return engine.accept.margin(last)
 
 
-def _fallbacks(finished: Sequence[Measured]) -> list[Fallback]:
+def fallbacks(finished: Sequence[Measured]) -> list[Fallback]:
     """Return one row per sample and reason: a step that did not draft, or a guard that refused a row."""
     rows = []
     for item in finished:
         for component, reasons in (("drafter", item.skips), ("target", item.guards)):
             rows += [
-                Fallback(arm=SPECULATIVE, component=component, sample=item.sample.id, reason=reason, count=count)
+                Fallback(
+                    arm=item.sample.id.split("/")[2],
+                    component=component,
+                    sample=item.sample.id,
+                    reason=reason,
+                    count=count,
+                )
                 for reason, count in sorted(reasons.items())
             ]
     return rows

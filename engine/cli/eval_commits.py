@@ -1,0 +1,106 @@
+"""``kakeya-engine eval commits``: one launch of two checkouts' code against each other, and the joining of launches."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from engine.cli.eval_assemble import claims
+from engine.cli.eval_compare import show
+from engine.cli.options import DEFAULT_DEPTH, DEFAULT_DRAFTER, DEFAULT_TARGET, guarded
+from engine.evaluation import commits as comparison
+from engine.evaluation.checkouts import Opening
+from engine.evaluation.selection import load_prompts
+from engine.loading import resolve_model
+from engine.reports import RunContext, write_report
+from engine.reports.parts import merge, part_name, read_parts, remove_parts
+from engine.reports.summary import summarise
+from engine.tokenizer import Tokenizer
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line of a launch."""
+    built = argparse.ArgumentParser(
+        prog="kakeya-engine eval commits",
+        description="Measure one launch: every prompt with the code of both checkouts, interleaved in an order drawn "
+        "from the request digest; this process asks and takes the times, a child per arm decodes.",
+    )
+    built.add_argument("--base", required=True, help="commit of the checkout in FOLDER/base")
+    built.add_argument("--head", required=True, help="commit of the checkout in FOLDER/head")
+    built.add_argument("--folder", type=Path, default=Path(), help="holds both checkouts (default: here)")
+    built.add_argument("--margin", type=float, default=0.05, help="slower by more than this share (default: 0.05)")
+    built.add_argument("--backend", choices=("mlx", "torch"), default="mlx", help="array library (default: mlx)")
+    built.add_argument(
+        "--depth", type=int, default=DEFAULT_DEPTH, help="drafted tokens per step (default: %(default)s)"
+    )
+    built.add_argument("--set", default="code-structured", help="prompt set or file (default: %(default)s)")
+    built.add_argument("--profile", choices=tuple(comparison.ARMS), help="only by hand: how much to measure")
+    built.add_argument("--max-new", type=int, help="token budget (default: the profile's)")
+    built.add_argument("--prefill-chunk", type=int, default=512, help="prompt rows per forward (default: %(default)s)")
+    built.add_argument("--launch", type=int, default=0, help="which launch this is, from 0")
+    built.add_argument("--launches", type=int, default=1, help="how many launches a pass has")
+    built.add_argument("--confirm", action="store_true", help="a launch of the second pass, if the first was slow")
+    built.add_argument("--out", type=Path, help="report directory when started by hand (default: here)")
+    return built
+
+
+def main(argv: list[str]) -> int:
+    """Measure; exit 0 when the part is written, or when there is nothing to confirm."""
+    options = parser().parse_args(argv)
+    return guarded(lambda: _run(options))
+
+
+def assemble(argv: list[str]) -> int:
+    """Join the launches of both passes; exit 0 when the report is written and the parts are gone."""
+    built = argparse.ArgumentParser(prog="kakeya-engine eval commits-assemble", description=assemble.__doc__)
+    built.add_argument("--report", default="report.json", help="name of the report (default: %(default)s)")
+    built.add_argument("--launches", type=int, default=1, help="how many launches a pass has")
+    built.add_argument("--profile", choices=tuple(comparison.ARMS), help="only by hand: the profile of the launches")
+    built.add_argument("--out", type=Path, help="report directory when started by hand (default: here)")
+    options = built.parse_args(argv)
+    return guarded(lambda: _assemble(options))
+
+
+def _run(options: argparse.Namespace) -> int:
+    context = RunContext.current(out=options.out, profile=options.profile)
+    commits = comparison.Commits(options.base, options.head, options.folder.resolve(), options.margin)
+    comparison.check(commits)
+    number = options.launch
+    if options.confirm:
+        first = read_parts(context.out)[: options.launches]
+        if not comparison.is_first_pass_slow(first, options.margin):
+            print(f"launch {options.launch + 1} of {options.launches}: the first pass is not slow, nothing to confirm")
+            return 0
+        number += options.launches
+    target = resolve_model(os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET)
+    named = os.environ.get("KAKEYA_DRAFTER") or (DEFAULT_DRAFTER if target.name == DEFAULT_TARGET else None)
+    drafter = named if named in {None, "ngram"} else str(resolve_model(str(named)))
+    opening = Opening(options.backend, str(target), drafter, options.depth, options.prefill_chunk)
+    tokenizer = Tokenizer(target)
+    profile = comparison.profile_of(context.profile, options.max_new)
+    prompts = load_prompts(options.set, tokenizer, target.name).lasting(profile.max_new_tokens)
+    word = "second pass, launch" if options.confirm else "launch"
+    print(f"{word} {options.launch + 1} of {options.launches}: {commits.base[:12]} and {commits.head[:12]}", flush=True)
+    turn = comparison.Turn(number, options.launch, options.launches, show)
+    work = comparison.Work(opening, prompts, profile, tokenizer)
+    part = comparison.run_launch(commits, work, context, turn)
+    write_report(part, context, part_name(number))
+    return 0
+
+
+def _assemble(options: argparse.Namespace) -> int:
+    context = RunContext.current(out=options.out, profile=options.profile)
+    parts = read_parts(context.out)
+    rows = {"passes": comparison.passes(options.launches, len(parts)), "trees": parts[0]["rows"]["trees"]}
+    report = replace(merge(parts), rows=rows)
+    summary = summarise(report)
+    write_report(replace(report, claims=claims(report, summary)), context, options.report)
+    remove_parts(context.out)
+    if summary.ratio is not None:
+        print(
+            f"base / head decode time: {summary.ratio:.3f}x over {summary.compared} prompts, {len(rows['passes'])} pass"
+        )
+        print(f"tokens identical on {summary.identical} of {summary.compared} prompts (the gate says what may be said)")
+    return 0

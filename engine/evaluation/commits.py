@@ -1,0 +1,262 @@
+"""Two commits on one machine: every prompt on both codes in drawn order, and a second pass before "slower" is said.
+
+A launch is a process that decodes nothing: it asks one child per arm, each with one checkout's code, and takes all
+times itself, so that nothing of the measured code holds the clock. Base and base again are two children of the same
+checkout: what a start of its own changes is in the noise floor. The second pass repeats the first one's launches with
+the same prompts in other orders, and only when the first found the head slower by more than the margin.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from engine.errors import ModelMismatchError, UsageError
+from engine.evaluation.arms import BASE, BASE_AGAIN, HEAD, ROLES
+from engine.evaluation.checkouts import Opening, Side
+from engine.evaluation.hostclock import HostClock
+from engine.evaluation.measure import Instruments, Measured, Place, measure
+from engine.evaluation.schedule import PROFILES, Profile
+from engine.evaluation.selection import Prompt, PromptSet
+from engine.evaluation.slower import is_slower
+from engine.evaluation.workload import agreement, fallbacks, sequence
+from engine.reports import Arm, Report, RunContext, Sample, SamplePipe
+from engine.reports.context import machine_facts, thread_facts, utc_now
+from engine.tokenizer import Tokenizer
+
+KIND = "commit_comparison"
+ARMS = {"smoke": (BASE, HEAD), "claim": (BASE, BASE_AGAIN, HEAD)}
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """What is compared.
+
+    Attributes:
+        folder: holds the checkouts, as `base` and `head`.
+        margin: by how much the head must be slower before it is called slower, as a share.
+    """
+
+    base: str
+    head: str
+    folder: Path
+    margin: float
+
+    def checkout(self, arm: str) -> Path:
+        """Return the checkout an arm runs."""
+        return self.folder / (HEAD if arm == HEAD else BASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Which launch this is.
+
+    Attributes:
+        number: as it counts in the report: the second pass follows the first.
+        share: which part of the prompts it measures, of `launches`.
+    """
+
+    number: int
+    share: int
+    launches: int
+    heard: Callable[[Sample], None] = lambda _: None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What both codes are to do."""
+
+    opening: Opening
+    prompts: PromptSet
+    profile: Profile
+    tokenizer: Tokenizer
+
+
+def profile_of(name: str, max_new_tokens: int | None) -> Profile:
+    """Return how much a profile measures, for these arms."""
+    profile = PROFILES[name]
+    return replace(profile, arms=ARMS[name], max_new_tokens=max_new_tokens or profile.max_new_tokens)
+
+
+def check(commits: Commits) -> None:
+    """Refuse what cannot be compared.
+
+    Raises:
+        UsageError: one commit twice, or a margin that is none.
+    """
+    if commits.base == commits.head:
+        raise UsageError(f"base and head are the same commit, {commits.base[:12]}; name an earlier one as base")
+    if not 0 < commits.margin <= 0.5:
+        raise UsageError(f"margin {commits.margin:g}; expected more than 0 and at most 0.5")
+
+
+def run_launch(commits: Commits, work: Work, context: RunContext, turn: Turn) -> Report:
+    """Measure one launch and return its part.
+
+    Raises:
+        UsageError: bad commits, too few prompts, or a side that imported another engine.
+        ChildError: a side could not load the models or decode.
+        ModelMismatchError: the two codes do not see the same models.
+    """
+    check(commits)
+    clock, profile = HostClock(), work.profile
+    started_at, began_ns = utc_now(), clock.host_ns()
+    measured, warmups = work.prompts.select(turn.share, turn.launches, profile.prompts_per_launch, profile.warmups)
+    with ExitStack() as stack:
+        sides = {}
+        for arm in profile.arms:
+            sides[arm] = Side(arm, commits.checkout(arm), work.opening)
+            stack.callback(sides[arm].close)
+        facts = _agreed(sides)
+        stop_ids = frozenset(facts["target"]["stop_ids"])
+        plan = sequence(profile.arms, measured, warmups, context.request_digest, turn.number)
+        decode = _Decoding(sides, profile.max_new_tokens, stop_ids)
+        doors = _Doors(clock, SamplePipe(context.pipe_fd), work.tokenizer, turn.heard)
+        finished = [
+            _measure(decode, doors, prompt, Place(turn.number, index, arm, is_warmup))
+            for index, (prompt, arm, is_warmup) in enumerate(plan)
+        ]
+        samples = _with_margins(sides[BASE], finished, {prompt.id: prompt for prompt in (*measured, *warmups)})
+        trees = {arm: _tree(commits, sides[arm]) for arm in (BASE, HEAD)}
+    return Report(
+        kind=KIND,
+        config={
+            **_config(facts, work),
+            "base_commit": commits.base,
+            "head_commit": commits.head,
+            "slower_margin": commits.margin,
+        },
+        environment=_environment(facts),
+        started_at=started_at,
+        ended_at=utc_now(),
+        wall_s=(clock.host_ns() - began_ns) / 1e9,
+        arms=tuple(_arm(arm, sides[arm].facts["code_path"], samples) for arm in profile.arms),
+        fallbacks=tuple(fallbacks(finished)),
+        rows={"passes": [[turn.number]], "trees": trees},
+    )
+
+
+def is_first_pass_slow(parts: Sequence[Mapping[str, Any]], margin: float) -> bool:
+    """Say whether the launches of the first pass found the head slower by more than the margin.
+
+    Raises:
+        ValueError: they hold too little to tell.
+    """
+    reference: dict[str, list[float]] = {}
+    head: dict[str, list[float]] = {}
+    for part in parts:
+        for arm in part["arms"]:
+            times = head if arm["role"] == "candidate" else reference
+            for sample in arm["samples"]:
+                if not sample["is_warmup"]:
+                    times.setdefault(sample["prompt_id"], []).append(sample["stages"]["decode_s"])
+    means = [{prompt: sum(values) / len(values) for prompt, values in times.items()} for times in (reference, head)]
+    return is_slower(means[0], means[1], margin)
+
+
+def passes(launches: int, parts: int) -> list[list[int]]:
+    """Return the launches of each pass.
+
+    Raises:
+        UsageError: a pass is incomplete.
+    """
+    if parts not in {launches, 2 * launches}:
+        raise UsageError(f"{parts} launches measured; expected {launches}, or {2 * launches} with the second pass")
+    return [list(range(start, start + launches)) for start in range(0, parts, launches)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoding:
+    sides: Mapping[str, Side]
+    budget: int
+    stop_ids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Doors:
+    clock: HostClock
+    pipe: SamplePipe
+    tokenizer: Tokenizer
+    heard: Callable[[Sample], None]
+
+
+def _measure(decoding: _Decoding, doors: _Doors, prompt: Prompt, place: Place) -> Measured:
+    side = decoding.sides[place.arm]
+    instruments = Instruments(doors.clock, doors.pipe, side.allocator_active_bytes, doors.tokenizer.decode)
+    item = measure(lambda: side.start(prompt.ids, decoding.budget, decoding.stop_ids), prompt, place, instruments)
+    doors.heard(item.sample)
+    return item
+
+
+def _with_margins(base: Side, finished: Sequence[Measured], prompts: Mapping[str, Prompt]) -> list[Sample]:
+    """Return the samples; one that differs from the base's gets the base's top-2 margin where it does."""
+    reference = {item.sample.prompt_id: item.sample.tokens for item in finished if item.sample.id.split("/")[2] == BASE}
+    samples = []
+    for item in finished:
+        sample, expected = item.sample, reference[item.sample.prompt_id]
+        if sample.tokens != expected:
+            agreed = agreement(sample.tokens, expected)
+            margin = base.margin(prompts[sample.prompt_id].ids + sample.tokens[:agreed])
+            sample = replace(sample, top2_margin_at_divergence=margin)
+        samples.append(sample)
+    return samples
+
+
+def _arm(name: str, code_path: str, samples: Sequence[Sample]) -> Arm:
+    return Arm(name, ROLES[name], code_path, tuple(one for one in samples if one.id.split("/")[2] == name))
+
+
+def _tree(commits: Commits, side: Side) -> dict[str, str]:
+    commit = commits.head if side.arm == HEAD else commits.base
+    return {"commit": commit, "imported": side.imported(), "sources_sha256": side.sources_digest()}
+
+
+def _agreed(sides: Mapping[str, Side]) -> Mapping[str, Any]:
+    """Return what every side says of models and device.
+
+    Raises:
+        ModelMismatchError: they differ.
+    """
+    facts = [side.facts for side in sides.values()]
+    for name in ("target", "drafter", "depth", "backend", "device"):
+        if any(one[name] != facts[0][name] for one in facts):
+            raise ModelMismatchError(
+                f"base and head see another {name}: {facts[0][name]} and {facts[-1][name]}; their times would be of "
+                "different work"
+            )
+    return facts[0]
+
+
+def _config(facts: Mapping[str, Any], work: Work) -> dict[str, Any]:
+    target, depth = facts["target"], int(facts["depth"])
+    stop_ids = sorted(target["stop_ids"])
+    return {
+        "target": {name: target[name] for name in ("name", "digest", "format", "parameters", "vocab_size", "dtype")},
+        "drafter": dict(facts["drafter"]),
+        "block_size": depth + 1,
+        "cache_layout": "native",
+        "max_new_tokens": work.profile.max_new_tokens,
+        "stop": "natural" if stop_ids else "budget",
+        "stopping_ids": stop_ids,
+        "seed": 0,
+        "dtype": target["dtype"],
+        "depth": {"policy": "fixed", "tokens": depth},
+        "prompt_set": work.prompts.name,
+        "prompt_rule": work.prompts.rule,
+        "prefill_chunk_tokens": work.opening.chunk_tokens,
+    }
+
+
+def _environment(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "backend": facts["backend"],
+        "device": facts["device"],
+        **machine_facts(),
+        "versions": dict(facts["versions"]),
+        "blas": facts["blas"],
+        "threads": thread_facts(os.environ),
+    }
