@@ -54,7 +54,10 @@ def _add(files: TrustFiles, use: Use, arguments: argparse.Namespace) -> int:
         )
     except pydantic.ValidationError as error:
         first = error.errors()[0]
-        raise UsageError(f"{first['loc'][0]}: got {first['input']!r}; expected YYYYMMDD[HHMM[SS]][Z]") from error
+        raise UsageError(
+            f"{first['loc'][0]}: got {first['input']!r}; expected YYYYMMDD[HHMM[SS]][Z]",
+            remedy="kakeya-runner trust --help",
+        ) from error
     path = files.add(use, entry)
     print(fingerprint_of(key))
     _say(f"{', '.join(names)} is trusted for {_WHAT[use]} ({path}); a running runner sees it at once")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from bridge.records import Record
 from bridge.records.base import Oid
@@ -39,7 +39,14 @@ class SignerEntry(Record):
         return f"{','.join(self.principals)} {','.join(options)} {self.key}"
 
 
-SignerSource = AbsolutePath | tuple[SignerEntry, ...] | None
+def _shape(value: object) -> str:
+    return "list" if isinstance(value, list | tuple) else "path"
+
+
+_Source = Annotated[
+    Annotated[AbsolutePath, Tag("path")] | Annotated[tuple[SignerEntry, ...], Tag("list")], Discriminator(_shape)
+]
+SignerSource = _Source | None
 
 
 class TrustPolicy(Record):

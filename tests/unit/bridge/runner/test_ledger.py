@@ -1,0 +1,101 @@
+"""A request is let in once; the ledger outlives its expiry, a kill and a clock set back."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bridge.errors import JournalError, RequestRejectedError
+from bridge.runner.ledger import KEPT, Ledger
+from tests.fakes.asking import make_request
+from tests.fakes.requester import StepClock
+
+ROOT = Path(__file__).parents[4]
+ONE, TWO = "1" * 40, "2" * 40
+BUS = "b" * 32
+
+
+@pytest.fixture
+def clock():
+    return StepClock()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger.jsonl"
+
+
+def test_the_same_claim_goes_on_and_another_claim_is_a_replay(path, clock):
+    ledger = Ledger(path, clock)
+    request = make_request(BUS, "mlx-env-probe", now=clock.now())
+    data = request.canonical()
+    ledger.admit(request, data, ONE, "agent")
+    ledger.admit(request, data, ONE, "agent")
+    assert len(path.read_text().splitlines()) == 1
+    for again in (ledger, Ledger(path, clock)):
+        with pytest.raises(RequestRejectedError, match="a request runs once"):
+            again.admit(request, data, TWO, "agent")
+
+
+def test_another_request_under_the_same_id_is_refused(path, clock):
+    ledger = Ledger(path, clock)
+    request = make_request(BUS, "mlx-env-probe", now=clock.now())
+    ledger.admit(request, request.canonical(), ONE, "agent")
+    other = request.evolve(profile="claim")
+    with pytest.raises(RequestRejectedError):
+        ledger.admit(other, other.canonical(), ONE, "agent")
+
+
+def test_it_outlives_every_validity_and_a_clock_set_back(path, clock):
+    request = make_request(BUS, "mlx-env-probe", now=clock.now())
+    Ledger(path, clock).admit(request, request.canonical(), ONE, "agent")
+    for days in (2, KEPT.days - 1, -20):
+        clock.at = clock.begun + dt.timedelta(days=days)
+        with pytest.raises(RequestRejectedError):
+            Ledger(path, clock).admit(request, request.canonical(), TWO, "agent")
+    clock.at = clock.begun + KEPT + dt.timedelta(days=1)
+    Ledger(path, clock)
+    assert path.read_bytes() == b""
+
+
+def test_a_torn_last_line_is_cut_and_a_broken_one_stops_the_runner(path, clock):
+    request = make_request(BUS, "mlx-env-probe", now=clock.now())
+    Ledger(path, clock).admit(request, request.canonical(), ONE, "agent")
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"bus_id":"torn')
+    Ledger(path, clock)
+    assert path.read_bytes() == whole
+    path.write_bytes(whole.replace(b'"digest"', b'"digset"'))
+    with pytest.raises(JournalError, match="line 1"):
+        Ledger(path, clock)
+
+
+def test_what_was_let_in_is_remembered_after_a_kill(tmp_path, path, clock):
+    code = (
+        "import sys, time\nfrom pathlib import Path\n"
+        "from bridge.runner.ledger import Ledger\nfrom bridge.records import Request\n"
+        "from bridge.system.clock import SystemClock\n"
+        "data = Path(sys.argv[2]).read_bytes()\n"
+        f"Ledger(Path(sys.argv[1]), SystemClock()).admit(Request.parse(data), data, {ONE!r}, 'agent')\n"
+        "print('in', flush=True)\ntime.sleep(60)\n"
+    )
+    request = make_request(BUS, "mlx-env-probe")
+    file = tmp_path / "request.json"
+    file.write_bytes(request.canonical())
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(path), str(file)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "in\n"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(30)
+    process.stdout.close()
+    clock.at = dt.datetime.now(dt.UTC)
+    with pytest.raises(RequestRejectedError):
+        Ledger(path, clock).admit(request, request.canonical(), TWO, "agent")

@@ -1,0 +1,135 @@
+"""Trust in the policy file: strict keys, and the commands that write the lists beside it."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from bridge.cli.runner import main
+from bridge.errors import UsageError
+from bridge.request.signature import fingerprint_of
+from bridge.runner.policy import load_policy, read_policy
+
+GOOD = 'schema = 1\nname = "mini"\n'
+
+
+def public(seed: int) -> str:
+    kind = b"ssh-ed25519"
+    blob = len(kind).to_bytes(4, "big") + kind + (32).to_bytes(4, "big") + bytes([seed]) * 32
+    return f"ssh-ed25519 {base64.b64encode(blob).decode()}"
+
+
+def entry(principals: str = '["a"]', more: str = "") -> str:
+    return f'allowed_signers = [{{principals = {principals}, key = "{public(1)}"{more}}}]\n'
+
+
+@pytest.fixture
+def policy(tmp_path):
+    tmp_path.chmod(0o700)
+    path = tmp_path / "policy.toml"
+    path.write_text(GOOD)
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def trust(policy, capsys):
+    def call(*words: str) -> tuple[int, str]:
+        code = main([words[0], "--policy", str(policy), *words[1:]])
+        out = capsys.readouterr()
+        return code, out.out + out.err
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('protected_refs = ["refs/heads/main"]\n', "go together"),
+        ('floor_commit = "%s"\n' % ("a" * 40), "go together"),
+        ('protected_refs = ["main"]\nfloor_commit = "%s"\n' % ("a" * 40), "protected_refs"),
+        ('protected_refs = ["refs/heads/*"]\nfloor_commit = "%s"\n' % ("a" * 40), "protected_refs"),
+        ('protected_refs = ["refs/replace/x"]\nfloor_commit = "%s"\n' % ("a" * 40), "protected_refs"),
+        ('protected_refs = ["refs/heads/mac-bridge/x"]\nfloor_commit = "%s"\n' % ("a" * 40), "requesters push"),
+        ('protected_refs = ["refs/heads/AgentMemory/mac-bridge-x"]\nfloor_commit = "%s"\n' % ("a" * 40), "requesters"),
+        ('allowed_signers = "relative"\n', "allowed_signers"),
+        (entry("[]"), "principals"),
+        (entry('["*"]'), "principals"),
+        ('allowed_signers = [{principals = ["a"], key = "x"}]\n', "key"),
+        (entry(more=', namespaces = "git"'), "namespaces"),
+        (entry(more=', valid_before = "soon"'), "valid_before"),
+        ("quota_per_hour = -1\n", "quota_per_hour"),
+        ('[quotas]\n"two words" = 3\n', "quotas"),
+        ("require_signature = 1\n", "require_signature"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_place(text, says):
+    with pytest.raises(UsageError, match=says):
+        read_policy((GOOD + text).encode())
+
+
+def test_lists_lie_beside_the_policy_unless_it_says_otherwise(policy):
+    found = load_policy(policy)
+    assert found.allowed_signers == str(policy.parent / "allowed_signers")
+    assert found.revoked == str(policy.parent / "revoked")
+    policy.write_text(GOOD + 'revoked = "/elsewhere"\n')
+    assert load_policy(policy).revoked == "/elsewhere"
+
+
+def test_a_key_is_trusted_listed_revoked_and_trusted_again(trust, policy):
+    key, other = public(1), public(2)
+    assert trust("trust", "list")[1].startswith("nobody is trusted")
+    code, said = trust("trust", "add", key, "--principal", "agent@example.org", "--valid-before", "20300101")
+    assert code == 0
+    assert said.startswith(fingerprint_of(key))
+    assert trust("trust", "add", *other.split(), "dev", "--code")[0] == 0
+    listed = trust("trust", "list")[1].splitlines()
+    assert [line.split()[:3] for line in listed] == [
+        ["request", "agent@example.org", fingerprint_of(key)],
+        ["code", "dev", fingerprint_of(other)],
+    ]
+    assert 'namespaces="kakeya-request-v1",valid-before="20300101"' in listed[0]
+    assert (policy.parent / "allowed_signers").stat().st_mode & 0o777 == 0o600
+
+    assert trust("revoke", "agent@example.org")[0] == 0
+    assert trust("revoke", key)[0] == 0
+    assert [line.split()[:2] for line in trust("trust", "list")[1].splitlines()[2:]] == [
+        ["revoked", "agent@example.org"],
+        ["revoked", "-"],
+    ]
+    trust("trust", "add", key, "--principal", "agent@example.org")
+    assert "revoked" not in trust("trust", "list")[1]
+    assert trust("trust", "list")[1].count(fingerprint_of(key)) == 1
+    assert trust("trust", "remove", "agent@example.org")[0] == 0
+    assert trust("trust", "remove", fingerprint_of(other), "--code")[0] == 0
+    assert trust("trust", "list")[1].startswith("nobody")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("trust", "add"), "needs a key"),
+        (("trust", "add", "nonsense", "--principal", "a"), "no public key"),
+        (("trust", "add", "ssh-ed25519", "AAAA", "--principal", "a"), "no public key"),
+        (("trust", "add", public(1)), "give --principal NAME"),
+        (("trust", "add", public(1), "--principal", "two words"), "expected a name"),
+        (("trust", "add", public(1), "--principal", "unsigned"), "expected a name"),
+        (("trust", "add", public(1), "--principal", "a", "--valid-before", "tomorrow"), "YYYYMMDD"),
+        (("trust", "remove", "nobody"), "not trusted"),
+        (("revoke", "two", "words"), "no public key"),
+    ],
+)
+def test_a_mistake_is_one_clear_message_and_changes_nothing(trust, policy, words, says):
+    code, said = trust(*words)
+    assert (code, says in said) == (2, True), said
+    assert "next: " in said
+    assert not (policy.parent / "allowed_signers").exists()
+
+
+def test_a_policy_that_lists_keys_itself_is_not_edited(trust, policy):
+    policy.write_text(GOOD + entry())
+    assert trust("trust", "list")[1].split()[:3] == ["request", "a", fingerprint_of(public(1))]
+    code, said = trust("trust", "add", public(2), "--principal", "b")
+    assert code == 2
+    assert "policy.toml" in said
