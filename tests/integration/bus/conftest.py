@@ -56,8 +56,8 @@ class Line:
 
 @pytest.fixture
 def line(http_server: HttpServer, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Line]:
-    path = bare(http_server.root / f"{request.node.name[:60].replace('[', '-').replace(']', '')}.git")
     proxy = Proxy(http_server.port)
+    path = bare(http_server.root / f"{request.node.name.split('[')[0][:60]}-{proxy.port}.git")
     made = Line(proxy, path, FakeClock(), tmp_path, http_server)
     made.direct("maker").bus.create(bus_record(made.clock))
     yield made
