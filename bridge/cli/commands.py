@@ -33,6 +33,7 @@ _PROFILE = Argument(
     default="smoke",
 )  # fmt: skip
 _PRESET = Argument(("preset",), "name of a preset, see `kakeya-mac presets`", metavar="PRESET", complete="preset")
+_KEY = Argument(("--runner-key",), "a runner's public key, got out of band; init pins it", "repeat", metavar="KEY")
 _PATHS = Argument(("paths",), "report files or result folders", "many", metavar="PATH", complete="path")
 _RUN_EXITS: Final = (0, 1, 4, 5, 6, 7, 8, 130, 143)
 
@@ -124,12 +125,14 @@ _LOOK = (
 )  # fmt: skip
 
 _EVIDENCE = (
-    Command("verify", "Evidence", "bridge.cli.mac_evidence:verify",
-            "check a result offline: digests, manifest, claim chain",
-            (Argument(("what",), "run id, @last, result folder, or request branch", metavar="ID|PATH|BRANCH",
-                      complete="run"), _JSON, _BUS),
-            "Needs only the result tree: a folder written by fetch, or the request branch of a plain clone. A result "
-            "without signature proves integrity, not origin, and says so.",
+    Command("verify", "Evidence", "bridge.cli.mac_verify:verify",
+            "check results offline: digests, manifest, claim chain, signature",
+            (Argument(("what",), "run id, @last, result folder, or request branch", "many", metavar="ID|PATH|BRANCH",
+                      complete="run"), _KEY, _JSON, _BUS),
+            "Needs only the result tree: a folder written by fetch, or the request branch of a plain clone. Keys come "
+            "from --runner-key, from init, or from kakeya.toml on the default branch; never from the result. With "
+            "several results, or a bus at hand, a run that was left out shows. A result without signature, where none "
+            "is required, proves integrity, not origin, and says so.",
             ("kakeya-mac verify @last", "kakeya-mac verify origin/mac-bridge/mlx-env-probe-01k9x3…"), (0, 1)),
     Command("quote", "Evidence", "bridge.cli.mac_evidence:quote", "print a pasteable block: the only wording allowed",
             (_ID, Argument(("--markdown",), "as markdown", "flag"), _JSON, _BUS),
@@ -150,8 +153,9 @@ _EVIDENCE = (
             (_PATHS,
              Argument(("--format",), "how to print", choices=("table", "markdown", "junit", "annotations"),
                       default="table"),
-             _REQUIRE, _JSON),
-            "The same code that judges on the host. A bare report is never evidence: nobody saw it being measured.",
+             _REQUIRE, _KEY, _JSON),
+            "The same code that judges on the host. A bare report is never evidence: nobody saw it being measured. A "
+            "result folder can be, with a signature by a pinned key.",
             ("kakeya-mac gate check docs/evidence/*/",), (0, 1)),
     Command("gate rules", "Evidence", "bridge.cli.mac_gate:rules", "list the rules of the gate", (_JSON,)),
     Command("gate explain", "Evidence", "bridge.cli.mac_gate:explain", "say what a rule checks, why, and the remedy",

@@ -1,4 +1,4 @@
-"""`verify`, `quote`, `compare`, `report`: what a reader of a result does."""
+"""`quote`, `compare`, `report`: what a reader of a result does."""
 
 from __future__ import annotations
 
@@ -6,55 +6,32 @@ from pathlib import Path
 
 from bridge.cli.context import Invocation
 from bridge.cli.mac_look import finished
-from bridge.cli.mac_run import connect
 from bridge.cli.output import size_text
 from bridge.client import compare as comparing
 from bridge.client import reports as report_rows
-from bridge.client import verify as checking
 from bridge.client.envelope import of_data
 from bridge.client.outcome import Standing
+from bridge.client.pinning import pins, signature_of
 from bridge.client.present import document
 from bridge.client.quote import quote as make_quote
 from bridge.client.result import Result, read_result
+from bridge.client.session import Session
 from bridge.client.store import read_folder
-from bridge.client.stored import Origin, find_stored
+from bridge.client.stored import Origin
 from bridge.client.untrusted import clean_line
-from bridge.errors import InfrastructureError, UsageError
+from bridge.errors import UsageError
 from bridge.ids import short
 from bridge.limits import REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
 from bridge.strictjson import StrictJsonError, decode
-
-
-def verify(call: Invocation) -> int:
-    """Check a result offline; exit 1 when something does not hold."""
-    verification = _verification(call, call.args.what)
-    output = call.output
-    for check in verification.checks:
-        output.row("ok" if check.ok else "FAILED", f"{clean_line(check.name)}: {clean_line(check.text)}")
-    name = verification.run_id or verification.source
-    if verification.ok:
-        output.row("verified", f"{name}   {'signed' if verification.signed else checking.UNSIGNED}")
-    else:
-        broken = sum(not check.ok for check in verification.checks)
-        output.row("NOT VERIFIED", f" {name}   {broken} of {len(verification.checks)} checks failed")
-    code = 0 if verification.ok else 1
-    data = {
-        "source": verification.source,
-        "id": verification.run_id,
-        "ok": verification.ok,
-        "signed": verification.signed,
-        "checks": [check.data() for check in verification.checks],
-    }
-    message = None if verification.signed else checking.UNSIGNED
-    output.document(of_data("verify", data, exit_code=code, reason="ok" if code == 0 else "integrity", message=message))
-    return code
 
 
 def quote(call: Invocation) -> int:
     """Print a pasteable block, or refuse loudly."""
     origin, standing = finished(call, call.args.id)
     result = _result_of(standing)
-    quoted = make_quote(result, markdown=call.args.markdown)
+    record = origin.record if isinstance(origin, Session) else None
+    signature = signature_of(result.tree.files, pins(call.settings(), record=record))
+    quoted = make_quote(result, signature, markdown=call.args.markdown)
     for line in quoted.lines:
         call.output.data(line)
     for claim, why in quoted.refused:
@@ -113,28 +90,6 @@ def report(call: Invocation) -> int:
             call.output.row(label, clean_line(text))
     call.output.document(of_data("report", found))
     return 0
-
-
-def _verification(call: Invocation, what: str) -> checking.Verification:
-    folder = Path(call.directory, what)
-    if folder.is_dir():
-        return checking.verify_folder(folder)
-    if "/" in what:
-        from bridge.client.gitdoor import read_branch_result
-
-        settings = call.settings()
-        if settings.repository is None:
-            raise UsageError(f"there is no {what} here, and no git clone whose branch it could be")
-        return checking.verify(read_branch_result(settings.repository.top, what), source=what)
-    try:
-        session = connect(call, quiet=True)
-        return checking.verify_id(session, session.find(what))
-    except InfrastructureError as error:
-        stored = find_stored(call.settings(), what)
-        if stored is None:
-            raise
-        call.output.say("note", f"the bus was not asked: {error.message}")
-        return checking.verify(_result_of(stored[1]).tree, source=str(stored[1].folder), run_id=stored[1].id)
 
 
 def _result_of(standing: Standing) -> Result:

@@ -9,13 +9,15 @@ from bridge.cli.context import Invocation
 from bridge.client import exits
 from bridge.client.envelope import of_data
 from bridge.client.gatefiles import Judged, NoReport, judge_paths
+from bridge.client.pinning import pins
 from bridge.client.untrusted import clean_line
 
 
 def check(call: Invocation) -> int:
     """Judge files and folders; exit 1 when one is below what is required or does not verify."""
     required: exits.Required = call.args.require or "valid"
-    found = list(judge_paths([Path(call.directory, path) for path in call.args.paths]))
+    trusted = pins(call.settings(), option=call.args.runner_key or ())
+    found = list(judge_paths([Path(call.directory, path) for path in call.args.paths], trusted))
     judged = [one for one in found if isinstance(one, Judged)]
     others = [one for one in found if isinstance(one, NoReport)]
     failed = 0

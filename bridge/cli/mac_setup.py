@@ -33,6 +33,7 @@ def init(call: Invocation) -> int:
     from bridge.cli.documents import write_agents_section
     from bridge.client.config import check_template, write_clone_config
     from bridge.client.envelope import of_data
+    from bridge.client.pinning import key_lines, pins
     from bridge.client.signing import choose, identity_of
     from bridge.errors import UsageError
 
@@ -42,16 +43,19 @@ def init(call: Invocation) -> int:
     if call.args.branch_template is not None:
         check_template(call.args.branch_template, "--branch-template")
     session = call.open(settings)
+    trusted = pins(settings, option=call.args.runner_key or ())
     choice = replace(
         settings.bus,
         bus_id=session.record.bus_id if not settings.bus.embedded else None,
         route=settings.bus.route or "embedded",
         branch_template=call.args.branch_template or settings.bus.branch_template,
-        runner_keys=tuple(call.args.runner_key or settings.bus.runner_keys),
+        runner_keys=tuple(key.public for key in trusted.keys) if trusted.required else (),
     )
     signing = choose(session, call.environment, key=call.args.signing_key, principal=call.args.principal)
     path = write_clone_config(settings, choice, signing)
     call.output.row("bus", f"{choice.route} {session.record.bus_id}")
+    for line in key_lines(session.record, trusted):
+        call.output.row("results", line)
     who = identity_of(replace(session, settings=replace(settings, signing=signing)))
     if who is None:
         call.output.row("signing", "off: requests are unsigned; on with: kakeya-mac init --signing-key auto")

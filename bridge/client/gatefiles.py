@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bridge import strictjson
+from bridge.client.pinning import Pins, signature_of
 from bridge.client.result import read_result
 from bridge.client.store import read_folder
 from bridge.errors import IntegrityError, UsageError
 from bridge.gate import judge, judge_bytes
+from bridge.gate.interface import Authority
 from bridge.gate.judging import BARE_ID
 from bridge.limits import REPORT_MAX_BYTES
 from bridge.publish import verify_tree
+from bridge.publish.attestation import ATTESTATION_FILE
 from bridge.records import RunRecord, Verdict
 
 
@@ -35,8 +38,12 @@ class NoReport:
     reason: str
 
 
-def judge_paths(paths: list[Path]) -> Iterator[Judged | NoReport]:
+def judge_paths(paths: list[Path], trusted: Pins) -> Iterator[Judged | NoReport]:
     """Judge every report file and every result folder, in order; a file that is named is always judged.
+
+    Args:
+        paths: files and folders.
+        trusted: keys; a result that one of them signed is judged as on its host, any other as nobody's.
 
     Raises:
         UsageError: a path is neither, or nothing is there.
@@ -45,19 +52,19 @@ def judge_paths(paths: list[Path]) -> Iterator[Judged | NoReport]:
         if path.is_file():
             yield _bare(path)
         elif (path / "manifest.json").is_file():
-            yield _folder(path)
+            yield _folder(path, trusted)
         elif path.is_dir():
-            yield from _inside(path)
+            yield from _inside(path, trusted)
         else:
             raise UsageError(f"there is no {path}")
 
 
-def _inside(folder: Path) -> Iterator[Judged | NoReport]:
+def _inside(folder: Path, trusted: Pins) -> Iterator[Judged | NoReport]:
     found = sorted(folder.glob("*/manifest.json"))
     files = {one: _is_report(one) for one in sorted(folder.glob("*.json")) if one.is_file()}
     if not found and not any(files.values()):
         raise UsageError(f"{folder} holds no report and no result folder")
-    yield from (_folder(one.parent) for one in found)
+    yield from (_folder(one.parent, trusted) for one in found)
     yield from (_bare(one) if is_report else _other(one) for one, is_report in files.items())
 
 
@@ -82,7 +89,7 @@ def _bare(path: Path) -> Judged:
     return Judged(path, judge(BARE_ID, {path.name: path.read_bytes()}, None, None, authority="unattested"), None)
 
 
-def _folder(path: Path) -> Judged:
+def _folder(path: Path, trusted: Pins) -> Judged:
     """Judge a result folder: digests first, so that nobody is misled by an edited report."""
     tree = read_folder(path)
     problems = tuple(str(problem) for problem in verify_tree(tree.files))
@@ -94,5 +101,12 @@ def _folder(path: Path) -> Judged:
         verdict = judge_bytes(BARE_ID, reports, tree.files.get("run.json"), tree.files.get("spec.json"))
         return Judged(path, verdict, None, problems)
     # Nobody here saw the run: without a verified attestation the best it can be is valid_not_citable.
-    verdict = judge_bytes(result.id, reports, tree.files.get("run.json"), tree.files.get("spec.json"))
+    signature = signature_of(tree.files, trusted)
+    if signature.state == "refused" and ATTESTATION_FILE in tree.files:
+        problems = (*problems, signature.text)
+    attested = signature.state == "verified" and not problems
+    authority: Authority = "attested" if attested else "unattested"
+    verdict = judge_bytes(
+        result.id, reports, tree.files.get("run.json"), tree.files.get("spec.json"), authority=authority
+    )
     return Judged(path, verdict, result.record, problems)

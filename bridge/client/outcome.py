@@ -14,6 +14,7 @@ from bridge.client import exits
 from bridge.client.actions import ActionsView
 from bridge.client.follow import EndReason
 from bridge.client.liveness import spooled_at
+from bridge.client.pinning import pins, require_not_refused
 from bridge.client.result import Result, ending, exit_code, read_result
 from bridge.client.session import Session
 from bridge.client.states import RunState, state_of
@@ -163,6 +164,7 @@ def _result(session: Session, run_id: str, claim: Claim | None, *, fetch: bool) 
         return None, None
     tree = session.bus.read_result(claim.result_oid)
     check(tree, run_id)
+    require_not_refused(tree.files, pins(session.settings, record=session.record), run_id)
     result = read_result(tree, run_id)
     return result, session.store.write_result(run_id, tree)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from bridge.client.pinning import Signature
 from bridge.client.result import Result, backend_of
 from bridge.client.untrusted import clean_line, markdown_text
 from bridge.errors import UsageError
@@ -32,8 +33,13 @@ class Quote:
         }
 
 
-def quote(result: Result, *, markdown: bool = False) -> Quote:
-    """Return the quote of a verified result.
+def quote(result: Result, signature: Signature, *, markdown: bool = False) -> Quote:
+    """Return the quote of an intact result; one whose signature does not hold, or cannot be checked, gives none.
+
+    Args:
+        result: what is quoted.
+        signature: what its signature came to.
+        markdown: as a quotation for a page.
 
     Raises:
         UsageError: the run made no claim at all.
@@ -47,6 +53,8 @@ def quote(result: Result, *, markdown: bool = False) -> Quote:
     citable = [claim for claim in verdict.claims if claim.citable and verdict.decision == "evidence"]
     if not citable:
         return Quote((), refused)
+    if signature.state in {"refused", "unpinned"}:
+        return Quote((), (*refused, *((claim.id, clean_line(signature.text)) for claim in citable)))
     backend = backend_of(result)
     device = " ".join(part for part in (*(backend or ()), record.host.cpu, record.host.os, record.host.machine) if part)
     attempt = record.attempt
@@ -60,6 +68,7 @@ def quote(result: Result, *, markdown: bool = False) -> Quote:
         f"asked by {asked_by(record)}",
         f"code {clean_line(code)}, gate {verdict.gate.version} {verdict.gate.digest[:12]}",
         f"run {result.id}, {record.ended}",
+        clean_line(signature.text) if signature.state == "verified" else "unsigned: integrity only",
         f"check: kakeya-mac verify {result.id}",
     ]
     if markdown:

@@ -1,22 +1,26 @@
 """Check a result without trusting whoever shows it: from a folder, an id, or the request branch of a plain clone.
 
-What it can say: these bytes are what the runner wrote down, and they are about this request. Who wrote them needs a
-signature; where there is none, it says so.
+What it can say: these bytes are what the runner wrote down, they are about this request, and with a pinned key who
+wrote them and whether a run of that runner was left out. An unsigned result where none is required is said to be one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bridge.bus.interface import Tree
+from bridge.client.pinning import Pins, signature_of
 from bridge.client.result import Result, read_result
 from bridge.client.session import Session
 from bridge.client.store import read_folder
+from bridge.client.succession import compare_results, compare_with_bus
 from bridge.errors import IntegrityError, RunNotFoundError
 from bridge.gate import identity, judge
 from bridge.publish import verify_tree
+from bridge.publish.attestation import Attested
 
 UNSIGNED = "integrity only, unsigned: it says what was written, not who wrote it"
 
@@ -42,6 +46,7 @@ class Verification:
     run_id: str | None
     checks: tuple[Check, ...]
     signed: bool
+    attested: Attested | None = None
 
     @property
     def ok(self) -> bool:
@@ -49,12 +54,12 @@ class Verification:
         return all(check.ok for check in self.checks)
 
 
-def verify_folder(folder: Path) -> Verification:
+def verify_folder(folder: Path, trusted: Pins) -> Verification:
     """Verify a folder that `fetch` wrote or somebody copied."""
-    return verify(read_folder(folder), source=str(folder))
+    return verify(read_folder(folder), trusted, source=str(folder))
 
 
-def verify_id(session: Session, run_id: str) -> Verification:
+def verify_id(session: Session, run_id: str, trusted: Pins) -> Verification:
     """Verify a run: the stored copy if there is one, else the bus's; the bus's claim and our own bytes count too.
 
     Raises:
@@ -68,7 +73,7 @@ def verify_id(session: Session, run_id: str) -> Verification:
         tree, source = session.bus.read_result(claim.result_oid), session.bus.route
     else:
         raise RunNotFoundError(f"run {run_id} has no result to verify", remedy=f"kakeya-mac status {run_id}")
-    base = verify(tree, source=source, run_id=run_id)
+    base = verify(tree, trusted, source=source, run_id=run_id)
     extra: list[Check] = []
     sent = session.store.sent(run_id)
     if sent is not None:
@@ -78,12 +83,27 @@ def verify_id(session: Session, run_id: str) -> Verification:
         )
     if view.claim is not None and claim is not None and claim.state == "terminal":
         extra.append(_chain_on_bus(tree, view.claim.chain, run_id))
-    if session.record.attestation != "none" and not base.signed:
-        extra.append(Check("signature", ok=False, text="this bus signs its results, this one carries no signature"))
-    return Verification(source, base.run_id, (*base.checks, *extra), base.signed)
+    if base.attested is not None:
+        extra.append(Check("succession", *compare_with_bus(session.bus, base.attested, trusted)))
+    return Verification(source, base.run_id, (*base.checks, *extra), base.signed, base.attested)
 
 
-def verify(tree: Tree, *, source: str, run_id: str | None = None) -> Verification:
+def together(verifications: Sequence[Verification]) -> Verification:
+    """Return several verifications as one; the runners' numbers must leave nothing out between them."""
+    checks = [
+        Check(f"{one.run_id or one.source}: {check.name}", check.ok, check.text)
+        for one in verifications
+        for check in one.checks
+    ]
+    attested = [one.attested for one in verifications if one.attested is not None]
+    if attested:
+        checks.append(Check("succession", *compare_results(attested)))
+    return Verification(
+        f"{len(verifications)} results", None, tuple(checks), signed=all(one.signed for one in verifications)
+    )
+
+
+def verify(tree: Tree, trusted: Pins, *, source: str, run_id: str | None = None) -> Verification:
     """Verify a result tree by itself."""
     problems = verify_tree(tree.files, run_id=run_id)
     listed = len(tree.files)
@@ -100,16 +120,15 @@ def verify(tree: Tree, *, source: str, run_id: str | None = None) -> Verificatio
         if not problems:
             checks.append(Check("result", ok=False, text=error.message))
         return Verification(source, None, tuple(checks), signed=False)
-    checks.append(_judged_again(result))
-    signed = result.manifest.attestation != "none"
-    if signed:
-        checks.append(
-            Check("signature", ok=False, text="signed in a way that this version cannot check; upgrade kakeya")
-        )
-    return Verification(source, result.id, tuple(checks), signed)
+    signature = signature_of(tree.files, trusted)
+    signed = signature.state == "verified"
+    checks.append(_judged_again(result, signed=signed))
+    if signature.state != "unsigned":
+        checks.append(Check("signature", ok=signed, text=signature.text))
+    return Verification(source, result.id, tuple(checks), signed, signature.attested)
 
 
-def _judged_again(result: Result) -> Check:
+def _judged_again(result: Result, *, signed: bool) -> Check:
     """Judge the reports here and compare; a stricter gate here is no fault of the tree, and is said."""
     verdict = result.verdict
     if verdict is None:
@@ -123,7 +142,9 @@ def _judged_again(result: Result) -> Check:
     }
     again = judge(result.id, reports, result.record, result.spec, authority="host")
     if again == verdict:
-        return Check("verdict", ok=True, text=f"{verdict.decision}, judged again with the same gate")
+        only = verdict.decision == "evidence" and not signed
+        note = "; unsigned, so evidence only to those who trust where it came from" if only else ""
+        return Check("verdict", ok=True, text=f"{verdict.decision}, judged again with the same gate{note}")
     if result.record is not None and result.record.attempt is not None and result.record.attempt.number > 1:
         return Check(
             "verdict", ok=True, text=f"{verdict.decision}; it pools earlier attempts, which are not in this tree"

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.errors import InfrastructureError, UsageError
+from bridge.publish.keyring import PUBLIC_FILE, ROTATION_CONTEXT, decode, encode
 from bridge.records import KeyRecord
 from bridge.runner.files import write_atomically
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner
 
 KEY_FILE = "runner.key"
-PUBLIC_FILE = "runner.keys.json"  # every public record, oldest first; read by this machine's own client too
-ROTATION_CONTEXT = b"kakeya runner key rotation v1\n"
 
 
 def generate(folder: Path, name: str) -> KeyRecord:
@@ -75,30 +73,13 @@ def published(folder: Path) -> tuple[KeyRecord, ...]:
     if not path.exists():
         return ()
     try:
-        return tuple(KeyRecord.model_validate_json(json.dumps(one)) for one in json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError) as error:
+        return decode(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise InfrastructureError(f"{path} is no list of keys", remedy="kakeya-runner keygen --rotate") from error
 
 
 def _publish(folder: Path, record: KeyRecord) -> None:
-    records = [one.model_dump(mode="json") for one in (*published(folder), record)]
-    write_atomically(folder / PUBLIC_FILE, json.dumps(records, indent=1).encode())
-
-
-def vouched(new: KeyRecord, old: KeyRecord) -> bool:
-    """Return whether the old key vouches for the new one."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    words = (new.vouched_by or "").split(" ")
-    if len(words) != 2 or words[0] != old.public:
-        return False
-    try:
-        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(old.public, validate=True))
-        key.verify(base64.b64decode(words[1], validate=True), ROTATION_CONTEXT + new.public.encode("ascii"))
-    except (InvalidSignature, ValueError):
-        return False
-    return True
+    write_atomically(folder / PUBLIC_FILE, encode((*published(folder), record)))
 
 
 def load(folder: Path, name: str) -> tuple[CryptoSigner, KeyRecord]:

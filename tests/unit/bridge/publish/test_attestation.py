@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from bridge import strictjson
 from bridge.errors import InfrastructureError, IntegrityError, UsageError
 from bridge.publish.attestation import ATTESTATION_FILE, Link, attest, verify_attestation
+from bridge.publish.keyring import vouched
 from bridge.publish.succession import chain_problems
 from bridge.runner import keys
 from tests.unit.bridge.publish.records import RECORD, VERDICT
@@ -155,12 +156,12 @@ def test_chains_of_different_runners_and_journals_are_not_mixed(folder) -> None:
 def test_a_rotated_key_is_vouched_for_by_the_old_one_and_by_no_other(folder, tmp_path) -> None:
     (old,) = trusted(folder)
     new = keys.rotate(folder, "mini")
-    assert keys.vouched(new, old)
+    assert vouched(new, old)
     assert keys.load(folder, "mini")[1].public == new.public
     stranger = keys.generate(tmp_path / "stranger", "mini")
-    assert not keys.vouched(new, stranger)
-    assert not keys.vouched(new.evolve(public=stranger.public), old)
-    assert not keys.vouched(new.evolve(vouched_by=None), old)
+    assert not vouched(new, stranger)
+    assert not vouched(new.evolve(public=stranger.public), old)
+    assert not vouched(new.evolve(vouched_by=None), old)
 
 
 def test_a_key_others_can_read_is_not_used_and_one_that_exists_is_not_replaced(folder) -> None:

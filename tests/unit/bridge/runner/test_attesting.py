@@ -10,6 +10,7 @@ import pytest
 from bridge.errors import UsageError
 from bridge.publish import verify_tree
 from bridge.publish.attestation import ATTESTATION_FILE, FIRST, verify_attestation
+from bridge.publish.keyring import vouched
 from bridge.publish.succession import chain_problems
 from bridge.runner import keys
 from bridge.runner.attesting import enrolled, newest
@@ -94,7 +95,7 @@ def test_a_rotated_key_signs_the_next_result_and_the_chain_goes_on(signing) -> N
     second = w.ask()
     w.serve_once()
     assert (attested(w, first).key.public, attested(w, second).key.public) == (old.public, new.public)
-    assert keys.vouched(new, old)
+    assert vouched(new, old)
     assert chain_problems([attested(w, first), attested(w, second)]) == []
 
 
@@ -113,5 +114,5 @@ def test_a_crash_in_the_middle_of_a_rotation_leaves_the_old_key_in_use(tmp_path)
     keys.rotate(tmp_path, "one")
     (tmp_path / keys.KEY_FILE).write_bytes(key_file)  # as if the last step had not happened
     assert keys.load(tmp_path, "one")[1] == old
-    assert keys.vouched(keys.rotate(tmp_path, "one"), old)
+    assert vouched(keys.rotate(tmp_path, "one"), old)
     assert len(keys.published(tmp_path)) == 3

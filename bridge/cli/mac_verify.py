@@ -1,0 +1,77 @@
+"""`verify`: check results without trusting whoever shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bridge.cli.context import Invocation
+from bridge.cli.mac_run import connect
+from bridge.client import verify as checking
+from bridge.client.envelope import of_data
+from bridge.client.gitdoor import read_branch_result
+from bridge.client.pinning import Pins, pins
+from bridge.client.requestbranch import find_request_branch
+from bridge.client.stored import find_stored
+from bridge.client.untrusted import clean_line
+from bridge.errors import InfrastructureError, RunNotFoundError, UsageError
+
+
+def verify(call: Invocation) -> int:
+    """Check results; exit 1 when something does not hold, be it a signature or a run that was left out."""
+    found = [_verification(call, what) for what in call.args.what]
+    verification = found[0] if len(found) == 1 else checking.together(found)
+    output = call.output
+    for check in verification.checks:
+        output.row("ok" if check.ok else "FAILED", f"{clean_line(check.name)}: {clean_line(check.text)}")
+    name = verification.run_id or verification.source
+    if verification.ok:
+        output.row("verified", f"{name}   {'signed' if verification.signed else checking.UNSIGNED}")
+    else:
+        broken = sum(not check.ok for check in verification.checks)
+        output.row("NOT VERIFIED", f" {name}   {broken} of {len(verification.checks)} checks failed")
+    code = 0 if verification.ok else 1
+    data = {
+        "source": verification.source,
+        "id": verification.run_id,
+        "ok": verification.ok,
+        "signed": verification.signed,
+        "checks": [check.data() for check in verification.checks],
+    }
+    message = None if verification.signed else checking.UNSIGNED
+    output.document(of_data("verify", data, exit_code=code, reason="ok" if code == 0 else "integrity", message=message))
+    return code
+
+
+def _verification(call: Invocation, what: str) -> checking.Verification:
+    settings, option = call.settings(), tuple(call.args.runner_key or ())
+    folder = Path(call.directory, what)
+    if folder.is_dir():
+        return checking.verify_folder(folder, pins(settings, option=option))
+    top = settings.repository.top if settings.repository is not None else None
+    if "/" in what:
+        if top is None:
+            raise UsageError(f"there is no {what} here, and no git clone whose branch it could be")
+        return checking.verify(read_branch_result(top, what), pins(settings, option=option), source=what)
+    try:
+        session = connect(call, quiet=True)
+        return checking.verify_id(session, session.find(what), pins(settings, option=option, record=session.record))
+    except (InfrastructureError, RunNotFoundError) as error:
+        here = _from_here(call, what, pins(settings, option=option))
+        if here is None:
+            raise
+        call.output.say("note", f"the bus was not asked: {error.message}")
+        return here
+
+
+def _from_here(call: Invocation, what: str, trusted: Pins) -> checking.Verification | None:
+    """Return the verification of a run by what this clone has of it, a stored result or a request branch."""
+    settings = call.settings()
+    stored = find_stored(settings, what)
+    if stored is not None and stored[1].result is not None:
+        result, folder = stored[1].result, stored[1].folder
+        return checking.verify(result.tree, trusted, source=str(folder), run_id=result.id)
+    top = settings.repository.top if settings.repository is not None else None
+    branch = None if top is None else find_request_branch(top, what)
+    if top is None or branch is None:
+        return None
+    return checking.verify(read_branch_result(top, branch.name), trusted, source=branch.name, run_id=branch.run_id)

@@ -1,0 +1,163 @@
+"""Which keys a reader trusts, and what they say of a result.
+
+Keys come from an option, from this clone's or the user's own file (`init --runner-key`), from `kakeya.toml` as the
+default branch of a remote has it, or on this machine's own bus from its runner's folder. Never from the result, never
+from the work tree (a request branch could be checked out), and from the bus record only what a trusted key vouches for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pydantic
+
+from bridge.bus.embedded import embedded_folder
+from bridge.client import gitdoor
+from bridge.client.config import FILE_NAME, Settings, committed_keys, pinned_keys
+from bridge.errors import GitError, IntegrityError
+from bridge.limits import RESULT_MAX_BYTES
+from bridge.publish import keyring
+from bridge.publish.attestation import ATTESTATION_FILE, Attested, is_available, key_id, verify_attestation
+from bridge.records import BusRecord, KeyRecord, Manifest
+from bridge.strictjson import StrictJsonError
+
+INSTALL = "pip install 'kakeya[trust]'"
+PIN = "kakeya-mac init --runner-key KEY, with the key that the host's owner tells you"
+
+
+@dataclass(frozen=True)
+class Pins:
+    """What a reader goes by.
+
+    Attributes:
+        keys: trusted public keys.
+        where: where they come from, for people.
+        required: whether a result without signature is refused.
+        bus_id: the bus a result must be of, or None when any will do.
+    """
+
+    keys: tuple[KeyRecord, ...] = ()
+    where: str = "nowhere"
+    required: bool = False
+    bus_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a result's signature comes to.
+
+    Attributes:
+        state: ``verified``; ``unsigned``, where none is required; ``unpinned``: there is one and nothing to check it
+            by; ``refused``: wrong, unknown, or missing where it is required.
+        text: the reason in a few words.
+    """
+
+    state: Literal["verified", "unsigned", "unpinned", "refused"]
+    text: str
+    attested: Attested | None = None
+
+
+def pins(settings: Settings, *, option: Sequence[str] = (), record: BusRecord | None = None) -> Pins:
+    """Return what this reader goes by.
+
+    Args:
+        settings: the clone and its configuration.
+        option: keys named on the command line; they stand alone.
+        record: the bus the result was read from, or None when only the result is here.
+
+    Raises:
+        UsageError: a pinned key is malformed.
+    """
+    texts, where = (tuple(option), "--runner-key") if option else pinned_keys(settings)
+    if not texts:
+        texts, where = _committed(settings)
+    keys = tuple(keyring.pinned(text, where) for text in texts)
+    required = bool(keys) or (record is not None and record.attestation == "dsse")
+    if not keys and settings.bus.embedded:
+        keys, where = _embedded(settings), "this machine's own runner"
+    if record is not None and keys and is_available():
+        keys = keyring.followed(keys, record.keys)
+    return Pins(keys, where, required, None if record is None else record.bus_id)
+
+
+def signature_of(files: Mapping[str, bytes], trusted: Pins) -> Signature:
+    """Return what the signature of a result tree comes to."""
+    if ATTESTATION_FILE not in files and not _says_signed(files):
+        missing = "carries no signature, and one is required here"
+        return Signature("refused", missing) if trusted.required else Signature("unsigned", "carries no signature")
+    if not trusted.keys:
+        return Signature("unpinned", f"signed, and no key is pinned to check it by: {PIN}")
+    if not is_available():
+        return Signature("refused", f"signed, and the packages to check it are not installed: {INSTALL}")
+    try:
+        attested = verify_attestation(files, trusted.keys)
+    except IntegrityError as error:
+        return Signature("refused", error.message)
+    if trusted.bus_id is not None and attested.predicate["bus_id"] != trusted.bus_id:
+        return Signature("refused", f"signed for bus {attested.predicate['bus_id']}, this is bus {trusted.bus_id}")
+    return Signature("verified", _said(attested, trusted), attested)
+
+
+def require_not_refused(files: Mapping[str, bytes], trusted: Pins, run_id: str) -> None:
+    """Refuse a result whose signature is wrong, unknown, or missing where it is required.
+
+    Raises:
+        IntegrityError: it is.
+    """
+    signature = signature_of(files, trusted)
+    if signature.state == "refused":
+        raise IntegrityError(
+            f"the published result of {run_id} does not verify: {signature.text}", remedy=f"kakeya-mac verify {run_id}"
+        )
+
+
+def key_lines(record: BusRecord, trusted: Pins) -> list[str]:
+    """Return what people are told of a bus's signing: which keys are pinned, or what to ask the host's owner."""
+    if trusted.required:
+        return [f"must be signed by {key_id(key.public)[:16]} ({trusted.where})" for key in trusted.keys]
+    if record.attestation == "none":
+        return ["unsigned on this bus: they prove integrity, not origin"]
+    offered = [f"the bus names {key.name}'s key {key.public}" for key in record.keys]
+    return [
+        *offered,
+        "signed, not pinned: compare the key with the host's owner, then kakeya-mac init --runner-key KEY",
+    ]
+
+
+def _said(attested: Attested, trusted: Pins) -> str:
+    link = attested.link
+    runner = attested.predicate["runner"]
+    return f"signed by {runner}, key {key_id(attested.key.public)[:16]} ({trusted.where}), its number {link.sequence}"
+
+
+def _says_signed(files: Mapping[str, bytes]) -> bool:
+    try:
+        return Manifest.parse(files["manifest.json"], max_bytes=RESULT_MAX_BYTES).attestation == "dsse"
+    except (KeyError, StrictJsonError, pydantic.ValidationError):
+        return False  # no manifest to speak of, which is a finding of its own
+
+
+def _committed(settings: Settings) -> tuple[tuple[str, ...], str]:
+    """Return the keys in `kakeya.toml` on the default branch of a remote, as this clone last saw it."""
+    if settings.repository is None:
+        return (), ""
+    top = settings.repository.top
+    for remote in gitdoor.remotes(top):
+        where = f"refs/remotes/{remote}/HEAD:{FILE_NAME}"
+        try:
+            text = gitdoor.git(top, "cat-file", "blob", where)
+        except GitError:
+            continue
+        if keys := committed_keys(text.encode(), where):
+            return keys, where
+    return (), ""
+
+
+def _embedded(settings: Settings) -> tuple[KeyRecord, ...]:
+    path = embedded_folder(settings.data_dir) / "runner" / keyring.PUBLIC_FILE
+    try:
+        return keyring.decode(path.read_bytes())
+    except (OSError, ValueError):
+        return ()

@@ -1,0 +1,226 @@
+"""`kakeya-mac verify` on results that a real runner signed: from a plain clone, byte by byte, run by run."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bridge.bus.interface import Tree
+from bridge.cli.mac import Surroundings, main
+from bridge.client.pinning import Pins, signature_of
+from bridge.client.verify import verify
+from bridge.publish.attestation import ATTESTATION_FILE
+from bridge.publish.keyring import PUBLIC_FILE, decode
+from bridge.runner import keys
+from bridge.system.clock import SystemClock
+from tests.fakes.git_servers import git
+from tests.integration.runner.conftest import Site, site  # noqa: F401 (a fixture)
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory):
+    """Three signed results of one runner on one bus."""
+    folder = tmp_path_factory.mktemp("signed")
+    folder.chmod(0o700)
+    place = Site(folder)
+    assert place.run("keygen").code == 0
+    refs = []
+    for number in range(3):
+        if number == 0:
+            place.run("once", "--bus", place.route, "--create-bus")
+        refs.append(place.ask())
+        assert place.run("once", "--bus", place.route).code == 1  # an empty report: the gate said no, the run is whole
+    return place, refs
+
+
+def tree_of(place, ref) -> dict[str, bytes]:
+    bus = place.requester()
+    return dict(bus.read_result(bus.view(ref.id).claim.claim.result_oid).files)
+
+
+def trusted(place) -> Pins:
+    return Pins(decode((place.folder / "state-mini" / PUBLIC_FILE).read_bytes()), "a test", required=True)
+
+
+def public(place) -> str:
+    return trusted(place).keys[-1].public
+
+
+def told(folder, *words, home=None):
+    """Run the command in a folder; return (exit code, document)."""
+    out, err = io.StringIO(), io.StringIO()
+    home = home or folder
+    environment = {"KAKEYA_DATA_DIR": str(home / ".data"), "KAKEYA_CONFIG_DIR": str(home / ".config")}
+    code = main([*words, "--json"], Surroundings(out, err, environment, folder, SystemClock(), None))
+    return code, json.loads(out.getvalue())
+
+
+def failures(document) -> str:
+    return "; ".join(f"{one['name']}: {one['text']}" for one in document["data"]["checks"] if not one["ok"])
+
+
+def clone_of(place, ref, folder) -> Path:
+    branch = ref.ref.removeprefix("refs/heads/")
+    git("clone", "--quiet", "--single-branch", "--branch", branch, place.route, str(folder))
+    return folder
+
+
+def test_a_plain_clone_of_the_request_branch_is_enough(signed, tmp_path) -> None:
+    place, refs = signed
+    clone = clone_of(place, refs[0], tmp_path / "clone")
+    git("remote", "set-url", "origin", "file:///nowhere", cwd=clone)
+    for what in (refs[0].id, refs[0].id[-8:], f"origin/{refs[0].ref.removeprefix('refs/heads/')}"):
+        code, document = told(clone, "verify", what, "--runner-key", public(place), "--bus", "origin")
+        assert (code, document["data"]["signed"], document["data"]["id"]) == (0, True, refs[0].id), document
+    code, document = told(clone, "verify", refs[0].id, "--bus", "origin")
+    assert code == 1
+    assert "no key is pinned" in failures(document)
+
+
+def test_keys_come_from_the_default_branch_and_never_from_a_work_tree(signed, tmp_path) -> None:
+    place, refs = signed
+    clone = clone_of(place, refs[0], tmp_path / "clone")
+    branch = f"origin/{refs[0].ref.removeprefix('refs/heads/')}"
+    text = f'schema = 1\nroute = "origin"\nrunner_keys = ["{public(place)}"]\n'
+    (clone / "kakeya.toml").write_text(text)
+    code, document = told(clone, "verify", branch)
+    assert (code, document["data"]["signed"]) == (1, False)
+    who = {f"GIT_{role}_{part}": "x" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
+    git("checkout", "--quiet", "--orphan", "main", cwd=clone)
+    git("add", "kakeya.toml", cwd=clone)
+    git("commit", "--quiet", "-m", "pin", cwd=clone, env=who)
+    git("update-ref", "refs/remotes/origin/main", "HEAD", cwd=clone)
+    git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main", cwd=clone)
+    (clone / "kakeya.toml").write_text("schema = 1\n")
+    code, document = told(clone, "verify", branch)
+    assert (code, document["data"]["signed"]) == (0, True), document
+
+
+def test_any_changed_byte_of_any_file_is_refused(signed) -> None:
+    place, refs = signed
+    files, pins = tree_of(place, refs[0]), trusted(place)
+    assert signature_of(files, pins).state == "verified"
+    for path, data in files.items():
+        for index in range(len(data)):
+            damaged = data[:index] + bytes([data[index] ^ (1 << index % 8)]) + data[index + 1 :]
+            state = signature_of({**files, path: damaged}, pins).state
+            assert state == "refused", f"{path} byte {index}"
+
+
+def test_every_bit_of_the_envelope_counts(signed) -> None:
+    place, refs = signed
+    files, pins = tree_of(place, refs[0]), trusted(place)
+    data = files[ATTESTATION_FILE]
+    for index in range(len(data)):
+        for bit in range(8):
+            damaged = data[:index] + bytes([data[index] ^ (1 << bit)]) + data[index + 1 :]
+            assert signature_of({**files, ATTESTATION_FILE: damaged}, pins).state == "refused", (index, bit)
+
+
+def test_a_dropped_or_added_file_is_refused(signed) -> None:
+    place, refs = signed
+    files, pins = tree_of(place, refs[0]), trusted(place)
+    for path in files:
+        left = {name: data for name, data in files.items() if name != path}
+        assert not verify(Tree(left), pins, source="test").ok, path
+    for path in ("extra.txt", "reports/extra.json", "request.json.sig", ".mac-bridge"):
+        assert not verify(Tree({**files, path: b""}), pins, source="test").ok, path
+
+
+def test_an_attestation_of_another_run_is_refused(signed) -> None:
+    place, refs = signed
+    files, other = tree_of(place, refs[0]), tree_of(place, refs[1])
+    swapped = {**files, ATTESTATION_FILE: other[ATTESTATION_FILE]}
+    assert "attested was" in signature_of(swapped, trusted(place)).text
+
+
+def test_an_unknown_key_is_refused(signed, tmp_path) -> None:
+    place, refs = signed
+    stranger = keys.generate(tmp_path, "mini")
+    found = signature_of(tree_of(place, refs[0]), Pins((stranger,), "a test", required=True))
+    assert found.state == "refused"
+    assert "signed by none of the 1 trusted keys" in found.text
+
+
+def test_a_result_resealed_without_its_signature_is_refused_where_one_is_required(signed) -> None:
+    place, refs = signed
+    files = tree_of(place, refs[0])
+    del files[ATTESTATION_FILE]
+    manifest = json.loads(files["manifest.json"])
+    files["manifest.json"] = json.dumps(
+        {**manifest, "attestation": "none"}, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    ).encode()
+    found = verify(Tree(files), trusted(place), source="test")
+    assert not found.ok
+    assert "one is required here" in found.checks[-1].text
+    unpinned = verify(Tree(files), Pins(), source="test")
+    assert (unpinned.ok, unpinned.signed) == (True, False)  # and it is said: integrity only, unsigned
+
+
+def test_an_omitted_run_shows_when_several_are_given_and_when_the_bus_is_there(signed, tmp_path) -> None:
+    place, refs = signed
+    folders = []
+    for number, ref in enumerate(refs):
+        folder = tmp_path / f"result-{number}"
+        for path, data in tree_of(place, ref).items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(data)
+        folders.append(str(folder))
+    key = ("--runner-key", public(place))
+    assert told(tmp_path, "verify", *folders, *key)[0] == 0
+    code, document = told(tmp_path, "verify", folders[0], folders[2], *key)
+    assert code == 1
+    assert f"attestation 2 of mini is missing (before 3 came run {refs[1].id[-8:]})" in failures(document)
+
+    bus = tmp_path / "bus.git"
+    shutil.copytree(place.folder / "bus.git", bus)
+    code, document = told(tmp_path, "verify", refs[2].id, *key, "--bus", str(bus))
+    assert code == 0, document
+    git("update-ref", "-d", f"refs/kakeya/claim/{refs[1].id}", cwd=bus)
+    git("update-ref", "-d", refs[1].ref, cwd=bus)
+    code, document = told(tmp_path, "verify", refs[2].id, *key, "--bus", str(bus))
+    assert code == 1
+    assert "succession: attestation 2 of mini is missing" in failures(document)
+    git("update-ref", "-d", f"refs/kakeya/claim/{refs[0].id}", cwd=bus)  # the oldest go first, which is no omission
+    assert told(tmp_path, "verify", refs[2].id, *key, "--bus", str(bus))[0] == 0
+
+
+def test_init_pins_a_key_which_a_rotation_may_follow_and_nothing_else(signed, tmp_path) -> None:
+    place, refs = signed
+    bus = tmp_path / "bus.git"
+    shutil.copytree(place.folder / "bus.git", bus)
+    assert told(tmp_path, "init", "--bus", str(bus), "--runner-key", "nonsense")[0] == 2
+    assert told(tmp_path, "init", "--bus", str(bus), "--runner-key", public(place))[0] == 0
+    assert told(tmp_path, "verify", refs[0].id)[0] == 0
+    state = tmp_path / "state"
+    shutil.copytree(place.folder / "state-mini", state)
+    copy = Site.__new__(Site)
+    copy.folder, copy.interpreter = tmp_path, place.interpreter
+    (tmp_path / "presets").mkdir(mode=0o700)
+    shutil.copy(place.folder / "presets" / "count.toml", tmp_path / "presets")
+    shutil.copytree(state, tmp_path / "state-mini")
+    assert copy.run("keygen", "--rotate", "--bus", str(bus)).code == 0
+    copy.route, copy.lease_s = str(bus), 15.0
+    ref = copy.ask()
+    copy.run("once", "--bus", str(bus))
+    code, document = told(tmp_path, "verify", ref.id)
+    assert (code, document["data"]["signed"]) == (0, True), document
+    new = keys.published(tmp_path / "state-mini")[-1]
+    assert signature_of(tree_of(copy, ref), Pins((new,), "a test")).state == "verified"
+    assert signature_of(tree_of(copy, refs[0]), Pins((new,), "a test")).state == "refused"
+
+
+def test_an_unsigned_bus_ends_in_zero_and_says_unsigned(tmp_path) -> None:
+    tmp_path.chmod(0o700)
+    place = Site(tmp_path)
+    made = place.run("once", "--bus", place.route, "--create-bus")
+    assert "unsigned" in made.stderr
+    ref = place.ask()
+    place.run("once", "--bus", place.route)
+    code, document = told(tmp_path, "verify", ref.id, "--bus", place.route)
+    assert (code, document["data"]["signed"]) == (0, False)
+    assert "integrity only, unsigned" in document["outcome"]["message"]
