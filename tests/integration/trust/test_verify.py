@@ -224,3 +224,24 @@ def test_an_unsigned_bus_ends_in_zero_and_says_unsigned(tmp_path) -> None:
     code, document = told(tmp_path, "verify", ref.id, "--bus", place.route)
     assert (code, document["data"]["signed"]) == (0, False)
     assert "integrity only, unsigned" in document["outcome"]["message"]
+
+
+def test_the_gate_judges_a_folder_as_its_host_did_only_with_a_signature_by_a_pinned_key(signed, tmp_path) -> None:
+    place, refs = signed
+    for path, data in tree_of(place, refs[0]).items():
+        (tmp_path / "result" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "result" / path).write_bytes(data)
+
+    def codes(*words):
+        judged = told(tmp_path, "gate", "check", str(tmp_path / "result"), *words)[1]["data"][0]
+        return {finding["code"] for finding in judged["verdict"]["findings"]}, judged["problems"]
+
+    assert "G2-AUTHORITY" in codes()[0]
+    assert "G2-AUTHORITY" not in codes("--runner-key", public(place))[0]
+    log = tmp_path / "result" / "log.txt"
+    log.write_bytes(log.read_bytes() + b"more")
+    found, problems = codes("--runner-key", public(place))
+    assert "G2-AUTHORITY" in found
+    assert problems
+    stranger = keys.generate(tmp_path / "stranger", "mini").public
+    assert any("signed by none" in problem for problem in codes("--runner-key", stranger)[1])

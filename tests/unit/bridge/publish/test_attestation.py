@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from dataclasses import replace
 
@@ -125,6 +126,22 @@ def test_an_independent_reading_of_dsse_verifies_ours(folder) -> None:
         "run.json",
         "verdict.json",
     ]
+
+
+def test_the_in_toto_project_s_own_bindings_read_the_statement(folder) -> None:
+    from google.protobuf import json_format
+    from in_toto_attestation.v1 import statement_pb2
+    from in_toto_attestation.v1.statement import Statement
+
+    files = tree(folder)
+    payload = base64.b64decode(json.loads(files[ATTESTATION_FILE])["payload"])
+    statement = Statement.copy_from_pb(json_format.Parse(payload, statement_pb2.Statement()))
+    statement.validate()
+    digests = {subject.name: subject.digest["sha256"] for subject in statement.pb.subject}
+    assert digests == {
+        path: hashlib.sha256(data).hexdigest() for path, data in files.items() if path != ATTESTATION_FILE
+    }
+    assert statement.pb.predicate["sequence"] == 1
 
 
 def test_a_gap_a_fork_and_a_repeat_show_in_the_chain(folder) -> None:
