@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 _EPILOG = """\
 Start here:
-  kakeya-runner policy example > ~/.config/kakeya/policy.toml && chmod 600 ~/.config/kakeya/policy.toml
-  kakeya-runner doctor --bus ROUTE            try everything a run needs, with a remedy per finding
-  kakeya-runner serve --bus ROUTE --create-bus
+  kakeya-runner setup --bus ROUTE --create-bus     folders, a policy of safe defaults, a key; says what to type next
+  kakeya-runner doctor                             try everything a run needs, with a remedy per finding
+  kakeya-runner serve
 
 ROUTE is a remote name, a path, or a file, ssh or https URL; ROUTE#ID insists on the bus id.
 Only policy.toml decides what runs; a request can ask for less, never for more. stdout is data, stderr is talk.
@@ -47,6 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(title="commands", dest="verb", metavar="COMMAND", required=True)
+    _setup(verbs)
     _serving(verbs)
     _control(verbs)
     _files(verbs)
@@ -54,6 +55,17 @@ def build_parser() -> argparse.ArgumentParser:
     _trust(verbs)
     _actions(verbs)
     return parser
+
+
+def _setup(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    setup = _verb(verbs, "setup", "make this machine a runner: folders, policy of safe defaults, key", bus=True)
+    _creating(setup)
+    setup.add_argument("--name", help="the runner's name on its bus; default: the policy's, then the host's")
+    setup.add_argument("--label", action="append", default=[], metavar="NAME", help="what requests may ask for")
+    setup.add_argument("--models", action="append", default=[], metavar="DIR", help="a folder of models")
+    setup.add_argument("--interpreter", metavar="PYTHON", help="absolute path of the Python with kakeya installed")
+    setup.add_argument("--dry-run", action="store_true", help="only print what would be done")
+    setup.add_argument("--unit", action="store_true", help="only print the service file for this user")
 
 
 def _serving(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -17,7 +17,7 @@ from bridge.cli.runner_trust import HANDLERS as TRUST_HANDLERS
 from bridge.errors import BusMissingError, KakeyaError, UsageError
 from bridge.runner.files import NameLock
 from bridge.runner.host import Host, StateFolder
-from bridge.runner.policy import Policy, builtin_policy, load_policy
+from bridge.runner.policy import Policy, builtin_policy, file_problems, load_policy
 from bridge.runner.serve import assemble, default_policy_path, default_state, once, serve, serve_embedded
 from bridge.runner.stopping import stopping_on_signals
 from bridge.system.clock import SystemClock, rfc3339
@@ -98,33 +98,26 @@ def _once(arguments: argparse.Namespace) -> int:
     return signals.exit_code(code)
 
 
-def _doctor(arguments: argparse.Namespace) -> int:
-    from bridge.executor import local_executor
-    from bridge.runner.doctor import Patient, examine
+def _setup(arguments: argparse.Namespace) -> int:
+    from bridge.cli.runner_setup import set_up
 
-    path = _policy_path(arguments)
-    state = _state(arguments)
+    path = default_policy_path() if arguments.policy is None else Path(arguments.policy).absolute()
+    name = arguments.name or (load_policy(path).name if path.exists() and not file_problems(path) else _own_name())
+    state = default_state(name) if arguments.state is None else StateFolder(Path(arguments.state).resolve())
+    return set_up(arguments, (path, state), name, say, lambda: _bus(arguments, None, state))
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from bridge.cli.runner_setup import examine_host
+
+    path, state = _policy_path(arguments), _state(arguments)
     try:
         policy = load_policy(path)
     except KakeyaError:
         policy = None
     route = _route(arguments, policy)
-    patient = Patient(
-        policy_path=path,
-        state=state,
-        executor=local_executor(_CLOCK),
-        clock=_CLOCK,
-        open_bus=None if route is None else lambda: _open(route, state),
-    )
-    findings = list(examine(patient))
-    if arguments.json:
-        print(json.dumps([vars(finding) for finding in findings], indent=1))
-    else:
-        for finding in findings:
-            print(f"{finding.level:<5} {finding.name:<9} {finding.text}")
-            if finding.remedy is not None and finding.level != "ok":
-                print(f"{'':<15} next: {finding.remedy}")
-    return 1 if any(finding.level == "fail" for finding in findings) else 0
+    open_bus = None if route is None else lambda: _open(route, state)
+    return examine_host(path, state, _CLOCK, open_bus, as_json=arguments.json)
 
 
 def _drain(arguments: argparse.Namespace) -> int:
@@ -163,13 +156,15 @@ def _gc(arguments: argparse.Namespace) -> int:
 
 
 def _policy_command(arguments: argparse.Namespace) -> int:
-    if arguments.action == "example":
-        from importlib import resources
+    from bridge.cli.runner_setup import print_problems
+    from bridge.runner.setup import template
 
-        text = resources.files("bridge.runner").joinpath("policy_template.toml").read_text("utf-8")
-        print(text.replace('"NAME"', json.dumps(_own_name())), end="")
+    if arguments.action == "example":
+        print(template(_own_name()), end="")
         return 0
     path = _policy_path(arguments)
+    if arguments.action == "check" and print_problems(path):
+        return 1
     policy = load_policy(path)
     if arguments.action == "check":
         print(json.dumps(policy.model_dump(mode="json") | {"secrets": sorted(policy.secrets)}, indent=1))
@@ -245,7 +240,7 @@ def _route(arguments: argparse.Namespace, policy: Policy | None) -> str | None:
     return arguments.bus or os.environ.get("KAKEYA_BUS") or (None if policy is None else policy.bus)
 
 
-def _bus(arguments: argparse.Namespace, policy: Policy, state: StateFolder) -> Bus:
+def _bus(arguments: argparse.Namespace, policy: Policy | None, state: StateFolder) -> Bus:
     """Return the bus, made when the command says so.
 
     Raises:
@@ -287,6 +282,7 @@ def _repository(route: str) -> Path | None:
 HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "serve": _serve,
     "once": _once,
+    "setup": _setup,
     "doctor": _doctor,
     "drain": _drain,
     "pause": _pause,

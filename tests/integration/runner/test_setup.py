@@ -1,0 +1,168 @@
+"""`kakeya-runner setup` makes this machine a runner from the installed package, and changes nothing twice."""
+
+from __future__ import annotations
+
+import json
+import plistlib
+import shlex
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bridge.cli.runner import main
+from bridge.runner.host import StateFolder
+from bridge.runner.policy import load_policy
+from bridge.runner.setup import Wish, policy_text, serve_argv, service_commands, template, unit
+
+
+@pytest.fixture
+def machine(tmp_path, capsys):
+    """Return a function that runs the command with this machine's folders; gives code, stdout, stderr."""
+    tmp_path.chmod(0o700)
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bus.git"], check=True)
+
+    def run(verb: str, *arguments: str):
+        places = ["--policy", str(tmp_path / "config" / "policy.toml"), "--state", str(tmp_path / "state")]
+        code = main(
+            [verb, *arguments[:1], *places, *arguments[1:]] if verb == "policy" else [verb, *places, *arguments]
+        )
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    run.folder = tmp_path
+    return run
+
+
+def everything(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Return mode and content of all that setup may make."""
+    places = [place for name in ("config", "state") for place in (folder / name, *(folder / name).rglob("*"))]
+    return {
+        str(path.relative_to(folder)): (stat.S_IMODE(path.stat().st_mode), path.read_bytes() if path.is_file() else b"")
+        for path in sorted(places)
+        if path.exists() and "state/bus" not in str(path)
+    }
+
+
+def test_a_machine_is_a_runner_after_one_command(machine):
+    code, out, err = machine(
+        "setup", "--bus", str(machine.folder / "bus.git"), "--create-bus", "--name", "desk", "--label", "cpu"
+    )
+
+    assert code == 0, out + err
+    policy = load_policy(machine.folder / "config" / "policy.toml")
+    assert (policy.name, policy.labels, policy.trust_pushers) == ("desk", ("cpu",), False)
+    assert policy.bus is not None
+    assert policy.bus.partition("#")[0] == str(machine.folder / "bus.git")
+    assert len(policy.bus.partition("#")[2]) == 32
+    modes = {name: mode for name, (mode, _) in everything(machine.folder).items()}
+    assert modes["config/policy.toml"] == 0o600
+    assert modes["state"] == modes["config"] == 0o700
+    assert "serve" in out
+    assert machine("once")[0] == 0  # the policy alone says where the bus is
+
+
+def test_twice_is_once(machine):
+    arguments = ("--bus", str(machine.folder / "bus.git"), "--create-bus", "--name", "desk")
+    machine("setup", *arguments)
+    before = everything(machine.folder)
+    code, out, _err = machine("setup", *arguments)
+
+    assert code == 0
+    assert everything(machine.folder) == before
+    assert "done" not in out
+
+
+def test_a_dry_run_makes_nothing(machine):
+    code, out, _err = machine("setup", "--bus", str(machine.folder / "bus.git"), "--create-bus", "--dry-run")
+
+    assert code == 0
+    assert out.count("would") >= 3
+    assert everything(machine.folder) == {}
+    refs = subprocess.run(["git", "-C", machine.folder / "bus.git", "for-each-ref"], capture_output=True, check=True)
+    assert refs.stdout == b""
+
+
+def test_what_the_owner_wrote_stays_and_is_only_closed_to_others(machine):
+    config = machine.folder / "config"
+    config.mkdir(mode=0o755)
+    text = '# mine\nschema = 1\nname = "desk"\nslots = 3\n'
+    (config / "policy.toml").write_text(text)
+    (config / "policy.toml").chmod(0o644)
+    code, out, _err = machine("setup")
+
+    assert code == 0, out
+    assert (config / "policy.toml").read_text() == text
+    assert stat.S_IMODE((config / "policy.toml").stat().st_mode) == 0o600
+
+
+def test_a_policy_with_mistakes_is_left_to_the_owner(machine):
+    machine("setup", "--name", "desk")
+    path = machine.folder / "config" / "policy.toml"
+    path.write_text(path.read_text().replace("schema = 1", 'schema = 1\nlables = ["x"]'))
+    code, out, _err = machine("setup", "--name", "desk")
+
+    assert code == 1
+    assert "did you mean labels?" in out
+    assert machine("policy", "check")[0] == 1
+    assert "lables" in machine("policy", "check")[1]
+
+
+def test_the_example_and_the_file_come_from_one_text(machine):
+    wish = Wish(Path("/p"), StateFolder(Path("/s")), "desk")
+
+    assert policy_text(wish) == template("desk")
+
+
+def test_what_was_asked_for_is_turned_on_in_the_template(tmp_path):
+    wish = Wish(
+        Path("/p"),
+        StateFolder(Path("/s")),
+        "desk",
+        bus="/b#1",
+        labels=("a", "b"),
+        model_roots=("/m",),
+        interpreter="/py",
+    )
+    path = tmp_path / "policy.toml"
+    path.write_text(policy_text(wish))
+    path.chmod(0o600)
+    tmp_path.chmod(0o700)
+    policy = load_policy(path)
+
+    assert (policy.bus, policy.labels, policy.model_roots, policy.interpreter) == ("/b#1", ("a", "b"), ("/m",), "/py")
+    assert len(policy_text(wish).splitlines()) == len(template("desk").splitlines())
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+def test_the_service_runs_exactly_the_command_that_is_shown(platform, tmp_path):
+    odd = tmp_path / 'a "folder" with 100% names'
+    wish = Wish(odd / "policy.toml", StateFolder(odd), "desk", bus="/b#1")
+    argv = serve_argv(wish)
+    _path, text = unit(argv, platform)
+
+    assert argv[:2] == [sys.executable, "-I"]
+    assert shlex.split(service_commands(wish, platform)[0]) == argv
+    if platform == "darwin":
+        assert plistlib.loads(text.encode())["ProgramArguments"][2:] == argv
+    else:
+        line = next(line for line in text.splitlines() if line.startswith("ExecStart="))
+        assert [word.replace("%%", "%") for word in shlex.split(line.partition("=")[2])] == argv
+
+
+def test_the_unit_alone_is_data_on_stdout(machine):
+    code, out, _err = machine("setup", "--unit")
+
+    assert code == 0
+    assert out.startswith(("[Unit]", "<?xml"))
+    assert everything(machine.folder) == {}
+
+
+def test_doctor_of_a_fresh_runner_fails_nothing(machine, missing):
+    machine("setup", "--bus", str(machine.folder / "bus.git"), "--create-bus", "--name", "desk")
+    _code, out, _err = machine("doctor", "--json")
+    failed = [finding for finding in json.loads(out) if finding["level"] == "fail"]
+
+    assert failed == []
