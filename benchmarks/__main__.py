@@ -1,26 +1,62 @@
-"""Run benchmarks and print one JSON document; needs a machine on which nothing else runs."""
+"""Run benchmarks and print one JSON document; needs a machine on which nothing else runs.
+
+`python -m benchmarks --out docs/evidence/benchmarks.json` makes the committed document again.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 import json
+import os
 import platform
 import sys
+from pathlib import Path
 
-NAMES = ("startup", "bus_overhead", "gate_cost")
+from benchmarks.figures import Figure, markdown
+from bridge.system.clock import SystemClock, rfc3339
+
+NAMES = ("startup", "bus_overhead", "overhead", "polling", "cancel", "pushes", "gate_cost")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(NAMES)} (default: all)")
-    names = parser.parse_args().names or list(NAMES)
+    parser.add_argument("--repeats", type=int, default=15, help="turns of each interleaved run (default: 15)")
+    parser.add_argument("--markdown", action="store_true", help="print a table instead of JSON")
+    parser.add_argument("--out", type=Path, help="write the JSON document here and print the table")
+    arguments = parser.parse_args()
+    names = arguments.names or list(NAMES)
     unknown = [name for name in names if name not in NAMES]
     if unknown:
         parser.error(f"unknown benchmark {unknown[0]!r}; known: {', '.join(NAMES)}")
-    machine = {"machine": platform.machine(), "system": platform.platform(), "python": platform.python_version()}
-    results = {name: importlib.import_module(f"benchmarks.{name}").measure() for name in names}
-    print(json.dumps({"host": machine, "results": results}, indent=2))
+    host: dict[str, object] = {
+        "machine": platform.machine(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "processors": os.cpu_count(),
+        "load_before": [round(one, 2) for one in os.getloadavg()],
+        "started": rfc3339(SystemClock().now()),
+    }
+    results: dict[str, list[Figure]] = {}
+    for name in names:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        results[name] = importlib.import_module(f"benchmarks.{name}").measure(arguments.repeats)
+    host["load_after"] = [round(one, 2) for one in os.getloadavg()]
+    document = {
+        "command": " ".join(["python -m benchmarks", *names, f"--repeats {arguments.repeats}"]),
+        "host": host,
+        "results": {name: [one.data() for one in figures] for name, figures in results.items()},
+    }
+    text = json.dumps(document, indent=2) + "\n"
+    if arguments.out is not None:
+        fresh = arguments.out.with_suffix(".new")
+        fresh.write_text(text)
+        fresh.replace(arguments.out)
+    print(markdown(results) if arguments.markdown or arguments.out else text.rstrip("\n"))
+    missed = [f"{name}: {one.name}" for name, figures in results.items() for one in figures if one.met is False]
+    for one in missed:
+        print(f"target missed: {one}", file=sys.stderr)
     return 0
 
 
