@@ -76,6 +76,8 @@ def _serving(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     one = _verb(verbs, "once", "take one request to its end, then stop; for Actions and cron", bus=True)
     _creating(one)
     one.add_argument("--branch", metavar="NAME", help="the request branch to take; default: the oldest request")
+    summary = "print the result's summary instead of appending it to the file GITHUB_STEP_SUMMARY names"
+    one.add_argument("--summary", action="store_true", help=summary)
     doctor = _verb(verbs, "doctor", "try everything a run needs and name a remedy per finding", bus=True)
     doctor.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
@@ -122,8 +124,11 @@ def _trust(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _actions(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     hook = _verb(verbs, "job-hook", "answer the Actions runner before and after each job; see docs/guides/actions.md")
-    hook.add_argument("action", choices=("started", "completed", "digest"))
-    hook.add_argument("file", nargs="?", help="with digest: a workflow file, to be listed in the policy")
+    hook.add_argument("action", choices=("started", "completed", "decide", "digest"))
+    words = "digest: a workflow file, to be listed in the policy; decide: a workflow reference and a commit"
+    hook.add_argument("words", nargs="*", metavar="WORD", help=words)
+    hook.add_argument("--ask", metavar="FILE", help="with started: a program that decides, as a user who may read more")
+    hook.add_argument("--stop", metavar="FILE", help="with started: a program that stops the Actions service")
 
 
 def _verb(

@@ -91,7 +91,7 @@ def _once(arguments: argparse.Namespace) -> int:
     with NameLock(state.lock).held():
         bus = _bus(arguments, policy, state)
         enrol(bus, state, say)
-        host = assemble(policy, state, _CLOCK, say)
+        host = assemble(policy, state, _CLOCK, say, summary=print if arguments.summary else None)
         with stopping_on_signals() as signals:
             signals.hosts.append(host)
             code = once(host, bus, branch=branch)
@@ -207,7 +207,7 @@ def _keygen(arguments: argparse.Namespace) -> int:
 def _job_hook(arguments: argparse.Namespace) -> int:
     from bridge.cli.runner_hook import answer
 
-    return answer(arguments.action, arguments.file, lambda: _policy(arguments).actions, _state(arguments).root, say)
+    return answer(arguments, lambda: _policy(arguments).actions, _state(arguments).root, say)
 
 
 def _policy_path(arguments: argparse.Namespace) -> Path:

@@ -5,9 +5,9 @@ Knows values and their shapes.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bridge.records import Record
 from bridge.records.base import Sha256, Text
@@ -28,12 +28,20 @@ class ActionsPolicy(Record):
 
     Attributes:
         stop: the command that stops the Actions service on a refusal.
-        token_file: a read-only token for workflow files of private repositories; None reads them anonymously.
+        server: the site that workflow files are read from; None takes what the job says, and then no token is sent.
+        token_file: a read-only token for workflow files of private repositories, sent to `server` alone.
     """
 
     workflows: tuple[WorkflowPolicy, ...] = ()
     stop: tuple[Text, ...] = ()
+    server: Annotated[str, Field(pattern=r"^(https://|file://|http://127\.0\.0\.1)[^\s@]+[^\s@/]$")] | None = None
     token_file: AbsolutePath | None = None
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if self.token_file is not None and self.server is None:
+            raise ValueError('token_file needs server, the only place it is sent to: server = "https://github.com"')
+        return self
 
 
 class HostingPolicy(Record):

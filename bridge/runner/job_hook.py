@@ -21,6 +21,7 @@ from bridge.system import ancestors, process
 
 WORKER = "Runner.Worker"
 STOP_TIMEOUT_S = 30.0
+ASK_TIMEOUT_S = 180.0
 WORKFLOW_MAX_BYTES = 512 * 1024
 _WORKFLOW_REF = re.compile(
     r"(?P<repository>[\w.-]+/[\w.-]+)/(?P<path>\.github/workflows/[\w.-]+\.ya?ml)@(?P<ref>refs/[^\s]+)"
@@ -94,17 +95,34 @@ def decide(facts: JobFacts, allowed: Sequence[AllowedWorkflow], read: Callable[[
     return HookDecision(True, f"{facts.path} at {facts.commit[:12]} is listed for {facts.ref}")
 
 
-def started(
-    environ: Mapping[str, str],
-    allowed: Sequence[AllowedWorkflow],
-    read: Callable[[JobFacts], bytes],
-    stop_command: Sequence[str],
+def decided(
+    environ: Mapping[str, str], allowed: Sequence[AllowedWorkflow], read: Callable[[JobFacts], bytes]
 ) -> HookDecision:
-    """Decide about the job that is about to start; on a refusal stop the service and end the worker first."""
+    """Decide about a job; whatever goes wrong on the way is a refusal."""
     try:
-        decision = decide(facts_of(environ), allowed, read)
+        return decide(facts_of(environ), allowed, read)
     except KakeyaError as error:
-        decision = HookDecision(False, error.message)
+        return HookDecision(False, error.message)
+
+
+def asked(environ: Mapping[str, str], program: str) -> HookDecision:
+    """Let another program decide, one that may read what the Actions user may not; no answer is a refusal.
+
+    Args:
+        environ: what GitHub says of the job.
+        program: absolute path; gets the job's workflow reference and commit as arguments, exits with 0 to accept.
+    """
+    words = [environ.get("GITHUB_WORKFLOW_REF", ""), environ.get("GITHUB_WORKFLOW_SHA", "")]
+    try:
+        done = process.run([program, *words], timeout_s=ASK_TIMEOUT_S)
+    except KakeyaError as error:
+        return HookDecision(False, f"nobody could be asked: {error.message}")
+    said = "".join(char if char.isprintable() else " " for char in done.stderr.decode("utf-8", "replace"))
+    return HookDecision(done.ok, said.strip()[-400:] or done.describe())
+
+
+def started(decision: HookDecision, stop_command: Sequence[str]) -> HookDecision:
+    """Act on a decision about the job that is about to start: a refusal stops the service and ends the worker."""
     if not decision.accepted:
         end_worker(stop_command)
     return decision

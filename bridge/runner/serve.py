@@ -26,7 +26,13 @@ from bridge.system.clock import Clock
 
 
 def assemble(
-    policy: Policy, state: StateFolder, clock: Clock, say: Callable[[str], None], *, embedded: bool = False
+    policy: Policy,
+    state: StateFolder,
+    clock: Clock,
+    say: Callable[[str], None],
+    *,
+    embedded: bool = False,
+    summary: Callable[[str], None] | None = None,
 ) -> Host:
     """Return a runner's surroundings; the caller holds the name lock of this state folder.
 
@@ -48,7 +54,7 @@ def assemble(
         code_watch=CodeWatch(policy.interpreter),
         version=runner_version(),
         say=say,
-        announce=Announcer(policy.hosting, os.environ, say),
+        announce=Announcer(policy.hosting, os.environ, say, summary),
     )
 
 

@@ -97,7 +97,7 @@ WORKER = """
 
 HOOK = """
     import sys
-    from bridge.runner.job_hook import AllowedWorkflow, started
+    from bridge.runner.job_hook import AllowedWorkflow, decided, started
     digest, marker = sys.argv[1], sys.argv[2]
     allowed = (AllowedWorkflow("owner/repo", ".github/workflows/mac-bridge.yml", digest, ("refs/heads/*",)),)
     environ = {
@@ -105,7 +105,7 @@ HOOK = """
         "GITHUB_WORKFLOW_SHA": "1" * 40,
     }
     stop = [sys.executable, "-c", f"open({marker!r}, 'w').write('stopped')"]
-    decision = started(environ, allowed, lambda facts: b"name: mac-bridge\\n", stop)
+    decision = started(decided(environ, allowed, lambda facts: b"name: mac-bridge\\n"), stop)
     sys.exit(0 if decision.accepted else 1)
 """
 
