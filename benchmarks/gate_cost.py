@@ -17,6 +17,8 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
+from benchmarks.figures import Figure
+
 HEAVY = ("numpy", "scipy", "pandas", "torch", "mlx")
 
 
@@ -28,6 +30,20 @@ def seconds(work: Callable[[], object], repeats: int = 7) -> float:
         work()
         found.append(time.process_time() - began)
     return statistics.median(found)
+
+
+def measure(repeats: int = 7) -> list[Figure]:
+    """Return, per kind of report, what judging costs beside parsing and plain schema validation."""
+    gate = import_module("bridge.gate")
+    honest = import_module("tests.corpus.gate.breaks").honest
+    figures = []
+    for name in ("probe", "suite", "smoke", "claim"):
+        data, parse, schema, judged = _costs(gate, honest(name), repeats)
+        figures += [
+            Figure(f"judge {name} ({len(data)} bytes)", round(judged * 1e3, 2), "ms"),
+            Figure(f"judge {name} to parse and validate", round(judged / (parse + schema), 2), "ratio"),
+        ]
+    return figures
 
 
 def main() -> int:
@@ -44,13 +60,18 @@ def main() -> int:
     return 1 if loaded or brought else 0
 
 
-def _row(gate: Any, name: str, case: Any) -> None:
+def _costs(gate: Any, case: Any, repeats: int) -> tuple[bytes, float, float, float]:
+    """Return a report's bytes and the seconds of parsing, of validating and of judging it."""
     files, record, spec = case.files(), case.record_value(), case.spec_value()
     (data,) = files.values()
     value = json.loads(data)
-    parse = seconds(lambda: json.loads(data))
-    schema = seconds(lambda: _validated(value))
-    judged = seconds(lambda: gate.judge(case.run_id, files, record, spec))
+    parse = seconds(lambda: json.loads(data), repeats)
+    schema = seconds(lambda: _validated(value), repeats)
+    return data, parse, schema, seconds(lambda: gate.judge(case.run_id, files, record, spec), repeats)
+
+
+def _row(gate: Any, name: str, case: Any) -> None:
+    data, parse, schema, judged = _costs(gate, case, 7)
     times = "".join(f"{spent * 1e3:>10.2f}ms" for spent in (parse, schema, judged))
     print(f"{name:<12}{len(data):>10} {times}{judged / (parse + schema):>13.2f}x")
 

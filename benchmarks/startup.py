@@ -6,24 +6,28 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+from benchmarks.figures import Figure
 from benchmarks.interleave import interleave, ratio
 
+BARE = "python -c pass"
 COMMANDS = {
-    "python -c pass": [sys.executable, "-c", "pass"],
+    BARE: [sys.executable, "-c", "pass"],
     "kakeya-mac --help": [sys.executable, "-m", "bridge.cli.mac", "--help"],
+    "kakeya-mac completion bash": [sys.executable, "-m", "bridge.cli.mac", "completion", "bash"],
     "kakeya-runner --help": [sys.executable, "-m", "bridge.cli.runner", "--help"],
     "kakeya-engine --help": [sys.executable, "-m", "engine.cli", "--help"],
 }
 
 
-def measure(repeats: int = 15) -> dict[str, float]:
-    """Return median milliseconds and ratios to the bare interpreter."""
+def measure(repeats: int = 15) -> list[Figure]:
+    """Return median milliseconds, and ratios to the bare interpreter of the same interleaved run."""
 
     def runner(argv: list[str]) -> Callable[[], object]:
         return lambda: subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, timeout=60)
 
     timings = interleave({name: runner(argv) for name, argv in COMMANDS.items()}, repeats)
-    result = {f"{name} ms": round(timing.median_s * 1e3, 1) for name, timing in timings.items()}
-    for name in COMMANDS:
-        result[f"{name} ratio"] = round(ratio(timings, name, "python -c pass"), 2)
-    return result
+    figures = [Figure(name, round(timing.median_s * 1e3, 1), "ms") for name, timing in timings.items()]
+    others = [name for name in COMMANDS if name != BARE]
+    return figures + [
+        Figure(f"{name} to {BARE}", round(ratio(timings, name, BARE), 2), "ratio", 5.0) for name in others
+    ]
