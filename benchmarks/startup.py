@@ -27,7 +27,8 @@ def measure(repeats: int = 15) -> list[Figure]:
 
     timings = interleave({name: runner(argv) for name, argv in COMMANDS.items()}, repeats)
     figures = [Figure(name, round(timing.median_s * 1e3, 1), "ms") for name, timing in timings.items()]
-    others = [name for name in COMMANDS if name != BARE]
     return figures + [
-        Figure(f"{name} to {BARE}", round(ratio(timings, name, BARE), 2), "ratio", 5.0) for name in others
+        Figure(f"{name} to {BARE}", round(ratio(timings, name, BARE), 2), "ratio", 5.0)
+        for name in COMMANDS
+        if name != BARE
     ]
