@@ -46,6 +46,7 @@ RESULT_MAX_FILES: Final = 256
 
 # Fetch and checkout of request code.
 TREE_MAX_ENTRIES: Final = 20_000
+HISTORY_MAX_COMMITS: Final = 10_000  # looked through for the commit a request wants its own to be compared with
 TREE_MAX_BYTES: Final = 512 * MIB
 CHECKOUT_WALL_S: Final = 60.0
 LFS_DEFAULT_BYTES: Final = 512 * MIB  # large files of one tree

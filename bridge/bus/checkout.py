@@ -40,6 +40,7 @@ LINK_MAX_BYTES: Final = 1024
 LINK_HOPS_MAX: Final = 32
 # Names that some file system takes for ``.git``: HFS+ ignores these characters, NTFS has short names and streams.
 _IGNORABLE = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+_FILES: Final = frozenset({REGULAR, EXECUTABLE, "100664"})
 _DOT_GIT = re.compile(r"(\.git|git~[0-9]+)[ .]*(:.*)?", re.IGNORECASE)
 
 
@@ -66,8 +67,8 @@ def check_out(
     bounds: Bounds | None = None,
     *,
     large_files: Handling = "refuse",
-) -> None:
-    """Write a tree into an empty folder.
+) -> Bounds:
+    """Write a tree into an empty folder and return what is left of the bounds, for another tree within the same.
 
     Args:
         reader: its objects.
@@ -84,7 +85,8 @@ def check_out(
         InfrastructureError: a large file could not be fetched.
     """
     limits = bounds or Bounds()
-    deadline_s = clock.steady_s() + limits.wall_s
+    began_s = clock.steady_s()
+    deadline_s = began_s + limits.wall_s
     try:
         plan = list(_walk(reader, tree_oid, limits))
         _check_collisions(plan)
@@ -97,9 +99,15 @@ def check_out(
         pointers = _write(reader, plan, links, into, limits=limits, late=lambda: clock.steady_s() > deadline_s)
     except (BusError, ObjectFormatError) as error:
         raise RequestRejectedError(f"the workload cannot be checked out: {error}") from error
+    left = Bounds(
+        limits.entries - len(plan),
+        limits.bytes - sum((into / one.path).lstat().st_size for one in plan if one.entry.mode in _FILES),
+        limits.wall_s - (clock.steady_s() - began_s),
+    )
     if pointers and large_files != "leave":
         source = check_handling({path: one for path, (one, _) in pointers.items()}, large_files)
         _replace(pointers, source, into)
+    return left
 
 
 def _walk(reader: Reader, top: str, limits: Bounds) -> Iterator[_Planned]:

@@ -171,17 +171,18 @@ class GitStore:
         with self._repository.reader() as reader:
             yield _Reader(reader)
 
-    def isolate(self, name: str, oids: Sequence[str], *, max_bytes: int) -> GitStore:
-        """Return a store of its own holding these untrusted commits without their history; see the interface."""
+    def isolate(self, name: str, oids: Sequence[str], *, max_bytes: int, commits: int = 1) -> GitStore:
+        """Return a store of its own holding these untrusted commits and no more history than asked; see the interface."""
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name for an isolated store")
         folder = self._state / "isolated" / f"{name}.git"
         if not folder.exists():
             _make_room(folder.parent)
         store = GitStore(self._route, self._state, self._clone, folder=folder, wall_s=self._wall_s)
-        missing = store._missing({oid: oid for oid in oids})
+        wanted = {oid: oid for oid in oids}
+        missing = store._missing(wanted) if commits == 1 else wanted
         if missing:
-            finished = store._fetch(["--depth=1", *missing], max_bytes)
+            finished = store._fetch([f"--depth={commits}", *missing], max_bytes)
             if finished.exit_code != 0:
                 raise _fetch_error(finished, self.route)
         return store

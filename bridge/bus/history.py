@@ -85,6 +85,29 @@ class StoreHistory:
         return tuple(found)
 
 
+def reaches(reader: Reader, start: str, wanted: str, most: int) -> bool:
+    """Say whether a commit is among the ancestors of another, parents of merges included.
+
+    What lies beyond the history that was fetched does not count.
+
+    Raises:
+        BusError: a commit on the way is malformed, or there are more than `most`.
+    """
+    seen, pending = {start}, [start]
+    while pending:
+        try:
+            parents = _parents(_raw(reader, pending.pop()))
+        except MissingObjectError:
+            continue
+        if wanted in parents:
+            return True
+        pending += [one for one in parents if one not in seen]
+        seen.update(parents)
+        if len(seen) > most:
+            raise BusError(f"{wanted[:12]} is not among the last {most} commits of {start[:12]}")
+    return False
+
+
 def _raw(reader: Reader, oid: str) -> bytes:
     """Return a commit's bytes, hashed again.
 

@@ -297,6 +297,23 @@ class Bus(Protocol):
         """
         ...
 
+    def fetch_pair(
+        self, ref: RequestRef, tree: str, base: str, into: Path, *, large_files: Handling = "refuse"
+    ) -> None:
+        """Check two trees out into an empty directory, as `head` and `base`, within the bounds of one.
+
+        Args:
+            ref: the request.
+            tree: its workload tree.
+            base: a commit of the history that was pushed with it.
+            into: the directory.
+            large_files: as for `fetch_workload`.
+
+        Raises:
+            RequestRejectedError: as for `fetch_workload`, or the commit is not in that history.
+        """
+        ...
+
     def collect(self, *, older_than_s: float, dry_run: bool) -> Iterator[str]:
         """Delete refs of runs that ended long ago; yield each name."""
         ...

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bridge.bus import commits, names
 from bridge.bus.beacons import Beacons
-from bridge.bus.checkout import check_out
+from bridge.bus.checkout import Bounds, check_out
 from bridge.bus.claims import Claims
 from bridge.bus.collecting import delete, ended_runs
 from bridge.bus.history import StoreHistory
@@ -31,7 +31,7 @@ from bridge.bus.interface import (
 from bridge.bus.largefiles import Handling
 from bridge.bus.logs import Logs
 from bridge.bus.pacing import Pacer
-from bridge.bus.requests import Requests
+from bridge.bus.requests import Requests, base_name
 from bridge.bus.results import Results
 from bridge.bus.snapshots import build_snapshot
 from bridge.bus.store import RefStore
@@ -239,9 +239,28 @@ class RefBus:
 
     def fetch_workload(self, ref: RequestRef, tree: str, into: Path, *, large_files: Handling = "refuse") -> None:
         """Check a workload tree out into an empty directory; see the interface."""
-        store, top = self._requests.workload(ref, tree)
+        self._fetch_tree(self._requests.workload(ref, tree), into, None, large_files)
+
+    def fetch_pair(
+        self, ref: RequestRef, tree: str, base: str, into: Path, *, large_files: Handling = "refuse"
+    ) -> None:
+        """Check a workload tree and a commit of its history out, as `head` and `base`; see the interface."""
+        found = {"head": self._requests.workload(ref, tree)}
+        try:
+            found["base"] = self._requests.base(ref, base)
+            left: Bounds | None = None
+            for name, one in found.items():
+                (into / name).mkdir(mode=0o700)
+                left = self._fetch_tree(one, into / name, left, large_files)
+        finally:
+            self._store.drop(base_name(ref.id))
+
+    def _fetch_tree(
+        self, found: tuple[RefStore, str], into: Path, bounds: Bounds | None, large_files: Handling
+    ) -> Bounds:
+        store, top = found
         with store.reader() as reader:
-            check_out(reader, top, into, self._clock, large_files=large_files)
+            return check_out(reader, top, into, self._clock, bounds, large_files=large_files)
 
     def collect(self, *, older_than_s: float, dry_run: bool) -> Iterator[str]:
         """Delete refs of runs that ended long ago; yield each name."""

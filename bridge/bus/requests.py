@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from bridge.bus import commits
+from bridge.bus.history import reaches
 from bridge.bus.interface import ReceivedRequest, RequestRef, Submission
 from bridge.bus.names import cancel_branch
 from bridge.bus.store import MalformedObjectError, MissingObjectError, ObjectBoundError, Reader, RefStore, RefUpdate
 from bridge.bus.swap import swap, tips_of
 from bridge.errors import BusError, FencedError, RemoteError, RequestRejectedError
-from bridge.limits import MIB, TREE_MAX_BYTES
+from bridge.limits import HISTORY_MAX_COMMITS, MIB, TREE_MAX_BYTES
 from bridge.records import Delivery, Workload
 from bridge.system.clock import parse_rfc3339
 from bridge.system.gitobjects import DIRECTORY, TreeEntry, commit, parse_tree, tree
@@ -95,6 +96,30 @@ class Requests:
         bare = tree(entry for entry in entries.values() if entry.name != commits.FOLDER)
         if bare.oid != tree_oid:
             raise RequestRejectedError(f"{ref.ref} brings tree {bare.oid}, its request names {tree_oid}")
+        store.write([bare])
+        return store, bare.oid
+
+    def base(self, ref: RequestRef, commit_oid: str) -> tuple[RefStore, str]:
+        """Return a store with, and the tree of, a commit of the history a request brought, `.mac-bridge` taken out.
+
+        Raises:
+            RequestRejectedError: the commit is not in that history: what was not pushed is not compared with.
+        """
+        asked = f"base commit {commit_oid[:12]}"
+        try:
+            store = self._store.isolate(
+                base_name(ref.id), [ref.oid], max_bytes=TREE_MAX_BYTES, commits=HISTORY_MAX_COMMITS
+            )
+            with store.reader() as reader:
+                if not reaches(reader, ref.oid, commit_oid, HISTORY_MAX_COMMITS):
+                    raise RequestRejectedError(
+                        f"{asked} is not in the history that was pushed to {ref.ref}",
+                        remedy="name a commit that the sent one descends from: git merge-base BASE HEAD",
+                    )
+                entries = commits.read_entries(reader, commits.read_commit(reader, commit_oid).tree, TOP_TREE_MAX_BYTES)
+        except BusError as error:
+            raise RequestRejectedError(f"{asked} cannot be read: {error.message}") from error
+        bare = tree(entry for entry in entries.values() if entry.name != commits.FOLDER)
         store.write([bare])
         return store, bare.oid
 
@@ -198,6 +223,11 @@ class Requests:
                 return pushed.oid in commits.read_commit(reader, tip).parents
         finally:
             self._store.drop(name)
+
+
+def base_name(run_id: str) -> str:
+    """Return the name of the isolated store that holds a request's history."""
+    return f"{run_id}-base"
 
 
 def _result_entry(reader: Reader, tip: str) -> TreeEntry | None:

@@ -105,9 +105,10 @@ class RefStore(Protocol):
         """Open the local objects for reading."""
         ...
 
-    def isolate(self, name: str, oids: Sequence[str], *, max_bytes: int) -> RefStore:
+    def isolate(self, name: str, oids: Sequence[str], *, max_bytes: int, commits: int = 1) -> RefStore:
         """Return a store of its own, over this one's objects, holding these untrusted commits without their history.
 
+        With more than one of `commits` it holds so much of their history too, and all of it where it is shorter.
         Kept under its name until `drop`; asked again with the same commits it costs nothing.
 
         Raises:

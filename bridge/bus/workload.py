@@ -55,7 +55,7 @@ def capture(repository: Path, *, state: Path, rev: str = "HEAD", dirty: bool = F
         GitError: git failed.
     """
     clone = read_clone(repository)
-    commit = _resolve(repository, rev)
+    commit = resolve_commit(repository, rev)
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     store = BareRepository(state / "control.git", Settings(alternates=(clone.objects,)))
     store.create()
@@ -64,7 +64,7 @@ def capture(repository: Path, *, state: Path, rev: str = "HEAD", dirty: bool = F
     files = size = 0
     found = committed
     if dirty:
-        if commit != _resolve(repository, "HEAD"):
+        if commit != resolve_commit(repository, "HEAD"):
             raise UsageError(f"--dirty sends the work tree, which is not at {rev!r}", remedy="leave out --ref")
         found = _snapshot(repository, clone, store, state)
         files, size = _difference(repository, store, clone, committed, found)
@@ -80,13 +80,23 @@ def capture(repository: Path, *, state: Path, rev: str = "HEAD", dirty: bool = F
     )
 
 
-def _resolve(repository: Path, rev: str) -> str:
+def resolve_commit(repository: Path, rev: str) -> str:
+    """Return the full id of a revision of a clone.
+
+    Raises:
+        UsageError: there is no such commit here.
+    """
     finished = run_in_work_tree(
         repository, ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{rev}^{{commit}}"]
     )
     if finished.exit_code != 0:
         raise UsageError(f"{rev!r} is no commit of {repository}", remedy="git log --oneline -5")
     return finished.stdout.decode().strip()
+
+
+def is_ancestor(repository: Path, earlier: str, later: str) -> bool:
+    """Say whether one commit of a clone is in the history of another."""
+    return run_in_work_tree(repository, ["merge-base", "--is-ancestor", earlier, later]).exit_code == 0
 
 
 def _snapshot(repository: Path, clone: UserClone, store: BareRepository, state: Path) -> str:

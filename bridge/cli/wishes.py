@@ -7,7 +7,7 @@ from bridge.client.offered import offering, wish_for
 from bridge.client.params import split, typed
 from bridge.client.session import Session
 from bridge.client.submit import Wish, make_wish, parse_selector
-from bridge.client.workload import choose_workload, send_code
+from bridge.client.workload import choose_workload, name_commits, send_code
 from bridge.presets import Preset, registry
 
 
@@ -25,8 +25,9 @@ def wish_of(call: Invocation, session: Session) -> Wish:
 def _installed(call: Invocation, session: Session, preset: Preset) -> Wish:
     args = call.args
     workload = choose_workload(session, preset, ref=args.ref, dirty=args.dirty, say=call.output.say)
+    values = name_commits(session, preset, typed(preset, split(args.param or ())), workload)
     return make_wish(
-        preset, typed(preset, split(args.param or ())), args.profile, workload=workload,
+        preset, values, args.profile, workload=workload,
         runner=parse_selector(args.runner), expires_s=args.expires,
     )  # fmt: skip
 

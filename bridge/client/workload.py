@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from bridge.client import gitdoor
 from bridge.client.session import Session
 from bridge.errors import UsageError
 from bridge.presets import Preset
 from bridge.records import Workload
+from bridge.records.base import ParamValue
 
 
 def choose_workload(
@@ -59,3 +60,37 @@ def send_code(
         untracked = f"; {state.untracked} untracked are not sent" if state.untracked else ""
         say("dirty", f"{captured.files} changed files, {captured.bytes} bytes, are sent with HEAD's tree{untracked}")
     return captured.workload
+
+
+def name_commits(
+    session: Session, preset: Preset, values: Mapping[str, ParamValue], workload: Workload | None
+) -> dict[str, ParamValue]:
+    """Return the parameters with revisions replaced by the full ids of their commits.
+
+    What the host would refuse is refused here, before anything is pushed: another machine knows another `main`.
+
+    Raises:
+        UsageError: no such revision, the very commit that is sent, or one that is not in its history.
+    """
+    found = dict(values)
+    repository = session.settings.repository
+    for name in preset.commits:
+        given = found.get(name)
+        if not isinstance(given, str) or repository is None or workload is None:
+            continue  # binding says that it is missing
+        from bridge.bus.workload import is_ancestor, resolve_commit
+
+        commit = resolve_commit(repository.top, given)
+        if commit == workload.commit:
+            dirty = " Uncommitted changes do not make it another: commit them first." if workload.dirty else ""
+            raise UsageError(
+                f"{name} {given!r} is {commit[:12]}, the very commit that is sent.{dirty}",
+                remedy=f"name an earlier one: -p {name}=HEAD~1",
+            )
+        if not is_ancestor(repository.top, commit, workload.commit):
+            raise UsageError(
+                f"{name} {given!r} ({commit[:12]}) is not in the history of {workload.commit[:12]}: it is not pushed",
+                remedy=f"name what both come from: -p {name}=$(git merge-base {commit[:12]} {workload.commit[:12]})",
+            )
+        found[name] = commit
+    return found

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -55,6 +55,18 @@ class Arms:
     def reference(self) -> tuple[Arm, ...]:
         """Baseline and control: the same code."""
         return tuple(arm for arm in (self.baseline, self.control) if arm is not None)
+
+
+def within(arms: Arms, launches: Set[int]) -> Arms:
+    """Return the arms with the samples of some launches only."""
+
+    def only(arm: Arm | None) -> Arm | None:
+        if arm is None:
+            return None
+        return replace(arm, samples=tuple(sample for sample in arm.samples if sample["launch"] in launches))
+
+    kept = tuple(one for one in map(only, arms.all) if one is not None)
+    return Arms(kept, only(arms.baseline), only(arms.control), only(arms.candidate))
 
 
 def arms_of(report: Report, evidence: Evidence) -> Arms:

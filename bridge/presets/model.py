@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bridge.presets.parameters import Parameter
+from bridge.presets.parameters import CommitParameter, Parameter
 from bridge.records import DeclaredOutput, Record
 from bridge.records.base import Name, Seconds, Text
 from bridge.records.jobspec import CodeOrigin
@@ -19,7 +19,8 @@ from bridge.records.request import Profile
 
 PARAMETER_TOKEN = re.compile(r"\{([a-z0-9][a-z0-9._-]*)\}")
 HOST_TOKEN = re.compile(r"\$\{([a-z_]+)\}")
-HOST_NAMES = frozenset({"engine", "launch", "launches", "profile", "target", "drafter"})
+HOST_NAMES = frozenset({"engine", "host_engine", "workload", "launch", "launches", "profile", "target", "drafter"})
+"""`host_engine` is the host's engine also where the code is the request's, `workload` the request's commit."""
 
 PositiveCount = Annotated[int, Field(gt=0)]
 PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -132,8 +133,15 @@ class Preset(Record):
         reserved = sorted(name for name in self.environment if name.startswith("KAKEYA_"))
         if reserved:
             raise ValueError(f"the runner sets {', '.join(reserved)}")
+        if len(self.commits) > 1 or (self.commits and self.code != "request"):
+            raise ValueError("a commit parameter names the one tree that is put beside the request's own")
         self._tokens_are_declared()
         return self
+
+    @property
+    def commits(self) -> tuple[str, ...]:
+        """Names of the parameters that are commits, at most one."""
+        return tuple(name for name, parameter in self.params.items() if isinstance(parameter, CommitParameter))
 
     def _tokens_are_declared(self) -> None:
         names = [command.name for command in self.commands]

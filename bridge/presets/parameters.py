@@ -15,6 +15,7 @@ from bridge.errors import ParameterError
 from bridge.records import Record
 from bridge.records.base import ParamValue, Text
 
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SAFE_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
 
 
@@ -135,6 +136,22 @@ class TextParameter(_Parameter):
         return (value,)
 
 
+class CommitParameter(_Parameter):
+    """A commit of the history that is sent along, by its full id; its tree is put beside the request's own.
+
+    A client takes any revision and sends the id: a name means another commit on another machine.
+    """
+
+    type: Literal["commit"]
+    default: None = None
+
+    def tokens(self, name: str, value: ParamValue) -> tuple[str, ...]:
+        """Return the argv token of a value, or raise ParameterError."""
+        if not is_commit_id(value):
+            raise _wrong(name, value, "a full commit id of 40 or 64 hexadecimal digits")
+        return (str(value),)
+
+
 class FlagParameter(_Parameter):
     """A switch: its token when true, nothing when false."""
 
@@ -149,8 +166,13 @@ class FlagParameter(_Parameter):
         return (self.token,) if value else ()
 
 
-Valued = IntParameter | FloatParameter | ChoiceParameter | PathParameter | TextParameter
+Valued = IntParameter | FloatParameter | ChoiceParameter | PathParameter | TextParameter | CommitParameter
 Parameter = Annotated[Valued | FlagParameter, Field(discriminator="type")]
+
+
+def is_commit_id(value: object) -> bool:
+    """Say whether a value is a full commit id."""
+    return type(value) is str and _COMMIT.fullmatch(value) is not None
 
 
 def bind(declared: Mapping[str, Parameter], given: Mapping[str, ParamValue]) -> dict[str, ParamValue]:

@@ -56,6 +56,7 @@ def resolve(request: Request, preset: Preset, policy_facts: PolicyFacts, trust: 
         principal=trust.principal,
         signer=trust.signer,
         tree=request.workload.tree if request.workload is not None and preset.code == "request" else None,
+        base=next((str(params[name]) for name in preset.commits), None),
         commands=commands,
         environment=environment,
         limits=limits,
@@ -89,7 +90,14 @@ def _check_request(request: Request, preset: Preset) -> dict[str, ParamValue]:
             f"preset {preset.name!r} runs the request's code, but the request brings none",
             remedy="run it inside the git repository to be tested",
         )
-    return bind(preset.params, request.params)
+    params = bind(preset.params, request.params)
+    for name in preset.commits:
+        if request.workload is not None and params[name] == request.workload.commit:
+            raise RequestRejectedError(
+                f"preset {preset.name!r}: {name} is {str(params[name])[:12]}, the very commit that is sent",
+                remedy=f"name an earlier one: -p {name}=HEAD~1",
+            )
+    return params
 
 
 def _check_policy(request: Request, preset: Preset, facts: PolicyFacts, trust: Trust) -> tuple[TrustClass, list[str]]:
@@ -202,6 +210,8 @@ def _argv(
     flags = ("-I",) if preset.code == "host" else ("-s",)
     host_values = {
         "engine": (facts.interpreter, *flags, "-m", "engine.cli"),
+        "host_engine": (facts.interpreter, "-I", "-m", "engine.cli"),
+        "workload": (request.workload.commit if request.workload is not None else "",),
         "launch": (str(launch),),
         "launches": (str(launches),),
         "profile": (request.profile,),

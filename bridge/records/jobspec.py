@@ -99,6 +99,7 @@ class JobSpec(Record):
         code: whose code runs.
         trust_class: ``host``, ``trusted`` or ``untrusted``.
         tree: the tree that runs, for request code.
+        base: the commit of its history whose tree lies beside it, for presets that compare two; work/head, work/base.
         preset_digest, policy_digest: sha256 over effective values.
         decisions: what was decided and why, one line each, shown by ``explain``.
         labels: facts every result must carry, e.g. ``trust_pushers``.
@@ -117,6 +118,7 @@ class JobSpec(Record):
     code: CodeOrigin
     trust_class: Literal["host", "trusted", "untrusted"]
     tree: Oid | None = None
+    base: Oid | None = None
     commands: Annotated[tuple[Command, ...], Field(min_length=1)]
     environment: tuple[EnvironmentVariable, ...]
     limits: Limits

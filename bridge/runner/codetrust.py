@@ -58,6 +58,20 @@ def judge_code(policy: Policy, signers: Signers, history: History, ref: RequestR
     return CodeTrust("trusted", f"commit {short} is signed by code signer {signer.principal}, {signer.fingerprint}")
 
 
+def judge_base(policy: Policy, signers: Signers, history: History, ref: RequestRef, commit: str) -> CodeTrust:
+    """Return what the owner's rules say of the commit a request is compared with: its code runs too.
+
+    Raises:
+        RemoteError: the bus did not answer.
+    """
+    try:
+        found = history.workload_commit(ref, commit)
+    except BusError as error:
+        return CodeTrust("untrusted", f"base commit {commit[:12]} cannot be read: {error.message}")
+    judged = judge_code(policy, signers, history, ref, Workload(commit=commit, tree=found.tree, origin="", dirty=False))
+    return CodeTrust(judged.trust_class, f"base: {judged.why}")
+
+
 def split_signature(raw: bytes) -> tuple[bytes, bytes]:
     """Return the signed part of a raw commit and its signature, empty when it has none.
 

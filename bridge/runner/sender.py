@@ -10,11 +10,12 @@ from typing import Final
 from bridge.bus.interface import ReceivedRequest, RequestRef
 from bridge.errors import InfrastructureError, PolicyRefusedError, RequestRejectedError
 from bridge.presets import Preset, Trust
+from bridge.presets.parameters import is_commit_id
 from bridge.records import Request
 from bridge.request import UNSIGNED
 from bridge.request.cancel import parse_cancel
 from bridge.request.signature import Signer
-from bridge.runner.codetrust import judge_code
+from bridge.runner.codetrust import judge_base, judge_code
 from bridge.runner.host import Host
 from bridge.runner.link import Link
 
@@ -71,6 +72,9 @@ class Sender:
         with self._link.lock:
             history = self._link.bus.history
             code = judge_code(self._host.policy, self._host.signers, history, self._ref, request.workload)
+            for base in (request.params.get(one) for one in preset.commits):
+                if code.trust_class == "trusted" and is_commit_id(base):  # resolving refuses any other value
+                    code = judge_base(self._host.policy, self._host.signers, history, self._ref, str(base))
         return Trust(principal=name, signer=key, request_code=code.trust_class, why=code.why)
 
     def no_longer(self) -> str | None:

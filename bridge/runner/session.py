@@ -246,7 +246,11 @@ class RunSession:
             if spec.tree is None:
                 raise RequestRejectedError("the request brings no tree")
             # Not under the lock: it reads only the request's own objects, and renewals must go on meanwhile.
-            self._link.bus.fetch_workload(self.ref, spec.tree, directory.work, large_files=large_files(host))
+            large, work = large_files(host), directory.work
+            if spec.base is None:
+                self._link.bus.fetch_workload(self.ref, spec.tree, work, large_files=large)
+            else:
+                self._link.bus.fetch_pair(self.ref, spec.tree, spec.base, work, large_files=large)
         code = host.code.record(spec, request)
         described = host.executor.host()
         key = attempt_key(spec, f"{code.identity} {code.tree or ''}", f"{described.name} {described.cpu}")

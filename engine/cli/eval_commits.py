@@ -10,6 +10,7 @@ from pathlib import Path
 from engine.cli.eval_assemble import claims
 from engine.cli.eval_compare import show
 from engine.cli.options import DEFAULT_DEPTH, DEFAULT_DRAFTER, DEFAULT_TARGET, guarded
+from engine.errors import UsageError
 from engine.evaluation import commits as comparison
 from engine.evaluation.checkouts import Opening
 from engine.evaluation.selection import load_prompts
@@ -56,7 +57,6 @@ def assemble(argv: list[str]) -> int:
     """Join the launches of both passes; exit 0 when the report is written and the parts are gone."""
     built = argparse.ArgumentParser(prog="kakeya-engine eval commits-assemble", description=assemble.__doc__)
     built.add_argument("--report", default="report.json", help="name of the report (default: %(default)s)")
-    built.add_argument("--launches", type=int, default=1, help="how many launches a pass has")
     built.add_argument("--profile", choices=tuple(comparison.ARMS), help="only by hand: the profile of the launches")
     built.add_argument("--out", type=Path, help="report directory when started by hand (default: here)")
     options = built.parse_args(argv)
@@ -93,7 +93,12 @@ def _run(options: argparse.Namespace) -> int:
 def _assemble(options: argparse.Namespace) -> int:
     context = RunContext.current(out=options.out, profile=options.profile)
     parts = read_parts(context.out)
-    rows = {"passes": comparison.passes(options.launches, len(parts)), "trees": parts[0]["rows"]["trees"]}
+    if any(part["rows"] != parts[0]["rows"] for part in parts):
+        raise UsageError(
+            "launches of one run differ in the code they ran; expected the same two checkouts in all of them"
+        )
+    first = parts[0]["rows"]
+    rows = {"passes": comparison.passes(first["launches"], len(parts)), "trees": first["trees"]}
     report = replace(merge(parts), rows=rows)
     summary = summarise(report)
     write_report(replace(report, claims=claims(report, summary)), context, options.report)

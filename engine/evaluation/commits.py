@@ -136,7 +136,7 @@ def run_launch(commits: Commits, work: Work, context: RunContext, turn: Turn) ->
         wall_s=(clock.host_ns() - began_ns) / 1e9,
         arms=tuple(_arm(arm, sides[arm].facts["code_path"], samples) for arm in profile.arms),
         fallbacks=tuple(fallbacks(finished)),
-        rows={"passes": [[turn.number]], "trees": trees},
+        rows={"launches": turn.launches, "trees": trees},
     )
 
 

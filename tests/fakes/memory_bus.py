@@ -129,12 +129,12 @@ class MemoryStore:
             raise ObjectBoundError(f"{oid[:12]} has {len(found.data)} bytes, at most {max_bytes}")
         return found.data
 
-    def isolate(self, name: str, oids: Sequence[str], *, max_bytes: int) -> MemoryStore:
+    def isolate(self, name: str, oids: Sequence[str], *, max_bytes: int, commits: int = 1) -> MemoryStore:
         store = self._isolated.setdefault(name, MemoryStore(self.remote, self.faults, self))
-        if not all(store._get(oid) for oid in oids):
+        if commits > 1 or not all(store._get(oid) for oid in oids):
             self._pass("fetch")
             for oid in oids:
-                store._fetch(oid, history=False)
+                store._fetch(oid, history=commits > 1)
         if sum(len(one.data) for one in store.objects.values()) > max_bytes:
             raise ObjectBoundError(f"more than {max_bytes} bytes")
         return store

@@ -12,7 +12,7 @@ from typing import Any
 from bridge.gate import kinds
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.rule import report_rule
-from bridge.gate.sampled import Arms, arms_of
+from bridge.gate.sampled import Arms, arms_of, within
 
 
 @report_rule(
@@ -24,6 +24,11 @@ from bridge.gate.sampled import Arms, arms_of
 def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
     arms, profile = arms_of(report, evidence), evidence.profile
     if profile["name"] == "smoke":
+        return
+    if report.kind == kinds.COMMIT_COMPARISON:  # a pass is a whole design; the second one repeats the first
+        for launches in report.body["rows"]["passes"]:
+            for message in _design(within(arms, set(launches)), profile, report.kind):
+                yield Violation(message, "/arms")
         return
     found = _alone(arms, profile) if report.kind == kinds.ACCEPTANCE else _design(arms, profile, report.kind or "")
     for message in found:

@@ -31,14 +31,16 @@ ROLES = {
     "native": "baseline",
     "affine8": "candidate",
 }
+COMMITS = ("base", "base_again", "head")
 NATIVE = "mlx_lm.generate:generate_step"
 CODE = {
     "speculative": "engine.decoding.speculative:speculative",
     "distributed": "engine.distributed.session:decode",
     "loopback": "engine.distributed.session:decode",
     "affine8": "engine.backends.mlx.caches:quantised",
+    **dict.fromkeys(COMMITS, "engine.decoding.speculative:speculative"),
 }
-DRAFTS = {"speculative", "distributed", "loopback"}
+DRAFTS = {"speculative", "distributed", "loopback", *COMMITS}
 VOCABULARY, STOP_ID, BLOCK = 2048, 1, 4
 MODELS = [
     {
@@ -189,7 +191,9 @@ def _sample(
     launch, index, is_warmup = place
     tokens = list(answers[prompt])
     drafts = arm in DRAFTS
-    accepted, drafted = _steps(plan, rng, len(tokens)) if drafts else (None, None)
+    # Two commits of one engine accept the same drafts.
+    drawn = random.Random(f"{plan.seed} {prompt}") if arm in COMMITS else rng
+    accepted, drafted = _steps(plan, drawn, len(tokens)) if drafts else (None, None)
     steps = len(accepted) if accepted is not None else len(tokens) - 1
     factor = rng.lognormvariate(0.0, plan.noise) * (plan.shift(arm, launch, index) if plan.shift else 1.0)
     decode = steps * (plan.step_s if drafts else plan.token_s) * factor

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.reports.tokens import token_digest
 from tests.corpus.gate.builders import Case, around, envelope, sha, state_claims
-from tests.corpus.gate.generations import MODELS, Plan, code_throughput
+from tests.corpus.gate.generations import COMMITS, MODELS, Plan, code_throughput
 
 TARGET = {
     "name": "kakeya-tiny-gemma4",
@@ -52,9 +52,18 @@ def distributed_e2e() -> Case:
 
 
 def commit_comparison() -> Case:
-    case = code_throughput(Plan(arms=("base", "base_again", "head")), "commit_comparison")
-    case.report["config"].update(base_commit="a1" * 20, head_commit="b2" * 20, slower_margin=0.05)
-    case.report["rows"] = {"passes": [[0, 1, 2, 3, 4]]}
+    case = code_throughput(Plan(arms=COMMITS, step_s=0.07), "commit_comparison")
+    commits = {"base": "a1" * 20, "head": "b2" * 20}
+    case.report["config"].update(base_commit=commits["base"], head_commit=commits["head"], slower_margin=0.05)
+    trees = {
+        side: {"commit": commit, "imported": f"{side}/engine/__init__.py", "sources_sha256": sha(commit)}
+        for side, commit in commits.items()
+    }
+    case.report["rows"] = {"passes": [[0, 1, 2, 3, 4]], "trees": trees}
+    if case.spec is not None and case.record is not None:
+        tree = "c3" * 20
+        case.spec.update(base=commits["base"], code="request", trust_class="trusted", tree=tree)
+        case.record["code"].update(identity=commits["head"], origin="request", trust_class="trusted", tree=tree)
     return state_claims(case)
 
 
