@@ -221,6 +221,9 @@ class Backend(Protocol):
     def allocator_active_bytes(self) -> int | None:
         """Return the allocator's live bytes, None where the library has no counter."""
 
+    def keep_no_freed_memory(self) -> None:
+        """Give freed buffers back at once, for a study of memory: one reused for a smaller array counts in full."""
+
     def versions(self) -> dict[str, str]:
         """Return the versions of the packages that compute."""
 

@@ -14,6 +14,7 @@ WORKLOADS = {
     "drafter-parity": ("engine.cli.eval_studies:drafter_parity", "the MLX drafter against the torch one"),
     "verify-cost": ("engine.cli.eval_studies:verify_cost", "what verifying a block costs beside a decode"),
     "kv-quant": ("engine.cli.eval_caches:kv_quant", "recall, bytes and decode time of quantised caches"),
+    "bounded-kv": ("engine.cli.eval_caches:bounded_kv", "bytes held by context, one arm a process"),
     "acceptance": ("engine.cli.eval_studies:acceptance", "accepted draft tokens on raw code completion"),
     "commits": ("engine.cli.eval_commits:main", "one launch of two checkouts' code against each other"),
     "commits-assemble": ("engine.cli.eval_commits:assemble", "join those launches into their report"),

@@ -1,29 +1,38 @@
-"""``kakeya-engine eval kv-quant``: what quantised caches cost and keep."""
+"""``kakeya-engine eval kv-quant|bounded-kv``: what quantised and bounded caches cost and keep."""
 
 from __future__ import annotations
 
 import argparse
+import secrets
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from engine.cli.eval_compare import answered
-from engine.cli.options import add_model_options, guarded, open_selected
+from engine.cli.options import add_model_options, cache_layout, counts, guarded, open_selected
 from engine.decoding.depth import FixedDepth
 from engine.errors import UsageError
 from engine.evaluation.arms import ArmSettings
+from engine.evaluation.bounded_kv import MemoryPlan, MemoryPoint, joined_points, measure_memory, point_row
 from engine.evaluation.kv_quant import NATIVE, QuantPlan, QuantResult, run_kv_quant
 from engine.evaluation.launch import Workload, describe
 from engine.evaluation.measure import Instruments
 from engine.evaluation.schedule import Profile
 from engine.evaluation.selection import load_prompts
 from engine.evaluation.study import Study
-from engine.reports import RunContext, Sample, SamplePipe
+from engine.reports import RunContext, Sample, SamplePipe, write_report
 from engine.reports.context import PROFILES
+from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout
 
 QUANT_PROFILES = {"smoke": (6, 1), "claim": (120, 2)}
 """Measured prompts (a multiple of the orders of three arms) and warm-ups."""
+
+
+TARGET_FACTS = (
+    "name", "digest", "format", "parameters", "vocab_size", "dtype", "hidden_size", "layer_count", "max_positions"
+)  # fmt: skip
 
 
 def kv_quant(argv: list[str]) -> int:
@@ -94,6 +103,83 @@ def _kv_quant(options: argparse.Namespace) -> int:
         held = sorted(sample.memory.kv_bytes for sample in counted)[len(counted) // 2]
         print(f"{arm.name}: {right} of {len(counted)} needles, {held} bytes of cache at the median")
     return 0
+
+
+def bounded_kv(argv: list[str]) -> int:
+    """Measure one launch of the memory curve, or join the launches; exit 0 when its file is written."""
+    parser = argparse.ArgumentParser(
+        prog="kakeya-engine eval bounded-kv",
+        description="Bytes a sequence holds by context. A launch is a process with one arm: the first half of the "
+        "launches measures the library's own cache, the second half --cache. --assemble joins them.",
+    )
+    add_model_options(parser)
+    parser.add_argument("--cache", default="sink4+window64", help="layout that is measured (default: %(default)s)")
+    parser.add_argument("--contexts", default="256,512,1024,2048", help="context lengths (default: %(default)s)")
+    parser.add_argument("--set", default="needle", help="prompt set whose text is the context (default: %(default)s)")
+    parser.add_argument("--max-new", type=int, default=32, help="tokens decoded after it (default: %(default)s)")
+    parser.add_argument("--prefill-chunk", type=int, default=512, help="prompt rows per forward (default: %(default)s)")
+    parser.add_argument("--launch", type=int, default=0, help="which launch this is, from 0")
+    parser.add_argument("--launches", type=int, default=2, help="how many there are, an even number")
+    parser.add_argument("--assemble", action="store_true", help="join the launches into the report")
+    parser.add_argument("--report", default="bounded-kv.json", help="name of the report (default: %(default)s)")
+    parser.add_argument("--profile", choices=PROFILES, help="how much to measure (default: KAKEYA_PROFILE)")
+    parser.add_argument("--out", type=Path, help="report directory when started by hand (default: here)")
+    options = parser.parse_args(argv)
+    return guarded(lambda: _assembled_memory(options) if options.assemble else _bounded_kv(options))
+
+
+def _bounded_kv(options: argparse.Namespace) -> int:
+    repeats, odd = divmod(options.launches, 2)
+    if odd or not 0 <= options.launch < options.launches:
+        raise UsageError(
+            f"--launch {options.launch} of --launches {options.launches}; expected 0 <= launch < launches and as many "
+            "launches of either arm"
+        )
+    context, layout = RunContext.current(out=options.out, profile=options.profile), cache_layout(options)
+    options.drafter = "none"
+    engine = open_selected(options)
+    prompts = load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name)
+    longest_first = sorted(prompts.prompts, key=lambda prompt: -len(prompt.ids))
+    plan = MemoryPlan(
+        layout=None if options.launch < repeats else layout,
+        repeat=options.launch % repeats,
+        # Process numbers repeat between sandboxes; a number drawn in the process does not.
+        process=1 + secrets.randbits(48),
+        contexts=counts("--contexts", options.contexts),
+        decode_tokens=options.max_new,
+        chunk_tokens=options.prefill_chunk,
+        ids=tuple(token for prompt in longest_first for token in prompt.ids),
+    )
+    target = asdict(engine.target.info)
+    config = {
+        "target": {name: target[name] for name in TARGET_FACTS},
+        "drafter": None,
+        "cache_layout": str(layout),
+        "prompt_set": prompts.name,
+        "prefill_chunk_tokens": options.prefill_chunk,
+    }
+
+    def run() -> tuple[tuple[MemoryPoint, ...], dict[str, Any]]:
+        found = measure_memory(engine, plan, _show_point)
+        return found, {"rows": {"points": [point_row(point) for point in found]}}
+
+    Study("bounded_kv", engine.backend, config, context, part_name(options.launch)).write(run)
+    return 0
+
+
+def _assembled_memory(options: argparse.Namespace) -> int:
+    context = RunContext.current(out=options.out, profile=options.profile)
+    parts = read_parts(context.out)
+    report = replace(merge(parts), rows={"points": joined_points(parts)})
+    write_report(report, context, options.report)
+    remove_parts(context.out)
+    for point in report.rows["points"] if report.rows else ():
+        print(f"{point['arm']} at {point['context_tokens']} tokens: {point['kv_bytes']} bytes")
+    return 0
+
+
+def _show_point(point: MemoryPoint) -> None:
+    print(f"{point.arm} at {point.context_tokens} tokens: {point.kv_bytes} bytes of cache", flush=True)
 
 
 def _show(sample: Sample) -> None:

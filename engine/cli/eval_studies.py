@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from engine.cli.options import add_model_options, guarded, open_selected
+from engine.cli.options import add_model_options, counts, guarded, open_selected
 from engine.errors import ModelMismatchError, UsageError
 from engine.evaluation.acceptance_eval import AcceptancePlan, acceptance_length, fixed, run_acceptance
 from engine.evaluation.arms import AUTOREGRESSIVE, SPECULATIVE, ArmSettings
@@ -104,8 +104,8 @@ def _drafter_parity(options: argparse.Namespace) -> int:
 def _verify_cost(options: argparse.Namespace) -> int:
     context = RunContext.current(out=options.out, profile=options.profile)
     plan = CostPlan(
-        _counts("--contexts", options.contexts),
-        _counts("--rows", options.rows),
+        counts("--contexts", options.contexts),
+        counts("--rows", options.rows),
         options.repeats or COST_REPEATS[context.profile],
         context.request_digest,
     )
@@ -199,18 +199,6 @@ def _load(name: str, engine: Engine) -> PromptSet:
 
 def _changed(options: argparse.Namespace, **values: object) -> argparse.Namespace:
     return argparse.Namespace(**(vars(options) | values))
-
-
-def _counts(name: str, text: str) -> tuple[int, ...]:
-    """Return comma-separated counts.
-
-    Raises:
-        UsageError: If one is no number.
-    """
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() for part in parts):
-        raise UsageError(f"{name} {text!r}; expected numbers separated by commas")
-    return tuple(int(part) for part in parts)
 
 
 def _show_parity(prompt: Prompt, parity: Parity) -> None:

@@ -79,6 +79,18 @@ def cache_layout(options: argparse.Namespace, *, lossless: bool = False) -> Cach
     return layout
 
 
+def counts(name: str, text: str) -> tuple[int, ...]:
+    """Return comma-separated counts.
+
+    Raises:
+        UsageError: If one is no number.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() for part in parts):
+        raise UsageError(f"{name} {text!r}; expected numbers separated by commas")
+    return tuple(int(part) for part in parts)
+
+
 def open_selected(options: argparse.Namespace) -> Engine:
     """Load what the options and the environment name."""
     target = options.target or os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET

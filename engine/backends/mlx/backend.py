@@ -124,6 +124,10 @@ class MlxBackend:
         """Return MLX's live bytes."""
         return int(mx.get_active_memory())
 
+    def keep_no_freed_memory(self) -> None:
+        """Turn MLX's cache of freed buffers off for this process."""
+        mx.set_cache_limit(0)
+
     def versions(self) -> dict[str, str]:
         """Return the versions of mlx and mlx-lm."""
         return {name: version(name) for name in ("mlx", "mlx-lm")}

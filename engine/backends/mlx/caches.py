@@ -168,7 +168,8 @@ class SinkWindowCache:
         if begin < self.sink:
             early = self._first.encode(keys[..., : self.sink - begin, :], values[..., : self.sink - begin, :])
             if self._first.capacity == 0:
-                self._first.move(early, 0, 0, self.sink)
+                # A write over a whole array would make it a view that keeps all the prompt's rows alive.
+                self._first.move(early, 0, 0, self.sink + 1)
             self._first.write(early, begin)
         recent = self._recent.update_and_fetch(keys, values)
         shown = _sink_rows(begin, self.window, self.sink)

@@ -150,6 +150,9 @@ class TorchBackend:
         """Return the CUDA allocator's live bytes; torch counts nothing on a CPU."""
         return int(torch.cuda.memory_allocated(self._device)) if self._device.type == "cuda" else None
 
+    def keep_no_freed_memory(self) -> None:
+        """Do nothing: the CUDA counter counts live tensors, whatever the allocator keeps beside them."""
+
     def versions(self) -> dict[str, str]:
         """Return the versions of torch and transformers."""
         return {name: version(name) for name in ("torch", "transformers")}

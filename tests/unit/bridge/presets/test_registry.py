@@ -23,6 +23,7 @@ NAMES = [
     "k3-evidence-gate",
     "k3-drafter-parity",
     "k3-drafter-parity-fp32",
+    "k3-bounded-kv",
     "k3-kv-quant-eval",
     "k3-fused-allmlx-natural",
     "k3-fused-allmlx-code",

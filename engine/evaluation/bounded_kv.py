@@ -1,0 +1,160 @@
+"""How many bytes a sequence holds by context, one arm a process: the library's own cache, or a layout of the engine.
+
+Two arms in one process would share an allocator, so a launch is one arm: launch 0 … are the repeats of the baseline,
+the rest those of the candidate. A point decodes some tokens after its context, because a cache read after the prefill
+alone still holds what the prefill needed. The same generation runs once before it is measured, and what the allocator
+holds then, all of that forgotten, is the idle reading that the buffers' sum must explain.
+
+Rows of the report::
+
+    {"points": [{"arm", "role", "process", "repeat", "context_tokens", "decode_steps", "kv_bytes", "kv_bytes_peak",
+                 "drafter_bytes", "latent_bytes", "allocator_idle_bytes", "allocator_active_bytes", "token_digest"}]}
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
+from engine.decoding.stopping import Stopping
+from engine.drafters.none import NoDrafter
+from engine.errors import PromptError, UsageError
+from engine.loading import Engine
+from engine.reports import token_digest
+from engine.types import CacheLayout, Step
+
+NATIVE = "native"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """One launch: the library's own cache when ``layout`` is None. ``ids`` hold at least the longest context."""
+
+    layout: CacheLayout | None
+    repeat: int
+    process: int
+    contexts: tuple[int, ...]
+    decode_tokens: int
+    chunk_tokens: int
+    ids: tuple[int, ...]
+
+    def check(self, engine: Engine) -> None:
+        """Check the plan against the target, before any work.
+
+        Raises:
+            UsageError: If it asks for nothing, or for a layout the target cannot have.
+            PromptError: If the longest context does not fit the ids or the target.
+        """
+        if not self.contexts or min((*self.contexts, self.decode_tokens)) < 1:
+            raise UsageError(f"contexts {self.contexts}, {self.decode_tokens} tokens; expected at least one of each")
+        longest = max(self.contexts)
+        if longest > len(self.ids) or longest + self.decode_tokens >= engine.target.info.max_positions:
+            raise PromptError(
+                f"a context of {longest} tokens and {self.decode_tokens} more; there are {len(self.ids)} prompt tokens "
+                f"and the target holds {engine.target.info.max_positions} positions"
+            )
+        if self.layout is not None:
+            engine.target.open((), self.layout)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPoint:
+    """Everything one arm held at one context, in bytes read from buffers and allocator."""
+
+    arm: str
+    role: str
+    process: int
+    repeat: int
+    context_tokens: int
+    decode_steps: int
+    kv_bytes: int
+    kv_bytes_peak: int
+    drafter_bytes: int
+    latent_bytes: int
+    allocator_idle_bytes: int | None
+    allocator_active_bytes: int | None
+    token_digest: str
+
+
+def measure_memory(
+    engine: Engine, plan: MemoryPlan, heard: Callable[[MemoryPoint], None] = lambda _: None
+) -> tuple[MemoryPoint, ...]:
+    """Measure every context of one arm; ``heard`` learns of each point.
+
+    Raises:
+        UsageError, PromptError: If the plan cannot be measured on this target.
+    """
+    plan.check(engine)
+    engine.backend.keep_no_freed_memory()
+    points = []
+    for context in plan.contexts:
+        _generation(engine, plan, plan.ids[:context])
+        idle = _allocated(engine)
+        held, steps, peak = _generation(engine, plan, plan.ids[:context])
+        active = _allocated(engine)
+        tokens = [token for step in steps for token in step.tokens]
+        points.append(
+            MemoryPoint(
+                arm=NATIVE if plan.layout is None else str(plan.layout),
+                role="baseline" if plan.layout is None else "candidate",
+                process=plan.process,
+                repeat=plan.repeat,
+                context_tokens=context,
+                decode_steps=len(steps) - 1,
+                kv_bytes=held(),
+                kv_bytes_peak=peak,
+                drafter_bytes=0,
+                latent_bytes=0,
+                allocator_idle_bytes=idle,
+                allocator_active_bytes=active,
+                token_digest=token_digest(tokens),
+            )
+        )
+        del held
+        heard(points[-1])
+    return tuple(points)
+
+
+def joined_points(parts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the points of all launches in the report's order: the baseline first, then by arm, context and repeat."""
+    points: list[Mapping[str, Any]] = [point for part in parts for point in part["rows"]["points"]]
+    return sorted(points, key=lambda p: (p["role"] != "baseline", p["arm"], p["context_tokens"], p["repeat"]))
+
+
+def point_row(point: MemoryPoint) -> dict[str, Any]:
+    """Return a point as the report's row."""
+    return asdict(point)
+
+
+def _generation(engine: Engine, plan: MemoryPlan, prompt: tuple[int, ...]) -> tuple[Callable[[], int], list[Step], int]:
+    """Decode after ``prompt``; return what reads, and keeps alive, the cache, the steps and the largest reading."""
+    stopping = Stopping(plan.decode_tokens + 1, frozenset())
+    held, steps = _started(engine, plan, prompt, stopping)
+    seen, peak = [], 0
+    for step in steps:
+        seen.append(step)
+        peak = max(peak, held())
+    return held, seen, peak
+
+
+def _started(
+    engine: Engine, plan: MemoryPlan, prompt: tuple[int, ...], stopping: Stopping
+) -> tuple[Callable[[], int], Iterator[Step]]:
+    if plan.layout is None:
+        # A decoder of its own: the shared one would keep this sequence's cache alive beyond the point.
+        native = engine.backend.native(engine.target)
+        return native.measured_bytes, native.decode(prompt, stopping, plan.chunk_tokens)
+    sequence = engine.target.open((), plan.layout)
+    parts = Parts(sequence, NoDrafter(), engine.accept, FixedDepth(0), engine.backend.clock)
+    return sequence.measured_bytes, speculative(parts, prompt, stopping, plan.chunk_tokens)
+
+
+def _allocated(engine: Engine) -> int | None:
+    """Return what the allocator holds once nothing runs and nothing unreachable is left."""
+    engine.backend.clock.now_ns()
+    gc.collect()
+    return engine.backend.allocator_active_bytes()
