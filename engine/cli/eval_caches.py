@@ -141,7 +141,8 @@ def _bounded_kv(options: argparse.Namespace) -> int:
     prompts = load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name)
     longest_first = sorted(prompts.prompts, key=lambda prompt: -len(prompt.ids))
     plan = MemoryPlan(
-        layout=None if options.launch < repeats else layout,
+        layout=layout,
+        native=options.launch < repeats,
         repeat=options.launch % repeats,
         # Process numbers repeat between sandboxes; a number drawn in the process does not.
         process=1 + secrets.randbits(48),

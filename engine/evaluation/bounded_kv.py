@@ -32,9 +32,10 @@ NATIVE = "native"
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """One launch: the library's own cache when ``layout`` is None. ``ids`` hold at least the longest context."""
+    """One launch: a repeat of the library's own cache or of ``layout``. ``ids`` hold at least the longest context."""
 
-    layout: CacheLayout | None
+    layout: CacheLayout
+    native: bool
     repeat: int
     process: int
     contexts: tuple[int, ...]
@@ -57,8 +58,7 @@ class MemoryPlan:
                 f"a context of {longest} tokens and {self.decode_tokens} more; there are {len(self.ids)} prompt tokens "
                 f"and the target holds {engine.target.info.max_positions} positions"
             )
-        if self.layout is not None:
-            engine.target.open((), self.layout)
+        engine.target.open((), self.layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ def measure_memory(
         tokens = [token for step in steps for token in step.tokens]
         points.append(
             MemoryPoint(
-                arm=NATIVE if plan.layout is None else str(plan.layout),
-                role="baseline" if plan.layout is None else "candidate",
+                arm=NATIVE if plan.native else str(plan.layout),
+                role="baseline" if plan.native else "candidate",
                 process=plan.process,
                 repeat=plan.repeat,
                 context_tokens=context,
@@ -144,7 +144,7 @@ def _generation(engine: Engine, plan: MemoryPlan, prompt: tuple[int, ...]) -> tu
 def _started(
     engine: Engine, plan: MemoryPlan, prompt: tuple[int, ...], stopping: Stopping
 ) -> tuple[Callable[[], int], Iterator[Step]]:
-    if plan.layout is None:
+    if plan.native:
         # A decoder of its own: the shared one would keep this sequence's cache alive beyond the point.
         native = engine.backend.native(engine.target)
         return native.measured_bytes, native.decode(prompt, stopping, plan.chunk_tokens)

@@ -1,0 +1,137 @@
+"""`kakeya-engine eval kv-quant` and `bounded-kv` from the command line to reports the gate does not refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.gate.judging import BARE_ID, judge
+from engine.cli import eval as eval_cli
+
+
+def refusals(report: Path) -> list[str]:
+    """What the gate refuses the report for, times apart: a busy machine may well make those implausible."""
+    verdict = judge(BARE_ID, {report.name: report.read_bytes()}, None, None)
+    found = [f"{finding.code} {finding.message}" for finding in verdict.findings if finding.severity == "reject"]
+    return [message for message in found if not message.startswith(("G5-", "G4-WINDOW"))]
+
+
+def quantised(root: Path, out: Path, *arguments: str) -> dict[str, Any]:
+    asked = ["kv-quant", "--set", str(root / "needles.json"), "--max-new", "12", *arguments]
+    assert eval_cli.main(asked) == 0
+    assert [path.name for path in out.iterdir()] == ["kv-quant.json"]
+    value: dict[str, Any] = json.loads((out / "kv-quant.json").read_bytes())
+    return value
+
+
+@pytest.mark.parametrize("backend", ["mlx", "torch"])
+def test_quantised_caches_are_measured_beside_the_librarys_own(root: Path, run_environment: Path, backend: str) -> None:
+    device = ["--device", "cpu"] if backend == "torch" else []
+    report = quantised(root, run_environment, "--backend", backend, *device)
+    assert refusals(run_environment / "kv-quant.json") == []
+    assert [(arm["name"], arm["role"], len(arm["samples"])) for arm in report["arms"]] == [
+        ("native", "baseline", 7),
+        ("affine8", "candidate", 7),
+        ("affine4", "candidate", 7),
+    ]
+    library = {"mlx": "mlx_lm.", "torch": "transformers."}[backend]
+    assert report["arms"][0]["code_path"].startswith(library)
+    held = [[row["memory"]["kv_bytes"] for row in arm["samples"] if not row["is_warmup"]] for arm in report["arms"]]
+    assert max(held[2]) < max(held[1])
+    errors = report["rows"]["errors"]
+    assert [(row["arm"], row["layer"]) for row in errors[::2]] == [
+        (arm, layer) for arm in ("affine8", "affine4") for layer in range(6)
+    ]
+    eight, four = (sum(row["error_sq"] for row in errors if row["arm"] == arm) for arm in ("affine8", "affine4"))
+    assert 0 < 100 * eight < four
+    assert report["config"]["drafter"] is None
+
+
+def test_what_is_claimed_of_quantised_caches_is_recomputed(root: Path, run_environment: Path) -> None:
+    report = quantised(root, run_environment, "--layouts", "affine4/4")
+    verdict = judge(BARE_ID, {"kv-quant.json": (run_environment / "kv-quant.json").read_bytes()}, None, None)
+    claims = {claim.id: claim for claim in verdict.claims}
+    right = sum(row["correct"] for row in report["arms"][1]["samples"] if not row["is_warmup"])
+    assert claims["recall_affine4/4"].value == right / 6
+    assert claims["kv_bytes_affine4/4"].role == "informational"
+    assert claims["error_affine4/4"].detail["bits_per_value"] == 4 + 64 / 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--layouts", "native"), "layout native is not quantised"),
+        (("--layouts", "affine8,affine8"), "expected distinct"),
+        (("--layouts", "affine5"), "cache layout 'affine5'"),
+        (("--layouts", "affine8/32"), "on heads of 8 values"),
+        (("--prompts", "5"), "5 prompts cannot balance 6 orders"),
+    ],
+)
+def test_a_study_that_cannot_be_made_is_one_line(
+    root: Path, run_environment: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, str], message: str
+) -> None:
+    assert eval_cli.main(["kv-quant", "--set", str(root / "needles.json"), *arguments]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    assert message in lines[0]
+    assert list(run_environment.iterdir()) == []
+
+
+def test_prompts_without_answers_and_lossy_comparisons_are_refused(
+    root: Path, run_environment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert eval_cli.main(["kv-quant", "--set", str(root / "set.json")]) == 2
+    assert "recall needs all of them known" in capsys.readouterr().err
+    assert eval_cli.main(["code", "--set", str(root / "set.json"), "--cache", "affine8"]) == 2
+    assert "--cache affine8 changes what the target decodes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("backend", ["mlx", "torch"])
+def test_the_memory_curve_has_a_process_an_arm_and_every_byte_accounted_for(
+    root: Path, run_environment: Path, backend: str
+) -> None:
+    common = ["--set", str(root / "needles.json"), "--contexts", "16,64,100,180", "--max-new", "5"]
+    common += ["--backend", backend, "--cache", "sink2+window8", "--launches", "4"]
+    common += ["--device", "cpu"] if backend == "torch" else []
+    for launch in range(4):
+        assert eval_cli.main(["bounded-kv", *common, "--launch", str(launch)]) == 0
+    assert eval_cli.main(["bounded-kv", "--assemble"]) == 0
+    assert [path.name for path in run_environment.iterdir()] == ["bounded-kv.json"]
+    assert refusals(run_environment / "bounded-kv.json") == []
+    points = json.loads((run_environment / "bounded-kv.json").read_bytes())["rows"]["points"]
+    assert [(p["arm"], p["repeat"]) for p in points] == [("native", 0), ("native", 1)] * 4 + [
+        ("sink2+window8", 0),
+        ("sink2+window8", 1),
+    ] * 4
+    assert {p["decode_steps"] for p in points} == {5}
+    bounded = [p["kv_bytes"] for p in points if p["role"] == "candidate" and p["context_tokens"] > 16]
+    assert len({p["process"] for p in points}) == 4
+    if backend == "mlx":
+        assert len(set(bounded)) == 1
+        assert all(p["allocator_active_bytes"] - p["allocator_idle_bytes"] == p["kv_bytes"] for p in points)
+    else:
+        assert max(bounded) <= 1.3 * min(bounded)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--launches", "3"), "as many launches of either arm"),
+        (("--contexts", "9000"), "a context of 9000 tokens"),
+        (("--contexts", "x"), "expected numbers"),
+        (("--cache", "sink2"), "cache layout 'sink2'"),
+        (("--contexts", "16", "--cache", "affine4/16"), "on heads of 8 values"),
+    ],
+)
+def test_a_memory_study_that_cannot_be_made_is_one_line(
+    root: Path, run_environment: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
+    assert eval_cli.main(["bounded-kv", "--set", str(root / "needles.json"), *arguments]) in {2, 4}
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert message in lines[0]
+    assert list(run_environment.iterdir()) == []
