@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from bridge.executor.escapes import Escape
 from bridge.records import (
     CommandResult,
     HostRecord,
@@ -100,8 +101,12 @@ class Executor(Protocol):
         """Describe the machine; measured once, `unknown` where there is no source."""
         ...
 
-    def sandbox(self) -> SandboxApplied:
-        """Try the sandbox for real and say what a run would get."""
+    def sandbox(self, uid: int | None = None) -> SandboxApplied:
+        """Try the sandbox for real, once, and say what a run as this user would get; None is the runner's own."""
+        ...
+
+    def escapes(self, uid: int | None = None) -> tuple[Escape, ...]:
+        """Return the ways out of the sandbox that were tried, and whether each was refused."""
         ...
 
     def execute(self, spec: JobSpec, directory: RunDirectory, hooks: Hooks, secrets: tuple[str, ...] = ()) -> Execution:

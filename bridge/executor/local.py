@@ -6,13 +6,15 @@ Knows nothing about requests, buses or verdicts.
 from __future__ import annotations
 
 import functools
+import threading
 
 from bridge.executor import host as machine
 from bridge.executor import tree
 from bridge.executor.confine import confine, nothing
+from bridge.executor.escapes import Escape
 from bridge.executor.interface import Execution, Hooks, RunDirectory
 from bridge.executor.running import Run
-from bridge.executor.selftest import try_sandbox
+from bridge.executor.selftest import Trial, try_sandbox
 from bridge.records import HostRecord, JobSpec, SandboxApplied
 from bridge.system.clock import Clock
 
@@ -22,25 +24,31 @@ class LocalExecutor:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._offers: dict[int | None, SandboxApplied] = {}
+        self._trials: dict[int | None, Trial] = {}
+        self._trying = threading.Lock()
 
     @functools.cached_property
     def _host(self) -> HostRecord:
         return machine.describe()
 
-    def _offer(self, uid: int | None) -> SandboxApplied:
+    def trial(self, uid: int | None = None) -> Trial:
         """Return what the sandbox proved to be for runs as this user; tried once."""
-        if uid not in self._offers:
-            self._offers[uid] = try_sandbox(self._clock, uid)
-        return self._offers[uid]
+        with self._trying:
+            if uid not in self._trials:
+                self._trials[uid] = try_sandbox(self._clock, uid)
+            return self._trials[uid]
 
     def host(self) -> HostRecord:
         """Describe the machine; measured once, `unknown` where there is no source."""
         return self._host
 
-    def sandbox(self) -> SandboxApplied:
-        """Try the sandbox for real and say what a run would get."""
-        return self._offer(None)
+    def sandbox(self, uid: int | None = None) -> SandboxApplied:
+        """Try the sandbox for real, once, and say what a run as this user would get."""
+        return self.trial(uid).applied
+
+    def escapes(self, uid: int | None = None) -> tuple[Escape, ...]:
+        """Return the ways out of the sandbox that were tried, and whether each was refused."""
+        return self.trial(uid).escapes
 
     def kill_leftovers(self, pid: int, started: float, marker: str) -> int:
         """Kill what an earlier runner left behind of one run; return how many processes were killed."""
@@ -54,6 +62,6 @@ class LocalExecutor:
         Raises:
             SandboxUnavailableError: the spec requires a sandbox this host cannot give; nothing was started.
         """
-        offered = nothing("not asked for") if spec.sandbox.mode == "off" else self._offer(spec.sandbox.uid)
+        offered = nothing("not asked for") if spec.sandbox.mode == "off" else self.sandbox(spec.sandbox.uid)
         confinement = confine(spec, directory, offered)
         return Run(spec, directory, hooks, secrets=secrets, confinement=confinement, clock=self._clock).execute()

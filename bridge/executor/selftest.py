@@ -6,15 +6,16 @@ Nothing is looked up instead of being tried: a host whose kernel forbids user na
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from bridge.errors import InfrastructureError
 from bridge.executor.confine import Confinement, enclosed, nothing
+from bridge.executor.escapes import Bait, Escape, laid_out
 from bridge.executor.interface import Execution, Hooks, RunDirectory
 from bridge.executor.running import Run
 from bridge.limits import MIB
@@ -22,23 +23,6 @@ from bridge.records import Command, JobSpec, Limits, SandboxApplied, SandboxSpec
 from bridge.system.clock import Clock
 
 _NOBODYS_DIGEST: Final = "0" * 64
-_PROGRAM: Final = r"""
-import json, os, socket, sys
-secret, outside, pid = sys.argv[1:]
-def tries(action):
-    try:
-        action()
-    except OSError:
-        return False
-    return True
-tries(lambda: open(outside, "w").write("x"))  # whether it got there is seen from outside
-print(json.dumps({
-    "reads a file outside": tries(lambda: open(secret).read()),
-    "sees the host's processes": os.path.exists("/proc/%s/stat" % pid) and os.getppid() > 2,
-    "has a network device": sorted(name for _, name in socket.if_nameindex()) != ["lo"],
-    "cannot write its own directory": not tries(lambda: open("here", "w").write("x")),
-}))
-"""
 _LIMITS: Final = Limits(
     wall_s=30.0,
     inactivity_s=30.0,
@@ -51,9 +35,22 @@ _LIMITS: Final = Limits(
 )
 
 
+@dataclass(frozen=True)
+class Trial:
+    """What came of trying a sandbox.
+
+    Attributes:
+        applied: what a run would get; `none` as soon as one way out was open.
+        escapes: every way out that was tried; empty when the trial did not come to it.
+    """
+
+    applied: SandboxApplied
+    escapes: tuple[Escape, ...] = ()
+
+
 def try_sandbox(
     clock: Clock, uid: int | None, enclose: Callable[[JobSpec, RunDirectory], Confinement] = enclosed
-) -> SandboxApplied:
+) -> Trial:
     """Run the escape program in this platform's sandbox and say what a run as this user would get.
 
     Args:
@@ -61,22 +58,35 @@ def try_sandbox(
         uid: the user runs will be, or None for ours.
         enclose: puts the sandbox around a run.
     """
-    with tempfile.TemporaryDirectory(prefix="kakeya-sandbox-") as name:
-        root = Path(name)
-        secret = root / "secret"
-        secret.write_text("not for the run")
-        directory = make_directory(root / "run")
-        program = Path(sys.executable)
-        argv = (str(program), "-I", "-c", _PROGRAM, str(secret), str(root / "outside"), str(os.getpid()))
-        try:
-            spec = _spec(argv, uid)
+    try:
+        with tempfile.TemporaryDirectory(prefix="kakeya-sandbox-") as name, laid_out(Path(name)) as bait:
+            directory = make_directory(Path(name) / "run")
+            (directory.work / "kakeya_planted.py").write_text("")
+            spec = _spec(bait.argv(sys.executable), uid)
             confinement = enclose(spec, directory)
             quiet = Hooks(on_log=lambda _: None, on_started=lambda *_: None, should_stop=lambda: None)
             execution = Run(spec, directory, quiet, secrets=(), confinement=confinement, clock=clock).execute()
-        except InfrastructureError as error:
-            return nothing(error.message)
-        problem = "tried, and a run writes a file outside" if (root / "outside").exists() else _problem(execution)
-        return confinement.applied if problem is None else nothing(problem)
+            return _judged(execution, bait, confinement.applied)
+    except InfrastructureError as error:
+        return Trial(nothing(error.message))
+    except OSError as error:
+        return Trial(nothing(f"it could not be tried: {error.strerror}"))
+
+
+def _judged(execution: Execution, bait: Bait, applied: SandboxApplied) -> Trial:
+    """Believe what can be seen from outside first, then what the program says."""
+    told = _told(execution)
+    if isinstance(told, str):
+        wrote = "tried, and a run can write outside its directories"
+        return Trial(nothing(wrote if bait.outside.exists() else told))
+    survivors = sum(command.survivors for command in execution.commands)
+    escapes = bait.escapes(told, survivors)
+    wrong = [escape.what for escape in escapes if not escape.refused]
+    if wrong:
+        return Trial(nothing(f"tried, and a run can {', '.join(wrong)}"), escapes)
+    if told["cannot write its own directory"]:
+        return Trial(nothing("tried, and a run cannot write its own directory"), escapes)
+    return Trial(applied, escapes)
 
 
 def make_directory(root: Path) -> RunDirectory:
@@ -87,8 +97,8 @@ def make_directory(root: Path) -> RunDirectory:
     return directory
 
 
-def _problem(execution: Execution) -> str | None:
-    """Say why the sandbox is not one, or None when every try to get out failed."""
+def _told(execution: Execution) -> dict[str, Any] | str:
+    """Return what the program found, or why it found nothing."""
     text = execution.log.decode("utf-8", "replace").strip()
     if not execution.ok or execution.program_exit != 0:
         last = text.splitlines()[-1] if text else execution.message or f"exit code {execution.program_exit}"
@@ -97,8 +107,7 @@ def _problem(execution: Execution) -> str | None:
         found: dict[str, Any] = json.loads(text.partition("\n")[0])
     except ValueError:
         return "its trial program gave no answer"
-    wrong = [what for what, happened in found.items() if happened]
-    return f"tried, and a run {', '.join(wrong)}" if wrong else None
+    return found
 
 
 def _spec(argv: tuple[str, ...], uid: int | None) -> JobSpec:

@@ -140,7 +140,7 @@ class Beacons:
 def _capabilities(host: Host) -> tuple[str, ...]:
     found = [*filter(host.code.packages.__contains__, ("mlx", "mlx-lm", "torch"))]
     found += [device.split()[0] for device in host.executor.host().devices]
-    sandbox = host.executor.sandbox()
+    sandbox = host.executor.sandbox(host.policy.sandbox.uid)
     signed = (SIGNED_REQUESTS,) if _checks_requests(host) else ()
     return (*found, f"sandbox:{sandbox.kind}", *signed)
 

@@ -22,7 +22,8 @@ from bridge.runner.host import StateFolder
 from bridge.runner.identity import ask_interpreter
 from bridge.runner.journal import verify_journal
 from bridge.runner.models import find_model
-from bridge.runner.policy import Policy, file_problems, load_policy, own_presets
+from bridge.runner.policy import Policy, load_policy, own_presets
+from bridge.runner.policy_check import problems
 from bridge.system.clock import Clock, parse_rfc3339
 
 Level = Literal["ok", "warn", "fail"]
@@ -61,7 +62,7 @@ def examine(patient: Patient) -> Iterator[Finding]:
         policy = found or policy
         yield finding
     yield from _state(patient, policy)
-    yield _sandbox(patient, policy)
+    yield from _sandbox(patient, policy)
     yield from _presets(policy)
     if policy is not None:
         yield from _code(policy)
@@ -73,16 +74,13 @@ def _python() -> Finding:
 
 
 def _policy(path: Path) -> Iterator[tuple[Finding, Policy | None]]:
-    problems = file_problems(path)
-    if problems:
-        remedy = "kakeya-runner policy example > FILE, edit it" if not path.exists() else f"chmod 600 {path}"
-        yield Finding("policy", "fail", f"{path}: {problems[0]}", remedy), None
-        return
+    for problem in problems(path):
+        level: Level = "fail" if problem.grave else "warn"
+        yield Finding("policy", level, f"{path}, {problem.where}: {problem.text}", problem.remedy), None
     try:
         policy = load_policy(path)
-    except KakeyaError as error:
-        yield Finding("policy", "fail", error.message, error.remedy), None
-        return
+    except KakeyaError:
+        return  # said already, with everything else that is wrong
     yield Finding("policy", "ok", f"{path}, digest {policy.digest(embedded=False)[:12]}"), policy
     if policy.trust_pushers:
         text = "trust_pushers: whoever can push to the bus may have code run here"
@@ -113,13 +111,24 @@ def _state(patient: Patient, policy: Policy | None) -> Iterator[Finding]:
             yield Finding(name, "warn", f"{file} exists: nothing new is taken", f"kakeya-runner {undo}")
 
 
-def _sandbox(patient: Patient, policy: Policy | None) -> Finding:
-    applied = patient.executor.sandbox()
+def _sandbox(patient: Patient, policy: Policy | None) -> Iterator[Finding]:
+    """Yield what the sandbox is, then every way out of it that was tried on this machine just now."""
+    uid = None if policy is None else policy.sandbox.uid
+    required = policy is not None and (policy.sandbox.mode == "required" or policy.trust_pushers)
+    bad: Level = "fail" if required else "warn"
+    applied = patient.executor.sandbox(uid)
     if applied.kind != "none":
-        return Finding("sandbox", "ok", f"{applied.kind}, tried: {', '.join((*applied.namespaces, *applied.filters))}")
-    required = policy is not None and policy.sandbox.mode == "required"
-    remedy = "install bubblewrap and allow user namespaces, or set sandbox.mode to preferred"
-    return Finding("sandbox", "fail" if required else "warn", f"none: {applied.reason}", remedy)
+        text = f"{applied.kind} as uid {applied.uid}: {', '.join((*applied.namespaces, *applied.filters))}"
+        yield Finding("sandbox", "ok", text)
+    else:
+        remedy = "install bubblewrap and allow user namespaces; until then runs that require it are refused"
+        yield Finding("sandbox", bad, f"none: {applied.reason}", remedy)
+    for escape in patient.executor.escapes(uid):
+        if escape.refused:
+            yield Finding("escape", "ok", f"{sys.platform}: a run is refused to {escape.what}")
+        else:
+            remedy = "no run here is confined: set sandbox.mode to required, and nothing runs that needs to be"
+            yield Finding("escape", bad, f"{sys.platform}: a run can {escape.what}", remedy)
 
 
 def _presets(policy: Policy | None) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ Knows how the pieces are put together; prints nothing.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,12 +41,16 @@ def assemble(
         JournalError: the journal does not hold.
         UsageError: an installed preset is broken.
     """
+    executor = local_executor(clock)
+    # Tried while the bus is being listed: the first run need not wait for it, and the first beacon tells what it is.
+    if policy.sandbox.mode != "off":
+        threading.Thread(target=executor.sandbox, args=(policy.sandbox.uid,), name="sandbox-trial").start()
     return Host(
         policy=policy,
         embedded=embedded,
         facts=policy.facts(embedded=embedded),
         presets=own_presets(policy),
-        executor=local_executor(clock),
+        executor=executor,
         clock=clock,
         state=state,
         journal=Journal(state.journal, clock),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from bridge.executor.escapes import Escape
 from bridge.executor.interface import Execution, Hooks, RunDirectory
 from bridge.records import CommandResult, HostRecord, JobSpec, OutputRecord, SandboxApplied
 from bridge.system.clock import Clock
@@ -41,8 +42,11 @@ class FakeExecutor:
             virtualised="unknown",
         )
 
-    def sandbox(self) -> SandboxApplied:
+    def sandbox(self, uid: int | None = None) -> SandboxApplied:
         return NO_SANDBOX
+
+    def escapes(self, uid: int | None = None) -> tuple[Escape, ...]:
+        return ()
 
     def kill_leftovers(self, pid: int, started: float, marker: str) -> int:
         self.killed.append((pid, started, marker))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import platform
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
+import pytest
 
 from bridge.executor import bubble, local_executor, selftest
 from bridge.executor.bwrap import Abilities
 from bridge.executor.confine import plain
 from bridge.records import HostRecord
 from bridge.system.clock import SystemClock
+from tests.fakes.local_jobs import OTHER_UID
 
 
 def test_the_host_is_described_from_sources(executor):
@@ -39,6 +42,16 @@ def test_the_sandbox_on_offer_is_one_that_was_tried(executor, need_sandbox):
     assert not applied.network
 
 
+@pytest.mark.parametrize("uid", [None, OTHER_UID])
+def test_every_way_out_was_tried_and_refused(executor, need_sandbox, uid):
+    need_sandbox("sandboxed" if uid is None else "other_user")
+    tried = {escape.what: escape.refused for escape in executor.escapes(uid)}
+
+    assert set(tried.values()) == {True}
+    assert len(tried) >= 11
+    assert {"read the runner's key", "connect to the host's loopback", "leave a process"} <= set(tried)
+
+
 def test_a_sandbox_that_does_not_start_is_no_sandbox(need_sandbox):
     need_sandbox("sandboxed")
     broken = Abilities("/bin/false", disable_userns=True, sized_tmpfs=True)
@@ -46,15 +59,20 @@ def test_a_sandbox_that_does_not_start_is_no_sandbox(need_sandbox):
         SystemClock(), None, lambda spec, directory: replace(bubble.enclose(spec, directory), able=broken)
     )
 
-    assert offered.kind == "none"
-    assert offered.reason.startswith("it does not start")
+    assert offered.applied.kind == "none"
+    assert offered.applied.reason.startswith("it does not start")
+    assert offered.escapes == ()
 
 
 def test_a_sandbox_that_lets_a_run_out_is_no_sandbox():
     offered = selftest.try_sandbox(SystemClock(), None, lambda spec, directory: plain(spec, directory, "a sieve"))
 
-    assert offered.kind == "none"
-    assert offered.reason == "tried, and a run writes a file outside"
+    assert offered.applied.kind == "none"
+    assert offered.applied.reason.startswith("tried, and a run can ")
+    open_to_all = {"write outside its directories", "see a process of the host", "leave a file for the next run"}
+    assert open_to_all <= {escape.what for escape in offered.escapes if not escape.refused}
+    assert {escape.what for escape in offered.escapes if escape.refused} >= {"leave a process"}
+    assert list(Path("/tmp").glob("kakeya-" + 16 * "[0-9a-f]")) == []
 
 
 def test_a_sandbox_that_only_stops_writing_is_no_sandbox(need_sandbox, tmp_path):
@@ -67,4 +85,8 @@ def test_a_sandbox_that_only_stops_writing_is_no_sandbox(need_sandbox, tmp_path)
 
     offered = selftest.try_sandbox(SystemClock(), None, leaky)
 
-    assert offered.reason == "tried, and a run reads a file outside"
+    assert offered.applied.reason == "tried, and a run can " + ", ".join(
+        escape.what for escape in offered.escapes if not escape.refused
+    )
+    reads = {"read the runner's key", "read another run's directory", "connect to a socket of the host"}
+    assert {escape.what for escape in offered.escapes if not escape.refused} == reads

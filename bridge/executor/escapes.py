@@ -1,0 +1,155 @@
+"""Ways out of a sandbox: what lies outside for a trial run to reach, and the program that tries to reach it.
+
+Knows nothing about which sandbox is tried. Everything it touches is made for the trial; where nothing holds it back the
+program reads, writes and connects to these things only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bridge.system.process import Child
+
+_SHARED_TMP: Final = "/tmp"  # noqa: S108 - where the next run would find what this one left
+_SET_ANYHOW: Final = frozenset({"PATH", "HOME", "LANG", "PWD", "TMPDIR", "LC_CTYPE"})
+_PROGRAM: Final = r"""
+import ctypes, json, os, signal, socket, sys, time
+bait = json.loads(sys.argv[1])
+def through(action):
+    try:
+        return action() is not False
+    except (OSError, ImportError):
+        return False
+def write(path):
+    with open(path, "w") as file:
+        file.write("x")
+def read(path):
+    with open(path) as file:
+        return file.read()
+def call(name, family, address):
+    with socket.socket(family, socket.SOCK_STREAM) as client:
+        client.settimeout(2)
+        client.connect(address)
+def kernel(name, *arguments):
+    return getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) == 0
+def stay():
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            for descriptor in range(3):
+                os.close(descriptor)
+            time.sleep(600)
+        os._exit(0)
+found = {
+    "read the runner's key": through(lambda: read(bait["key"])),
+    "read another run's directory": through(lambda: os.listdir(bait["other_run"])),
+    "write outside its directories": through(lambda: write(bait["outside"])),
+    "connect to a socket of the host": through(lambda: call("path", socket.AF_UNIX, bait["socket"])),
+    "connect to the host's loopback": through(lambda: call("loop", socket.AF_INET, ("127.0.0.1", bait["port"]))),
+    "see a network device": sorted(name for _, name in socket.if_nameindex()) != ["lo"],
+    "see a process of the host": through(lambda: bait["token"] in read("/proc/%d/cmdline" % bait["pid"])),
+    "signal a process of the host": through(lambda: os.kill(bait["pid"], 0)),
+    "import what lies in its working directory": through(lambda: __import__("kakeya_planted")),
+    "see a variable of the runner": sorted(set(os.environ) & set(bait["variables"])) != [],
+}
+if sys.platform == "linux":
+    abstract = "\0" + bait["token"]
+    found["connect to a socket of the host"] |= through(lambda: call("abstract", socket.AF_UNIX, abstract))
+    found["make a user namespace"] = through(lambda: kernel("unshare", 0x10000000))
+    found["trace a process of the host"] = through(lambda: kernel("ptrace", 0x4206, bait["pid"], None, None))
+through(lambda: write(bait["shared_tmp"]))
+stay()
+print(json.dumps({"escapes": found, "cannot write its own directory": not through(lambda: write("here"))}))
+"""
+
+
+@dataclass(frozen=True)
+class Escape:
+    """One way out: what a run would do, and whether a trial run was refused it."""
+
+    what: str
+    refused: bool
+
+
+@dataclass(frozen=True)
+class Bait:
+    """What lies outside.
+
+    Attributes:
+        root: a private folder with all of it; the run's own directory may be beside.
+        token: in the names of everything, unlike anything else.
+        victim: a process of the host.
+    """
+
+    root: Path
+    token: str
+    victim: Child
+    port: int
+
+    @property
+    def outside(self) -> Path:
+        """A file that is there only when a run wrote it."""
+        return self.root / "outside"
+
+    @property
+    def shared_tmp(self) -> Path:
+        """The same in the folder that all programs share."""
+        return Path(_SHARED_TMP) / f"kakeya-{self.token}"
+
+    def argv(self, interpreter: str) -> tuple[str, ...]:
+        """Return the command of the trial run."""
+        told = {
+            "key": str(self.root / "runner.key"),
+            "other_run": str(self.root / "other-run"),
+            "outside": str(self.outside),
+            "socket": str(self.root / "host.sock"),
+            "shared_tmp": str(self.shared_tmp),
+            "port": self.port,
+            "pid": self.victim.pid,
+            "token": self.token,
+            "variables": [name for name in os.environ if name not in _SET_ANYHOW and not name.startswith("KAKEYA_")],
+        }
+        return (interpreter, "-I", "-c", _PROGRAM, json.dumps(told))
+
+    def escapes(self, told: dict[str, Any], survivors: int) -> tuple[Escape, ...]:
+        """Return every way out with what came of it; what can be seen from outside is believed from outside."""
+        through = dict(told["escapes"])
+        through["write outside its directories"] = self.outside.exists()
+        through["leave a file for the next run"] = self.shared_tmp.exists()
+        through["leave a process"] = survivors != 0
+        return tuple(Escape(what, refused=not got) for what, got in through.items())
+
+
+@contextmanager
+def laid_out(root: Path) -> Iterator[Bait]:
+    """Lay everything out below a private folder; all of it is gone at the end of the block."""
+    token = secrets.token_hex(8)
+    (root / "runner.key").write_text("not for the run")
+    (root / "runner.key").chmod(0o600)
+    (root / "other-run").mkdir(mode=0o700)
+    with ExitStack() as stack:
+        families = (socket.AF_UNIX, socket.AF_INET, *((socket.AF_UNIX,) if sys.platform == "linux" else ()))
+        servers = [stack.enter_context(socket.socket(family, socket.SOCK_STREAM)) for family in families]
+        addresses: tuple[Any, ...] = (str(root / "host.sock"), ("127.0.0.1", 0), f"\0{token}")
+        for server, address in zip(servers, addresses, strict=False):
+            server.bind(address)
+            server.listen()
+        null = os.open(os.devnull, os.O_WRONLY)
+        stack.callback(os.close, null)
+        waiting = "import sys, time; time.sleep(600)"
+        victim = stack.enter_context(
+            Child([sys.executable, "-I", "-S", "-c", waiting, token], env={}, cwd="/", output_fd=null)
+        )
+        bait = Bait(root, token, victim, servers[1].getsockname()[1])
+        stack.callback(bait.shared_tmp.unlink, missing_ok=True)
+        yield bait

@@ -1,0 +1,106 @@
+"""Where a host cannot deny a way out, a run that needs it denied is refused before anything starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from bridge.errors import SandboxUnavailableError
+from bridge.executor.confine import nothing, plain
+from bridge.executor.local import LocalExecutor
+from bridge.executor.selftest import Trial, try_sandbox
+from bridge.records import SandboxSpec
+from bridge.runner.doctor import Patient, examine
+from bridge.runner.host import StateFolder
+from bridge.system.clock import SystemClock
+from tests.fakes.local_jobs import Jobs
+
+CLOCK = SystemClock()
+
+
+class Leaky(LocalExecutor):
+    """The executor of a host whose sandbox holds nothing back, as its own trial finds out."""
+
+    def trial(self, uid: int | None = None) -> Trial:
+        if uid not in self._trials:
+            self._trials[uid] = try_sandbox(CLOCK, uid, lambda spec, directory: plain(spec, directory, "a sieve"))
+        return self._trials[uid]
+
+
+@pytest.fixture
+def leaky(tmp_path) -> Jobs:
+    return Jobs(Leaky(CLOCK), tmp_path)
+
+
+def test_a_run_that_requires_a_sandbox_is_refused_and_nothing_starts(leaky, token):
+    marker = leaky.base / "started"
+    with pytest.raises(SandboxUnavailableError, match="a run can ") as refusal:
+        leaky.run(f"open({str(marker)!r}, 'w')  # {token}", sandbox=SandboxSpec(mode="required"))
+
+    assert "kakeya-runner doctor" in str(refusal.value)
+    assert leaky.started == []
+    assert not marker.exists()
+
+
+def test_a_run_that_only_prefers_one_says_what_it_ran_without(leaky, token):
+    execution = leaky.run(f"print('ran')  # {token}", sandbox=SandboxSpec(mode="preferred"))
+
+    assert execution.program_exit == 0
+    assert execution.sandbox.kind == "none"
+    assert "a run can " in execution.sandbox.reason
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="becoming another user is tried on Linux")
+def test_a_user_the_runner_cannot_become_is_refused_beforehand(leaky, token):
+    if os.getuid() == 0:
+        pytest.skip("root may become anybody")
+    with pytest.raises(SandboxUnavailableError):
+        leaky.run(f"print('never')  # {token}", sandbox=SandboxSpec(mode="required", uid=1))
+
+    assert leaky.started == []
+
+
+@pytest.mark.parametrize(("mode", "level"), [("required", "fail"), ("preferred", "warn")])
+def test_doctor_lists_every_open_way_with_a_remedy(tmp_path, mode, level):
+    policy = _policy(tmp_path, mode)
+    findings = list(examine(Patient(policy, StateFolder(tmp_path / "state"), Leaky(CLOCK), CLOCK, None)))
+    escapes = [one for one in findings if one.name == "escape"]
+
+    assert {one.level for one in escapes} == {"ok", level}
+    assert all((one.remedy is None) == (one.level == "ok") for one in escapes)
+    assert any("a run can write outside its directories" in one.text for one in escapes)
+    assert [one.level for one in findings if one.name == "sandbox"] == [level]
+
+
+def test_doctor_lists_every_way_that_was_refused_on_this_platform(tmp_path, executor, need_sandbox):
+    need_sandbox("sandboxed")
+    policy = _policy(tmp_path, "required")
+    findings = list(examine(Patient(policy, StateFolder(tmp_path / "state"), executor, CLOCK, None)))
+    escapes = [one for one in findings if one.name == "escape"]
+
+    assert len(escapes) == len(executor.escapes())
+    assert {one.level for one in escapes} == {"ok"}
+    assert all(one.text.startswith(f"{sys.platform}: a run is refused to ") for one in escapes)
+
+
+def test_an_executor_without_a_sandbox_lists_no_way_as_refused(tmp_path):
+    class Bare(LocalExecutor):
+        def trial(self, uid: int | None = None) -> Trial:
+            return Trial(nothing("bubblewrap (bwrap) is not installed"))
+
+    policy = _policy(tmp_path, "required")
+    findings = list(examine(Patient(policy, StateFolder(tmp_path / "state"), Bare(CLOCK), CLOCK, None)))
+
+    assert [one for one in findings if one.name == "escape"] == []
+    assert [one.level for one in findings if one.name == "sandbox"] == ["fail"]
+
+
+def _policy(folder: Path, mode: str) -> Path:
+    folder.chmod(0o700)
+    path = folder / "policy.toml"
+    path.write_text(f'schema = 1\nname = "desk"\ninterpreter = "{sys.executable}"\n[sandbox]\nmode = "{mode}"\n')
+    path.chmod(0o600)
+    return path
