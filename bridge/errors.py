@@ -66,7 +66,11 @@ class PresetNotFoundError(UsageError):
     """No preset has this name."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        super().__init__(f"unknown preset {name!r}; known: {', '.join(known)}", remedy="kakeya-mac presets")
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, known, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
+        super().__init__(f"unknown preset {name!r}; {hint}", remedy="kakeya-mac presets")
 
 
 class ParameterError(UsageError):

@@ -119,7 +119,7 @@ def _send_and_wait(call: Invocation, session: Session, wish: Wish, *, new: bool,
         for line in warnings(session, wish.workload, wish.preset):
             call.output.say("warn", line)
     sending = send(session, wish, live)
-    if call.args.wait or call.args.follow:
+    if call.args.wait or call.args.follow or call.args.wait_timeout is not None:
         return _see_through(call, session, sending.sent.id, sending.request, reattached=sending.reattached)
     _say_run(call, sending.sent.id, sending.request, reattached=sending.reattached)
     return _sent_only(call, session, sending)

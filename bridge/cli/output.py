@@ -56,9 +56,9 @@ class Output:
             self._open_line = False
             self._talk("\n")
 
-    def row(self, label: str, text: str) -> None:
-        """Write one labelled line of data; nothing under --json."""
-        self.data(f"{self._painted(label, DATA_LABEL_CHARS)}{text}")
+    def row(self, label: str, text: str, width: int = DATA_LABEL_CHARS) -> None:
+        """Write one labelled line of data, its text `width` characters in; nothing under --json."""
+        self.data(f"{self._painted(label, width)}{text}")
 
     def data(self, line: str = "") -> None:
         """Write one line of data; nothing under --json."""

@@ -17,13 +17,17 @@ from bridge.client.untrusted import clean_line, tail
 from bridge.ids import short
 
 _FAILED_LOG_LINES = 12
+_LABEL_MOST_CHARS = 24
 
 
 def print_standing(output: Output, origin: Origin, standing: Standing, directory: Path) -> None:
     """Print one run: how it ended, what was measured, where the files are, what to do next."""
-    output.row(standing.reason if standing.terminal else standing.state.word, headline(origin, standing))
-    for label, text in rows(standing, directory):
-        output.row(label, text)
+    ended = standing.terminal or standing.reason != "pending"
+    lines = [(standing.reason if ended else standing.state.word, headline(origin, standing))]
+    lines += rows(standing, directory)
+    width = min(_LABEL_MOST_CHARS, max(DATA_LABEL_CHARS, *(len(label) + 1 for label, _ in lines)))
+    for label, text in lines:
+        output.row(label, text, width)
 
 
 def headline(origin: Origin, standing: Standing) -> str:
@@ -89,10 +93,10 @@ def _gate_rows(standing: Standing) -> Iterator[tuple[str, str]]:
     result = standing.result
     if result is None or result.verdict is None:
         return
-    from bridge.gate.render import table
+    from bridge.gate.render import rows as gate_rows
 
-    for line in table(result.verdict, result.record).splitlines()[1:]:
-        yield clean_line(line[:DATA_LABEL_CHARS]).strip(), clean_line(line[DATA_LABEL_CHARS:])
+    for name, text in list(gate_rows(result.verdict, result.record))[1:]:
+        yield clean_line(name), clean_line(text)
 
 
 def _log_rows(standing: Standing) -> Iterator[tuple[str, str]]:

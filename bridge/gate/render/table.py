@@ -26,7 +26,7 @@ NAMES: Final = {
 
 def table(verdict: Verdict, record: RunRecord | None) -> str:
     """Return the lines of a verdict; what a report said is shown without control characters."""
-    return "\n".join(_lines(verdict, record))
+    return "\n".join(_row(name, text) for name, text in rows(verdict, record))
 
 
 def claim_line(claim: ClaimResult) -> str:
@@ -49,21 +49,20 @@ def slowdown(claims: tuple[ClaimResult, ...]) -> str | None:
     return f"slower, because a step costs {committed / speed:.2f} native tokens here and commits {committed:.2f}"
 
 
-def _lines(verdict: Verdict, record: RunRecord | None) -> Iterator[str]:
-    yield _row("rejected" if verdict.decision == "rejected" else "passed", "   ".join(_first(verdict, record)))
+def rows(verdict: Verdict, record: RunRecord | None) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each line, for whoever aligns them differently; the text is not cleaned yet."""
+    yield "rejected" if verdict.decision == "rejected" else "passed", "   ".join(_first(verdict, record))
     for claim in verdict.claims:
-        yield _row(NAMES.get(claim.id, claim.id.replace("_", " ")), claim_line(claim))
+        yield NAMES.get(claim.id, claim.id.replace("_", " ")), claim_line(claim)
     reason = slowdown(verdict.claims)
     if reason is not None:
-        yield _row("reason", reason)
+        yield "reason", reason
     shown = [finding for finding in verdict.findings if finding.severity != "note"]
     for finding in shown[:MOST_FINDINGS]:
         place = " ".join(part for part in (finding.report or "", finding.where) if part)
-        yield _row(
-            finding.severity.replace("_", " "), f"{finding.code}  {finding.message}{f'  ({place})' if place else ''}"
-        )
+        yield finding.severity.replace("_", " "), f"{finding.code}  {finding.message}{f'  ({place})' if place else ''}"
     if len(shown) > MOST_FINDINGS:
-        yield _row("", f"and {len(shown) - MOST_FINDINGS} more findings in verdict.json")
+        yield "", f"and {len(shown) - MOST_FINDINGS} more findings in verdict.json"
 
 
 def _first(verdict: Verdict, record: RunRecord | None) -> Iterator[str]:

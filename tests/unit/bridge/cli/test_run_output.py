@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.records import ClaimResult
 from tests.fakes.memory_bus import MemoryBus
 from tests.fakes.requester import Requester, normal
 from tests.fakes.scripted_host import ScriptedHost
@@ -107,11 +108,11 @@ def test_a_failed_program_shows_the_end_of_its_log_inside_fields(requester, host
     assert ran.code == 4
     assert ran.out.splitlines() == [
         f"program_failed rejected (smoke)   {short}   13 s   mlx-cpu Linux x86_64",
-        "message     exit code 3",
-        *(f"log         | line {number}" for number in range(9, 20)),
-        "log         | ::error::boom",
-        f"files       data/runs/{short}/",
-        f"next        kakeya-mac logs {run_id(requester)}",
+        "message        exit code 3",
+        *(f"log            | line {number}" for number in range(9, 20)),
+        "log            | ::error::boom",
+        f"files          data/runs/{short}/",
+        f"next           kakeya-mac logs {run_id(requester)}",
     ]
 
 
@@ -339,3 +340,26 @@ def test_a_remote_that_stays_away_ends_the_wait_with_its_name(tmp_path):
     requester.clock.plan(5, lambda: setattr(faults, "decide", lambda operation: "lost"))
     ran = requester.run("run", "mlx-env-probe", "--wait", "--json")
     assert (ran.code, ran.document["outcome"]["reason"]) == (3, "remote")
+
+
+def test_a_label_longer_than_the_usual_stays_whole_and_the_texts_stay_aligned(requester, host):
+    claims = (
+        ClaimResult(
+            id="agreed_tokens", metric="agreed_tokens", role="informational", value=1.0, interval=None, confidence=None,
+            unit="", n=1, baseline=None, wording="288 of 288 tokens", citable=False, why=(), detail={},
+        ),
+    )  # fmt: skip
+    plan(requester, host, ending={"claims": claims})
+    lines = requester.run("run", "mlx-env-probe", "--wait").out.splitlines()
+    (agreed,) = [line for line in lines if line.startswith("agreed tokens ")]
+    column = agreed.index("288 of 288")
+    assert all(line[column - 1] == " " and line[column] != " " for line in lines), lines
+
+
+def test_a_name_that_is_nearly_a_preset_is_answered_with_the_preset(requester, host):
+    assert "did you mean mlx-env-probe" in requester.run("run", "mlx-env-prob").err
+
+
+def test_a_bound_on_the_wait_is_a_wait(requester, host):
+    ran = requester.run("run", "mlx-env-probe", "--wait-timeout", "3")
+    assert ran.code == 8
