@@ -11,12 +11,12 @@ from engine.checkpoint import read_config, resolve_model
 from engine.drafters.draft_model import DraftModel, check_fits
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
-from engine.errors import BackendMissingError, UsageError
+from engine.errors import BackendMissingError, ModelNotFoundError, UsageError
 from engine.protocols import Accept, Backend, DrafterModel, NativeDecoder, TargetModel
 
 BACKENDS = ("mlx", "torch")
 
-__all__ = ["BACKENDS", "Engine", "load_backend", "open_engine", "resolve_model"]
+__all__ = ["BACKENDS", "Engine", "load_backend", "open_engine", "own_drafter", "resolve_model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,24 @@ def open_engine(backend: Backend, target: str, drafter: str | None, roots: str |
         native=backend.native(model),
         folder=folder,
     )
+
+
+def own_drafter(target: Path) -> str:
+    """Return the drafter that belongs to a target by name: ``NAME-dflash``, beside it or among the known models.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    beside = target.with_name(f"{target.name}-dflash")
+    if (beside / "config.json").is_file():
+        return str(beside)
+    try:
+        return str(resolve_model(beside.name))
+    except ModelNotFoundError as error:
+        raise UsageError(
+            f"no drafter is known for {target.name!r}: expected one called {beside.name!r} beside it or among the models. "
+            "Name one with --drafter, or decode without with --drafter none."
+        ) from error
 
 
 def _load_drafter(backend: Backend, folder: Path, target: TargetModel) -> DrafterModel:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.cli.eval_assemble import claims
 from engine.cli.eval_compare import show
-from engine.cli.options import DEFAULT_DEPTH, DEFAULT_DRAFTER, DEFAULT_TARGET, guarded
+from engine.cli.options import DEFAULT_DEPTH, DEFAULT_TARGET, chosen_drafter, guarded
 from engine.errors import UsageError
 from engine.evaluation import commits as comparison
 from engine.evaluation.checkouts import Opening
@@ -75,7 +75,7 @@ def _run(options: argparse.Namespace) -> int:
             return 0
         number += options.launches
     target = resolve_model(os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET)
-    named = os.environ.get("KAKEYA_DRAFTER") or (DEFAULT_DRAFTER if target.name == DEFAULT_TARGET else None)
+    named = chosen_drafter(None, target)
     drafter = named if named in {None, "ngram"} else str(resolve_model(str(named)))
     opening = Opening(options.backend, str(target), drafter, options.depth, options.prefill_chunk)
     tokenizer = Tokenizer(target)

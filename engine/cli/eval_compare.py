@@ -89,6 +89,8 @@ def _run(preset: Preset, options: argparse.Namespace) -> int:
     if not 0 <= options.launch < options.launches:
         raise UsageError(f"--launch {options.launch} of --launches {options.launches}; expected 0 <= launch < launches")
     context, layout = RunContext.current(out=options.out, profile=options.profile), cache_layout(options, lossless=True)
+    if preset.baseline_only:
+        options.drafter = "none"
     engine = open_selected(options)
     tokenizer = Tokenizer(engine.folder)
     profile = _profile(preset, context.profile, options)

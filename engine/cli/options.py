@@ -12,12 +12,11 @@ from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.gates import CommitGate, EntropyGate
 from engine.errors import EngineError, UsageError
-from engine.loading import BACKENDS, Engine, load_backend, open_engine
+from engine.loading import BACKENDS, Engine, load_backend, open_engine, own_drafter, resolve_model
 from engine.protocols import Depth
 from engine.types import CacheLayout
 
 DEFAULT_TARGET = "kakeya-tiny-gemma4"
-DEFAULT_DRAFTER = "kakeya-tiny-gemma4-dflash"
 DEFAULT_DEPTH = 3
 """Drafted tokens per step: a block of 4 rows was the best measured one on CPU."""
 
@@ -36,8 +35,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--drafter",
-        help="folder or name of a DFlash drafter or of a small model, ngram, or none (default: KAKEYA_DRAFTER, else "
-        f"{DEFAULT_DRAFTER} for the default target and none for others)",
+        help="folder or name of a DFlash drafter or of a small model, ngram, or none (default: KAKEYA_DRAFTER, else the "
+        "one named like the target with -dflash behind)",
     )
 
 
@@ -93,13 +92,19 @@ def counts(name: str, text: str) -> tuple[int, ...]:
 
 def open_selected(options: argparse.Namespace) -> Engine:
     """Load what the options and the environment name."""
-    target = options.target or os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET
-    drafter = options.drafter or os.environ.get("KAKEYA_DRAFTER")
-    if drafter is None and Path(target).name == DEFAULT_TARGET:
-        drafter = DEFAULT_DRAFTER
-    return open_engine(
-        load_backend(options.backend, options.device, options.dtype), target, None if drafter == "none" else drafter
-    )
+    target = resolve_model(options.target or os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET)
+    drafter = chosen_drafter(options.drafter, target)
+    return open_engine(load_backend(options.backend, options.device, options.dtype), str(target), drafter)
+
+
+def chosen_drafter(asked: str | None, target: Path) -> str | None:
+    """Return the drafter asked for, else the environment's, else the one that belongs to the target; None for none.
+
+    Raises:
+        UsageError: If nobody names one and none is known for the target.
+    """
+    named = asked or os.environ.get("KAKEYA_DRAFTER") or own_drafter(target)
+    return None if named == "none" else named
 
 
 def depth_factory(text: str, engine: Engine) -> tuple[Callable[[], Depth], dict[str, object]]:
