@@ -172,7 +172,7 @@ class GitStore:
             yield _Reader(reader)
 
     def isolate(self, name: str, oids: Sequence[str], *, max_bytes: int, commits: int = 1) -> GitStore:
-        """Return a store of its own holding these untrusted commits and no more history than asked; see the interface."""
+        """Return a store of its own holding these untrusted commits, no more history than asked; see the interface."""
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name for an isolated store")
         folder = self._state / "isolated" / f"{name}.git"

@@ -61,7 +61,8 @@ class EmbeddedRunner:
             )
         from bridge.system.process import spawn_detached
 
-        argv = [sys.executable, "-m", "bridge.cli.runner", "serve", "--embedded", str(self.data_dir)]
+        # -P: the runner is the installed one, also inside a clone of this very project.
+        argv = [sys.executable, "-P", "-m", "bridge.cli.runner", "serve", "--embedded", str(self.data_dir)]
         self._pid = spawn_detached(argv, log=self.log)
         self._starts += 1
         return True

@@ -17,8 +17,8 @@ from bridge.executor.interpreter import ask
 # Shared libraries, their linker's cache, time zones: read by every interpreter, the same for everybody here.
 _SYSTEM_FOLDERS: Final = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/local/lib", "/usr/share/zoneinfo")
 _SYSTEM_LINKS: Final = ("/lib", "/lib64", "/lib32")
-# The system's programs and their data: for code that runs git, a shell or a compiler, which is what tests do.
-_TOOL_FOLDERS: Final = ("/usr/bin", "/usr/sbin", "/usr/libexec", "/usr/share")
+# The system's programs and their data: for code that runs git, a shell or a compiler (MLX calls one), as tests do.
+_TOOL_FOLDERS: Final = ("/usr/bin", "/usr/sbin", "/usr/libexec", "/usr/share", "/usr/include", "/usr/local/include")
 _TOOL_LINKS: Final = ("/bin", "/sbin")
 _SYSTEM_FILES: Final = (
     "/etc/ld.so.cache",
