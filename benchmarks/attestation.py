@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
+from benchmarks.figures import Figure
 from benchmarks.interleave import interleave, ratio
 from bridge.publish import build_tree, verify_tree
 from bridge.publish.attestation import ATTESTATION_FILE, Link, attest, verify_attestation
 from bridge.runner import keys
 
 SIZES = {"small": 2_000, "1 MB": 1_000_000, "16 MB": 16_000_000}
-REPEATS = 30
 
 
-def measure(repeats: int = REPEATS, sizes: Mapping[str, int] = SIZES) -> dict[str, object]:
-    """Return medians in milliseconds and ratios by size of the reports in the result."""
+def measure(repeats: int = 15) -> list[Figure]:
+    """Return medians and ratios by size of the reports in the result."""
     with tempfile.TemporaryDirectory() as folder:
         keys.generate(Path(folder), "bench")
-        return {name: _measured(Path(folder), size, repeats) for name, size in sizes.items()}
+        return [one for name, size in SIZES.items() for one in _measured(Path(folder), name, size, repeats)]
 
 
-def _measured(folder: Path, size: int, repeats: int) -> dict[str, object]:
+def _measured(folder: Path, name: str, size: int, repeats: int) -> list[Figure]:
     records = import_module("tests.unit.bridge.publish.records")
     files = build_tree(
         request_bytes=None, signature=None, claims=(), log=b"", record=records.RECORD, spec=records.SPEC,
@@ -50,13 +49,11 @@ def _measured(folder: Path, size: int, repeats: int) -> dict[str, object]:
         },
         repeats,
     )
-    return {
-        "tree_bytes": sum(map(len, files.values())),
-        "envelope_bytes": len(signed[ATTESTATION_FILE]),
-        "median_ms": {name: round(1000 * timing.median_s, 3) for name, timing in timings.items()},
-        "p90_ms": {name: round(1000 * timing.p90_s, 3) for name, timing in timings.items()},
-        "sign_over_hash": round(ratio(timings, "sign", "hash"), 3),
-        "verify_over_hash": round(ratio(timings, "verify", "hash"), 3),
-        "verify_over_check_without_a_key": round(ratio(timings, "verify", "check without a key"), 3),
-        "repeats": repeats,
-    }
+    return [
+        Figure(f"tree of a result, {name}", sum(map(len, files.values())), "bytes"),
+        Figure(f"its attestation, {name}", len(signed[ATTESTATION_FILE]), "bytes"),
+        *(Figure(f"{way}, {name}", round(1e3 * timing.median_s, 3), "ms") for way, timing in timings.items()),
+        Figure(f"sign to hash, {name}", round(ratio(timings, "sign", "hash"), 2), "ratio"),
+        Figure(f"verify to hash, {name}", round(ratio(timings, "verify", "hash"), 2), "ratio"),
+        Figure(f"verify to keyless check, {name}", round(ratio(timings, "verify", "check without a key"), 2), "ratio"),
+    ]

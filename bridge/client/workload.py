@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
 
 from bridge.client import gitdoor
 from bridge.client.session import Session
@@ -10,6 +12,8 @@ from bridge.errors import UsageError
 from bridge.presets import Preset
 from bridge.records import Workload
 from bridge.records.base import ParamValue
+
+ATTRIBUTES_MAX_BYTES: Final = 64 * 1024
 
 
 def choose_workload(
@@ -50,6 +54,8 @@ def send_code(
         raise UsageError("--dirty sends the work tree and --ref another commit; give one of them")
     from bridge.bus.workload import capture
 
+    if _uses_lfs(repository.top):
+        say("note", "files under git-lfs travel as pointers; the host gets them from the LFS server its owner pinned")
     state = gitdoor.dirty_state(repository.top)
     if ref is None and state.changed and not dirty:
         say("note", f"{len(state.changed)} files with uncommitted changes are not sent; --dirty sends them")
@@ -94,3 +100,12 @@ def name_commits(
             )
         found[name] = commit
     return found
+
+
+def _uses_lfs(top: Path) -> bool:
+    """Whether the clone's own attributes name git-lfs; a look at one file, for a hint only."""
+    try:
+        with (top / ".gitattributes").open("rb") as attributes:
+            return b"filter=lfs" in attributes.read(ATTRIBUTES_MAX_BYTES)
+    except OSError:
+        return False

@@ -147,7 +147,7 @@ class _Calls:
             said = "".join(char if char.isprintable() else "?" for char in str(item.get("error", "no download"))[:200])
             raise RequestRejectedError(
                 f"the host's LFS server does not have object {one.oid[:12]} of {one.size} bytes: {said}",
-                remedy="send it there first: git lfs push REMOTE --all",
+                remedy=f"send it there first: git lfs push --object-id REMOTE {one.oid}",
             )
         found = item["actions"]["download"]
         href, headers = str(found["href"]), found.get("header") or {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -94,19 +95,27 @@ def test_what_real_git_lfs_pushed_is_what_the_run_gets(
     from bridge.bus.workload import capture
 
     state = tmp_path / "client"
-    captured = capture(work, state=state)
     client = Actor(open_bus(str(remote), repository=work, state=state, clock=CLOCK), CLOCK)
-    client.submit(client.request(workload=captured.workload))
+
+    def fetch(*, dirty: bool) -> Path:
+        captured = capture(work, state=state, dirty=dirty)
+        sent = client.submit(client.request(workload=captured.workload))
+        into = Path(tempfile.mkdtemp(dir=tmp_path))
+        host.bus.fetch_workload(sent.ref, captured.workload.tree, into, large_files=pinned(lfs, tmp_path))
+        return into
+
     lfs.asked.clear()
-    into = tmp_path / "job"
-    into.mkdir()
-    host.bus.fetch_workload(
-        host.bus.snapshot().requests[0], captured.workload.tree, into, large_files=pinned(lfs, tmp_path)
-    )
+    into = fetch(dirty=False)
     assert (into / "weights.bin").read_bytes() == (into / "deep/again.bin").read_bytes() == WEIGHTS
     assert (into / "empty.bin").read_bytes() == b""
     assert [one.method for one in lfs.asked] == ["POST", "GET"]  # the same object twice is fetched once
     assert list((tmp_path / "scratch").iterdir()) == []
+    (work / "weights.bin").write_bytes(b"changed" + WEIGHTS)
+    with pytest.raises(RequestRejectedError, match="does not have object") as caught:
+        fetch(dirty=True)  # a dirty tree sends the new pointer; nobody has pushed the object
+    command = str(caught.value.remedy).partition(": git ")[2].replace("REMOTE", str(remote))
+    git(*command.split(), cwd=work)
+    assert (fetch(dirty=True) / "weights.bin").read_bytes() == b"changed" + WEIGHTS
 
 
 def test_without_a_pinned_server_a_tree_with_pointers_is_refused_naming_the_owners_remedy(
