@@ -14,15 +14,24 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.largefiles import Handling
-from bridge.errors import InfrastructureError, KakeyaError, PolicyRefusedError, RemoteError, RequestRejectedError
-from bridge.runner.largefiles import PinnedServer
+from bridge.errors import (
+    InfrastructureError,
+    KakeyaError,
+    PolicyRefusedError,
+    RemoteError,
+    RequestRejectedError,
+    UsageError,
+)
+from bridge.runner.largefiles import PinnedServer, large_files
+from bridge.runner.policy import read_policy
 from bridge.system.clock import SystemClock
 from bridge.system.gitlfs import LfsServer
 from tests.fakes.bus_actors import Actor
 from tests.fakes.git_servers import bare, git
 from tests.fakes.lfs_server import PASSWORD, USER, LfsServerFake
-from tests.fakes.memory_bus import bus_record
+from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
 from tests.integration.bus.test_hostile_repository import push
+from tests.unit.bridge.runner.conftest import World
 
 CLOCK = SystemClock()
 WEIGHTS = os.urandom(70_000)
@@ -274,3 +283,44 @@ def _object(data: bytes):  # type: ignore[no-untyped-def]
     from bridge.system.gitlfs import LfsObject
 
     return LfsObject(hashlib.sha256(data).hexdigest(), len(data))
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ('url = "http://lfs.example.org/x"', "expected https"),
+        ('url = "file:///etc"', "expected an https URL"),
+        ('url = "https://me:secret@lfs.example.org/x"', "no user, password"),
+        ('url = "https://lfs.example.org/x"\nalso_from = ["ssh://lfs.example.org"]', "expected an https URL"),
+        ('url = "https://lfs.example.org/x"\nleave_pointers = true', "contradict each other"),
+        ("max_bytes = 0", "greater than 0"),
+    ],
+)
+def test_a_policy_names_a_server_or_says_what_is_wrong(lines: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        read_policy(f'schema = 1\nname = "mini"\n[lfs]\n{lines}\n'.encode())
+
+
+def test_what_the_policy_says_is_what_happens_to_pointers(lfs: LfsServerFake, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text(PASSWORD + "\n")
+    password.chmod(0o600)
+    lfs.add(WEIGHTS)
+
+    def handling(lines: str) -> Handling:
+        world.policy_text = f'schema = 1\nname = "mini"\n{lines}\n'
+        return large_files(world.new_host())
+
+    remote = MemoryRemote()
+    MemoryBus(remote, clock=CLOCK).create(bus_record(CLOCK))
+    world = World(state=tmp_path / "state", remote=remote, clock=CLOCK)
+    assert handling("") == "refuse"
+    assert handling("[lfs]\nleave_pointers = true") == "leave"
+    named = f'[lfs]\nurl = "{lfs.url}"\nuser = "{USER}"\npassword_file = "{password}"'
+    source = handling(named)
+    assert isinstance(source, PinnedServer)
+    with source.fetch([_object(WEIGHTS)]) as files:
+        assert [path.read_bytes() for path in files.values()] == [WEIGHTS]
+    password.chmod(0o644)
+    with pytest.raises(UsageError, match="0644"):
+        handling(named)
