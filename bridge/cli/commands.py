@@ -20,7 +20,7 @@ _BUS = Argument(
 )
 _ID = Argument(("id",), "run id, a unique prefix or suffix of one, or @last", metavar="ID", complete="run")
 _WAIT_TIMEOUT = Argument(
-    ("--wait-timeout",), "stop waiting after this long (exit 8); the run goes on", metavar="S", number="float"
+    ("--wait-timeout",), "wait, but no longer than this (exit 8); the run goes on", metavar="S", number="float"
 )
 _FOLLOW = Argument(("--follow",), "show the log on stderr while it grows (implies --wait)", "flag")
 _REQUIRE = Argument(
@@ -53,6 +53,7 @@ _RUN = (
             Argument(("--dry-run",), "show the request and what it resolves to; send nothing", "flag"),
             Argument(("--queue",), "send it although no live runner is seen", "flag"),
             _BUS,
+            Argument(("--via",), "send it to a host that is reachable over ssh", metavar="ssh://USER@HOST[:PORT]"),
         ),
         "The same preset, parameters, code and bus again while it is live attaches to the run that is already there: "
         "a killed shell just runs the same line again. Ctrl-C and SIGTERM detach and never cancel.",

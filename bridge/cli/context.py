@@ -37,9 +37,12 @@ class Invocation:
 
     def settings(self) -> Settings:
         """Return where this command works."""
-        from bridge.client.config import discover
+        from bridge.client.config import discover, ssh_route
 
         option: str | None = getattr(self.args, "bus", None)
+        via: str | None = getattr(self.args, "via", None)
+        if via is not None:
+            option = ssh_route(via, option)
         return discover(self.directory, self.environment, option)
 
     def open(self, settings: Settings) -> Session:

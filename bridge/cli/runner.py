@@ -52,6 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
     _control(verbs)
     _files(verbs)
     _keys(verbs)
+    _ssh(verbs)
     _trust(verbs)
     _actions(verbs)
     return parser
@@ -98,6 +99,13 @@ def _files(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     journal = _verb(verbs, "journal", "look at the journal: verify its chain, or show a run's events")
     journal.add_argument("action", choices=("verify", "show"))
     journal.add_argument("run", nargs="?", help="with show: a run id, or the end of one")
+
+
+def _ssh(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    door = _verb(verbs, "exec", "serve requesters over ssh: the forced command of an authorized_keys line")
+    door.add_argument("--show", action="store_true", help="print that line, the bus id and the key to pin")
+    door.add_argument("--no-start", action="store_true", help="start no runner; one serves DIR/ssh/bus.git already")
+    door.add_argument("--serve", action="store_true", help="run the runner behind it until it is idle")
 
 
 def _keys(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -150,6 +158,8 @@ def _creating(parser: argparse.ArgumentParser) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = build_parser().parse_args(argv)
+    if arguments.verb == "exec":  # started anew by every connection, so kept light
+        return int(importlib.import_module("bridge.cli.runner_exec").execute(arguments))
     commands = importlib.import_module("bridge.cli.runner_commands")
     return int(commands.dispatch(arguments))
 

@@ -55,7 +55,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         host = assemble(policy, state, _CLOCK, say)
         say(f"runner {host.name} serves {bus.route}, policy {host.facts.digest[:12]}, state {state.root}")
         with stopping_on_signals() as signals:
-            signals.hosts.append(host)
+            signals.watch(host)
             serve(host, bus, idle_s=arguments.idle)
     return signals.exit_code(0)
 
@@ -75,7 +75,7 @@ def _serve_embedded(arguments: argparse.Namespace) -> int:
     with stopping_on_signals() as signals:
 
         def ready(host: Host) -> None:
-            signals.hosts.append(host)
+            signals.watch(host)
             enrol_own(bus, state, host.name, say)
 
         if not serve_embedded(policy, state, _CLOCK, say, bus, idle_s=idle_s, ready=ready):
@@ -93,7 +93,7 @@ def _once(arguments: argparse.Namespace) -> int:
         enrol(bus, state, say)
         host = assemble(policy, state, _CLOCK, say, summary=print if arguments.summary else None)
         with stopping_on_signals() as signals:
-            signals.hosts.append(host)
+            signals.watch(host)
             code = once(host, bus, branch=branch)
     return signals.exit_code(code)
 

@@ -21,6 +21,7 @@ FILE_NAME: Final = "kakeya.toml"
 USER_FILE_NAME: Final = "config.toml"
 FILE_MAX_BYTES: Final = 64 * 1024
 EMBEDDED: Final = "embedded"
+SSH_REPOSITORY: Final = "kakeya"  # `kakeya-runner exec` serves one bus, whatever it is called
 _BUS_ID = re.compile(r"[0-9a-f]{32}")
 _TEMPLATE = re.compile(r"[A-Za-z0-9._/-]*\{preset\}-\{id\}[A-Za-z0-9._-]*")
 OFF: Final = "none"
@@ -157,9 +158,24 @@ def parse_route(text: str, source: Source, where: str) -> BusChoice:
             f"{where}: the URL carries user information, which would end up in records",
             remedy="leave it out and let git's credential helper answer",
         )
+    if re.fullmatch(r"ssh://[^/]+/?", route):
+        route = f"{route.rstrip('/')}/{SSH_REPOSITORY}"
     if route == EMBEDDED:
         return BusChoice(source, where)
     return BusChoice(source, where, route=route, bus_id=bus_id or None)
+
+
+def ssh_route(via: str, bus: str | None) -> str:
+    """Return the route that `--via` means: the bus of a host that is reachable over ssh.
+
+    Raises:
+        UsageError: it is no ssh URL, or a bus is named as well.
+    """
+    if bus is not None:
+        raise UsageError("--bus and --via name two places", remedy="give one of them")
+    if re.fullmatch(r"ssh://[^/#]+/?(#[0-9a-f]{32})?", via) is None:
+        raise UsageError(f"--via: got {via[:200]!r}; expected ssh://USER@HOST[:PORT][#ID]")
+    return via
 
 
 def _from_text(text: str | None, source: Source, where: str) -> BusChoice | None:

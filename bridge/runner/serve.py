@@ -123,8 +123,9 @@ def serve_embedded(
     *,
     idle_s: float,
     ready: Callable[[Host], None],
+    embedded: bool = True,
 ) -> bool:
-    """Serve this machine's own bus until it is idle; return False when another process does so already.
+    """Serve a bus on this machine until it is idle; return False when another process does so already.
 
     A request can arrive between the last listing and the unlocking, when its sender still saw the lock taken; so after
     unlocking the bus is listed once more, and if something is pending the lock is taken again.
@@ -134,7 +135,7 @@ def serve_embedded(
         if not lock.try_acquire():
             return False
         try:
-            host = assemble(policy, state, clock, say, embedded=True)
+            host = assemble(policy, state, clock, say, embedded=embedded)
             ready(host)
             try:
                 serve(host, bus, idle_s=idle_s)

@@ -17,6 +17,12 @@ class Signals:
     hosts: list[Host] = field(default_factory=list)
     caught: list[int] = field(default_factory=list)
 
+    def watch(self, host: Host) -> None:
+        """Tell a host to stop when a signal comes, or now if one came while it was being set up."""
+        self.hosts.append(host)
+        if self.caught:
+            host.stopping.set()
+
     def stop(self, number: int, _frame: object) -> None:
         """Ask every host to stop; what it runs ends as interrupted and is published."""
         self.caught.append(number)

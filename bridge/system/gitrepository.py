@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from bridge.limits import GIT_LOCAL_WALL_S, MIB
 from bridge.system.git import PIPE, Finished, Process, collect, start
@@ -131,6 +131,10 @@ class BareRepository:
             argv = ["/bin/sh", "-c", _BOUNDED, "sh", blocks, *argv]
         process = start(argv, {**self._environment(), **(environment or {})}, cwd=self.path, stdin=None)
         return collect(process, timeout_s)
+
+    def serving(self, verb: Literal["upload-pack", "receive-pack"]) -> tuple[list[str], dict[str, str]]:
+        """Return program and environment of git serving this repository on its standard streams."""
+        return ["git", verb, str(self.path)], self._environment()
 
     def write(self, objects: Iterable[GitObject], *, durable: bool) -> None:
         """Store objects, each atomically; `durable` waits for the disk."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final
+from typing import IO, Final, NoReturn
 
 from bridge.errors import InfrastructureError
 from bridge.system.clock import SystemClock
@@ -258,6 +258,20 @@ def spawn_detached(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | N
         tail = log.read_bytes()[-500:].decode("utf-8", "replace").strip()
         raise InfrastructureError(f"cannot start {argv[0]!r} in the background: {tail}", remedy=f"see {log}")
     return int(answer)
+
+
+def become(argv: Sequence[str], *, env: Mapping[str, str], wall_s: int) -> NoReturn:
+    """Become another program, keeping stdin, stdout and stderr; the kernel ends it at the wall limit.
+
+    Raises:
+        InfrastructureError: the program cannot be started.
+    """
+    signal.alarm(wall_s)
+    try:
+        os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - argv only, and this is the door
+    except OSError as error:
+        signal.alarm(0)
+        raise _cannot_start(argv, error) from error
 
 
 class Child:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 HTTP_BACKEND = "/usr/lib/git-core/git-http-backend"
 USER, PASSWORD = "agent", "s3cret"
+GIT_SHELL = 'git-shell -c "$SSH_ORIGINAL_COMMAND"'
 
 
 def missing_programs() -> list[str]:
@@ -73,16 +74,21 @@ def stop(process: subprocess.Popen) -> None:
 
 
 class SshServer:
-    """A real sshd on loopback whose only key may only run git."""
+    """A real sshd on loopback whose only key may only run git, or another forced command."""
 
-    def __init__(self, folder: Path, *, protocol_v2: bool = True) -> None:
+    def __init__(
+        self, folder: Path, *, protocol_v2: bool = True, forced: str = GIT_SHELL, port: int | None = None
+    ) -> None:
         self.folder = folder
-        self.port = free_port()
+        self.port = port or free_port()
         for name in ("host_key", "client_key"):
+            if (folder / name).exists():
+                continue
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
         public = (folder / "client_key.pub").read_text()
         allowed = folder / "authorized_keys"
-        allowed.write_text(f'restrict,command="git-shell -c \\"$SSH_ORIGINAL_COMMAND\\"" {public}')
+        command = forced.replace('"', '\\"')
+        allowed.write_text(f'restrict,command="{command}" {public}')
         allowed.chmod(0o600)
         host = (folder / "host_key.pub").read_text().split()
         (folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {host[0]} {host[1]}\n")

@@ -1,0 +1,195 @@
+"""`--via ssh://` against a real sshd whose only key may only run `kakeya-runner exec`."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridge.bus import open_bus
+from bridge.bus.refbus import RefBus
+from bridge.bus.served import asked_for
+from bridge.cli.mac import Surroundings, main
+from bridge.errors import UsageError
+from bridge.publish.attestation import ATTESTATION_FILE
+from bridge.system.clock import SystemClock
+from tests.fakes import git_servers
+from tests.fakes.asking import make_request, push
+from tests.fakes.git_servers import SshServer, git, stop
+from tests.integration.runner.conftest import Site
+
+ROOT = Path(__file__).parents[3]
+CLOCK = SystemClock()
+
+
+class Reached:
+    """A host that is reached over ssh and a requester's clone that reaches it."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.chmod(0o700)
+        self.site = Site(folder)
+        self.folder = folder
+        self.state = folder / "state-mini"
+        self.server_folder = folder / "sshd"
+        self.server_folder.mkdir()
+        policy = self.site.policy()
+        self.forced = (
+            f"env PYTHONPATH={ROOT} {sys.executable} -m bridge.cli.runner exec --state {self.state} --policy {policy}"
+        )
+        self.server = SshServer(self.server_folder, forced=self.forced)
+        self.clone = folder / "clone"
+        git("init", "--quiet", str(self.clone))
+        git("config", "core.sshCommand", self.ssh, cwd=self.clone)
+
+    @property
+    def ssh(self) -> str:
+        """The ssh command without a shared connection: a lost one is lost."""
+        return self.server.command.split(" -oControlMaster")[0]
+
+    @property
+    def via(self) -> str:
+        return f"ssh://root@127.0.0.1:{self.server.port}"
+
+    def requester(self) -> RefBus:
+        """Return the bus as a requester reaches it."""
+        return open_bus(f"{self.via}/kakeya", repository=self.clone, state=self.folder / "requester", clock=CLOCK)
+
+    def restart_server(self) -> None:
+        self.server = SshServer(self.server_folder, forced=self.forced, port=self.server.port)
+
+    def told(self, *words: str) -> tuple[int, dict]:
+        code, out, _ = self.said(*words, "--json")
+        return code, json.loads(out)
+
+    def said(self, *words: str) -> tuple[int, str, str]:
+        out, err = io.StringIO(), io.StringIO()
+        home = {"KAKEYA_DATA_DIR": str(self.folder / "data"), "KAKEYA_CONFIG_DIR": str(self.folder / "config")}
+        code = main(list(words), Surroundings(out, err, home, self.clone, CLOCK, None))
+        return code, out.getvalue(), err.getvalue()
+
+    def raw(self, *command: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*self.ssh.split(), "-p", str(self.server.port), "root@127.0.0.1", *command],
+            capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    def runner_pid(self) -> int | None:
+        lock = self.state / "ssh" / "lock"
+        text = lock.read_text().strip() if lock.exists() else ""
+        return int(text) if text and Path(f"/proc/{text}").exists() else None
+
+    def close(self) -> None:
+        self.server.close()
+        pid = self.runner_pid()
+        if pid is not None:
+            os.kill(pid, signal.SIGTERM)
+            while self.runner_pid() is not None:
+                time.sleep(0.05)
+
+
+@pytest.fixture
+def reached(tmp_path, missing) -> Iterator[Reached]:
+    absent = git_servers.missing_programs()
+    if absent:
+        missing("servers", f"not installed: {', '.join(absent)}")
+    one = Reached(tmp_path)
+    yield one
+    one.close()
+
+
+pytestmark = pytest.mark.servers
+
+
+def test_a_run_over_ssh_is_the_same_run_with_the_same_result(reached) -> None:
+    """The real preset by the real interpreter: request, log, result tree, gate and signature as on any bus."""
+    policy = reached.folder / "mini.toml"
+    policy.write_text(policy.read_text().replace(str(reached.site.interpreter), sys.executable))
+    words = ("run", "mlx-env-probe", "--via", reached.via, "--follow", "--wait-timeout", "200")
+    code, document = reached.told(*words)
+    assert (document["state"], document["where"]["local"]) == ("published", False), document
+    run_id = document["id"]
+    assert document["outcome"]["reason"] in {"passed", "gate_rejected"}, document["outcome"]
+    assert code == (0 if document["outcome"]["gate_passed"] else 1)
+    tree = reached.requester().read_result(reached.requester().view(run_id).claim.claim.result_oid).files
+    assert {"request.json", "run.json", "spec.json", "verdict.json", "claims.jsonl", ATTESTATION_FILE} <= set(tree)
+    assert tree["log.txt"]
+    assert b"".join(chunk.data for chunk in reached.requester().read_log(run_id)) == tree["log.txt"]
+    key = json.loads((reached.state / "ssh" / "runner.keys.json").read_bytes())[-1]["public"]
+    assert reached.told("init", "--bus", f"{reached.via}#{document['bus']['id']}", "--runner-key", key)[0] == 0
+    verified = reached.told("verify", run_id)
+    assert (verified[0], verified[1]["data"]["signed"]) == (0, True), verified
+    assert reached.told("status", run_id)[1]["id"] == run_id
+    assert reached.told("quote", run_id)[0] in {1, 2}  # a smoke run has nothing citable, or no claim at all
+
+
+def test_nothing_but_git_on_this_one_bus_can_be_asked_for(reached) -> None:
+    for command in ("id", "git-upload-archive /", "git-receive-pack /etc; id", "bash -c id", "git-upload-pack --help"):
+        done = reached.raw(command)
+        assert done.returncode == 2, command
+        assert b"may only send Kakeya requests" in done.stderr
+        assert b"uid=" not in done.stdout + done.stderr
+    other = git_servers.bare(reached.folder / "other.git")
+    advertised = reached.raw(f"git-upload-pack '{other}'")
+    assert b"refs/kakeya/bus" in advertised.stdout  # the host's own bus, whatever path is named
+
+
+def test_a_requester_cannot_write_what_is_the_runner_s(reached) -> None:
+    path = reached.state / "ssh" / "bus.git"
+    bus = reached.requester()
+    bus.identity()
+    reached.site.until(lambda: (reached.state / "ssh" / "runner.keys.json").exists(), "never made a key")
+    reached.site.until(lambda: reached.requester().identity().attestation == "dsse", "never enrolled")
+    ref = push(bus, make_request(bus.identity().bus_id, "count"))
+    git("-c", f"core.sshCommand={reached.ssh}", "fetch", "--quiet", f"{reached.via}/kakeya", ref.ref, cwd=reached.clone)
+    before = git("rev-parse", "refs/kakeya/bus", cwd=path)
+    for name in ("kakeya/bus", f"kakeya/claim/{ref.id}", "heads/main", "replace/x", "heads/kakeya/bus", "tags/x"):
+        done = subprocess.run(
+            ["git", "push", "--force", f"{reached.via}/kakeya", f"FETCH_HEAD:refs/{name}"],
+            cwd=reached.clone, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode != 0, name
+        assert "hidden ref" in done.stderr, done.stderr
+    assert git("rev-parse", "refs/kakeya/bus", cwd=path) == before
+    assert "refs/heads/main" not in git("for-each-ref", cwd=path)
+
+
+def test_a_lost_connection_costs_nothing(reached) -> None:
+    reached.site.set_work(f"while [ ! -e {reached.folder}/go ]; do sleep 0.1; done")
+    bus = reached.requester()
+    request = make_request(bus.identity().bus_id, "count")
+    ref = push(bus, request)
+    reached.site.until(reached.site.starts, "never started")
+    stop(reached.server.process)
+    assert reached.said("attach", ref.id, "--bus", reached.via)[0] == 3
+    (reached.folder / "go").touch()
+    reached.restart_server()
+    assert bus.submit(request.canonical(), ref.ref, None).reattached  # the same bytes again find what is there
+    code, document = reached.told("attach", ref.id, "--bus", reached.via, "--wait-timeout", "120")
+    assert (document["id"], document["state"], code) == (ref.id, "published", 1), document
+    assert reached.site.starts() == [ref.id]
+
+
+def test_a_runner_that_died_is_started_again_by_whoever_looks(reached) -> None:
+    reached.told("ls", "--bus", reached.via)
+    reached.site.until(lambda: reached.runner_pid() is not None, "never started")
+    first = reached.runner_pid()
+    os.kill(first, signal.SIGKILL)
+    reached.site.until(lambda: reached.runner_pid() is None, "never died")
+    reached.told("ls", "--bus", reached.via)
+    reached.site.until(lambda: reached.runner_pid() is not None, "never started again")
+
+
+@pytest.mark.parametrize(
+    "command", ["", "git-upload-pack", "git-upload-pack 'a", "git-upload-pack a b", "x" * 2000, "git-upload-pack -x"]
+)
+def test_a_command_that_is_not_git_s_is_refused(command) -> None:
+    with pytest.raises(UsageError, match="may only send"):
+        asked_for(command)
