@@ -32,10 +32,17 @@ EXIT_CODES: Final[Mapping[Reason, int]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Ending:
-    """Why a run ended; `message` is one line without control characters, or None."""
+    """Why a run ended; `message` is made one line, bounded and without control characters, or None.
+
+    A message may quote what a workload wrote: a record that refuses it would leave the run without an end.
+    """
 
     reason: Reason
     message: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.message is not None:
+            object.__setattr__(self, "message", one_line(self.message))
 
     @property
     def exit_code(self) -> int:

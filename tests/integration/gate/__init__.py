@@ -1,0 +1,1 @@
+"""Workloads that lie, run through the real runner."""
