@@ -1,0 +1,243 @@
+"""A requester's commands, a real runner process, a real bus, real ssh-keygen: from init to revoke."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bridge.bus import open_bus
+from bridge.bus.interface import RequestRef, Tree
+from bridge.cli.mac import Surroundings, main
+from bridge.records import JobSpec, RunRecord, Workload
+from bridge.system.clock import SystemClock
+from tests.fakes.asking import make_request
+from tests.fakes.ssh_keys import Key, signed_request
+from tests.integration.runner.conftest import PRESET, site
+
+__all__ = ["site"]
+CALM = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_AUTHOR_NAME": "dev",
+    "GIT_AUTHOR_EMAIL": "dev@example.org",
+    "GIT_COMMITTER_NAME": "dev",
+    "GIT_COMMITTER_EMAIL": "dev@example.org",
+}
+WHO = "dev@example.org"
+
+
+class Requester:
+    """A clone of the bus's repository, and `kakeya-mac` in it."""
+
+    def __init__(self, folder: Path, route: str) -> None:
+        self.folder, self.top, self.route = folder, folder / "clone", route
+        self.git("init", "-q", "-b", "main", str(self.top), at=folder)
+        self.git("config", "user.email", WHO)
+        (self.top / "code.py").write_text("print('one')\n")
+        self.git("add", "code.py")
+        self.git("commit", "-q", "-m", "one")
+        self.root = self.git("rev-parse", "HEAD")
+
+    def git(self, *words: str, at: Path | None = None) -> str:
+        done = subprocess.run(
+            ["git", *words], cwd=at or self.top, env={**os.environ, **CALM}, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    def run(self, *words: str) -> tuple[int, dict, str]:
+        out, err = io.StringIO(), io.StringIO()
+        environment = {
+            "KAKEYA_DATA_DIR": str(self.folder / "data"),
+            "KAKEYA_CONFIG_DIR": str(self.folder / "config"),
+            "HOME": str(self.folder / "home"),
+        }
+        code = main([*words, "--json"], Surroundings(out, err, environment, self.top, SystemClock(), None))
+        return code, json.loads(out.getvalue()), err.getvalue()
+
+
+def allow(site, *lines: str) -> None:
+    """Add top-level keys to the policy."""
+    path = site.policy()
+    path.write_text("\n".join(lines) + "\n" + path.read_text())
+    path.chmod(0o600)
+
+
+def result_of(site, run_id: str) -> Tree:
+    return site.requester().read_result(site.ended(RequestRef(run_id, "", "")).result_oid)
+
+
+def record_of(site, run_id: str) -> RunRecord:
+    return RunRecord.parse(result_of(site, run_id).files["run.json"], max_bytes=1 << 25, max_depth=32)
+
+
+@pytest.fixture
+def place(site, tmp_path):
+    made = site()
+    made.create_bus()
+    path = made.folder / "presets" / "theirs.toml"
+    path.write_text(PRESET.replace('name = "count"\nstatus', 'name = "theirs"\ncode = "request"\nstatus'))
+    path.chmod(0o600)
+    return made, Requester(tmp_path, made.route)
+
+
+def trust_it(site, document: dict) -> None:
+    key, who = document["data"]["public_key"], document["data"]["principal"]
+    assert site.run("trust", "add", key, "--principal", who).code == 0
+
+
+def test_from_init_to_a_signed_run_with_the_owners_one_command(place):
+    site, requester = place
+    allow(site)
+    code, document, said = requester.run("init", "--bus", site.route, "--signing-key", "auto")
+    assert code == 0
+    assert document["data"]["principal"] == WHO
+    assert (requester.folder / "config" / "signing_key").stat().st_mode & 0o777 == 0o600
+    assert "kakeya-runner trust add 'ssh-ed25519" in said
+    site.start("serve", "--bus", site.route)
+
+    code, refused, _ = requester.run("run", "mlx-env-probe", "--wait", "--queue")
+    assert (code, refused["outcome"]["reason"]) == (7, "policy_refused")
+    assert f"kakeya-runner trust add '{document['data']['public_key']}'" in refused["outcome"]["message"]
+    assert refused["trust"]["principal"] == "unsigned"
+
+    trust_it(site, document)  # the running runner sees it at once
+    code, ran, _ = requester.run("run", "mlx-env-probe", "--wait", "--queue")
+    assert ran["trust"] == {
+        "principal": WHO, "signer": document["data"]["signer"], "signed": True, "code": "host", "labels": [],
+    }, ran["outcome"]  # fmt: skip
+    code, again, _ = requester.run("retry", ran["id"], "--wait", "--queue")
+    assert again["trust"]["signed"] is True
+    assert again["request"]["retry_of"] == ran["id"]
+    assert requester.run("verify", again["id"])[0] == 0
+    site.until(lambda: "signed-requests" in str(requester.run("runners")[1]), "no runner says that it checks")
+    findings = {one["check"]: one for one in requester.run("doctor")[1]["data"]}
+    assert findings["signing"]["level"] == "ok", findings
+    assert "checked by mini" in findings["signing"]["text"]
+
+
+def set_up(site, requester) -> Key:
+    """Make a key at the requester's and trust it at the host."""
+    _, document, _ = requester.run("init", "--bus", site.route, "--signing-key", "auto")
+    trust_it(site, document)
+    return Key(requester.folder / "config" / "signing_key")
+
+
+def send(site, requester, preset: str, key: Key | None, commit: str | None = None) -> RequestRef:
+    """Push a request for one of the owner's own presets, signed or not, with the code of a commit."""
+    bus = open_bus(site.route, repository=requester.top, state=site.folder / "sender", clock=SystemClock())
+    code = None
+    if commit is not None:
+        tree = requester.git("rev-parse", f"{commit}^{{tree}}")
+        code = Workload(commit=requester.git("rev-parse", commit), tree=tree, origin="", dirty=False)
+    bus_id = bus.identity().bus_id
+    if key is None:
+        request, signature = make_request(bus_id, preset, workload=code), None
+    else:
+        request, signature = signed_request(bus_id, preset, key, WHO, workload=code)
+    return bus.submit(request.canonical(), request.ref, code, signature).ref
+
+
+def test_request_code_needs_a_signature_and_somebody_who_vouches_for_it(place):
+    site, requester = place
+    allow(site, 'protected_refs = ["refs/heads/main"]', f'floor_commit = "{requester.root}"')
+    (requester.top / "code.py").write_text("print('two')\n")
+    requester.git("commit", "-q", "-am", "two")
+    requester.git("push", "-q", site.route, "main")
+    key = set_up(site, requester)
+    site.start("serve", "--bus", site.route)
+
+    unsigned = send(site, requester, "theirs", None, "HEAD")
+    refused = site.ended(unsigned)
+    assert (refused.reason, site.starts()) == ("policy_refused", [])
+    assert "the request is unsigned" in refused.message
+    assert "kakeya-runner trust add KEY --principal NAME" in refused.message
+
+    signed = send(site, requester, "theirs", key, "HEAD")
+    site.ended(signed)
+    assert site.starts() == [signed.id]
+    record = record_of(site, signed.id)
+    assert (record.principal, record.code.trust_class, record.code.origin) == (WHO, "trusted", "request")
+    spec = JobSpec.parse(result_of(site, signed.id).files["spec.json"], max_bytes=1 << 20)
+    said = "\n".join(spec.decisions)
+    assert f"asked by {WHO}, signed by {key.fingerprint}" in said
+    assert "is on refs/heads/main after" in said
+
+    (requester.top / "code.py").write_text("print('three')\n")
+    requester.git("commit", "-q", "-am", "three, not on main")
+    untrusted = site.ended(send(site, requester, "theirs", key, "HEAD"))
+    assert untrusted.reason == "policy_refused"
+    assert "kakeya-runner trust add KEY --code" in untrusted.message
+    assert site.starts() == [signed.id]
+
+
+def test_a_revoked_principal_loses_what_is_running_and_what_it_asks_next(place):
+    site, requester = place
+    site.set_work("sleep 120")
+    allow(site)
+    key = set_up(site, requester)
+    site.start("serve", "--bus", site.route)
+    sent = send(site, requester, "count", key)
+    site.until(site.starts, "never started")
+    assert site.run("revoke", WHO).code == 0
+    claim = site.ended(sent)
+    assert claim.reason == "policy_refused"
+    assert "stopped while it ran: the host's owner has revoked dev@example.org" in claim.message
+    record = record_of(site, sent.id)
+    assert (record.principal, record.reason) == (WHO, "policy_refused")
+    assert [command.survivors for command in record.commands] == [0]
+    assert record.wall_s < 100, "it slept to its end"
+    refused = site.ended(send(site, requester, "count", key))
+    assert (refused.reason, "has revoked" in refused.message) == ("policy_refused", True)
+    assert site.starts() == [sent.id]
+
+
+def test_taking_a_key_off_the_list_ends_what_runs_with_it(place):
+    site, requester = place
+    site.set_work("sleep 120")
+    allow(site)
+    key = set_up(site, requester)
+    site.start("serve", "--bus", site.route)
+    sent = send(site, requester, "count", key)
+    site.until(site.starts, "never started")
+    assert site.run("trust", "remove", key.fingerprint).code == 0
+    assert site.ended(sent).reason == "policy_refused"
+
+
+def test_a_cancel_from_the_same_clone_ends_a_signed_run(place):
+    site, requester = place
+    site.set_work("sleep 120")
+    allow(site)
+    key = set_up(site, requester)
+    site.start("serve", "--bus", site.route)
+    sent = send(site, requester, "count", key)
+    site.until(site.starts, "never started")
+    site.requester().ask_cancel(sent.id, b"{}")  # anybody with push rights
+    code, _, said = requester.run("cancel", sent.id)
+    assert code == 0, said
+    assert site.ended(sent).reason == "cancelled"
+
+
+def test_a_killed_runner_goes_on_with_what_it_let_in_and_nothing_else(place):
+    site, requester = place
+    allow(site)
+    key = set_up(site, requester)
+    sent = send(site, requester, "count", key)
+    site.run("once", "--bus", site.route)
+    assert site.starts() == [sent.id]
+    bus = site.folder / "bus.git"
+    ours = requester.git("for-each-ref", "--format=%(refname) %(objectname)", at=bus).splitlines()
+    request_oid = site.claim(sent).request_oid
+    for ref, oid in (line.split() for line in ours):
+        if sent.id in ref:
+            requester.git("update-ref", "-d", ref, oid, at=bus)
+    requester.git("update-ref", sent.ref, request_oid, at=bus)  # the very same commit, as it was pushed first
+    site.run("once", "--bus", site.route)
+    claim = site.ended(sent)
+    assert claim.reason == "request_rejected"
+    assert "a request runs once" in claim.message
+    assert site.starts() == [sent.id]
