@@ -1,0 +1,196 @@
+"""The requester's side of signing: keys found, made, kept by an agent, or unusable; nothing is ever asked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bridge.client.config import discover
+from bridge.errors import UsageError
+from bridge.records.bus import SIGNED_REQUESTS
+from bridge.request import parse
+from bridge.request.signature import made_with
+from tests.fakes.requester import Requester
+from tests.fakes.scripted_host import ScriptedHost
+from tests.fakes.ssh_keys import WHO, make_key, push_signed, signed_request
+
+
+@pytest.fixture
+def requester(tmp_path: Path) -> Requester:
+    made = Requester(tmp_path, environment={"HOME": str(tmp_path / "home")})
+    (tmp_path / "home" / ".ssh").mkdir(parents=True)
+    ScriptedHost(made.bus, made.clock).beat()
+    return made
+
+
+def received(requester: Requester, run_id: str):
+    return requester.bus.read_request(requester.bus.view(run_id).request)
+
+
+def init(requester: Requester, *words: str):
+    ran = requester.run("init", "--bus", "memory", "--principal", WHO, *words, "--json")
+    assert ran.code == 0, ran.err
+    return ran.document["data"]
+
+
+def sent_id(requester: Requester, *words: str) -> str:
+    ran = requester.run("run", "mlx-env-probe", *words)
+    assert ran.code == 0, ran.err
+    return ran.out.strip()
+
+
+def test_a_signed_request_carries_the_very_bytes_that_were_signed(requester, tmp_path):
+    key = make_key(tmp_path, "mine")
+    data = init(requester, "--signing-key", str(key.path))
+    assert (data["signer"], data["public_key"]) == (key.fingerprint, key.public)
+    found = received(requester, sent_id(requester))
+    assert made_with(found.data, found.signature) == key.fingerprint
+    request = parse(found.data, ref=found.ref.ref, bus_id=requester.bus.identity().bus_id, now=requester.clock.now())
+    assert (request.principal, request.signer) == (WHO, key.fingerprint)
+
+
+def test_a_killed_client_sends_the_same_signature_again(requester, tmp_path):
+    """ecdsa signatures are random: signing again would be another commit under the same name."""
+    path = tmp_path / "ecdsa"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", str(path)], check=True, timeout=30)
+    init(requester, "--signing-key", str(path))
+    run_id = sent_id(requester)
+    first = received(requester, run_id)
+    with requester.bus.remote.lock:  # the push never arrived
+        del requester.bus.remote.refs[first.ref.ref]
+    assert sent_id(requester) == run_id
+    assert received(requester, run_id).signature == first.signature
+
+
+def test_the_same_question_of_two_principals_is_two_runs(requester, tmp_path):
+    init(requester, "--signing-key", str(make_key(tmp_path, "mine").path))
+    signed = sent_id(requester)
+    assert sent_id(requester) == signed
+    requester.run("init", "--bus", "memory", "--signing-key", "none")
+    unsigned = sent_id(requester)
+    assert unsigned != signed
+    assert received(requester, unsigned).signature is None
+
+
+def test_a_request_in_our_name_by_a_strangers_key_is_not_taken_for_ours(requester, tmp_path):
+    mine, stranger = make_key(tmp_path, "mine"), make_key(tmp_path, "stranger")
+    init(requester, "--signing-key", str(mine.path))
+    bus_id = requester.bus.identity().bus_id
+    own = parse_wish(requester)
+    forged, signature = signed_request(bus_id, "mlx-env-probe", stranger, now=requester.clock.now(), params=own)
+    push_signed(requester.bus, forged, signature)
+    assert sent_id(requester) != forged.id
+
+
+def parse_wish(requester: Requester) -> dict:
+    return requester.run("run", "mlx-env-probe", "--dry-run", "--json").document["data"]["request"]["params"]
+
+
+def test_auto_finds_the_users_key_before_it_makes_one(requester, tmp_path):
+    made = init(requester, "--signing-key", "auto")
+    assert (tmp_path / "config" / "signing_key").is_file()
+    assert init(requester, "--signing-key", "auto")["signer"] == made["signer"]
+    own = make_key(tmp_path / "home" / ".ssh", "id_ed25519")
+    assert init(requester, "--signing-key", "auto")["signer"] == own.fingerprint
+
+
+def test_a_key_with_a_passphrase_is_passed_over_and_asks_nothing(requester, tmp_path):
+    path = tmp_path / "home" / ".ssh" / "id_ed25519"
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "a passphrase", "-f", str(path)]
+    subprocess.run(argv, check=True, timeout=30)
+    init(requester, "--signing-key", "auto")
+    assert discover(tmp_path, environment_of(requester)).signing.key.endswith("/signing_key")
+    ran = requester.run("init", "--bus", "memory", "--signing-key", str(path))
+    assert ran.code == 2
+    assert "could not sign" in ran.err
+    assert "load it into ssh-agent" in ran.err
+
+
+def environment_of(requester: Requester) -> dict[str, str]:
+    folder = requester.folder
+    return {"KAKEYA_DATA_DIR": str(folder / "data"), "KAKEYA_CONFIG_DIR": str(folder / "config")}
+
+
+def test_a_key_only_an_agent_holds_signs(tmp_path, monkeypatch):
+    key = make_key(tmp_path, "held")
+    socket = tmp_path / "agent.sock"
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL)
+    try:
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+        while not socket.exists():
+            assert agent.poll() is None
+        subprocess.run(["ssh-add", "-q", str(key.path)], check=True, timeout=30)
+        key.path.unlink()
+        asking = Requester(tmp_path, environment={"SSH_AUTH_SOCK": str(socket), "PATH": os.environ["PATH"]})
+        ScriptedHost(asking.bus, asking.clock).beat()
+        assert init(asking, "--signing-key", "auto")["signer"] == key.fingerprint
+        found = received(asking, sent_id(asking))
+        assert made_with(found.data, found.signature) == key.fingerprint
+    finally:
+        agent.terminate()
+        agent.wait(30)
+
+
+def test_nothing_is_signed_unless_asked_for_or_somebody_checks(requester, tmp_path):
+    ran = requester.run("init", "--bus", "memory")
+    assert "requests are unsigned; on with: kakeya-mac init --signing-key auto" in ran.out
+    assert not (tmp_path / "config" / "signing_key").exists()
+    checking = requester.bus.read_beacons()[0][1].evolve(sequence=99, capabilities=(SIGNED_REQUESTS,))
+    requester.bus.beacon(checking)
+    ran = requester.run("init", "--bus", "memory", "--principal", WHO)
+    assert "kakeya-runner trust add 'ssh-ed25519 " in ran.err
+    doctor = {one["check"]: one for one in requester.run("doctor", "--json").document["data"]}
+    assert doctor["signing"]["level"] == "ok"
+
+
+def test_doctor_names_what_is_missing(requester, tmp_path):
+    key = make_key(tmp_path, "mine")
+    init(requester, "--signing-key", str(key.path))
+    doctor = {one["check"]: one for one in requester.run("doctor", "--json").document["data"]}
+    assert doctor["signing"]["level"] == "warn"
+    assert f"kakeya-runner trust add '{key.public}' --principal {WHO}" in doctor["signing"]["remedy"]
+    key.path.unlink()
+    doctor = {one["check"]: one for one in requester.run("doctor", "--json").document["data"]}
+    assert doctor["signing"]["level"] == "fail"
+    assert doctor["signing"]["remedy"] == "kakeya-mac init --signing-key auto"
+    assert requester.run("run", "mlx-env-probe").code == 2
+
+
+def test_a_cancel_is_signed_too(requester, tmp_path):
+    key = make_key(tmp_path, "mine")
+    init(requester, "--signing-key", str(key.path))
+    run_id = sent_id(requester)
+    assert requester.run("cancel", run_id).code == 0
+    (asked,) = requester.bus.history.cancels(run_id)
+    assert made_with(asked.data, asked.signature) == key.fingerprint
+    assert requester.bus.view(run_id).cancel_asked
+
+
+@pytest.mark.parametrize("name", ["two words", "-I", "*", "unsigned", ""])
+def test_a_principal_that_is_no_name_is_refused(requester, name):
+    ran = requester.run("init", "--bus", "memory", f"--principal={name}")
+    assert (ran.code, "expected a name" in ran.err) == (2, True)
+
+
+def test_a_committed_file_chooses_nobodys_key(tmp_path):
+    top = tmp_path / "clone"
+    (top / ".git").mkdir(parents=True)
+    (top / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    environment = {"KAKEYA_DATA_DIR": str(tmp_path / "data"), "KAKEYA_CONFIG_DIR": str(tmp_path / "config")}
+    (top / "kakeya.toml").write_text('schema = 1\nroute = "origin"\nsigning_key = "/x"\nprincipal = "a"\n')
+    with pytest.raises(UsageError, match="everybody's own choice"):
+        discover(top, environment)
+
+
+def test_nobody_signs_to_their_own_machine(requester, tmp_path):
+    from bridge.client.signing import identity_of
+
+    key = make_key(tmp_path, "mine")
+    init(requester, "--signing-key", str(key.path))
+    settings = discover(tmp_path, environment_of(requester), "embedded")
+    session = requester.open(settings, requester.clock)
+    assert settings.signing is not None
+    assert identity_of(session) is None
