@@ -234,6 +234,10 @@ class Bus(Protocol):
         """Return the seconds after which a push that can wait should go; 0 means now. Shared by a host's runners."""
         ...
 
+    def take_push_turn(self) -> bool:
+        """Count the next push beforehand if it may go now, so that no other runner of the host takes the same turn."""
+        ...
+
     def claim(self, claim: Claim) -> Held:
         """Create the claim ref, one winner.
 

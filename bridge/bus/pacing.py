@@ -35,6 +35,7 @@ class Pacer:
         self._per_minute = per_minute
         self._clock = clock
         self._last_s = float("-inf")
+        self._turns = 0
 
     def wait_s(self) -> float:
         """Return the seconds after which a push that can wait may go; 0 means now."""
@@ -42,15 +43,34 @@ class Pacer:
         if self._path is None:
             return max(0.0, self._last_s + LOCAL_PAUSE_S - now)
         with self._recent(now) as pushes:
-            # The oldest of the last `per_minute` pushes has to leave the window first.
-            budget = max(1, int(self._per_minute))
-            spaced = pushes[-1] + WINDOW_S / self._per_minute - now if pushes else 0.0
-            full = pushes[-budget] + WINDOW_S - now if len(pushes) >= budget else 0.0
-            return max(0.0, spaced, full)
+            return self._wait_s(pushes, now)
+
+    def _wait_s(self, pushes: list[float], now: float) -> float:
+        # The oldest of the last `per_minute` pushes has to leave the window first.
+        budget = max(1, int(self._per_minute))
+        spaced = pushes[-1] + WINDOW_S / self._per_minute - now if pushes else 0.0
+        full = pushes[-budget] + WINDOW_S - now if len(pushes) >= budget else 0.0
+        return max(0.0, spaced, full)
+
+    def take_turn(self) -> bool:
+        """Count a push that can wait before it is made, if it may go now: no other process gets the same turn."""
+        now = self._clock.steady_s()
+        if self._path is None:
+            return self.wait_s() == 0.0
+        with self._recent(now) as pushes:
+            if self._wait_s(pushes, now) > 0.0:
+                return False
+            pushes.append(now)
+            self._turns += 1
+            return True
 
     def pushed(self) -> None:
-        """Count a push."""
+        """Count a push, unless it was counted when it got its turn."""
         now = self._clock.steady_s()
+        if self._turns:
+            self._turns -= 1
+            self._last_s = now
+            return
         self._last_s = now
         if self._path is not None:
             with self._recent(now) as pushes:

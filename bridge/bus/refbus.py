@@ -180,6 +180,10 @@ class RefBus:
         """Return the seconds after which a push that can wait should go; 0 means now."""
         return self._pacer.wait_s()
 
+    def take_push_turn(self) -> bool:
+        """Count the next push beforehand if it may go now; see the interface."""
+        return self._pacer.take_turn()
+
     def claim(self, claim: Claim) -> Held:
         """Create the claim ref, one winner; see the interface."""
         self._pacer.pushed()

@@ -140,7 +140,10 @@ class Keeper:
             if not (waiting or urgent) or self._link.push_wait_s() > 0:
                 continue
             try:
-                self._push(lambda held: following(held, self._clock), final=False)
+                with self._link.lock:
+                    if not self._link.take_push_turn():
+                        continue  # another slot or runner was quicker, and the budget is the host's
+                    self._push(lambda held: following(held, self._clock), final=False)
             except FencedError:
                 self._fenced = True
                 return

@@ -24,6 +24,10 @@ class Link:
         """Return how long a push that can wait should wait: the host's budget, and our own after failures."""
         return max(self.budget.wait_s(), self.bus.push_wait_s())
 
+    def take_push_turn(self) -> bool:
+        """Return whether a push that can wait may go now; the caller holds the lock and pushes at once."""
+        return self.budget.wait_s() == 0.0 and self.bus.take_push_turn()
+
 
 def link_to(bus: Bus, clock: Clock) -> Link:
     """Return a link; reads the bus record.

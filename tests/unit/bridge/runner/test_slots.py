@@ -1,0 +1,117 @@
+"""Several runs at once share one host: its pushes, its attempt counter, its places."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from bridge.bus.pacing import Pacer
+from bridge.bus.refbus import RefBus
+from bridge.limits import LEASE_HOSTED_S, PUSHES_PER_MINUTE_HOSTED
+from bridge.runner.keeper import Keeper
+from bridge.runner.link import link_to
+from tests.fakes.bus_actors import Actor, FakeClock
+from tests.fakes.memory_bus import MemoryRemote, MemoryStore, bus_record
+
+PUSHING = 'schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\nrate_per_hour = 0\n'
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+class CountingStore(MemoryStore):
+    """Notes when every push was made."""
+
+    def __init__(self, remote: MemoryRemote, clock: FakeClock) -> None:
+        super().__init__(remote)
+        self.clock = clock
+        self.pushes: list[float] = []
+
+    def push(self, updates):
+        self.pushes.append(self.clock.steady_s())
+        return super().push(updates)
+
+
+def test_all_slots_of_all_runners_of_a_host_stay_within_one_budget_and_no_lease_is_lost(clock, tmp_path):
+    """Two runners with two slots each, all four runs writing log lines without end."""
+    remote = MemoryRemote()
+    stores = [CountingStore(remote, clock) for _ in range(2)]
+    buses = [
+        RefBus(store, clock=clock, pacer=Pacer(tmp_path / "pushes.json", PUSHES_PER_MINUTE_HOSTED, clock))
+        for store in stores
+    ]
+    buses[0].create(bus_record(clock, lease_s=LEASE_HOSTED_S))
+    keepers = []
+    for name, bus in zip(("one", "two"), buses, strict=True):
+        link, actor = link_to(bus, clock), Actor(bus, clock, name)
+        for _ in range(2):
+            sent = actor.submit()
+            held = bus.claim(actor.record(sent.ref, "claimed", 0, lease_s=LEASE_HOSTED_S))
+            keepers.append(Keeper(link, held, clock=clock, beacon=lambda: None, asked_s=clock.steady_s()))
+    clock.advance(120.0)
+    for store in stores:
+        store.pushes.clear()
+    for keeper in keepers:
+        keeper.start()
+    pause = threading.Event()
+    for second in range(900):
+        for keeper in keepers:
+            keeper.feed(f"line {second}\n".encode())
+        clock.advance(1.0)
+        pause.wait(0.004)
+    for keeper in keepers:
+        keeper.stop()
+    moments = sorted(moment for store in stores for moment in store.pushes)
+
+    assert [keeper.lost() for keeper in keepers] == [None] * 4
+    assert all(keeper.held.claim.sequence > 0 for keeper in keepers)
+    assert max(sum(first <= one < first + 60.0 for one in moments) for first in moments) <= PUSHES_PER_MINUTE_HOSTED
+
+
+def test_runs_of_the_same_thing_at_the_same_time_are_different_attempts(world):
+    w = world(policy_text=f"{PUSHING}slots = 4\n")
+    together = threading.Barrier(4, timeout=30)
+
+    def program(spec, directory):
+        together.wait()
+        yield b"all four run\n"
+        return 0
+
+    w.program = program
+    refs = [w.ask() for _ in range(4)]
+    w.serve_once()
+    attempts = [w.record(ref.id).attempt for ref in refs]
+
+    assert sorted(attempt.number for attempt in attempts) == [1, 2, 3, 4]
+    assert len({attempt.key for attempt in attempts}) == 1
+    assert all(len(attempt.earlier) == attempt.number - 1 for attempt in attempts)
+
+
+def test_a_request_beyond_the_slots_waits_and_is_told_why(world):
+    w = world(policy_text=f"{PUSHING}slots = 2\n")
+    free, running = threading.Event(), threading.Semaphore(0)
+
+    def program(spec, directory):
+        running.release()
+        free.wait(30)
+        yield b""
+        return 0
+
+    w.program = program
+    refs = [w.ask() for _ in range(3)]
+    runner = w.runner()
+    assert runner.step() == 1
+    assert [running.acquire(timeout=30) for _ in range(2)] == [True, True]
+    assert any("all slots are busy" in line for line in w.said)
+    assert runner.step() == 1
+    free.set()
+    runner.join()
+    assert runner.step() == 0
+    runner.join()
+
+    assert {w.claim(ref.id).state for ref in refs} == {"terminal"}
+    assert [spec.id for spec in w.executor.executed[:2]] != [refs[2].id]
+    assert len(w.executor.executed) == 3
