@@ -99,8 +99,8 @@ def own_drafter(target: Path) -> str:
         return str(resolve_model(beside.name))
     except ModelNotFoundError as error:
         raise UsageError(
-            f"no drafter is known for {target.name!r}: expected one called {beside.name!r} beside it or among the models. "
-            "Name one with --drafter, or decode without with --drafter none."
+            f"no drafter is known for {target.name!r}: expected one called {beside.name!r} beside it or among the "
+            "models. Name one with --drafter, or decode without with --drafter none."
         ) from error
 
 

@@ -167,6 +167,10 @@ class Depth(Protocol):
 class Clock(Protocol):
     """Time as a benchmark needs it."""
 
+    @property
+    def eager(self) -> bool:
+        """Whether a call has done its work when it returns, so that readings around it tell what it cost."""
+
     def now_ns(self) -> int:
         """Wait for every stream in use, then return monotonic nanoseconds."""
 

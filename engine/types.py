@@ -177,7 +177,8 @@ class Step:
     """One turn of the decoding loop as its caller sees it.
 
     ``tokens`` are the emitted tokens after the stop rule cut them; ``accepted`` and ``committed`` are counted before
-    the cut. ``position`` is the length of the target's cache after the step.
+    the cut. ``position`` is the length of the target's cache after the step. ``draft_s`` and ``verify_s`` are the
+    seconds inside drafter and target, None on a backend whose calls return before their work is done.
     """
 
     tokens: tuple[int, ...]
@@ -192,6 +193,8 @@ class Step:
     stop: StopReason | None = None
     guard: str | None = None
     skipped: str | None = None
+    draft_s: float | None = None
+    verify_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from engine.benchmarks.contest import Contest, Entry, as_row, standings, table
 from engine.benchmarks.controller import Pair, Trial, World, curve
-from engine.benchmarks.overhead import loop_overhead
+from engine.benchmarks.overhead import Overhead, loop_overhead
 from engine.benchmarks.peer import Peer, engine_peers, oracle
 from engine.benchmarks.ratio import Ratio
 from engine.cli.options import (
@@ -99,16 +99,30 @@ def _overhead(options: argparse.Namespace) -> int:
     engine = open_selected(options)
     prompts, _ = _prompts(options, engine)
     for label, depth in _depths(options, engine).items():
-        found = [
-            loop_overhead(engine, prompt.ids, options.max_new, depth(), layout)
-            for _ in range(options.repeats)
-            for prompt in prompts
-        ]
-        decode_s, calls_s = sum(item.decode_s for item in found), sum(item.calls_s for item in found)
-        share = (decode_s - calls_s) / decode_s if decode_s else 0.0
-        steps = sum(item.steps for item in found)
-        print(f"{label}: the loop itself is {share * 100:.2f} % of {steps} steps in {decode_s:.2f} s")
+        turns = [(prompt.ids, turn % 2 == 0) for turn in range(options.repeats) for prompt in prompts]
+        found: dict[bool, list[Overhead]] = {False: [], True: []}
+        for ids, first in turns:
+            # Both passes over each prompt, in changing order: a slow moment meets either alike.
+            for wait in (first, not first):
+                found[wait].append(loop_overhead(engine, ids, options.max_new, depth(), layout=layout, wait=wait))
+        plain, waiting = _summed(found[False]), _summed(found[True])
+        print(
+            f"{label}: the loop itself is {plain.share * 100:.2f} % of {plain.steps} steps in {plain.decode_s:.2f} s; "
+            f"waiting after every call {waiting.draft_s / waiting.decode_s * 100:.1f} % drafter, "
+            f"{waiting.verify_s / waiting.decode_s * 100:.1f} % target, {waiting.share * 100:.2f} % loop, and "
+            f"{waiting.decode_s / plain.decode_s:.2f} times as long"
+        )
     return 0
+
+
+def _summed(parts: list[Overhead]) -> Overhead:
+    """Return the sums of several decodes."""
+    return Overhead(
+        sum(part.decode_s for part in parts),
+        sum(part.draft_s for part in parts),
+        sum(part.verify_s for part in parts),
+        sum(part.steps for part in parts),
+    )
 
 
 def _controller(options: argparse.Namespace) -> int:

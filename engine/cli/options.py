@@ -35,8 +35,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--drafter",
-        help="folder or name of a DFlash drafter or of a small model, ngram, or none (default: KAKEYA_DRAFTER, else the "
-        "one named like the target with -dflash behind)",
+        help="folder or name of a DFlash drafter or of a small model, ngram, or none (default: KAKEYA_DRAFTER, else "
+        "the one named like the target with -dflash behind)",
     )
 
 

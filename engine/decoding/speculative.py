@@ -30,6 +30,28 @@ class Parts:
     clock: Clock
 
 
+class _Watch:
+    """Seconds between readings, None on a clock that cannot tell calls apart without waiting for the device."""
+
+    __slots__ = ("_clock", "_last_ns")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock if clock.eager else None
+        self._last_ns = 0
+
+    def start(self) -> None:
+        """Begin a lap."""
+        if self._clock is not None:
+            self._last_ns = self._clock.host_ns()
+
+    def lap(self) -> float | None:
+        """Return the seconds since the last reading and begin the next lap."""
+        if self._clock is None:
+            return None
+        before, self._last_ns = self._last_ns, self._clock.host_ns()
+        return (self._last_ns - before) / 1e9
+
+
 def speculative(parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk: int = 512) -> Iterator[Step]:
     """Decode ``prompt`` and yield every step with its counts; the first step is the prefill's token.
 
@@ -43,7 +65,7 @@ def speculative(parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk
     outcome = yield from _prefill(parts, prompt, stopping, chunk)
     if outcome is None:
         return
-    bonus = outcome.bonus
+    bonus, watch = outcome.bonus, _Watch(clock)
     # The forward after a rejected first row is a plain one: if that fails too, the target itself is broken.
     force_plain = False
     while True:
@@ -54,7 +76,9 @@ def speculative(parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk
         limit = stopping.remaining_tokens - 1
         count = 0 if force_plain else parts.depth.choose(position, limit)
         began_ns, drafts_before = clock.host_ns(), drafter.forwards
+        watch.start()
         draft = drafter.propose(bonus, position, count) if count > 0 else Draft()
+        draft_s = watch.lap()
         if draft.count == 0:
             tokens = 1 if force_plain or count > 0 else min(parts.depth.park(position), stopping.remaining_tokens)
             bonus, stopped = yield from _plain(parts, bonus, tokens, stopping, draft.skipped)
@@ -65,11 +89,14 @@ def speculative(parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk
 
         forward = sequence.forward_block(bonus, draft)
         outcome = parts.accept.decide(draft, forward)
+        verify_s = watch.lap()
         kept = 1 + outcome.accepted if outcome.tokens else 0
         sequence.crop(position + kept)
         emitted, stop = stopping.cut(outcome.tokens)
+        watch.start()
         if kept and stop is None:
             drafter.observe(position, (bonus, *outcome.tokens[:-1]), sequence.committed(forward, kept))
+        observe_s = watch.lap()
         parts.depth.record(position, draft.count, outcome, (clock.host_ns() - began_ns) / 1e9)
         yield Step(
             tokens=emitted,
@@ -82,6 +109,8 @@ def speculative(parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk
             host_syncs=1,
             stop=stop,
             guard=outcome.guard,
+            draft_s=draft_s if draft_s is None else draft_s + (observe_s or 0.0),
+            verify_s=verify_s,
         )
         if stop is not None:
             return
@@ -131,17 +160,21 @@ def _plain(
     Returns:
         The newest bonus and whether the sequence ended.
     """
-    sequence = parts.sequence
+    sequence, watch = parts.sequence, _Watch(parts.clock)
     began_ns = parts.clock.host_ns()
     stop = None
     ahead = sequence.decode_ahead(bonus, tokens) if parts.accept.greedy else _one_by_one(parts, bonus, tokens)
+    watch.start()
     for read, forward in ahead:
+        verify_s = watch.lap()
         outcome = _usable(read, forward.start)
         emitted, stop = stopping.cut(outcome.tokens)
         if stop is None and stopping.cancelled():
             stop = StopReason.CANCELLED
+        watch.start()
         if stop is None:
             parts.drafter.observe(forward.start, (bonus,), sequence.committed(forward, 1))
+        draft_s = watch.lap()
         ended_ns = parts.clock.host_ns()
         parts.depth.record(forward.start, 0, outcome, (ended_ns - began_ns) / 1e9)
         began_ns = ended_ns
@@ -160,9 +193,12 @@ def _plain(
             host_syncs=1,
             stop=stop,
             skipped=skipped,
+            draft_s=draft_s,
+            verify_s=verify_s,
         )
         if stop is not None:
             break
+        watch.start()
     return bonus, stop is not None
 
 

@@ -8,6 +8,9 @@ import time
 class HostClock:
     """Implements `engine.protocols.Clock`."""
 
+    eager = False
+    """What runs runs elsewhere: nothing here can tell its parts apart."""
+
     def now_ns(self) -> int:
         """Read the clock; nothing runs here that could be waited for."""
         return time.perf_counter_ns()

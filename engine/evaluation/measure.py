@@ -67,10 +67,15 @@ def measure(start: Callable[[], Running], prompt: Prompt, place: Place, instrume
             prefill_bytes = running.kv_bytes()
         log.add(step)
     pipe.end(sample_id, token_digest(log.tokens))
+    decode_s = (last_ns - first_ns) / 1e9
+    draft_s, verify_s = log.inside()
     stages = Stages(
         prefill_s=(first_ns - began_ns) / 1e9,
-        decode_s=(last_ns - first_ns) / 1e9,
+        decode_s=decode_s,
         total_s=(last_ns - began_ns) / 1e9,
+        draft_s=draft_s,
+        verify_s=verify_s,
+        other_s=None if draft_s is None or verify_s is None else decode_s - draft_s - verify_s,
     )
     kv_bytes = running.kv_bytes()
     memory = Memory(
@@ -120,6 +125,7 @@ class _StepLog:
         self.drafted: list[int] = []
         self.skips: dict[str, int] = {}
         self.guards: dict[str, int] = {}
+        self._inside: list[tuple[float | None, float | None]] = []
         self.steps = self.target_forwards = self.drafter_forwards = self.host_syncs = 0
         self.stop: StopReason | None = None
 
@@ -132,12 +138,23 @@ class _StepLog:
         self.steps += 1
         self.target_forwards += step.target_forwards
         self.drafter_forwards += step.drafter_forwards
+        self._inside.append((step.draft_s, step.verify_s))
         self.accepted.append(step.accepted)
         self.drafted.append(step.drafted)
         if step.skipped is not None:
             self.skips[step.skipped] = self.skips.get(step.skipped, 0) + 1
         if step.guard is not None:
             self.guards[step.guard] = self.guards.get(step.guard, 0) + 1
+
+    def inside(self) -> tuple[float | None, float | None]:
+        """Return the seconds of decoding inside drafter and target; None unless every step knows both."""
+        sums = [0.0, 0.0]
+        for draft_s, verify_s in self._inside:
+            if draft_s is None or verify_s is None:
+                return None, None
+            sums[0] += draft_s
+            sums[1] += verify_s
+        return (sums[0], sums[1]) if self._inside else (None, None)
 
     def counters(self) -> Counters:
         return Counters(

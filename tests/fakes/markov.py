@@ -87,6 +87,8 @@ class MarkovDrafter:
 class FakeClock:
     """Time does not matter here."""
 
+    eager = False
+
     def now_ns(self) -> int:
         return 0
 

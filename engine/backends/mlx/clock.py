@@ -11,6 +11,9 @@ from mlx_lm.generate import generation_stream
 class MlxClock:
     """Monotonic nanoseconds; ``now_ns`` first drains the default stream and mlx-lm's own generation stream."""
 
+    eager = False
+    """A call builds a graph; the read at the end of a step waits for all of it."""
+
     def now_ns(self) -> int:
         """Synchronise both streams, then read the clock.
 

@@ -13,6 +13,11 @@ class TorchClock:
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
+    @property
+    def eager(self) -> bool:
+        """True on a CPU; a CUDA call only queues kernels."""
+        return self._device.type == "cpu"
+
     def now_ns(self) -> int:
         """Wait for every stream of the device, then read the clock."""
         if self._device.type == "cuda":

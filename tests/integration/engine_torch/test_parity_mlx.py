@@ -91,5 +91,5 @@ def test_drafter_hidden_states_agree(backend: Any, targets: Any, mlx_backend: An
         ours.observe(start, (0,) * len(part), torch.from_numpy(part.copy()))
         theirs.observe(start, (0,) * len(part), mx.array(part))
         mask = theirs.model.config.mask_token_id
-        rows = theirs.model.hidden_rows(mx.array([8] + [mask] * 7), end, theirs._shown)
+        rows = theirs.model.hidden_rows(mx.array([8] + [mask] * 7), end, theirs.shown())
         np.testing.assert_allclose(numbers(ours.hidden_rows(8, end, 7)), numbers(rows), atol=2e-5)

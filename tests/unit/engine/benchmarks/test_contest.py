@@ -62,6 +62,8 @@ class FakeClock:
     def __init__(self) -> None:
         self.now = 0
 
+    eager = False
+
     def now_ns(self) -> int:
         return self.now
 
@@ -88,12 +90,36 @@ def test_a_meter_sums_the_chosen_calls_and_the_items_of_generators_only_while_it
             clock.now += 1000
 
     meter = Meter(clock)
-    work = meter.around(Work(), "call", "items")
+    work = meter.around(Work(), "work", "call", "items")
     assert work.call(5) == 5
-    assert meter.spent_ns == 0
+    assert not meter.spent_ns
     meter.running = True
     assert (work.call(7), work.length) == (7, 3)
     work.free()
     for _ in work.items():
         clock.now += 500
-    assert meter.spent_ns == 7 + 10 + 20
+    assert meter.spent_ns == {"work": 7 + 10 + 20}
+
+
+def test_a_meter_that_waits_charges_a_call_for_what_it_queued() -> None:
+    class Device(FakeClock):
+        queued = 0
+
+        def now_ns(self) -> int:
+            self.now, self.queued = self.now + self.queued, 0
+            return self.now
+
+    clock = Device()
+
+    class Work:
+        def draft(self) -> None:
+            clock.queued += 40
+
+        def verify(self) -> None:
+            clock.queued += 100
+
+    for wait, expected in ((True, {"draft": 40, "verify": 100}), (False, {"draft": 0, "verify": 0})):
+        meter = Meter(clock, wait, running=True)
+        for name in ("draft", "verify"):
+            getattr(meter.around(Work(), name, name), name)()
+        assert meter.spent_ns == expected

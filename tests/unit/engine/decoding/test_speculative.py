@@ -14,7 +14,7 @@ from engine.decoding.stopping import Stopping
 from engine.errors import NonFiniteLogitsError, PromptError
 from engine.types import Draft, Forward, Outcome, Step
 from engine.verification import greedy
-from tests.fakes.scripted_drafter import ScriptedModel
+from tests.fakes.scripted_drafter import ScriptedDrafter, ScriptedModel
 
 VOCAB = 1000
 PROMPT = (1, 2, 3)
@@ -22,6 +22,8 @@ ANSWER = tuple(range(100, 140))
 
 
 class HostClock:
+    eager = False
+
     def now_ns(self) -> int:
         return 0
 
@@ -186,3 +188,56 @@ def test_a_sequence_cancelled_before_its_first_block_still_says_so() -> None:
     steps = list(speculative(parts, PROMPT, Stopping(9, cancelled=lambda: True)))
     assert tokens_of(steps) == ANSWER[:1]
     assert [str(step.stop) for step in steps] == ["None", "cancelled"]
+
+
+class EagerClock:
+    """Moves only when work is done."""
+
+    eager = True
+    ns = 0
+
+    def spend(self, milliseconds: int) -> None:
+        self.ns += milliseconds * 1_000_000
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    def host_ns(self) -> int:
+        return self.ns
+
+
+@pytest.mark.parametrize("depth", [0, 4])
+def test_an_eager_clock_tells_drafting_from_verifying_in_every_step(depth: int) -> None:
+    clock = EagerClock()
+
+    class SlowDrafter(ScriptedDrafter):
+        def propose(self, bonus: int, position: int, count: int) -> Draft:
+            clock.spend(3)
+            return super().propose(bonus, position, count)
+
+        def observe(self, start: int, tokens: tuple[int, ...], features: Any) -> None:
+            clock.spend(1)
+            super().observe(start, tokens, features)
+
+    class SlowSequence(ScriptedSequence):
+        def crop(self, length: int) -> None:
+            clock.spend(50)
+            super().crop(length)
+
+        def _block(self, tokens: list[int]) -> Forward:
+            clock.spend(10)
+            return super()._block(tokens)
+
+    model = ScriptedModel(ANSWER, len(PROMPT), VOCAB, lambda step, index: False)
+    parts = Parts(SlowSequence(), SlowDrafter(model), ScriptedAccept(), FixedDepth(depth), clock)  # type: ignore[arg-type]
+    for step in list(speculative(parts, PROMPT, Stopping(12)))[1:]:
+        observed = 0 if step.stop else 1
+        drafted = 3 if step.drafted else 0
+        assert step.draft_s == pytest.approx((drafted + observed) / 1e3)
+        assert step.verify_s == pytest.approx(10 / 1e3)
+        clock.spend(7)
+
+
+def test_a_clock_that_only_queues_tells_nothing() -> None:
+    steps, _ = run(ScriptedSequence())
+    assert {(step.draft_s, step.verify_s) for step in steps} == {(None, None)}

@@ -119,7 +119,7 @@ def test_a_sink_and_window_cache_stops_growing() -> None:
         rows = 1 + turn % 5
         cache.update_and_fetch(rows_of(cache.length, rows, 0), rows_of(cache.length, rows, 0))
         held.add(cache.measured_bytes())
-    assert held == {2 * HEADS * DIM * 4 * (4 + 7 + 2 * 8)}
+    assert held == {2 * HEADS * DIM * 4 * (4 + 1 + 7 + 2 * 8)}
     with pytest.raises(CacheCropError, match="rows older than the last append are gone"):
         cache.crop(cache.length - 6)
 

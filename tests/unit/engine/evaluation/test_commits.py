@@ -1,0 +1,204 @@
+"""Two checkouts against each other: drawn order, own code in own processes, a second pass before anything is slower."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from bridge.gate.rules.g4_order import shuffled as drawn_by_the_gate
+from bridge.gate.stats.ratio import paired_ratio
+from engine.errors import ChildError, ModelMismatchError, UsageError
+from engine.evaluation import commits as comparison
+from engine.evaluation.checkouts import Opening
+from engine.evaluation.commits import Commits, Turn, Work
+from engine.evaluation.schedule import Profile
+from engine.evaluation.selection import Prompt, PromptSet
+from engine.evaluation.slower import is_slower, t_quantile, upper_bound
+from engine.reports import RunContext, token_digest
+from tests.fakes.checkout_engine import write_checkout
+
+BASE, HEAD = "a" * 40, "b" * 40
+DIGEST = "0f" * 32
+ENGINE = Path(comparison.__file__).resolve().parents[1]
+
+
+class Words:
+    """A tokenizer that only detokenises."""
+
+    def decode(self, tokens):
+        return " ".join(map(str, tokens))
+
+
+def prompts(count):
+    made = []
+    for index in range(count):
+        ids = tuple(range(10 + index, 20 + 2 * index))
+        made.append(Prompt(f"p{index}", "structured", ids, token_digest(ids)))
+    return PromptSet("toys", "all of them", tuple(made))
+
+
+def profile(arms=("base", "head"), per_launch=6):
+    return Profile("smoke", arms, per_launch, 1, 6)
+
+
+def launch(folder, *, arms=("base", "head"), number=0, pipe=None, margin=0.05, per_launch=6):
+    context = RunContext("0" * 26, DIGEST, "manual", {}, "smoke", folder / "out", pipe)
+    work = Work(Opening("mlx", "toy", None, 3, 512), prompts(per_launch + 1), profile(arms, per_launch), Words())
+    return comparison.run_launch(Commits(BASE, HEAD, folder, margin), work, context, Turn(number, 0, 1))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_checkout(tmp_path / "base")
+    write_checkout(tmp_path / "head")
+    return tmp_path
+
+
+def order(report):
+    rows = sorted((s.order_index, arm.name, s.prompt_id) for arm in report.arms for s in arm.samples if not s.is_warmup)
+    return [(name, prompt) for _, name, prompt in rows]
+
+
+@pytest.mark.parametrize("arms", [("base", "head"), ("base", "base_again", "head")])
+def test_every_prompt_meets_every_arm_in_turn_in_the_order_the_request_digest_draws(folder, arms):
+    report = launch(folder, arms=arms)
+    rows = order(report)
+    blocks = [rows[at : at + len(arms)] for at in range(0, len(rows), len(arms))]
+    assert all(len({prompt for _, prompt in block}) == 1 for block in blocks)
+    got = [tuple(name for name, _ in block) for block in blocks]
+    orders = list(permutations(arms))
+    assert got == drawn_by_the_gate(orders * (6 // len(orders)), DIGEST, 0, "orders")
+    assert {name: got.count(name) for name in orders} == dict.fromkeys(orders, 6 // len(orders))
+
+
+def test_the_second_pass_meets_the_same_prompts_in_another_order(folder):
+    first, second = launch(folder), launch(folder, number=1)
+    assert {prompt for _, prompt in order(first)} == {prompt for _, prompt in order(second)}
+    assert order(first) != order(second)
+    assert {s.launch for arm in second.arms for s in arm.samples} == {1}
+
+
+def test_each_side_runs_its_own_checkout_and_equal_code_is_seen_to_be_equal(folder):
+    trees = launch(folder).rows["trees"]
+    assert {side: tree["imported"] for side, tree in trees.items()} == {
+        "base": "base/engine/__init__.py",
+        "head": "head/engine/__init__.py",
+    }
+    assert (trees["base"]["commit"], trees["head"]["commit"]) == (BASE, HEAD)
+    assert trees["base"]["sources_sha256"] == trees["head"]["sources_sha256"]
+    write_checkout(folder / "head", step_s=0.001)
+    trees = launch(folder).rows["trees"]
+    assert trees["base"]["sources_sha256"] != trees["head"]["sources_sha256"]
+
+
+def test_a_slow_head_is_seen_by_the_parents_clock_and_its_tokens_stay_the_same(folder):
+    write_checkout(folder / "base", step_s=0.002)
+    write_checkout(folder / "head", step_s=0.02)
+    report = launch(folder)
+    part = json.loads(json.dumps(report.as_json(RunContext("0" * 26, DIGEST, "m", {}, "smoke", folder, None))))
+    assert comparison.is_first_pass_slow([part], 0.05)
+    assert {s.token_digest for arm in report.arms for s in arm.samples} == {token_digest([7] * 6)}
+    assert all(s.top2_margin_at_divergence is None for arm in report.arms for s in arm.samples)
+
+
+def test_other_tokens_carry_the_margin_of_the_base(folder):
+    write_checkout(folder / "head", token=9)
+    head = next(arm for arm in launch(folder).arms if arm.name == "head")
+    assert {sample.top2_margin_at_divergence for sample in head.samples} == {0.25}
+
+
+def test_an_engine_from_elsewhere_is_refused(folder):
+    stray = folder / "elsewhere" / "engine_stray.py"
+    stray.parent.mkdir()
+    stray.write_text("")
+    trouble = (
+        "import importlib.util as u, sys; s = u.spec_from_file_location('engine.stray', "
+        f"{str(stray)!r}); sys.modules['engine.stray'] = u.module_from_spec(s)"
+    )
+    write_checkout(folder / "head", trouble=trouble)
+    with pytest.raises(UsageError, match=r"head: imported .*engine_stray.py, expected modules of"):
+        launch(folder)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        ("raise RuntimeError('no such kernel')", r"head \(head\): RuntimeError: no such kernel"),
+        ("import os; os._exit(9)", r"head \(head\): the process ended with code 9 instead of answering"),
+    ],
+)
+def test_a_side_that_fails_names_itself(folder, trouble, said):
+    write_checkout(folder / "head", trouble=trouble)
+    with pytest.raises(ChildError, match=said):
+        launch(folder)
+
+
+def test_a_checkout_without_what_the_worker_asks_for_says_so(folder):
+    (folder / "base" / "engine" / "loading.py").write_text("")
+    with pytest.raises(ChildError, match=r"base \(base\): ImportError"):
+        launch(folder)
+    with pytest.raises(UsageError, match="holds no package 'engine'"):
+        launch(folder / "nowhere")
+
+
+def test_sides_that_load_other_models_are_not_compared(folder):
+    types = folder / "head" / "engine" / "types.py"
+    types.write_text(types.read_text().replace('"ab" * 32', '"ef" * 32'))
+    with pytest.raises(ModelMismatchError, match="see another target"):
+        launch(folder)
+
+
+@pytest.mark.parametrize("commits", [Commits(BASE, BASE, Path(), 0.05), Commits(BASE, HEAD, Path(), 0.0)])
+def test_one_commit_twice_and_no_margin_are_refused(commits):
+    with pytest.raises(UsageError):
+        comparison.check(commits)
+
+
+def test_passes_are_whole_or_refused():
+    assert comparison.passes(2, 2) == [[0, 1]]
+    assert comparison.passes(2, 4) == [[0, 1], [2, 3]]
+    with pytest.raises(UsageError, match="3 launches"):
+        comparison.passes(2, 3)
+
+
+@given(st.integers(1, 200), st.sampled_from([0.9, 0.95, 0.975, 0.995]))
+@settings(max_examples=60, deadline=None)
+def test_students_t_equals_scipys(df, p):
+    assert t_quantile(p, df) == pytest.approx(stats.t.ppf(p, df), rel=1e-8)
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 5.0), st.floats(0.1, 5.0)), min_size=2, max_size=70))
+@settings(max_examples=60, deadline=None)
+def test_the_engine_asks_for_a_second_pass_exactly_when_the_gate_calls_the_first_one_slow(pairs):
+    base, head = [list(side) for side in zip(*pairs, strict=True)]
+    gate = paired_ratio(base, head)
+    assert upper_bound(base, head) == pytest.approx(gate.interval(0.95)[1], rel=1e-9)
+    for margin in (0.01, 0.05, 0.3):
+        if not math.isclose(gate.interval(0.95)[1], 1.0 - margin, rel_tol=1e-7):
+            named = [{f"p{index}": value for index, value in enumerate(side)} for side in (base, head)]
+            assert is_slower(named[0], named[1], margin) == (gate.interval(0.95)[1] < 1.0 - margin)
+
+
+def test_times_that_cannot_be_compared_are_an_error():
+    for base, head in (([1.0], [1.0]), ([1.0, 2.0], [1.0]), ([0.0, 0.0], [1.0, 1.0])):
+        with pytest.raises(ValueError, match="times"):
+            upper_bound(base, head)
+
+
+def test_child_processes_are_started_in_one_module():
+    users = set()
+    for file in ENGINE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            if {name.partition(".")[0] for name in names} & {"subprocess", "multiprocessing"}:
+                users.add(file.relative_to(ENGINE).as_posix())
+    assert users == {"evaluation/children.py"}
