@@ -1,7 +1,8 @@
-"""Five places a bus can live; every test of this folder runs over all of them through the production interface."""
+"""Six places a bus can live; every test of this folder runs over all of them through the production interface."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,13 +11,20 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.embedded import ensure_embedded
+from bridge.bus.gitstore import GitStore, read_clone
+from bridge.bus.pacing import Pacer
 from bridge.bus.refbus import RefBus
+from bridge.bus.route import resolve
+from bridge.limits import PUSHES_PER_MINUTE_HOSTED
 from tests.fakes import git_servers
 from tests.fakes.bus_actors import FakeClock
 from tests.fakes.git_servers import HELPER, HttpServer, SshServer, bare, git
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
+from tests.fakes.split_store import SplitStore
 
-PLACES = ("memory", "embedded", "file", "ssh", "http")
+PLACES = ("memory", "embedded", "file", "ssh", "http", "exec")
+SERVED = ("ssh", "http", "exec")
+ROOT = Path(__file__).parents[3]
 
 
 @dataclass
@@ -45,11 +53,13 @@ def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
         missing("servers", f"not installed: {', '.join(absent)}")
     root = tmp_path_factory.mktemp("served")
     started: dict[str, SshServer | HttpServer] = {}
+    door = f"env PYTHONPATH={ROOT} {sys.executable} -m bridge.cli.runner exec --no-start --state {root}/current"
+    forced = {"ssh": git_servers.GIT_SHELL, "exec": door}
 
     def get(kind: str) -> SshServer | HttpServer:
         if kind not in started:
             folder = tmp_path_factory.mktemp(kind)
-            started[kind] = SshServer(folder) if kind == "ssh" else HttpServer(folder, root)
+            started[kind] = HttpServer(folder, root) if kind == "http" else SshServer(folder, forced=forced[kind])
         return started[kind]
 
     get.root = root  # type: ignore[attr-defined]
@@ -58,9 +68,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
         one.close()
 
 
-@pytest.fixture(
-    params=[pytest.param(kind, marks=[pytest.mark.servers] if kind in ("ssh", "http") else []) for kind in PLACES]
-)
+@pytest.fixture(params=[pytest.param(kind, marks=[pytest.mark.servers] if kind in SERVED else []) for kind in PLACES])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A bus that has been created, over each transport."""
     return make_place(request.param, tmp_path, request)
@@ -85,6 +93,8 @@ def make_place(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Pla
         return _git_place(kind, clock, tmp_path, path, f"file://{path}", None)
     servers = request.getfixturevalue("servers")
     server = servers(kind)
+    if kind == "exec":
+        return _exec_place(clock, tmp_path, servers)
     path = bare(servers.root / f"{request.node.name.replace('/', '-')[:80]}-{id(clock)}.git")
     clone = tmp_path / "clone"
     git("init", "--quiet", str(clone))
@@ -115,6 +125,36 @@ def _git_place(
     if create:
         open_one(None).create(bus_record(clock))
     return Place(kind, clock, open_one, refs, set_ref)
+
+
+def _exec_place(clock: FakeClock, tmp_path: Path, servers: Callable[[str], SshServer]) -> Place:
+    """Return the bus of a host's ssh requesters: they reach it by the forced command, the host by its path."""
+    server = servers("exec")
+    folder = tmp_path / "state" / "ssh"
+    folder.mkdir(parents=True)
+    path = bare(folder / "bus.git")
+    (folder / "made").touch()
+    current = servers.root / "current"  # type: ignore[attr-defined]
+    current.unlink(missing_ok=True)
+    current.symlink_to(tmp_path / "state")
+    clone = tmp_path / "clone"
+    git("init", "--quiet", str(clone))
+    git("config", "core.sshCommand", server.command, cwd=clone)
+    url = f"{server.url(Path('/kakeya'))}"
+    base = _git_place("exec", clock, tmp_path, path, url, clone, create=False)
+    count = iter(range(1000))
+
+    def open_one(expect: str | None) -> RefBus:
+        state = tmp_path / "states" / str(next(count))
+        state.mkdir(parents=True)
+        store = SplitStore(
+            GitStore(resolve(url, clone, state), state, read_clone(clone)),
+            GitStore(resolve(str(path), None, state), state),
+        )
+        return RefBus(store, clock=clock, pacer=Pacer(None, PUSHES_PER_MINUTE_HOSTED, clock), expect_id=expect)
+
+    open_one(None).create(bus_record(clock))
+    return Place("exec", clock, open_one, base.refs, base.set_ref)
 
 
 def _setter(remote: MemoryRemote) -> Callable[[str, str | None], None]:

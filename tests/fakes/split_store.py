@@ -1,0 +1,57 @@
+"""A store over two ways to one repository: what a requester does goes over ssh, what a host does goes by its path.
+
+So one actor can play both sides of a bus whose requesters may write nothing but request branches. Both ways share the
+local objects, as they lie in one folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from bridge.bus.gitstore import GitStore
+from bridge.bus.store import Listing, Reader, RefStore, RefUpdate
+from bridge.system.gitobjects import GitObject
+
+REQUESTS = "refs/heads/"
+
+
+class SplitStore:
+    """Implements `bridge.bus.store.RefStore`."""
+
+    def __init__(self, requester: GitStore, host: GitStore) -> None:
+        self._requester, self._host = requester, host
+
+    @property
+    def route(self) -> str:
+        return self._requester.route
+
+    @property
+    def is_local(self) -> bool:
+        return self._requester.is_local
+
+    def list(self, prefixes: Sequence[str]) -> Listing:
+        return self._requester.list(prefixes)
+
+    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, bool]:
+        said: dict[str, bool] = {}
+        for store, mine in ((self._host, False), (self._requester, True)):
+            part = [one for one in updates if one.ref.startswith(REQUESTS) is mine]
+            if part:
+                said |= store.push(part)
+        return said
+
+    def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
+        self._requester.write(objects, durable=durable)
+
+    def obtain(self, refs: Mapping[str, str]) -> None:
+        self._requester.obtain(refs)
+
+    def reader(self) -> AbstractContextManager[Reader]:
+        return self._requester.reader()
+
+    def isolate(self, name: str, oids: Sequence[str], **bounds: int) -> RefStore:
+        return self._requester.isolate(name, oids, **bounds)
+
+    def drop(self, name: str) -> None:
+        self._requester.drop(name)
