@@ -104,8 +104,7 @@ def _assemble(options: argparse.Namespace) -> int:
     write_report(replace(report, claims=claims(report, summary)), context, options.report)
     remove_parts(context.out)
     if summary.ratio is not None:
-        print(
-            f"base / head decode time: {summary.ratio:.3f}x over {summary.compared} prompts, {len(rows['passes'])} pass"
-        )
-        print(f"tokens identical on {summary.identical} of {summary.compared} prompts (the gate says what may be said)")
+        word = "one pass" if len(rows["passes"]) == 1 else "two passes"
+        print(f"base / head decode time: {summary.ratio:.3f}x over {summary.compared} prompts, {word}")
+        print("the gate says what may be said of it")
     return 0

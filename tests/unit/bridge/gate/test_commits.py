@@ -1,0 +1,135 @@
+"""What may be said of two commits: slower only when both passes say so, and a pass is a whole design."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from bridge.gate import judge
+from tests.corpus.gate.breaks import honest
+from tests.corpus.gate.builders import Case, state_claims
+from tests.corpus.gate.generations import COMMITS, Plan, code_throughput
+from tests.corpus.gate.studies import commit_comparison
+
+RUN = "decode_speedup"
+
+
+def judged(case, **more):
+    return judge(case.run_id, case.files(), case.record_value(), case.spec_value(), **more)
+
+
+def claim(verdict):
+    return next(one for one in verdict.claims if one.id == RUN)
+
+
+def codes(verdict):
+    return {finding.code for finding in verdict.findings}
+
+
+def slowed(case: Case, factor: float, launches: range) -> Case:
+    """Let the head take longer in some launches, in report and marks alike."""
+    marks = case.record["sample_marks"]
+    head = next(arm for arm in case.report["arms"] if arm["name"] == "head")
+    late = 0.0
+    extra = {}
+    for sample in head["samples"]:
+        if sample["launch"] in launches:
+            more = sample["stages"]["decode_s"] * (factor - 1.0)
+            sample["stages"]["decode_s"] += more
+            sample["stages"]["total_s"] += more
+            extra[sample["id"]] = more
+    for mark in marks:
+        if mark["event"] == "end":
+            late += extra.get(mark["sample"], 0.0)
+        mark["t_s"] += late
+    return case
+
+
+def two_passes(first: float, second: float) -> Case:
+    """Return a comparison of ten launches, the second five of the prompts of the first."""
+    base = code_throughput(Plan(arms=COMMITS, step_s=0.07, launches=10), "commit_comparison")
+    one = commit_comparison()
+    for name in ("config",):
+        base.report[name] = copy.deepcopy(one.report[name])
+    base.report["rows"] = {**one.report["rows"], "passes": [list(range(5)), list(range(5, 10))]}
+    for part in ("base", "code", "trust_class", "tree"):
+        base.spec[part] = one.spec[part]
+    base.record["code"].update(one.record["code"])
+    base.record["imported"] = one.record["imported"]
+    slowed(base, first, range(5))
+    return slowed(base, second, range(5, 10))
+
+
+def wording(first: float, second: float) -> tuple[str, dict]:
+    found = claim(judged(state_claims(two_passes(first, second))))
+    return found.wording, found.detail
+
+
+def test_identical_code_is_equivalent_and_says_its_noise_floor():
+    found = claim(judged(honest("commit_comparison")))
+    assert found.wording.startswith("head and base are equivalent within 5 %")
+    assert found.detail["noise_floor"] < 0.05
+    assert found.detail["same_code"] is False
+
+
+def test_slower_is_said_after_two_passes_and_not_after_one():
+    said, detail = wording(1.3, 1.3)
+    assert said.startswith("head is slower than base by more than 5 %, confirmed by a second pass")
+    assert (detail["slower"], detail["slower_passes"]) == (True, 2)
+    said, detail = wording(1.3, 1.0)
+    assert said.startswith("not confirmed: one of 2 passes found head slower")
+    assert detail["slower"] is False
+
+
+def test_a_slow_first_pass_alone_is_not_citable_and_calls_nothing_slower():
+    verdict = judged(state_claims(slowed(honest("commit_comparison"), 1.3, range(5))))
+    assert "G5-CONFIRM" in codes(verdict)
+    assert not claim(verdict).wording.startswith("head is slower")
+
+
+def test_each_pass_is_held_to_the_profiles_design():
+    case = two_passes(1.3, 1.3)
+    verdict = judged(state_claims(case))
+    design = [finding.message for finding in verdict.findings if finding.code == "G5-DESIGN"]
+    assert not [message for message in design if "launches" in message], design
+    case.report["rows"]["passes"] = [list(range(4)), list(range(4, 10))]
+    design = [finding.message for finding in judged(state_claims(case)).findings if finding.code == "G5-DESIGN"]
+    assert {"4 launches, the design has 5", "6 launches, the design has 5"} <= set(design)
+
+
+def test_a_second_attempt_at_the_same_commits_is_not_citable():
+    case = honest("commit_comparison")
+    earlier = "01jd7zk3v8q4w2m6x9c5b7n1tb"
+    case.record["attempt"] = {"number": 2, "earlier": [earlier], "key": case.record["attempt"]["key"]}
+    verdict = judged(case, earlier={earlier: case.files()})
+    assert any("earlier attempts at these commits" in why for why in claim(verdict).why)
+    assert not claim(verdict).citable
+
+
+def other_base(case):
+    case.spec["base"] = "ee" * 20
+
+
+def other_head(case):
+    case.record["code"]["identity"] = "ee" * 20
+
+
+def other_margin(case):
+    case.spec["params"]["margin"] = case.report["run"]["params"]["margin"] = 0.2
+
+
+def no_base(case):
+    case.spec["base"] = None
+
+
+def other_tree(case):
+    case.report["rows"]["trees"]["base"]["commit"] = "ee" * 20
+
+
+@pytest.mark.parametrize("change", [other_base, other_head, other_margin, no_base, other_tree])
+def test_commits_and_margin_are_the_ones_that_were_asked_for(change):
+    case = honest("commit_comparison")
+    assert "G4-TREES" not in codes(judged(case))
+    change(case)
+    assert "G4-TREES" in codes(judged(case.seal()))

@@ -1,0 +1,83 @@
+"""A preset that compares two commits: the base is a full id, another commit, and only for request code."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from bridge.errors import ParameterError, RequestRejectedError, UsageError
+from bridge.presets import PolicyFacts, Trust, load, registry, resolve
+from bridge.presets.parameters import bind
+from bridge.records import Workload
+from tests.fakes.asking import make_request
+
+NOW = dt.datetime(2026, 11, 20, 10, 0, tzinfo=dt.UTC)
+HEAD, BASE = "a" * 40, "c" * 40
+CODE = Workload(commit=HEAD, tree="b" * 40, origin="", dirty=False)
+FACTS = PolicyFacts(digest="0" * 64, interpreter="/opt/python", embedded=True)
+PRESET = registry()["commit-comparison"]
+HOST = ("/opt/python", "-I", "-m", "engine.cli")
+
+
+def ask(**params):
+    return make_request("bus", "commit-comparison", now=NOW, workload=CODE, params={"base": BASE, **params})
+
+
+@pytest.mark.parametrize("profile", ["smoke", "claim"])
+def test_the_hosts_own_engine_measures_and_confirms_before_the_launches_are_joined(profile):
+    request = make_request("bus", "commit-comparison", now=NOW, workload=CODE, params={"base": BASE}, profile=profile)
+    spec = resolve(request, PRESET, FACTS, Trust())
+    assert (spec.code, spec.trust_class, spec.tree, spec.base) == ("request", "untrusted", CODE.tree, BASE)
+    assert all(command.argv[:4] == HOST for command in spec.commands)
+    launches = 1 if profile == "smoke" else 5
+    first, second = spec.commands[:launches], spec.commands[launches:-1]
+    for one, other in zip(first, second, strict=True):
+        assert other.argv == (*one.argv, "--confirm")
+        assert one.argv[one.argv.index("--base") + 1] == BASE
+        assert one.argv[one.argv.index("--head") + 1] == HEAD
+    assert spec.commands[-1].argv[4:6] == ("eval", "commits-assemble")
+
+
+def test_the_very_commit_that_is_sent_is_no_base():
+    with pytest.raises(RequestRejectedError, match="the very commit that is sent"):
+        resolve(ask(base=HEAD), PRESET, FACTS, Trust())
+
+
+@pytest.mark.parametrize("value", ["main", "HEAD~1", BASE[:12], BASE.upper(), BASE + "\n", "-" * 40, 7, True])
+def test_only_a_full_commit_id_names_a_base(value):
+    with pytest.raises(ParameterError, match="expected a full commit id"):
+        bind(PRESET.params, {"base": value})
+    with pytest.raises(ParameterError, match="'base' is missing"):
+        bind(PRESET.params, {})
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('code = "request"', 'code = "host"'),
+        ("[params.depth]", '[params.more]\ntype = "commit"\nhelp = "h"\n[params.depth]'),
+    ],
+)
+def test_a_preset_of_host_code_or_with_two_bases_is_no_preset(old, new):
+    text = TEXT.replace(old, new)
+    load("x", TEXT.encode())
+    with pytest.raises(UsageError, match="the one tree that is put beside"):
+        load("x", text.encode())
+
+
+TEXT = """
+schema = 1
+name = "x"
+status = "planned"
+description = "d"
+code = "request"
+[params.base]
+type = "commit"
+help = "h"
+[params.depth]
+type = "int"
+min = 1
+max = 2
+help = "h"
+"""
