@@ -70,10 +70,8 @@ def _inside(folder: Path, trusted: Pins) -> Iterator[Judged | NoReport]:
 
 def _is_report(path: Path) -> bool:
     """Return whether a file claims to be a report; what cannot be read is judged, and refused, as one."""
-    if path.stat().st_size > REPORT_MAX_BYTES:
-        return True
     try:
-        value = strictjson.decode(path.read_bytes(), max_bytes=REPORT_MAX_BYTES)
+        value = strictjson.decode(_bounded(path), max_bytes=REPORT_MAX_BYTES)
     except ValueError:
         return True
     return not isinstance(value, dict) or not {"kind", "schema_version", "arms", "claims"}.isdisjoint(value)
@@ -84,14 +82,21 @@ def _other(path: Path) -> NoReport:
 
 
 def _bare(path: Path) -> Judged:
-    if path.stat().st_size > REPORT_MAX_BYTES:
-        raise UsageError(f"{path}: {path.stat().st_size} bytes; a report has at most {REPORT_MAX_BYTES}")
-    return Judged(path, judge(BARE_ID, {path.name: path.read_bytes()}, None, None, authority="unattested"), None)
+    return Judged(path, judge(BARE_ID, {path.name: _bounded(path)}, None, None, authority="unattested"), None)
+
+
+def _bounded(path: Path) -> bytes:
+    """Return a file's bytes, of one that is too large for a report only so many that the gate says so."""
+    with path.open("rb") as file:
+        return file.read(REPORT_MAX_BYTES + 1)
 
 
 def _folder(path: Path, trusted: Pins) -> Judged:
     """Judge a result folder: digests first, so that nobody is misled by an edited report."""
-    tree = read_folder(path)
+    try:
+        tree = read_folder(path)
+    except IntegrityError as error:  # it is refused and stops no other
+        return Judged(path, judge_bytes(BARE_ID, {}, None, None), None, (error.message,))
     problems = tuple(str(problem) for problem in verify_tree(tree.files))
     reports = {name.removeprefix("reports/"): data for name, data in tree.files.items() if name.startswith("reports/")}
     try:

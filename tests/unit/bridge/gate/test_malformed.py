@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tracemalloc
 
 import pytest
@@ -82,3 +84,35 @@ def test_a_rule_that_cannot_look_is_a_finding():
     case.seal()
     verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
     assert verdict.decision == "rejected"
+
+
+def full_of(number: str) -> bytes:
+    """Return an honest report whose every float is written as something JSON has no word for."""
+    return re.sub(rb"-?\d+\.\d+(e-?\d+)?(?=[,\]}])", number.encode(), honest("smoke").files()["report.json"])
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e400"])
+def test_a_report_full_of_what_is_no_number_is_refused_once(number):
+    data = full_of(number)
+    assert data.count(number.encode()) > 40
+    verdict = judge(BARE_ID, {"x.json": data}, None, None)
+    assert {finding.code for finding in verdict.findings if finding.severity == "reject"} == {"G0-JSON"}
+
+
+@pytest.mark.parametrize("data", [b"[" * 8_000_000, b'{"a":' * 3_000_000, b"[[1]," * 3_000_000], ids=len)
+def test_deep_nesting_costs_a_bounded_multiple_of_its_bytes(data):
+    tracemalloc.start()
+    verdict = judge(BARE_ID, {"x.json": data}, None, None)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert {finding.code for finding in verdict.findings if finding.severity == "reject"} == {"G0-JSON"}
+    assert peak < 4 * REPORT_MAX_BYTES
+
+
+def test_a_flood_of_nonsense_ends_in_a_bounded_verdict():
+    """Sixteen reports, each wrong in thousands of places."""
+    row = json.dumps({"name": 7, "role": [], "samples": "none"})
+    bad = ('{"kind": "code_throughput", "schema_version": 3, "arms": [' + ",".join([row] * 4000) + "]}").encode()
+    verdict = judge(BARE_ID, {f"{index}.json": bad for index in range(16)}, None, None)
+    assert verdict.decision == "rejected"
+    assert len(verdict.canonical()) < REPORT_MAX_BYTES // 16
