@@ -16,7 +16,17 @@ from pathlib import Path
 from benchmarks.figures import Figure, markdown
 from bridge.system.clock import SystemClock, rfc3339
 
-NAMES = ("startup", "bus_overhead", "overhead", "polling", "cancel", "pushes", "gate_cost", "attestation")
+NAMES = (
+    "startup",
+    "bus_overhead",
+    "overhead",
+    "polling",
+    "cancel",
+    "pushes",
+    "gate_cost",
+    "attestation",
+    "loop_overhead",
+)
 
 
 def main() -> int:
