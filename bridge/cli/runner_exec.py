@@ -91,7 +91,7 @@ def _serve(arguments: argparse.Namespace, state: Path) -> int:
     from bridge.runner.serve import serve_embedded
     from bridge.runner.stopping import stopping_on_signals
 
-    policy, clock, folder = _policy(arguments), SystemClock(), StateFolder(state)
+    policy, clock, folder = _policy(arguments), SystemClock(), StateFolder(state, owner=state.parent)
     ensure_served(repository(state), clock)
     folder.create()
     bus = open_bus(str(repository(state)), repository=None, state=folder.bus, clock=clock)
@@ -112,7 +112,7 @@ def _show(arguments: argparse.Namespace, state: Path) -> int:
     from bridge.cli.runner_keys import enrol_own
     from bridge.runner.host import StateFolder
 
-    policy, clock, folder = _policy(arguments), SystemClock(), StateFolder(state)
+    policy, clock, folder = _policy(arguments), SystemClock(), StateFolder(state, owner=state.parent)
     ensure_served(repository(state), clock)
     folder.create()
     bus = open_bus(str(repository(state)), repository=None, state=folder.bus, clock=clock)

@@ -23,9 +23,15 @@ from bridge.system.clock import Clock
 
 @dataclass(frozen=True)
 class StateFolder:
-    """Where a runner of one name keeps its state; it is the runner's alone."""
+    """Where a runner of one name keeps its state; it is the runner's alone.
+
+    Attributes:
+        root: the folder.
+        owner: the state folder whose pause file counts, where it is another runner's; None for its own.
+    """
 
     root: Path
+    owner: Path | None = None
 
     @property
     def lock(self) -> Path:
@@ -75,7 +81,7 @@ class StateFolder:
     @property
     def pause(self) -> Path:
         """While this file exists, nothing new is taken."""
-        return self.root / "pause"
+        return (self.owner or self.root) / "pause"
 
     @property
     def drain(self) -> Path:

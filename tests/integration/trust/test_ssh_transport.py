@@ -197,3 +197,23 @@ def test_a_runner_that_died_is_started_again_by_whoever_looks(reached) -> None:
 def test_a_command_that_is_not_git_s_is_refused(command) -> None:
     with pytest.raises(UsageError, match="may only send"):
         asked_for(command)
+
+
+def test_the_owner_s_pause_holds_this_runner_too(reached) -> None:
+    assert reached.site.run("pause").code == 0
+    bus = reached.requester()
+    ref = push(bus, make_request(bus.identity().bus_id, "count"))
+    log = reached.state / "ssh" / "runner.log"
+    reached.site.until(lambda: log.exists() and "paused" in log.read_text(), "never said that it is paused")
+    assert bus.view(ref.id).claim is None
+    assert reached.site.run("resume").code == 0
+    reached.site.until(lambda: reached.requester().view(ref.id).delivery == "copied", "never went on")
+
+
+def test_what_the_owner_is_shown_is_the_line_the_id_and_the_key(reached) -> None:
+    shown = reached.site.run("exec", "--show")
+    assert shown.code == 0
+    assert shown.stdout.startswith('restrict,command="')
+    assert "exec --state" in shown.stdout
+    assert reached.requester().identity().bus_id in shown.stderr
+    assert reached.requester().identity().keys[-1].public in shown.stderr
