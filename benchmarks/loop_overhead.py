@@ -41,7 +41,7 @@ PROMPT_TOKENS, DEPTH = 64, 3
 
 
 def measure(repeats: int = 12, tokens: int = 128) -> list[Figure]:
-    """Return the loop's share of a step by arm, in percent; ``tokens`` are decoded after each of ``repeats`` prompts."""
+    """Return the loop's share of a step by arm, in percent, over ``repeats`` prompts and ``tokens`` after each."""
     with random_target() as folder:
         engines = {name: _engine(name, folder) for name in BACKENDS}
         arms = {f"{name}, plain": (engine, 0) for name, engine in engines.items()}
