@@ -72,10 +72,12 @@ def _setup(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _serving(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     serve = _verb(verbs, "serve", "take requests until stopped or drained", bus=True)
     _creating(serve)
+    _rehashing(serve)
     serve.add_argument("--embedded", metavar="DIR", help="serve this machine's own bus in DIR until it is idle")
     serve.add_argument("--idle", type=float, metavar="S", help="end after S seconds without anything to do")
     one = _verb(verbs, "once", "take one request to its end, then stop; for Actions and cron", bus=True)
     _creating(one)
+    _rehashing(one)
     one.add_argument("--branch", metavar="NAME", help="the request branch to take; default: the oldest request")
     summary = "print the result's summary instead of appending it to the file GITHUB_STEP_SUMMARY names"
     one.add_argument("--summary", action="store_true", help=summary)
@@ -148,6 +150,10 @@ def _verb(
     if bus:
         parser.add_argument("--bus", metavar="ROUTE[#ID]", help="default: KAKEYA_BUS, then bus in the policy")
     return parser
+
+
+def _rehashing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rehash", action="store_true", help="digest every model file anew, whatever its times say")
 
 
 def _creating(parser: argparse.ArgumentParser) -> None:

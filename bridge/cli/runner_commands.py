@@ -7,7 +7,8 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,18 +46,25 @@ def say(line: str) -> None:
     print(f"{rfc3339(_CLOCK.now())} {line}", file=sys.stderr, flush=True)
 
 
+@contextmanager
+def _runner(arguments: argparse.Namespace, summary: Callable[[str], None] | None = None) -> Iterator[tuple[Host, Bus]]:
+    """Hold the runner's name and put it together."""
+    policy, state = _policy(arguments), _state(arguments)
+    with NameLock(state.lock).held():
+        if arguments.rehash:
+            state.model_digests.unlink(missing_ok=True)
+        bus = _bus(arguments, policy, state)
+        enrol(bus, state, say)
+        yield assemble(policy, state, _CLOCK, say, summary=summary), bus
+
+
 def _serve(arguments: argparse.Namespace) -> int:
     if arguments.embedded is not None:
         return _serve_embedded(arguments)
-    policy, state = _policy(arguments), _state(arguments)
-    with NameLock(state.lock).held():
-        bus = _bus(arguments, policy, state)
-        enrol(bus, state, say)
-        host = assemble(policy, state, _CLOCK, say)
-        say(f"runner {host.name} serves {bus.route}, policy {host.facts.digest[:12]}, state {state.root}")
-        with stopping_on_signals() as signals:
-            signals.watch(host)
-            serve(host, bus, idle_s=arguments.idle)
+    with _runner(arguments) as (host, bus), stopping_on_signals() as signals:
+        say(f"runner {host.name} serves {bus.route}, policy {host.facts.digest[:12]}, state {host.state.root}")
+        signals.watch(host)
+        serve(host, bus, idle_s=arguments.idle)
     return signals.exit_code(0)
 
 
@@ -84,17 +92,13 @@ def _serve_embedded(arguments: argparse.Namespace) -> int:
 
 
 def _once(arguments: argparse.Namespace) -> int:
-    policy, state = _policy(arguments), _state(arguments)
     branch = arguments.branch
     if branch is not None and not branch.startswith("refs/"):
         branch = f"refs/heads/{branch}"
-    with NameLock(state.lock).held():
-        bus = _bus(arguments, policy, state)
-        enrol(bus, state, say)
-        host = assemble(policy, state, _CLOCK, say, summary=print if arguments.summary else None)
-        with stopping_on_signals() as signals:
-            signals.watch(host)
-            code = once(host, bus, branch=branch)
+    summary = print if arguments.summary else None
+    with _runner(arguments, summary) as (host, bus), stopping_on_signals() as signals:
+        signals.watch(host)
+        code = once(host, bus, branch=branch)
     return signals.exit_code(code)
 
 

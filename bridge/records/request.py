@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from bridge.limits import LABELS_MAX_COUNT, PARAMS_MAX_COUNT
 from bridge.records.base import Moment, Name, Oid, ParamValue, Record, RunId, Seconds, Sha256, Text
 
 Profile = Literal["smoke", "claim"]
+_Positive = Annotated[int, Field(gt=0)]
+_PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Workload(Record):
@@ -36,11 +38,26 @@ class RunnerSelector(Record):
 
 
 class LimitRequest(Record):
-    """Limits that only tighten what the preset and the host allow."""
+    """Limits that only tighten what the preset and the host allow.
+
+    A bound of the second group is written only where it is given, so that requests without it keep their bytes.
+    """
 
     wall_s: Seconds | None = None
-    log_bytes: Annotated[int, Field(gt=0)] | None = None
-    output_bytes: Annotated[int, Field(gt=0)] | None = None
+    log_bytes: _Positive | None = None
+    output_bytes: _Positive | None = None
+
+    inactivity_s: _PositiveSeconds | None = None
+    cpu_s: _PositiveSeconds | None = None
+    memory_bytes: _Positive | None = None
+    processes: _Positive | None = None
+    open_files: _Positive | None = None
+    output_files: _Positive | None = None
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        always = ("wall_s", "log_bytes", "output_bytes")
+        return {name: value for name, value in serialise(self).items() if value is not None or name in always}
 
 
 class Request(Record):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from bridge.errors import InfrastructureError, PolicyRefusedError
+from bridge.executor import condition
 from bridge.limits import BEACON_INTERVAL_IDLE_S
 from bridge.records import AcceptedWorkflow, Beacon
 from bridge.records.bus import SIGNED_REQUESTS
@@ -124,7 +125,7 @@ class Beacons:
                 for one in host.policy.actions.workflows
             ),
             disk_free_bytes=shutil.disk_usage(host.state.root).free,
-            thermal="unknown",
+            thermal=condition.read().thermal.value,
             time=rfc3339(host.clock.now()),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ _PAUSE_S = 0.05
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace a file so that a crash leaves the old or the new one, never a part."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.new")
+    beside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")  # slots write at the same time
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         os.write(fd, data)

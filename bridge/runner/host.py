@@ -64,6 +64,11 @@ class StateFolder:
         return self.root / "kept"
 
     @property
+    def model_digests(self) -> Path:
+        """Digests of model files by inode, size and time."""
+        return self.root / "model-digests.json"
+
+    @property
     def runs(self) -> Path:
         """Directories of runs that are going on."""
         return self.root / "runs"

@@ -64,7 +64,7 @@ class ModelDigests:
 
     def _file(self, file: Path) -> str:
         facts = file.stat()
-        key = f"{file} {facts.st_dev} {facts.st_ino} {facts.st_size} {facts.st_mtime_ns}"
+        key = f"{file} {facts.st_dev} {facts.st_ino} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns}"
         if key not in self._known:
             digest = hashlib.sha256()
             with file.open("rb") as stream:

@@ -256,7 +256,7 @@ class RunSession:
         key = attempt_key(spec, f"{code.identity} {code.tree or ''}", f"{described.name} {described.cpu}")
         self._attempt = host.attempts.count(key, self.ref.id)
         names = [v.value for v in spec.environment if v.name in ("KAKEYA_TARGET", "KAKEYA_DRAFTER")]
-        digests = ModelDigests(host.state.root / "model-digests.json")
+        digests = ModelDigests(host.state.model_digests)
         self._models = digests.of(names, host.policy.model_roots, host.code.engine)
         return directory
 
