@@ -1,6 +1,7 @@
 """The measurement has the profile's design: launches, prompts, arms, warm-ups, distinct and disjoint prompts.
 
-False-grant rate and power were studied for exactly this design; another one has other rates.
+False-grant rate and power were studied for exactly this design; another one has other rates. A study of acceptance
+counts tokens and times nothing: it needs as many distinct prompts and warm-ups on every arm, no launches, no control.
 """
 
 from __future__ import annotations

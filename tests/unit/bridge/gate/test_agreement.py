@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib.resources import files
 
 import pytest
 from hypothesis import given, settings
@@ -14,15 +15,19 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 from bridge.gate import kinds, profiles, rules_catalogue, sampled, schemas
+from bridge.gate.interface import Evidence, Report
+from bridge.gate.registry import rules
 from bridge.gate.rules.g4_order import shuffled
 from bridge.runner.models import ModelDigests
 from engine.checkpoint import folder_digest, number_format
+from engine.cli.eval_studies import ACCEPTANCE_PROFILES
 from engine.evaluation.schedule import shuffled as engine_shuffled
 from engine.reports import tokens as engine_tokens
 from tests.corpus.gate.breaks import honest
 from tests.corpus.gate.mutator import mutants, mutate
 from tests.corpus.gate.studies import BUILDERS
 
+G5_DESIGN = rules()["G5-DESIGN"]
 SMALL_TOKENS = st.lists(st.integers(0, 3), max_size=160)
 
 
@@ -136,3 +141,25 @@ def test_every_number_format_the_engine_can_name_is_one_a_report_may_state(kind)
     patterns = set(re.findall(r'"dtype": {"type": "string", "pattern": "([^"]+)"', text))
     assert patterns
     assert [one for one in formats if not all(re.search(pattern, one) for pattern in patterns)] == []
+
+
+def test_the_engines_acceptance_study_meets_the_claim_profile():
+    """The study takes this many prompts and warm-ups, and its prompt set holds them."""
+    prompts, warmups, _ = ACCEPTANCE_PROFILES["claim"]
+    wanted = profiles.named("default", "claim")
+    assert prompts >= wanted["prompts_min_count"]
+    assert warmups >= wanted["warmups_per_arm_and_launch"]
+    held = json.loads((files("engine") / "assets" / "prompts" / "code-raw.json").read_text("utf-8"))["prompts"]
+    assert len({row["text"] for row in held}) >= prompts + warmups
+
+
+@pytest.mark.parametrize("kept", [59, 20])
+def test_a_claim_of_acceptance_needs_its_prompts(kept):
+    case = honest("acceptance")
+    names = [s["prompt_id"] for s in case.report["arms"][0]["samples"] if not s["is_warmup"]][:kept]
+    for arm in case.report["arms"]:
+        arm["samples"] = [s for s in arm["samples"] if s["is_warmup"] or s["prompt_id"] in names]
+    found = G5_DESIGN(
+        Evidence((Report("report.json", b"", case.report),), None, None, profiles.named("default", "claim"))
+    )
+    assert [f"has {kept} samples" in violation.message for violation in found] == [True, True]
