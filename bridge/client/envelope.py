@@ -116,7 +116,11 @@ class ActionsPart(Part):
 
 
 class ClaimPart(Part):
-    """A number as the gate recomputed it; quote only `wording`, and only when `citable`."""
+    """A number as the gate recomputed it; quote only `wording`, and only when `citable`.
+
+    Attributes:
+        detail: what the wording rests on, by kind of claim; e.g. whether a commit was found ``slower``.
+    """
 
     id: str
     metric: str
@@ -130,6 +134,7 @@ class ClaimPart(Part):
     wording: str
     citable: bool
     why: list[str]
+    detail: dict[str, Any] = {}
 
 
 class FindingPart(Part):

@@ -41,12 +41,14 @@ def test_a_planted_slow_down_is_called_slower_after_a_second_pass_and_code_that_
     assert same["outcome"]["reason"] == "passed", same["log_tail"]
     assert "slower than base" not in claim_of(same)["wording"]
     assert not claim_of(same)["citable"]
+    assert claim_of(same)["detail"]["slower"] is False
     assert any("untrusted_code" in why for why in claim_of(same)["why"])
     clone.commit(
         {LOOP: loop.replace("        yield Step(", f"        __import__('time').sleep({SLOW_S})\n        yield Step(")}
     )
     slow = ask(clone, "-p", "base=HEAD~1", "-p", "margin=0.2")
     assert slow["outcome"]["reason"] == "passed", slow["log_tail"]
+    assert claim_of(slow)["detail"]["slower"] is True
     assert "head is slower than base by more than 20 %, confirmed by a second pass" in claim_of(slow)["wording"]
 
 

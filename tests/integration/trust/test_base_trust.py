@@ -1,0 +1,49 @@
+"""The commit a request is compared with runs too: a trusted head lends its base no trust."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridge.runner.codetrust import CodeTrust, judge_base
+from bridge.runner.policy import read_policy
+from bridge.runner.signers import Signers
+from tests.integration.trust.test_code_trust import Repository
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path)
+
+
+def judge(repository: Repository, head: str, base: str) -> CodeTrust:
+    assert repository.judge(head).trust_class == "trusted"
+    ref, _ = repository.ask(head)
+    policy = read_policy("\n".join(['schema = 1\nname = "mini"', *repository.policy_lines]).encode())
+    return judge_base(policy, Signers(policy), repository.client("host").history, ref, base)
+
+
+def test_a_base_on_the_protected_ref_is_trusted_and_one_that_was_merged_in_is_not(repository):
+    repository.protect(repository.root)
+    early = repository.commit("early")
+    repository.git("checkout", "-q", "-b", "feature")
+    merged = repository.commit("merged")
+    repository.git("checkout", "-q", "main")
+    repository.git("merge", "-q", "--no-ff", "-m", "merge", "feature")
+    head = repository.commit("head")
+    repository.push("main")
+    assert judge(repository, head, early).trust_class == "trusted"
+    found = judge(repository, head, merged)
+    assert found.trust_class == "untrusted"
+    assert found.why.startswith("base: ")
+
+
+def test_a_base_before_the_floor_or_nowhere_is_untrusted(repository):
+    repository.protect(repository.root)
+    head = repository.commit("head")
+    repository.push("main")
+    assert judge(repository, head, repository.root).trust_class == "untrusted"
+    found = judge(repository, head, "ab" * 20)
+    assert found.trust_class == "untrusted"
+    assert "cannot be read" in found.why
