@@ -2,6 +2,7 @@
 # shellcheck disable=SC2034  # the two scripts read what is set here
 # What both set-up scripts share: options, the act/dry-run door, and the steps that do not differ between systems.
 # Knows nothing about launchd or systemd. Every step first looks, then acts, so running it twice changes nothing.
+# What was made is written down beside the policy (setup.tsv), so that `kakeya-runner doctor` makes the same checks.
 
 set -euo pipefail
 
@@ -14,14 +15,20 @@ PYTHON=""
 PACKAGE=kakeya
 EXTRAS=""
 LABELS=""
-JOB_USER=kakeya-job
-RUN_USER=kakeya-runner
+RUN_USER=kakeya-runner # serves the bus: owns policy, state, key and push credential
+JOB_USER=kakeya-job    # runs code of requests, with --job-user only: then the daemon is root, to become this user
+ACTIONS_USER=kakeya-actions # jobs of GitHub Actions: may read none of the above
+WITH_JOB_USER=no
+CREATE_BUS=no
 MODELS=""
 ACTIONS_URL=""
 ACTIONS_ARCHIVE=""
 ACTIONS_SHA256=""
 ACTIONS_TOKEN_FILE=""
 SSH_KEY_FILE=""
+SSH_FROM=""
+RECEIPT=""
+TAB=$'\t'
 SERVICE_MANAGER=""
 CONSTRAINTS=""
 CHANGED=0
@@ -42,8 +49,11 @@ reboot. Running it again changes nothing that is already right.
   --extras A,B            extras of the package, empty for none (default: mlx on a Mac, torch on Linux)
   --labels A,B            labels that requests may select
   --models DIR            model folder, read-only for runs
+  --create-bus            make the remote a bus if it is none yet
+  --job-user              also allow for code of requests: runs get a user of their own, the daemon becomes root
   --ssh-key FILE          public key allowed to send requests over ssh (forced command)
-  --actions-url URL       also register a GitHub Actions runner for this repository; needs the next three:
+  --ssh-from PATTERNS     only from these addresses, such as a tailnet: 100.64.0.0/10,fd7a:115c:a1e0::/48
+  --actions-url URL       let GitHub Actions wake this machine, instead of polling; needs the next three:
   --actions-archive FILE    its downloaded archive
   --actions-sha256 HEX      the checksum GitHub publishes for it
   --actions-token-file F    file with the registration token, - for standard input; never an argument
@@ -67,8 +77,10 @@ parse_options() {
       --dry-run) MODE=dry-run ;;
       --check) MODE=check ;;
       --uninstall) MODE=uninstall ;;
+      --job-user) WITH_JOB_USER=yes ;;
+      --create-bus) CREATE_BUS=yes ;;
       -h | --help) usage && exit 0 ;;
-      --bus | --name | --python | --package | --constraints | --extras | --labels | --models | --ssh-key | --actions-url | --actions-archive | \
+      --bus | --name | --python | --package | --constraints | --extras | --labels | --models | --ssh-key | --ssh-from | --actions-url | --actions-archive | \
         --actions-sha256 | --actions-token-file | --root | --service-manager)
         [ $# -ge 2 ] || die "$1 needs a value" "$(basename "$0") --help"
         set_option "$1" "$2"
@@ -91,6 +103,7 @@ set_option() {
     --labels) LABELS=$2 ;;
     --models) MODELS=$2 ;;
     --ssh-key) SSH_KEY_FILE=$2 ;;
+    --ssh-from) SSH_FROM=$2 ;;
     --actions-url) ACTIONS_URL=$2 ;;
     --actions-archive) ACTIONS_ARCHIVE=$2 ;;
     --actions-sha256) ACTIONS_SHA256=$2 ;;
@@ -131,29 +144,65 @@ write_file() { # mode path, text on standard input; whole or not at all
 
 same_content() { [ -f "$1" ] && printf '%s\n' "$2" | cmp -s - "$1"; }
 
+# remember kind what path value…: one line of the receipt that `kakeya-runner doctor` goes through
+remember() {
+  local IFS=$TAB
+  RECEIPT+="$*"$'\n'
+}
+
+digest() { (sha256sum 2>/dev/null || shasum -a 256) | cut -d' ' -f1; }
+
+digest_of() { digest <"$1"; }
+
+# owned user path…: below --root there are no users to own anything
+owned() {
+  local user=$1
+  shift
+  [ -n "$ROOT" ] || chown "$user" "$@"
+}
+
+owner_right() { [ -n "$ROOT" ] || [ "$(stat_owner "$2")" = "$1" ]; }
+
+stat_owner() { stat -c %U "$1" 2>/dev/null || stat -f %Su "$1"; }
+
 ensure_file() { # what mode path text
   local what=$1 mode=$2 path=$3 text=$4
-  if same_content "$path" "$text"; then
+  remember file "$what" "$path" "$mode" "$(printf '%s\n' "$text" | digest)"
+  if same_content "$path" "$text" && [ "$(stat_mode "$path")" = "$mode" ]; then
     right "$what"
   elif [ "$MODE" = check ]; then
     wrong "$what: $path is missing or differs" "run this script again without --check"
   else
     act "write $what: $path" write_file "$mode" "$path" <<<"$text"
+    [ "$MODE" != dry-run ] || printf '%s\n' "$text" | sed 's/^/       | /'
   fi
 }
 
-ensure_folder() { # what mode path
-  local what=$1 mode=$2 path=$3
-  if [ -d "$path" ] && [ "$(stat_mode "$path")" = "$mode" ]; then
+ensure_folder() { # what mode path user
+  local what=$1 mode=$2 path=$3 user=$4
+  remember folder "$what" "$path" "$mode" "$user"
+  if [ -d "$path" ] && [ "$(stat_mode "$path")" = "$mode" ] && owner_right "$user" "$path"; then
     right "$what"
   elif [ "$MODE" = check ]; then
-    wrong "$what: $path is missing or not mode $mode" "run this script again without --check"
+    wrong "$what: $path is missing, not mode $mode, or not $user's" "run this script again without --check"
   else
-    act "make $what: $path ($mode)" install -d -m "$mode" "$path"
+    act "make $what: $path ($mode, $user)" make_folder "$mode" "$path" "$user"
   fi
+}
+
+make_folder() {
+  install -d -m "$1" "$2"
+  owned "$3" "$2"
 }
 
 stat_mode() { stat -c %a "$1" 2>/dev/null || stat -f %Lp "$1"; }
+
+check_bus() { # it goes into unit files and scripts
+  [ -n "$BUS" ] || die "no bus named" "$0 --bus ROUTE, the git remote to serve"
+  case "$BUS" in
+    *[!A-Za-z0-9._:/@#~+%-]*) die "the bus has characters that no route needs: $BUS" "name it by URL, or as a remote" ;;
+  esac
+}
 
 find_python() {
   local candidate
@@ -175,12 +224,14 @@ python_ok() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/
 
 pin_python() { # an upgrade that moves `python3` must not change what runs: resolve to the real file
   PYTHON=$("$PYTHON" -c 'import os, sys; print(os.path.realpath(sys.executable))')
+  remember interpreter "interpreter" "$PYTHON" "$("$PYTHON" -c 'import platform; print(platform.python_version())')"
   right "interpreter pinned: $PYTHON"
 }
 
 ensure_environment() { # prefix
   local prefix=$1 spec=$PACKAGE
   [ -z "$EXTRAS" ] || spec="${PACKAGE}[${EXTRAS}]"
+  remember runner "environment" "$prefix/bin/kakeya-runner" "$prefix/bin/python"
   if "$prefix/bin/python" -I -c "import bridge" 2>/dev/null && "$prefix/bin/kakeya-runner" --help >/dev/null 2>&1; then
     right "environment: $prefix"
   elif [ "$MODE" = check ]; then
@@ -214,86 +265,77 @@ allow = ["*-env-probe", "k3-*"]
 
 [sandbox]
 mode = "$SANDBOX_MODE"
+$([ "$WITH_JOB_USER" = no ] || printf 'uid = %s' "$(id -u "$JOB_USER" 2>/dev/null || echo 65534)")
 TXT
 }
 
-ensure_policy() { # path interpreter
+ensure_policy() { # path interpreter user
   local path=$1
+  remember mode "policy" "$path" 600 "$3"
   if [ -f "$path" ]; then
-    if [ "$(stat_mode "$path")" = 600 ]; then
+    if [ "$(stat_mode "$path")" = 600 ] && owner_right "$3" "$path"; then
       right "policy: $path (yours to edit; left as it is)"
     elif [ "$MODE" = check ]; then
-      wrong "policy: $path is readable by others (mode $(stat_mode "$path"))" "chmod 600 $path"
+      wrong "policy: $path is readable by others (mode $(stat_mode "$path")), or not $3's" "chmod 600 $path; chown $3 $path"
     else
-      act "close the policy to others: $path" chmod 600 "$path"
+      act "close the policy to others: $path" close_file "$path" "$3"
     fi
   elif [ "$MODE" = check ]; then
     wrong "policy: $path is missing; the runner will not serve without one" "run this script again without --check"
   else
-    act "write the policy with safe defaults: $path (600)" write_file 600 "$path" < <(policy_text "$2")
+    act "write the policy with safe defaults: $path (600)" write_policy "$path" "$2" "$3"
   fi
 }
 
-verify_checksum() { # file sha256
-  local got
-  got=$( (sha256sum "$1" 2>/dev/null || shasum -a 256 "$1") | cut -d' ' -f1)
-  [ "$got" = "$2" ] || die "checksum of $1 is $got, expected $2" "download it again from the page that published the checksum"
+write_policy() {
+  policy_text "$2" | write_file 600 "$1"
+  owned "$3" "$1"
 }
 
-read_token() { # from a file or standard input, never from the command line, where every user of the host sees it
-  if [ "$ACTIONS_TOKEN_FILE" = - ]; then
-    IFS= read -r ACTIONS_TOKEN
-  else
-    [ "$(stat_mode "$ACTIONS_TOKEN_FILE")" = 600 ] || die "$ACTIONS_TOKEN_FILE is readable by others" "chmod 600 $ACTIONS_TOKEN_FILE"
-    IFS= read -r ACTIONS_TOKEN <"$ACTIONS_TOKEN_FILE"
-  fi
-  [ -n "$ACTIONS_TOKEN" ] || die "the registration token is empty" "get one from the repository's Settings, Actions, Runners"
-}
-
-ensure_actions_runner() { # folder
-  local folder=$1
-  [ -n "$ACTIONS_URL" ] || return 0
-  if [ -f "$folder/.runner" ]; then
-    right "Actions runner: $folder"
-    return
-  elif [ "$MODE" = check ]; then
-    wrong "Actions runner: $folder is not registered" "run this script again with the --actions options"
-    return
-  fi
-  [ -f "$ACTIONS_ARCHIVE" ] || die "no Actions runner archive at '$ACTIONS_ARCHIVE'" "download it and pass --actions-archive and --actions-sha256"
-  verify_checksum "$ACTIONS_ARCHIVE" "$ACTIONS_SHA256"
-  act "unpack the Actions runner: $folder" unpack "$ACTIONS_ARCHIVE" "$folder"
-  act "register it for $ACTIONS_URL with label $KAKEYA_LABEL" register_actions_runner "$folder"
-}
-
-unpack() {
-  install -d -m 750 "$2"
-  tar -xzf "$1" -C "$2"
-}
-
-register_actions_runner() {
-  read_token
-  (cd "$1" && ACTIONS_RUNNER_INPUT_TOKEN=$ACTIONS_TOKEN ./config.sh --unattended --url "$ACTIONS_URL" --name "$NAME" --labels "$KAKEYA_LABEL")
-}
-
-ensure_ssh_access() { # authorized_keys runner-command
-  [ -n "$SSH_KEY_FILE" ] || return 0
-  local line
-  line="restrict,command=\"$2 exec\" $(cat "$SSH_KEY_FILE")"
-  if [ -f "$1" ] && grep -qxF "$line" "$1"; then
-    right "ssh access: forced command in $1"
-  elif [ "$MODE" = check ]; then
-    wrong "ssh access: the forced command is missing in $1" "run this script again with --ssh-key"
-  else
-    act "allow requests over ssh, forced command only: $1" append_line "$1" "$line"
-  fi
-}
-
-append_line() {
-  install -d -m 700 "$(dirname "$1")"
-  touch "$1"
+close_file() {
   chmod 600 "$1"
-  printf '%s\n' "$2" >>"$1"
+  owned "$2" "$1"
+}
+
+ensure_key() { # runner policy state user: the key that signs results, where the packages that sign are installed
+  local key=$3/runner.key
+  case ",$EXTRAS," in
+    *,trust,*) ;;
+    *)
+      right "signing key: none, results prove integrity and not origin (--extras …,trust to have one)"
+      return
+      ;;
+  esac
+  remember mode "signing key" "$key" 600 "$4"
+  if [ -f "$key" ]; then
+    right "signing key: $key"
+  elif [ "$MODE" = check ]; then
+    wrong "signing key: $key is missing" "run this script again without --check"
+  else
+    act "make the key that signs results: $key" as_user "$4" "$1" keygen --policy "$2" --state "$3"
+  fi
+}
+
+as_user() {
+  local user=$1
+  shift
+  if [ -n "$ROOT" ]; then "$@"; else sudo -n -u "$user" "$@"; fi
+}
+
+ensure_receipt() { # path user
+  local text=${RECEIPT%$'\n'}
+  if same_content "$1" "$text"; then
+    right "receipt for kakeya-runner doctor"
+  elif [ "$MODE" = check ]; then
+    wrong "receipt: $1 is missing or of another set-up" "run this script again with the options it was set up with"
+  else
+    act "write down what was made, for kakeya-runner doctor: $1" write_receipt "$1" "$text" "$2"
+  fi
+}
+
+write_receipt() {
+  printf '%s\n' "$2" | write_file 644 "$1"
+  owned "$3" "$1"
 }
 
 remove_path() {

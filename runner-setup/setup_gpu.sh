@@ -2,8 +2,11 @@
 # Make a Linux machine (with or without an NVIDIA GPU) a Kakeya runner, check that it is one, or undo it.
 # shellcheck source=runner-setup/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=runner-setup/access.sh
+source "$(dirname "${BASH_SOURCE[0]}")/access.sh"
 
-EXTRAS=torch
+EXTRAS=torch,trust,github
+MACHINE_LABEL=kakeya-gpu
 SANDBOX_MODE=required
 
 paths() {
@@ -14,6 +17,12 @@ paths() {
   UNIT=$ROOT/etc/systemd/system/$KAKEYA_LABEL.service
   ROTATE=$ROOT/etc/logrotate.d/$KAKEYA_LABEL
   SERVICE_MANAGER=${SERVICE_MANAGER:-systemctl}
+  ACTIONS_HOME=$ROOT/var/lib/kakeya-actions
+  ACTIONS_UNIT=$ROOT/etc/systemd/system/kakeya-actions.service
+  SUDOERS=$ROOT/etc/sudoers.d/kakeya-actions
+  STOP_ACTIONS="/usr/bin/systemctl stop kakeya-actions.service"
+  SERVICE=$KAKEYA_LABEL
+  [ -z "$ACTIONS_URL" ] || SERVICE=kakeya-actions
 }
 
 host_shape() {
@@ -30,8 +39,11 @@ host_shape() {
 }
 
 needs() { # command package
+  [ -n "$ROOT" ] || remember command "$1" "$1" "apt-get install $2"
   if command -v "$1" >/dev/null 2>&1; then
     right "$1"
+  elif [ -n "$ROOT" ]; then
+    right "$1: not installed for a set-up below --root"
   elif [ "$MODE" = check ]; then
     wrong "$1 is not installed" "apt-get install $2"
   else
@@ -39,7 +51,8 @@ needs() { # command package
   fi
 }
 
-ensure_user() { # name home
+ensure_user() { # name home [shell]
+  [ -n "$ROOT" ] || remember user "user $1" "$1"
   if getent passwd "$1" >/dev/null; then
     right "user $1"
   elif [ -n "$ROOT" ]; then
@@ -47,7 +60,7 @@ ensure_user() { # name home
   elif [ "$MODE" = check ]; then
     wrong "user $1 is missing" "run this script again without --check"
   else
-    act "make the user $1, no password, no shell" useradd --system --home-dir "$2" --no-create-home --shell /usr/sbin/nologin "$1"
+    act "make the user $1, no password, no shell" useradd --system --user-group --home-dir "$2" --no-create-home --shell "${3:-/usr/sbin/nologin}" "$1"
   fi
 }
 
@@ -59,21 +72,66 @@ After=network-online.target
 Wants=network-online.target
 
 [Service]
-ExecStart=${PREFIX#"$ROOT"}/bin/kakeya-runner serve --bus $BUS --policy ${CONFIG#"$ROOT"}/policy.toml --state ${STATE#"$ROOT"}
+ExecStart=${PREFIX#"$ROOT"}/bin/kakeya-runner serve --bus $BUS --policy ${CONFIG#"$ROOT"}/policy.toml --state ${STATE#"$ROOT"}$SERVE_WORDS
+$DAEMON_USER
 Restart=always
 RestartSec=10
 KillMode=mixed
 TimeoutStopSec=60
 StandardOutput=append:${LOGS#"$ROOT"}/runner.log
 StandardError=append:${LOGS#"$ROOT"}/runner.log
-NoNewPrivileges=no
+PrivateTmp=yes
 ProtectSystem=full
 ProtectHome=read-only
-ProtectKernelTunables=yes
 ProtectKernelModules=yes
 ProtectClock=yes
 RestrictRealtime=yes
 LockPersonality=yes
+UMask=0077
+
+[Install]
+WantedBy=multi-user.target
+TXT
+}
+
+# No ProtectKernelTunables, ProtectKernelLogs or ProcSubset: they cover parts of /proc, and the kernel then refuses every
+# sandbox its own /proc.
+# Without --job-user the daemon is a user of its own and can become nobody else. With it, it is root, to start each run as
+# the job user; the sandbox of a run needs user namespaces either way, so those stay allowed.
+daemon_user() {
+  SERVE_WORDS=""
+  [ "$CREATE_BUS" = no ] || SERVE_WORDS=" --create-bus"
+  if [ "$WITH_JOB_USER" = yes ]; then
+    DAEMON=root
+    DAEMON_USER="NoNewPrivileges=no"
+  else
+    DAEMON=$RUN_USER
+    DAEMON_USER="User=$RUN_USER
+Group=$RUN_USER
+NoNewPrivileges=yes
+CapabilityBoundingSet="
+  fi
+}
+
+actions_unit_text() {
+  cat <<TXT
+[Unit]
+Description=GitHub Actions runner that wakes the Kakeya runner; its jobs are $ACTIONS_USER
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+ExecStart=${ACTIONS_HOME#"$ROOT"}/runner/run.sh
+User=$ACTIONS_USER
+Group=$ACTIONS_USER
+WorkingDirectory=${ACTIONS_HOME#"$ROOT"}/runner
+Environment=PATH=${PREFIX#"$ROOT"}/actions-bin:/usr/local/bin:/usr/bin:/bin
+Environment=ACTIONS_RUNNER_HOOK_JOB_STARTED=${PREFIX#"$ROOT"}/libexec/job-started.sh
+Environment=ACTIONS_RUNNER_HOOK_JOB_COMPLETED=${PREFIX#"$ROOT"}/libexec/job-completed.sh
+Restart=on-failure
+RestartSec=10
+PrivateTmp=yes
+ProtectSystem=full
 UMask=0077
 
 [Install]
@@ -95,46 +153,59 @@ TXT
 }
 
 ensure_service() {
-  if "$SERVICE_MANAGER" is-enabled --quiet "$KAKEYA_LABEL" 2>/dev/null && "$SERVICE_MANAGER" is-active --quiet "$KAKEYA_LABEL" 2>/dev/null; then
+  remember service "service" "$SERVICE_MANAGER" "is-enabled --quiet $SERVICE" "$SERVICE_MANAGER enable --now $SERVICE"
+  remember service "service" "$SERVICE_MANAGER" "is-active --quiet $SERVICE" "$SERVICE_MANAGER enable --now $SERVICE"
+  if "$SERVICE_MANAGER" is-enabled --quiet "$SERVICE" 2>/dev/null && "$SERVICE_MANAGER" is-active --quiet "$SERVICE" 2>/dev/null; then
     right "service: enabled and running"
   elif [ "$MODE" = check ]; then
-    wrong "service: $KAKEYA_LABEL is not enabled and running" "$SERVICE_MANAGER enable --now $KAKEYA_LABEL"
+    wrong "service: $SERVICE is not enabled and running" "$SERVICE_MANAGER enable --now $SERVICE"
   else
     act "load the unit" "$SERVICE_MANAGER" daemon-reload
-    act "start the service now and at every boot" "$SERVICE_MANAGER" enable --now "$KAKEYA_LABEL"
+    act "start the service now and at every boot" "$SERVICE_MANAGER" enable --now "$SERVICE"
   fi
 }
 
 install_all() {
-  [ -n "$BUS" ] || die "no bus named" "$0 --bus ROUTE, the git remote to serve"
+  check_bus
   find_python
   pin_python
   needs git git
   needs bwrap bubblewrap
   needs git-lfs git-lfs
-  ensure_user "$RUN_USER" "${STATE#"$ROOT"}"
-  ensure_user "$JOB_USER" /nonexistent
-  ensure_folder "configuration folder" 700 "$CONFIG"
-  ensure_folder "state folder" 700 "$STATE"
-  ensure_folder "log folder" 750 "$LOGS"
-  [ -z "$MODELS" ] || ensure_folder "model folder" 755 "$MODELS"
+  [ -z "$ACTIONS_URL" ] || needs sudo sudo
+  daemon_user
+  # sshd starts a forced command with the user's shell
+  ensure_user "$RUN_USER" "${STATE#"$ROOT"}" "$([ -z "$SSH_KEY_FILE" ] || echo /bin/sh)"
+  [ "$WITH_JOB_USER" = no ] || ensure_user "$JOB_USER" /nonexistent
+  ensure_folder "configuration folder" 700 "$CONFIG" "$DAEMON"
+  ensure_folder "state folder" 700 "$STATE" "$DAEMON"
+  ensure_folder "log folder" 750 "$LOGS" "$DAEMON"
+  [ -z "$MODELS" ] || ensure_folder "model folder" 755 "$MODELS" root
   ensure_environment "$PREFIX"
-  ensure_policy "$CONFIG/policy.toml" "${PREFIX#"$ROOT"}/bin/python"
+  ensure_policy "$CONFIG/policy.toml" "${PREFIX#"$ROOT"}/bin/python" "$DAEMON"
+  ensure_key "$PREFIX/bin/kakeya-runner" "$CONFIG/policy.toml" "$STATE" "$DAEMON"
   ensure_file "log rotation" 644 "$ROTATE" "$(rotate_text)"
-  ensure_file "service unit" 644 "$UNIT" "$(unit_text)"
-  ensure_ssh_access "$STATE/.ssh/authorized_keys" "${PREFIX#"$ROOT"}/bin/kakeya-runner"
-  ensure_actions_runner "$STATE/actions-runner"
+  ensure_ssh_access "$STATE"
+  ensure_actions
+  if [ -n "$ACTIONS_URL" ]; then
+    ensure_file "service unit" 644 "$ACTIONS_UNIT" "$(actions_unit_text)"
+  else
+    ensure_file "service unit" 644 "$UNIT" "$(unit_text)"
+  fi
   ensure_service
+  ensure_receipt "$CONFIG/setup.tsv" "$DAEMON"
 }
 
 uninstall_all() {
-  if [ -f "$UNIT" ]; then
-    act "stop the service" "$SERVICE_MANAGER" disable --now "$KAKEYA_LABEL"
-  fi
-  local path user
-  for path in "$UNIT" "$ROTATE" "$PREFIX" "$CONFIG" "$STATE" "$LOGS"; do remove_path "$path"; done
+  local path user unit
+  for unit in "$UNIT" "$ACTIONS_UNIT"; do
+    [ ! -f "$unit" ] || act "stop the service" "$SERVICE_MANAGER" disable --now "$(basename "$unit" .service)"
+  done
+  for path in "$UNIT" "$ACTIONS_UNIT" "$SUDOERS" "$ROTATE" "$PREFIX" "$CONFIG" "$STATE" "$LOGS" "$ACTIONS_HOME"; do
+    remove_path "$path"
+  done
   [ -n "$ROOT" ] && return
-  for user in "$RUN_USER" "$JOB_USER"; do
+  for user in "$RUN_USER" "$JOB_USER" "$ACTIONS_USER"; do
     if getent passwd "$user" >/dev/null; then
       act "remove the user $user" userdel "$user"
     fi

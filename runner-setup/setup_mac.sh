@@ -3,8 +3,11 @@
 # The service is a launchd daemon: it starts at boot without anybody logging in, and caffeinate keeps the machine awake.
 # shellcheck source=runner-setup/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=runner-setup/access.sh
+source "$(dirname "${BASH_SOURCE[0]}")/access.sh"
 
-EXTRAS=mlx
+EXTRAS=mlx,trust,github
+MACHINE_LABEL=kakeya-mac
 SANDBOX_MODE=preferred
 
 paths() {
@@ -15,6 +18,18 @@ paths() {
   PLIST="$ROOT/Library/LaunchDaemons/org.kakeya.runner.plist"
   ROTATE="$ROOT/etc/newsyslog.d/kakeya.conf"
   SERVICE_MANAGER=${SERVICE_MANAGER:-launchctl}
+  ACTIONS_HOME="$ROOT/usr/local/var/kakeya-actions"
+  ACTIONS_PLIST="$ROOT/Library/LaunchDaemons/org.kakeya.actions.plist"
+  SUDOERS="$ROOT/etc/sudoers.d/kakeya-actions"
+  STOP_ACTIONS="/bin/launchctl bootout system/org.kakeya.actions"
+  SERVICE=org.kakeya.runner
+  SERVICE_FILE=$PLIST
+  if [ -n "$ACTIONS_URL" ]; then
+    SERVICE=org.kakeya.actions
+    SERVICE_FILE=$ACTIONS_PLIST
+  fi
+  DAEMON=$RUN_USER
+  [ "$WITH_JOB_USER" = no ] || DAEMON=root
 }
 
 host_shape() {
@@ -28,6 +43,7 @@ host_shape() {
 }
 
 needs() { # command how
+  remember command "$1" "$1" "$2"
   if command -v "$1" >/dev/null 2>&1; then
     right "$1"
   elif [ "$MODE" = check ]; then
@@ -37,14 +53,59 @@ needs() { # command how
   fi
 }
 
-ensure_user() { # a hidden service user, no password, no shell
+ensure_user() { # name home [shell]: a hidden service user, no password
+  remember user "user $1" "$1"
   if dscl . -read "/Users/$1" UniqueID >/dev/null 2>&1; then
     right "user $1"
   elif [ "$MODE" = check ]; then
     wrong "user $1 is missing" "run this script again without --check"
   else
-    act "make the hidden user $1, no password, no shell" sysadminctl -addUser "$1" -shell /usr/bin/false -home /var/empty
+    act "make the hidden user $1, no password, no shell" make_user "$1" "${2:-/var/empty}" "${3:-/usr/bin/false}"
   fi
+}
+
+make_user() {
+  sysadminctl -addUser "$1" -shell "$3" -home "$2"
+  dscl . -create "/Users/$1" IsHidden 1
+}
+
+daemon_words() {
+  [ "$CREATE_BUS" = no ] || printf '\n    <string>--create-bus</string>'
+}
+
+daemon_user() {
+  [ "$DAEMON" = root ] || printf '\n  <key>UserName</key><string>%s</string>' "$DAEMON"
+}
+
+actions_plist_text() {
+  cat <<TXT
+<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
+<plist version="1.0">
+<dict>
+  <key>Label</key><string>org.kakeya.actions</string>
+  <key>UserName</key><string>$ACTIONS_USER</string>
+  <key>ProgramArguments</key>
+  <array>
+    <string>/usr/bin/caffeinate</string>
+    <string>-is</string>
+    <string>${ACTIONS_HOME#"$ROOT"}/runner/run.sh</string>
+  </array>
+  <key>WorkingDirectory</key><string>${ACTIONS_HOME#"$ROOT"}/runner</string>
+  <key>EnvironmentVariables</key>
+  <dict>
+    <key>PATH</key><string>${PREFIX#"$ROOT"}/actions-bin:/usr/local/bin:/usr/bin:/bin</string>
+    <key>ACTIONS_RUNNER_HOOK_JOB_STARTED</key><string>${PREFIX#"$ROOT"}/libexec/job-started.sh</string>
+    <key>ACTIONS_RUNNER_HOOK_JOB_COMPLETED</key><string>${PREFIX#"$ROOT"}/libexec/job-completed.sh</string>
+  </dict>
+  <key>RunAtLoad</key><true/>
+  <key>KeepAlive</key><dict><key>SuccessfulExit</key><false/></dict>
+  <key>Umask</key><integer>63</integer>
+  <key>StandardOutPath</key><string>${ACTIONS_HOME#"$ROOT"}/actions.log</string>
+  <key>StandardErrorPath</key><string>${ACTIONS_HOME#"$ROOT"}/actions.log</string>
+</dict>
+</plist>
+TXT
 }
 
 plist_text() {
@@ -53,7 +114,7 @@ plist_text() {
 <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
 <plist version="1.0">
 <dict>
-  <key>Label</key><string>org.kakeya.runner</string>
+  <key>Label</key><string>org.kakeya.runner</string>$(daemon_user)
   <key>ProgramArguments</key>
   <array>
     <string>/usr/bin/caffeinate</string>
@@ -65,7 +126,7 @@ plist_text() {
     <string>--policy</string>
     <string>${CONFIG#"$ROOT"}/policy.toml</string>
     <string>--state</string>
-    <string>${STATE#"$ROOT"}</string>
+    <string>${STATE#"$ROOT"}</string>$(daemon_words)
   </array>
   <key>RunAtLoad</key><true/>
   <key>KeepAlive</key><true/>
@@ -80,15 +141,16 @@ plist_text() {
 TXT
 }
 
-rotate_text() { printf '%s/runner.log 640 8 1024 * J\n' "${LOGS#"$ROOT"}"; }
+rotate_text() { printf '%s/runner.log %s: 640 8 1024 * J\n' "${LOGS#"$ROOT"}" "$DAEMON"; }
 
 ensure_service() {
-  if [ "$MODE" != dry-run ] && "$SERVICE_MANAGER" print system/org.kakeya.runner >/dev/null 2>&1; then
+  remember service "daemon" "$SERVICE_MANAGER" "print system/$SERVICE" "$SERVICE_MANAGER bootstrap system $SERVICE_FILE"
+  if [ "$MODE" != dry-run ] && "$SERVICE_MANAGER" print "system/$SERVICE" >/dev/null 2>&1; then
     right "daemon: loaded"
   elif [ "$MODE" = check ]; then
-    wrong "daemon: org.kakeya.runner is not loaded" "$SERVICE_MANAGER bootstrap system $PLIST"
+    wrong "daemon: $SERVICE is not loaded" "$SERVICE_MANAGER bootstrap system $SERVICE_FILE"
   else
-    act "load the daemon now and at every boot" "$SERVICE_MANAGER" bootstrap system "$PLIST"
+    act "load the daemon $SERVICE now and at every boot" "$SERVICE_MANAGER" bootstrap system "$SERVICE_FILE"
   fi
 }
 
@@ -103,35 +165,47 @@ ensure_wakefulness() {
 }
 
 install_all() {
-  [ -n "$BUS" ] || die "no bus named" "$0 --bus ROUTE, the git remote to serve"
+  check_bus
   find_python
   pin_python
   needs git "xcode-select --install"
   needs git-lfs "brew install git-lfs"
-  ensure_user "$JOB_USER"
-  ensure_folder "configuration folder" 700 "$CONFIG"
-  ensure_folder "state folder" 700 "$STATE"
-  ensure_folder "log folder" 750 "$LOGS"
-  [ -z "$MODELS" ] || ensure_folder "model folder" 755 "$MODELS"
+  # sshd starts a forced command with the user's shell
+  ensure_user "$RUN_USER" "${STATE#"$ROOT"}" "$([ -z "$SSH_KEY_FILE" ] || echo /bin/sh)"
+  [ "$WITH_JOB_USER" = no ] || ensure_user "$JOB_USER"
+  ensure_folder "configuration folder" 700 "$CONFIG" "$DAEMON"
+  ensure_folder "state folder" 700 "$STATE" "$DAEMON"
+  ensure_folder "log folder" 750 "$LOGS" "$DAEMON"
+  [ -z "$MODELS" ] || ensure_folder "model folder" 755 "$MODELS" root
   ensure_environment "$PREFIX"
-  ensure_policy "$CONFIG/policy.toml" "${PREFIX#"$ROOT"}/bin/python"
+  ensure_policy "$CONFIG/policy.toml" "${PREFIX#"$ROOT"}/bin/python" "$DAEMON"
+  ensure_key "$PREFIX/bin/kakeya-runner" "$CONFIG/policy.toml" "$STATE" "$DAEMON"
   ensure_file "log rotation" 644 "$ROTATE" "$(rotate_text)"
-  ensure_file "launchd daemon" 644 "$PLIST" "$(plist_text)"
-  ensure_ssh_access "$STATE/.ssh/authorized_keys" "${PREFIX#"$ROOT"}/bin/kakeya-runner"
-  ensure_actions_runner "$STATE/actions-runner"
+  ensure_ssh_access "$STATE"
+  ensure_actions
+  if [ -n "$ACTIONS_URL" ]; then
+    ensure_file "launchd daemon" 644 "$ACTIONS_PLIST" "$(actions_plist_text)"
+  else
+    ensure_file "launchd daemon" 644 "$PLIST" "$(plist_text)"
+  fi
   ensure_wakefulness
   ensure_service
+  ensure_receipt "$CONFIG/setup.tsv" "$DAEMON"
 }
 
 uninstall_all() {
-  if [ -f "$PLIST" ]; then
-    act "unload the daemon" "$SERVICE_MANAGER" bootout system/org.kakeya.runner
-  fi
-  local path
-  for path in "$PLIST" "$ROTATE" "$PREFIX" "$CONFIG" "$STATE" "$LOGS"; do remove_path "$path"; done
-  if dscl . -read "/Users/$JOB_USER" UniqueID >/dev/null 2>&1; then
-    act "remove the user $JOB_USER" sysadminctl -deleteUser "$JOB_USER"
-  fi
+  local path user
+  for path in "$PLIST" "$ACTIONS_PLIST"; do
+    [ ! -f "$path" ] || act "unload the daemon" "$SERVICE_MANAGER" bootout "system/$(basename "$path" .plist)"
+  done
+  for path in "$PLIST" "$ACTIONS_PLIST" "$SUDOERS" "$ROTATE" "$PREFIX" "$CONFIG" "$STATE" "$LOGS" "$ACTIONS_HOME"; do
+    remove_path "$path"
+  done
+  for user in "$RUN_USER" "$JOB_USER" "$ACTIONS_USER"; do
+    if dscl . -read "/Users/$user" UniqueID >/dev/null 2>&1; then
+      act "remove the user $user" sysadminctl -deleteUser "$user"
+    fi
+  done
 }
 
 parse_options "$@"

@@ -6,6 +6,7 @@ Returns findings; prints nothing.
 from __future__ import annotations
 
 import datetime as dt
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -24,6 +25,8 @@ from bridge.runner.journal import verify_journal
 from bridge.runner.models import find_model
 from bridge.runner.policy import Policy, load_policy, own_presets
 from bridge.runner.policy_check import problems
+from bridge.runner.setup_checks import RECEIPT, check
+from bridge.runner.site_checks import check_site
 from bridge.system.clock import Clock, parse_rfc3339
 
 Level = Literal["ok", "warn", "fail"]
@@ -57,6 +60,7 @@ class Patient:
 def examine(patient: Patient) -> Iterator[Finding]:
     """Yield findings, the cheap ones first."""
     yield _python()
+    yield from _as_set_up(patient.policy_path.parent / RECEIPT)
     policy = None
     for finding, found in _policy(patient.policy_path):
         policy = found or policy
@@ -67,10 +71,35 @@ def examine(patient: Patient) -> Iterator[Finding]:
     if policy is not None:
         yield from _code(policy)
     yield from _bus(patient)
+    if policy is not None:
+        yield from _site(patient, policy)
 
 
 def _python() -> Finding:
     return Finding("python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))} at {sys.executable}")
+
+
+def _as_set_up(receipt: Path) -> Iterator[Finding]:
+    """Make the checks of the set-up script, where this machine was set up by it."""
+    checked = check(receipt)
+    if checked is None:
+        return
+    for problem in checked.problems:
+        yield Finding(problem.name, "fail", problem.text, problem.repair)
+    if checked.hidden:
+        yield Finding("set-up", "warn", f"not readable by this user: {', '.join(checked.hidden)}", "run doctor as root")
+    if not checked.problems:
+        yield Finding("set-up", "ok", f"as it was made: {checked.count} things looked at")
+
+
+def _site(patient: Patient, policy: Policy) -> Iterator[Finding]:
+    """Say what the hosting site's API gives, and whether strangers could reach this machine through it."""
+    try:
+        route = None if patient.open_bus is None else patient.open_bus().route
+    except KakeyaError:
+        route = None  # said already
+    for seen in check_site(policy, route, os.environ):
+        yield Finding(seen.name, seen.level, seen.text, seen.remedy)
 
 
 def _policy(path: Path) -> Iterator[tuple[Finding, Policy | None]]:

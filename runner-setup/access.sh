@@ -1,0 +1,159 @@
+# shellcheck shell=bash
+# Other ways in than polling: requests over ssh by a forced command, and GitHub Actions as a user who may read nothing.
+# Sourced by both set-up scripts after lib.sh. Why Actions gets a user of its own: docs/adr/0006-actions-hook.md.
+
+bare() { printf '%s' "${1#"$ROOT"}"; }
+
+ensure_ssh_access() { # home-of-the-runner-user
+  [ -n "$SSH_KEY_FILE" ] || return 0
+  [ -f "$SSH_KEY_FILE" ] || die "no public key at $SSH_KEY_FILE" "pass --ssh-key with the file of a public key"
+  local file=$1/.ssh/authorized_keys line options=restrict
+  [ -z "$SSH_FROM" ] || options+=",from=\"$SSH_FROM\""
+  line="$options,command=\"$(bare "$PREFIX")/bin/kakeya-runner exec --policy $(bare "$CONFIG")/policy.toml --state $(bare "$STATE")\" $(cat "$SSH_KEY_FILE")"
+  remember line "ssh access" "$file" "$(printf '%s\n' "$line" | digest)"
+  if [ -f "$file" ] && grep -qxF "$line" "$file"; then
+    right "ssh access: forced command in $file"
+  elif [ "$MODE" = check ]; then
+    wrong "ssh access: the forced command is missing in $file" "run this script again with --ssh-key"
+  else
+    act "allow requests over ssh, forced command only: $file" append_line "$file" "$line"
+  fi
+}
+
+append_line() {
+  install -d -m 700 "$(dirname "$1")"
+  touch "$1"
+  chmod 600 "$1"
+  printf '%s\n' "$2" >>"$1"
+  owned "$RUN_USER" "$(dirname "$1")" "$1"
+}
+
+verify_checksum() { # file sha256
+  local got
+  got=$(digest_of "$1")
+  [ "$got" = "$2" ] || die "checksum of $1 is $got, expected $2" "download it again from the page that published the checksum"
+}
+
+read_token() { # from a file or standard input, never from the command line, where every user of the host sees it
+  if [ "$ACTIONS_TOKEN_FILE" = - ]; then
+    IFS= read -r ACTIONS_TOKEN
+  else
+    [ -f "$ACTIONS_TOKEN_FILE" ] || die "no registration token at '$ACTIONS_TOKEN_FILE'" "pass --actions-token-file, - for standard input"
+    [ "$(stat_mode "$ACTIONS_TOKEN_FILE")" = 600 ] || die "$ACTIONS_TOKEN_FILE is readable by others" "chmod 600 $ACTIONS_TOKEN_FILE"
+    IFS= read -r ACTIONS_TOKEN <"$ACTIONS_TOKEN_FILE"
+  fi
+  [ -n "$ACTIONS_TOKEN" ] || die "the registration token is empty" "get one from the repository's Settings, Actions, Runners"
+}
+
+once_text() {
+  local create=""
+  [ "$CREATE_BUS" = no ] || create=" --create-bus --wake actions"
+  cat <<TXT
+#!/bin/sh
+# Root's: the Actions user may start this through sudo, with the name of a request branch and nothing else.
+[ "\$#" -eq 1 ] || exit 2
+exec $(bare "$PREFIX")/bin/kakeya-runner once --bus '$BUS'$create --policy $(bare "$CONFIG")/policy.toml --state $(bare "$STATE") --summary "--branch=\$1"
+TXT
+}
+
+decide_text() {
+  cat <<TXT
+#!/bin/sh
+# Root's: the Actions user may start this through sudo, with a workflow reference and a commit; exit code 0 accepts.
+[ "\$#" -eq 2 ] || exit 2
+exec $(bare "$PREFIX")/bin/kakeya-runner job-hook --policy $(bare "$CONFIG")/policy.toml --state $(bare "$STATE") decide -- "\$1" "\$2"
+TXT
+}
+
+ask_text() {
+  cat <<TXT
+#!/bin/sh
+exec sudo -n -u $RUN_USER $(bare "$PREFIX")/libexec/decide "\$1" "\$2"
+TXT
+}
+
+stop_text() {
+  cat <<TXT
+#!/bin/sh
+exec sudo -n $STOP_ACTIONS
+TXT
+}
+
+command_text() { # what the workflow's one step finds as kakeya-runner
+  cat <<TXT
+#!/bin/sh
+if [ "\$#" -eq 3 ] && [ "\$1" = once ] && [ "\$2" = --branch ]; then
+  exec sudo -n -u $RUN_USER $(bare "$PREFIX")/libexec/once "\$3" >>"\${GITHUB_STEP_SUMMARY:-/dev/null}"
+fi
+echo "kakeya-runner: Actions may only start: kakeya-runner once --branch NAME" >&2
+exit 2
+TXT
+}
+
+hook_text() { # started|completed
+  local words
+  words="job-hook --state $(bare "$ACTIONS_HOME")/hook $1"
+  [ "$1" = completed ] || words+=" --ask $(bare "$PREFIX")/libexec/ask --stop $(bare "$PREFIX")/libexec/stop"
+  cat <<TXT
+#!/bin/sh
+exec $(bare "$PREFIX")/bin/kakeya-runner $words
+TXT
+}
+
+sudoers_text() {
+  cat <<TXT
+# Jobs of GitHub Actions may ask for a decision, run one request branch, and stop their own service. Nothing else.
+$ACTIONS_USER ALL=($RUN_USER) NOPASSWD: $(bare "$PREFIX")/libexec/once, $(bare "$PREFIX")/libexec/decide
+$ACTIONS_USER ALL=(root) NOPASSWD: $STOP_ACTIONS
+TXT
+}
+
+ensure_actions() { # the rest of Actions mode; STOP_ACTIONS, SUDOERS and ACTIONS_HOME are the system's
+  [ -n "$ACTIONS_URL" ] || return 0
+  local libexec=$PREFIX/libexec name
+  ensure_user "$ACTIONS_USER" "$(bare "$ACTIONS_HOME")"
+  ensure_folder "folder of the Actions user" 750 "$ACTIONS_HOME" "$ACTIONS_USER"
+  ensure_folder "programs of the Actions user" 755 "$libexec" root
+  ensure_folder "commands of the Actions user" 755 "$PREFIX/actions-bin" root
+  for name in once decide ask stop; do
+    ensure_file "program $name" 755 "$libexec/$name" "$("${name}_text")"
+  done
+  for name in started completed; do
+    ensure_file "hook job-$name" 755 "$libexec/job-$name.sh" "$(hook_text "$name")"
+  done
+  ensure_file "command of the workflow" 755 "$PREFIX/actions-bin/kakeya-runner" "$(command_text)"
+  ensure_file "sudo rules of the Actions user" 440 "$SUDOERS" "$(sudoers_text)"
+  ensure_actions_runner "$ACTIONS_HOME/runner"
+}
+
+ensure_actions_runner() { # folder
+  local folder=$1
+  remember exists "Actions runner" "$folder/.runner"
+  if [ -f "$folder/.runner" ]; then
+    right "Actions runner: $folder"
+    return
+  elif [ "$MODE" = check ]; then
+    wrong "Actions runner: $folder is not registered" "run this script again with the --actions options"
+    return
+  fi
+  [ -f "$ACTIONS_ARCHIVE" ] || die "no Actions runner archive at '$ACTIONS_ARCHIVE'" "download it and pass --actions-archive and --actions-sha256"
+  verify_checksum "$ACTIONS_ARCHIVE" "$ACTIONS_SHA256"
+  act "unpack the Actions runner: $folder" unpack "$ACTIONS_ARCHIVE" "$folder"
+  act "register it for $ACTIONS_URL with labels $KAKEYA_LABEL,$MACHINE_LABEL" register_actions_runner "$folder"
+}
+
+unpack() {
+  install -d -m 750 "$2"
+  tar -xzf "$1" -C "$2"
+  owned "$ACTIONS_USER" -R "$2"
+}
+
+register_actions_runner() { # the token goes in by the environment, which only root and the Actions user can read
+  local words=(./config.sh --unattended --url "$ACTIONS_URL" --name "$NAME" --labels "$KAKEYA_LABEL,$MACHINE_LABEL")
+  read_token
+  (
+    cd "$1" || exit 1
+    export ACTIONS_RUNNER_INPUT_TOKEN=$ACTIONS_TOKEN
+    if [ -n "$ROOT" ]; then "${words[@]}"; else sudo -n --preserve-env=ACTIONS_RUNNER_INPUT_TOKEN -u "$ACTIONS_USER" "${words[@]}"; fi
+  )
+}
