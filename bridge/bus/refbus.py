@@ -10,9 +10,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bridge.bus import commits, names
+from bridge.bus import commits, names, trees
 from bridge.bus.beacons import Beacons
-from bridge.bus.checkout import Bounds, check_out
 from bridge.bus.claims import Claims
 from bridge.bus.collecting import delete, ended_runs
 from bridge.bus.history import StoreHistory
@@ -243,28 +242,17 @@ class RefBus:
 
     def fetch_workload(self, ref: RequestRef, tree: str, into: Path, *, large_files: Handling = "refuse") -> None:
         """Check a workload tree out into an empty directory; see the interface."""
-        self._fetch_tree(self._requests.workload(ref, tree), into, None, large_files)
+        trees.fetch(self._requests.workload(ref, tree), into, self._clock, large_files=large_files)
 
     def fetch_pair(
         self, ref: RequestRef, tree: str, base: str, into: Path, *, large_files: Handling = "refuse"
     ) -> None:
         """Check a workload tree and a commit of its history out, as `head` and `base`; see the interface."""
-        found = {"head": self._requests.workload(ref, tree)}
         try:
-            found["base"] = self._requests.base(ref, base)
-            left: Bounds | None = None
-            for name, one in found.items():
-                (into / name).mkdir(mode=0o700)
-                left = self._fetch_tree(one, into / name, left, large_files)
+            found = {"head": self._requests.workload(ref, tree), "base": self._requests.base(ref, base)}
+            trees.fetch_within_one(found, into, self._clock, large_files=large_files)
         finally:
             self._store.drop(base_name(ref.id))
-
-    def _fetch_tree(
-        self, found: tuple[RefStore, str], into: Path, bounds: Bounds | None, large_files: Handling
-    ) -> Bounds:
-        store, top = found
-        with store.reader() as reader:
-            return check_out(reader, top, into, self._clock, bounds, large_files=large_files)
 
     def collect(self, *, older_than_s: float, dry_run: bool) -> Iterator[str]:
         """Delete refs of runs that ended long ago; yield each name."""
