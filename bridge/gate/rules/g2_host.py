@@ -5,8 +5,8 @@ A report made on another machine, or by another interpreter, was not made by thi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.rule import report_rule
@@ -21,6 +21,15 @@ SAME_SYSTEM: Final = {"darwin": "macos", "mac": "macos", "macos": "macos"}
 def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
     if evidence.record is not None:
         yield from _compare(report.body["environment"], evidence.record)
+        yield from _libraries(report.body)
+
+
+def _libraries(body: Mapping[str, Any]) -> Iterator[Violation]:
+    """Yield libraries that decoded an arm and whose version is not said."""
+    said = {_package(name) for name in body["environment"]["versions"]}
+    homes = {_package(arm["code_path"].split(":")[0].split(".")[0]) for arm in body["arms"]}
+    for name in sorted(homes - said - {"engine"}):
+        yield Violation(f"an arm runs in {name}, its version is absent", "/environment/versions")
 
 
 def _compare(said: dict[str, object], record: RunRecord) -> Iterator[Violation]:

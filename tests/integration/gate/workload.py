@@ -25,7 +25,10 @@ from typing import Any
 VOCABULARY, DEPTH, PROMPT_TOKENS = 2048, 3, 12
 PROMPTS, WARMUPS = 6, 1
 ARMS = ("autoregressive", "speculative")
-NATIVE = {"mlx": ("mlx", "mlx_lm.generate:generate_step"), "torch": ("torch", "transformers.generation:generate")}
+NATIVE = {
+    "mlx": (("mlx", "mlx-lm"), "mlx_lm.generate:generate_step"),
+    "torch": (("torch", "transformers"), "transformers.generation:generate"),
+}
 Report = dict[str, Any]
 
 
@@ -219,9 +222,9 @@ def now() -> str:
 
 def native() -> tuple[str, str]:
     """Return a backend whose package is installed here, and the name of its own decoding."""
-    for backend, (package, path) in NATIVE.items():
+    for backend, (packages, path) in NATIVE.items():
         try:
-            importlib.metadata.version(package)
+            [importlib.metadata.version(package) for package in packages]
         except importlib.metadata.PackageNotFoundError:
             continue
         return backend, path
@@ -229,7 +232,6 @@ def native() -> tuple[str, str]:
 
 
 def envelope(kind: str, backend: str) -> Report:
-    package = NATIVE[backend][0]
     environ = os.environ
     return {
         "kind": kind,
@@ -247,7 +249,7 @@ def envelope(kind: str, backend: str) -> Report:
             "os": f"{platform.system()} {platform.release()}",
             "machine": platform.machine(),
             "python": platform.python_version(),
-            "versions": {package: importlib.metadata.version(package)},
+            "versions": {package: importlib.metadata.version(package) for package in NATIVE[backend][0]},
             "blas": None,
             "threads": {},
         },
