@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from bridge.cli.context import Invocation
 from bridge.cli.mac_actions import with_actions
 from bridge.cli.mac_run import connect
@@ -9,7 +11,7 @@ from bridge.cli.output import Output, clock_face
 from bridge.cli.run_view import print_standing
 from bridge.client.envelope import of_data
 from bridge.client.follow import Follower
-from bridge.client.liveness import ago, look
+from bridge.client.liveness import ago, look, waiting_because
 from bridge.client.outcome import Standing, stand
 from bridge.client.present import document
 from bridge.client.session import Session
@@ -17,6 +19,8 @@ from bridge.client.stored import Origin, find_stored
 from bridge.client.untrusted import PREFIX, LineJoiner, Tail, clean_line, fenced, new_fence, tail
 from bridge.errors import PendingError
 from bridge.ids import short
+from bridge.presets import registry
+from bridge.records import Beacon
 from bridge.system.clock import parse_rfc3339
 
 ALL_LINES = 1_000_000_000
@@ -30,6 +34,10 @@ def status(call: Invocation) -> int:
     if not standing.terminal and standing.request is not None:
         elapsed_s = (call.clock.now() - parse_rfc3339(standing.request.created)).total_seconds()
         call.output.row("since", clock_face(elapsed_s))
+        if standing.state.name == "queued" and isinstance(origin, Session):
+            asked = standing.request
+            why = waiting_because(origin.bus, origin.record, origin.clock, asked.preset, asked.runner)
+            call.output.row("waiting", clean_line(why))
     call.output.document(document(origin, standing, "status", exit_code=0))
     return 0
 
@@ -59,13 +67,14 @@ def ls(call: Invocation) -> int:
 
     session = connect(call, quiet=True)
     found = rows(session, state=call.args.state, preset=call.args.preset, limit=call.args.limit)
+    width = max((len(row.state.word) for row in found), default=0)
     for row in found:
         if call.args.ids:
             call.output.data(row.id)
             continue
         ending = " ".join(word for word in (row.reason, row.verdict) if word)
         call.output.data(
-            f"{short(row.id)}  {row.state.word:<8} {row.preset or '?':<28} {ago(row.age_s):>8} ago  "
+            f"{short(row.id)}  {row.state.word:<{width}}  {row.preset or '?':<28} {ago(row.age_s):>8} ago  "
             f"{row.runner or '-':<16} {ending}".rstrip()
         )
     call.output.document(of_data("ls", [row.data() for row in found], bus=session.bus_part()))
@@ -94,17 +103,32 @@ def runners(call: Invocation) -> int:
     seen = look(session.bus, session.record, session.clock.now())
     for one in seen:
         beacon = one.beacon
-        alive = beacon.state if one.live else "gone"
+        alive = beacon.state if one.live or beacon.state == "stopped" else "gone"
         call.output.data(
             f"{beacon.runner:<18} {alive:<9} seen {ago(one.age_s):>8} ago  queue {beacon.queue}  "
             f"{clean_line(', '.join(beacon.capabilities)) or '-'}"
         )
+        for label, words in _offers(beacon):
+            call.output.data(f"{'':<18} {label:<9} {clean_line(', '.join(words))}")
     if not seen:
         awake = "it starts with the first request" if session.embedded else "no beacon on this bus"
         call.output.say("note", f"no runner is awake: {awake}")
     data = [{**one.beacon.model_dump(mode="json"), "age_s": round(one.age_s, 3), "live": one.live} for one in seen]
     call.output.document(of_data("runners", data, bus=session.bus_part()))
     return 0
+
+
+def _offers(beacon: Beacon) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield what of a beacon is worth a line of its own."""
+    installed = registry()
+    if beacon.labels:
+        yield "labels", beacon.labels
+    here = tuple(name for name in beacon.presets if name in installed)
+    yield "presets", (f"{len(here)} of the {len(installed)} installed here",)
+    if only := tuple(name for name in beacon.presets if name not in installed):
+        yield "also", only
+    if beacon.spooled:
+        yield "late", tuple(short(run_id) for run_id in beacon.spooled)
 
 
 def known(call: Invocation, text: str) -> tuple[Origin, Standing]:

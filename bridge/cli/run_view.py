@@ -93,6 +93,8 @@ def _gate_rows(standing: Standing) -> Iterator[tuple[str, str]]:
     result = standing.result
     if result is None or result.verdict is None:
         return
+    if result.record is not None and not result.record.commands and standing.reason not in {"passed", "gate_rejected"}:
+        return  # nothing ran, so that what the gate misses says nothing more
     from bridge.gate.render import rows as gate_rows
 
     for name, text in list(gate_rows(result.verdict, result.record))[1:]:

@@ -146,9 +146,12 @@ def _runners(session: Session) -> Iterator[Finding]:
             "runners", "fail", f"no live runner: {last}", "on the host: kakeya-runner serve, kakeya-runner doctor"
         )
     for one in live:
-        level: Level = "warn" if one.beacon.disk_free_bytes < DISK_FLOOR_BYTES or one.beacon.state == "paused" else "ok"
-        free = f"{one.beacon.disk_free_bytes // 10**9} GB free"
-        text = f"{one.beacon.runner} is {one.beacon.state}, {free}, {len(one.beacon.presets)} presets"
+        beacon = one.beacon
+        unwell = beacon.disk_free_bytes < DISK_FLOOR_BYTES or beacon.state in {"paused", "draining"} or beacon.spooled
+        level: Level = "warn" if unwell else "ok"
+        free = f"{beacon.disk_free_bytes // 10**9} GB free"
+        late = f", {len(beacon.spooled)} results it could not deliver yet" if beacon.spooled else ""
+        text = f"{beacon.runner} is {beacon.state}, {free}, {len(beacon.presets)} presets{late}"
         yield Finding("runner", level, text, "on the host: kakeya-runner doctor" if level == "warn" else None)
 
 

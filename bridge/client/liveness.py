@@ -6,7 +6,7 @@ On a bus that is woken by polling, a runner is live when its beacon is young, or
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bridge.bus.interface import Bus
 from bridge.errors import NoRunnerError
@@ -35,7 +35,7 @@ def look(bus: Bus, record: BusRecord, now: dt.datetime) -> list[Seen]:
         interval_s = min(beacon.interval_s or record.beacon_interval_s, _INTERVAL_MAX_S)
         bound_s = BEACON_LIVE_INTERVALS * interval_s + BEACON_LIVE_SLACK_S
         age_s = (now - parse_rfc3339(beacon.time)).total_seconds()
-        seen.append(Seen(tip, beacon, max(0.0, age_s), live=age_s < bound_s))
+        seen.append(Seen(tip, beacon, max(0.0, age_s), live=age_s < bound_s and beacon.state != "stopped"))
     return sorted(seen, key=lambda one: (not one.live, one.beacon.runner))
 
 
@@ -48,7 +48,7 @@ def why_not(seen: Seen, preset: str, selector: RunnerSelector) -> str | None:
     """Return why this runner would not take a request for a preset, None when it would."""
     beacon = seen.beacon
     if not seen.live:
-        return f"last seen {ago(seen.age_s)} ago"
+        return f"{'was stopped' if beacon.state == 'stopped' else 'last seen'} {ago(seen.age_s)} ago"
     if selector.name is not None and selector.name != beacon.runner:
         return f"another runner was asked for ({selector.name})"
     missing = sorted(set(selector.labels) - set(beacon.labels))
@@ -79,7 +79,7 @@ def require_runner(
     for _ in range(POLLS):
         clock.sleep(poll_s)
         latest = [
-            Seen(one.tip, one.beacon, one.age_s, live=one.live or tips.get(one.beacon.runner) != one.tip)
+            replace(one, live=one.live or (tips.get(one.beacon.runner) != one.tip and one.beacon.state != "stopped"))
             for one in look(bus, record, clock.now())
         ]
         if (found := _willing(latest, preset, selector)) is not None:

@@ -76,7 +76,7 @@ class Beacon(Record):
     runner: Name
     version: Text
     sequence: Count
-    state: Literal["idle", "busy", "paused", "draining"]
+    state: Literal["idle", "busy", "paused", "draining", "stopped"]
     policy_digest: Sha256
     presets: tuple[Name, ...]
     labels: tuple[Name, ...]

@@ -129,9 +129,11 @@ class Beacons:
             time=rfc3339(host.clock.now()),
         )
 
-    def _state(self, running: tuple[str, ...]) -> Literal["idle", "busy", "paused", "draining"]:
+    def _state(self, running: tuple[str, ...]) -> Literal["idle", "busy", "paused", "draining", "stopped"]:
         state = self._host.state
-        if self._ending or state.drain.exists() or self._host.stopping.is_set():
+        if self._ending:
+            return "stopped"
+        if state.drain.exists() or self._host.stopping.is_set():
             return "draining"
         if state.pause.exists():
             return "paused"

@@ -120,7 +120,8 @@ def test_what_a_requester_would_want_to_know_is_told_at_once(world, clock, tmp_p
         clock.advance(60.0 / PUSHES_PER_MINUTE_HOSTED)
     w.host.state.drain.unlink()
     runner.farewell()
-    assert bus.read_beacons()[0][1].state == "draining"
+    (seen,) = look(bus, bus.identity(), clock.now())
+    assert (seen.beacon.state, seen.live) == ("stopped", False)
 
 
 def test_a_beacon_that_could_not_be_sent_is_sent_as_soon_as_it_can(world, clock):
