@@ -68,6 +68,8 @@ def recover(
             with link.lock:
                 view = link.bus.read_claim(run_id, claims[run_id])
             if view is None or not _ours(host, run_id, view):
+                if any(line.event == "exited" for line in host.journal.of(run_id)):
+                    host.say(f"{run_id[-8:]} came to its end here, but too late: another runner has ended it meanwhile")
                 host.journal.append("fenced", run_id, claims[run_id])
             else:
                 unfinished += _settle(host, link, run_id, refs.get(run_id), view)

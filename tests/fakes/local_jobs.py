@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +28,7 @@ class Jobs:
     heard: bytearray = field(default_factory=bytearray)
     started: list[tuple[int, float, str]] = field(default_factory=list)
     directory: RunDirectory | None = None
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def sandbox(self, **fields) -> SandboxSpec:
         if self.kind == "plain":
@@ -69,16 +72,17 @@ class Jobs:
         )
 
     def run(self, *programs: str, stop=lambda: None, secrets=(), prepare=None, **fields) -> Execution:
-        self.directory = make_directory(self.base / f"run-{len(list(self.base.iterdir()))}")
+        directory = make_directory(self.base / f"run-{next(self.numbers)}")  # runs of a test may start together
+        self.directory = directory
         if prepare is not None:
-            prepare(self.directory)
+            prepare(directory)
         hooks = Hooks(
             on_log=self.heard.extend,
             on_started=lambda pid, started, marker: self.started.append((pid, started, marker)),
             should_stop=stop,
         )
         self.heard.clear()
-        return self.executor.execute(self.spec(*programs, **fields), self.directory, hooks, tuple(secrets))
+        return self.executor.execute(self.spec(*programs, **fields), directory, hooks, tuple(secrets))
 
 
 def living(token: str) -> list[str]:

@@ -1,0 +1,112 @@
+"""A runner that dies after its program's end, or whose lease runs out then, has something to say all the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bridge.errors import JournalError
+from bridge.runner.journal import Journal
+from bridge.system.clock import SystemClock
+
+
+class FastClock(SystemClock):
+    """Steady time that a test can push forward."""
+
+    ahead_s = 0.0
+
+    def steady_s(self) -> float:
+        return super().steady_s() + self.ahead_s
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(min(seconds, 0.01))
+
+
+class DyingJournal(Journal):
+    """Cannot write one event, so that what it announces must not happen: a full disk, or a killed process."""
+
+    dies_before = "judged"
+
+    def append(self, event, run_id, oid=None, **detail):
+        if event == self.dies_before:
+            raise JournalError("the disk is full")
+        super().append(event, run_id, oid, **detail)
+
+
+@pytest.fixture
+def clock():
+    return FastClock()
+
+
+@pytest.fixture
+def died(world):
+    """Return a world whose runner has died with its run executed and its result not built."""
+    w = world()
+    ref = w.ask()
+    w.host.journal.close()
+    host = replace(w.host, journal=DyingJournal(w.host.state.journal, w.clock))
+    w.serve_once(w.runner(host))
+    host.journal.close()
+    assert w.claim(ref.id).state == "started"
+    assert len(w.executor.executed) == 1
+    return w, ref
+
+
+def test_the_next_runner_of_the_name_publishes_the_real_result(died):
+    w, ref = died
+    w.host = replace(w.new_host(), version="2")  # upgraded meanwhile
+    w.serve_once()
+
+    assert len(w.executor.executed) == 1
+    record = w.record(ref.id)
+    assert (record.reason, record.program_exit, record.attempt.number) == ("passed", 0, 1)
+    assert record.runner_version == "0"
+    assert w.result(ref.id).files["log.txt"] == b"probing\n"
+    assert "probe.json" in {output.path for output in record.outputs}
+    assert list(w.host.state.kept.iterdir()) == []
+
+
+def test_a_run_whose_output_is_damaged_is_lost_and_said_to_be(died):
+    w, ref = died
+    for path in w.host.state.kept.iterdir():
+        data = bytearray(path.read_bytes())
+        data[40] ^= 1
+        path.write_bytes(data)
+    w.host = w.new_host()
+    w.serve_once()
+
+    assert w.claim(ref.id).reason == "runner_lost"
+    assert len(w.executor.executed) == 1
+
+
+def test_another_runner_finalises_it_after_the_lease_and_the_first_says_that_it_comes_too_late(died, clock):
+    w, ref = died
+    w.policy_text = w.policy_text.replace('"mini"', '"heir"')
+    heir = w.serve_once(w.runner(w.new_host("heir")))
+    clock.ahead_s = 16.0
+    w.serve_once(heir)
+    assert (w.claim(ref.id).reason, w.claim(ref.id).runner) == ("runner_lost", "heir")
+
+    w.policy_text = w.policy_text.replace('"heir"', '"mini"')
+    w.host = w.new_host()
+    w.serve_once()
+    assert any("too late" in line for line in w.said)
+    assert w.claim(ref.id).runner == "heir"
+    w.host.journal.close()
+    w.runner(w.new_host())
+    assert list(w.host.state.kept.iterdir()) == []
+
+
+def test_a_lease_that_runs_out_after_the_program_takes_nothing_from_its_result(world, clock):
+    def slow(spec, directory):
+        yield b"done\n"
+        clock.ahead_s = 14.0  # past the owner's own bound, before anybody else may look
+        return 0
+
+    w = world(program=slow)
+    ref = w.ask()
+    w.serve_once()
+
+    assert w.record(ref.id).reason == "passed"
+    assert w.claim(ref.id).runner == "mini"
