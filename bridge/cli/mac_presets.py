@@ -7,6 +7,7 @@ from typing import Any
 from bridge.cli.context import Invocation
 from bridge.client.envelope import of_data
 from bridge.client.params import split, typed
+from bridge.client.workload import resolve_names
 from bridge.errors import UsageError
 from bridge.ids import is_id
 from bridge.presets import find as find_preset
@@ -88,7 +89,9 @@ def _explain_preset(call: Invocation) -> tuple[tuple[str, ...], dict[str, Any]]:
     from bridge.presets import explain as explain_spec
 
     preset = find_preset(call.args.what)
-    values = typed(preset, split(call.args.param or ()))
+    repository = call.settings().repository if preset.commits else None
+    top = None if repository is None else repository.top
+    values = resolve_names(top, preset, typed(preset, split(call.args.param or ())))
     spec = local_spec(preset, values, call.args.profile, call.environment, call.clock.now())
     head = ("resolved on this machine, with the policy of its embedded runner; another host has its own:",)
     return (*head, *explain_spec(spec)), spec.model_dump(mode="json")

@@ -68,6 +68,22 @@ def send_code(
     return captured.workload
 
 
+def resolve_names(top: Path | None, preset: Preset, values: Mapping[str, ParamValue]) -> dict[str, ParamValue]:
+    """Return the parameters with the revisions of a clone replaced by the full ids of their commits.
+
+    Raises:
+        UsageError: there is no such revision.
+    """
+    found = dict(values)
+    for name in preset.commits:
+        given = found.get(name)
+        if isinstance(given, str) and top is not None:
+            from bridge.bus.workload import resolve_commit
+
+            found[name] = resolve_commit(top, given)
+    return found
+
+
 def name_commits(
     session: Session, preset: Preset, values: Mapping[str, ParamValue], workload: Workload | None
 ) -> dict[str, ParamValue]:
@@ -78,15 +94,14 @@ def name_commits(
     Raises:
         UsageError: no such revision, the very commit that is sent, or one that is not in its history.
     """
-    found = dict(values)
     repository = session.settings.repository
+    found = resolve_names(None if repository is None else repository.top, preset, values)
     for name in preset.commits:
-        given = found.get(name)
-        if not isinstance(given, str) or repository is None or workload is None:
+        given, commit = values.get(name), found.get(name)
+        if not isinstance(commit, str) or repository is None or workload is None:
             continue  # binding says that it is missing
-        from bridge.bus.workload import is_ancestor, resolve_commit
+        from bridge.bus.workload import is_ancestor
 
-        commit = resolve_commit(repository.top, given)
         if commit == workload.commit:
             dirty = " Uncommitted changes do not make it another: commit them first." if workload.dirty else ""
             raise UsageError(
@@ -98,7 +113,6 @@ def name_commits(
                 f"{name} {given!r} ({commit[:12]}) is not in the history of {workload.commit[:12]}: it is not pushed",
                 remedy=f"name what both come from: -p {name}=$(git merge-base {commit[:12]} {workload.commit[:12]})",
             )
-        found[name] = commit
     return found
 
 

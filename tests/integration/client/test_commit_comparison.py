@@ -64,3 +64,11 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_sent(clone):
         assert ran.returncode == 2
         assert said in ran.stderr
     assert "parameter 'base' is missing" in clone.mac("run", "commit-comparison", "--dry-run").stderr
+
+
+def test_explain_names_the_commit_that_a_revision_is(clone):
+    ran = clone.mac("explain", "commit-comparison", "-p", "base=HEAD~1")
+    assert ran.returncode == 0, ran.stderr
+    base = clone.git("rev-parse", "HEAD~1").strip()
+    assert f"parameter base = {base} (request)" in ran.stdout
+    assert ran.stdout.count("--confirm") == 1
