@@ -17,6 +17,7 @@ from bridge.records import (
     ClaimResult,
     CodeRecord,
     Decision,
+    Finding,
     GateIdentity,
     HostRecord,
     LogHead,
@@ -102,7 +103,7 @@ class ScriptedHost:
         self, run_id: str, reason: Reason = "passed", *, decision: Decision = "valid_not_citable",
         reports: Mapping[str, object] | None = None, claims: tuple[ClaimResult, ...] = (), message: str | None = None,
         forge: Mapping[str, bytes] | None = None, program_exit: int | None = 0, attempt: int = 1,
-        gate: GateIdentity | None = None,
+        gate: GateIdentity | None = None, findings: tuple[Finding, ...] = (),
     ) -> None:  # fmt: skip
         """End a run; `forge` replaces files of the tree after it was sealed, `gate` is who is said to have judged."""
         request = self._request
@@ -111,7 +112,7 @@ class ScriptedHost:
         record = self._record(run_id, request, reason, files, message, program_exit, attempt)
         verdict = Verdict(
             id=run_id, decision=decision, headline="a scripted verdict", why=(), profile=request.profile,
-            gate=gate or ANOTHER_GATE, findings=(), claims=claims, reports=tuple(files), rules_run=1, rules_skipped={},
+            gate=gate or ANOTHER_GATE, findings=findings, claims=claims, reports=tuple(files), rules_run=1, rules_skipped={},
         )  # fmt: skip
         tree = build_tree(
             request_bytes=request.canonical(), signature=None, claims=self.bus.claim_commits(self.held[run_id].chain),

@@ -13,7 +13,7 @@ from bridge import strictjson
 from bridge.cli.commands import BY_NAME
 from bridge.client.data import DATA
 from bridge.gate import identity
-from bridge.records import ClaimResult
+from bridge.records import ClaimResult, Finding
 from tests.drift import ROOT
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import PROBE, ScriptedHost
@@ -396,3 +396,45 @@ def test_gate_check_judges_folders_and_bare_reports_and_never_grants_evidence(re
         assert requester.run("gate", "check", str(bare), "--format", form).out
     assert requester.run("gate", "check", str(bare), "--require", "evidence").code == 1
     assert requester.run("gate", "check", str(tmp_path / "nothing")).code == 2
+
+
+def test_status_of_a_queued_run_says_why_it_waits(requester, host, sent):
+    host.beat("paused")
+    out = requester.run("status", sent).out
+    assert "waiting     no live runner would take mlx-env-probe: mini is paused" in out
+
+
+def test_runners_says_what_is_offered_what_is_late_and_who_stopped(requester, host, sent):
+    host.beat(presets=("mlx-env-probe", "owners-own"), spooled=(sent,))
+    out = requester.run("runners").out
+    assert "presets   1 of the " in out
+    assert "also      owners-own" in out
+    assert f"late      {sent[-8:]}" in out
+    host.beat("stopped")
+    assert " stopped " in requester.run("runners").out
+    again = requester.run("run", "mlx-env-probe", "--new")
+    assert again.code == 3
+    assert "mini was stopped" in again.err
+
+
+def test_a_run_that_never_ran_is_not_reproached_with_what_it_lacks(requester, host, sent):
+    lacking = Finding(
+        code="G1-DECLARED", severity="reject", report=None, where="", message="no report at all", remedy="none"
+    )
+    end = {"decision": "rejected", "message": "cancelled before it started", "program_exit": None}
+    host.claim(sent)
+    host.finish(sent, "cancelled", findings=(lacking,), **end)
+    lines = requester.run("status", sent).out.splitlines()
+    assert "message     cancelled before it started" in lines
+    assert not [line for line in lines if "G1-DECLARED" in line]
+    judged = requester.run("run", "mlx-env-probe", "--new").out.strip()
+    host.claim(judged)
+    host.finish(judged, "gate_rejected", findings=(lacking,), **end)
+    assert "reject      G1-DECLARED  no report at all" in requester.run("status", judged).out.splitlines()
+
+
+def test_ls_keeps_its_columns_when_a_run_is_not_on_the_bus(requester, host, sent):
+    requester.bus.remote.refs.clear()
+    requester.bus.create(requester.bus.identity())
+    lines = requester.run("ls").out.splitlines()
+    assert all("not on the bus  mlx-env-probe" in line for line in lines), lines
