@@ -112,7 +112,8 @@ class ScriptedHost:
         record = self._record(run_id, request, reason, files, message, program_exit, attempt)
         verdict = Verdict(
             id=run_id, decision=decision, headline="a scripted verdict", why=(), profile=request.profile,
-            gate=gate or ANOTHER_GATE, findings=findings, claims=claims, reports=tuple(files), rules_run=1, rules_skipped={},
+            gate=gate or ANOTHER_GATE, findings=findings, claims=claims, reports=tuple(files), rules_run=1,
+            rules_skipped={},
         )  # fmt: skip
         tree = build_tree(
             request_bytes=request.canonical(), signature=None, claims=self.bus.claim_commits(self.held[run_id].chain),

@@ -430,7 +430,7 @@ def test_a_run_that_never_ran_is_not_reproached_with_what_it_lacks(requester, ho
     judged = requester.run("run", "mlx-env-probe", "--new").out.strip()
     host.claim(judged)
     host.finish(judged, "gate_rejected", findings=(lacking,), **end)
-    assert "reject      G1-DECLARED  no report at all" in requester.run("status", judged).out.splitlines()
+    assert "G1-DECLARED  no report at all" in requester.run("status", judged).out
 
 
 def test_ls_keeps_its_columns_when_a_run_is_not_on_the_bus(requester, host, sent):
