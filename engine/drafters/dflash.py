@@ -16,11 +16,11 @@ Published files and engines disagree on some rules; the reading here:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.errors import ModelConfigError, ModelMismatchError, ModelWeightsError
-from engine.types import TargetInfo
+from engine.types import DrafterInfo, TargetInfo
 
 SUPPORTED = ("DFlashDraftModel", "MuseGlimmerAssistantModel")
 DEFAULT_CONTEXT_TOKENS = 2048
@@ -212,6 +212,23 @@ def check_fits(config: DFlashConfig, target: TargetInfo) -> None:
         raise ModelMismatchError(
             f"drafter mask_token_id is {config.mask_token_id}; expected 0 <= id < vocabulary size {target.vocab_size}"
         )
+
+
+def info_of(config: DFlashConfig, name: str, digest: str, parameters: int) -> DrafterInfo:
+    """Return what a report says of a drafter."""
+    return DrafterInfo(
+        name=name,
+        digest=digest,
+        format="dflash-v1",
+        parameters=parameters,
+        block_size=config.block_size,
+        settings={
+            "target_layer_ids": list(config.target_layer_ids),
+            "context_tokens": config.context_tokens,
+            "layers": [asdict(rule) for rule in config.layers],
+            "input_embedding_scale": config.input_embedding_scale,
+        },
+    )
 
 
 def canonical_name(name: str) -> str:

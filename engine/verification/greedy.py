@@ -7,6 +7,7 @@ step commits at least one token, and the committed tokens are exactly a prefix o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from engine.types import Outcome
@@ -60,3 +61,19 @@ def decide(
         guard=guard if needed else None,
         min_entropy_nats=None if min_entropy_nats is None else min_entropy_nats[accepted],
     )
+
+
+def settle(numbers: Sequence[float], rows: int, draft: Sequence[int] | None, vocab_size: int) -> Outcome:
+    """Apply the rule to what a backend read at once.
+
+    Args:
+        numbers: Predicted ids and min-entropies of ``rows`` rows, then the draft's ids when ``draft`` is None.
+        rows: How many rows the forward had.
+        draft: The proposed ids where the host knew them.
+        vocab_size: Ids outside ``[0, vocab_size)`` are never committed.
+    """
+    proposed = [int(value) for value in numbers[2 * rows :]] if draft is None else draft
+    unsure = numbers[rows : 2 * rows]
+    predicted = [int(value) for value in numbers[:rows]]
+    # Min-entropy is finite exactly when the row can be used: NaN and infinity both carry through to it.
+    return decide(proposed, predicted, [math.isfinite(value) for value in unsure], vocab_size, unsure)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import mlx.core as mx
@@ -29,14 +28,6 @@ def packed(best: mx.array, unsure: mx.array, tokens: mx.array | None = None) -> 
     return mx.concatenate(parts if tokens is None else [*parts, tokens.astype(mx.float32)])
 
 
-def decided(numbers: list[float], rows: int, draft: tuple[int, ...] | None, vocab_size: int) -> Outcome:
-    """Apply the integer rule to what was read; ``draft`` None means that its tokens came with the read."""
-    proposed = [int(value) for value in numbers[2 * rows :]] if draft is None else draft
-    unsure = numbers[rows : 2 * rows]
-    predicted = [int(value) for value in numbers[:rows]]
-    return greedy.decide(proposed, predicted, [math.isfinite(value) for value in unsure], vocab_size, unsure)
-
-
 class GreedyAccept:
     """Accept what the target would have chosen itself."""
 
@@ -54,7 +45,7 @@ class GreedyAccept:
         best, unsure = predictions(forward.logits)
         on_device = isinstance(draft.tokens, mx.array)
         numbers: Any = packed(best, unsure, draft.tokens if on_device else None).tolist()
-        return decided(numbers, best.shape[0], None if on_device else draft.tokens, self.vocab_size)
+        return greedy.settle(numbers, best.shape[0], None if on_device else draft.tokens, self.vocab_size)
 
     def margin(self, forward: Forward) -> float:
         """Return how far the last row's best logit is above its second."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,18 @@ from mlx.utils import tree_flatten
 from mlx_lm.utils import get_total_parameters, load_model
 
 from engine import checkpoint
+from engine.backends.mlx import accept, sampling
 from engine.backends.mlx.accept import GreedyAccept
 from engine.backends.mlx.blas import loaded_blas
 from engine.backends.mlx.clock import MlxClock
 from engine.backends.mlx.dflash import MlxDFlash
 from engine.backends.mlx.models import MlxTarget, family_of
 from engine.backends.mlx.native import MlxNative
-from engine.backends.mlx.sampling import SamplingAccept
 from engine.drafters import dflash
 from engine.errors import ModelConfigError, ModelWeightsError
-from engine.types import BlasInfo, DrafterInfo, TargetInfo
+from engine.types import BlasInfo, TargetInfo
 from engine.verification.rejection import Sampling
+from engine.verification.sampled import SamplingAccept
 
 
 class MlxBackend:
@@ -57,7 +57,7 @@ class MlxBackend:
             )
         try:
             module, _ = load_model(folder, lazy=True, model_config=_completed(config))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RuntimeError) as error:
             raise ModelWeightsError(f"cannot load {folder}: {error}") from error
         _check_finite(dict(tree_flatten(module.parameters())), folder)
         text = checkpoint.text_config(config)
@@ -89,23 +89,15 @@ class MlxBackend:
         dflash.check_fits(config, target.info)
         tensors: dict[str, mx.array] = {}
         for file in checkpoint.weight_files(folder):
-            loaded: Any = mx.load(str(file))
+            try:
+                loaded: Any = mx.load(str(file))
+            except RuntimeError as error:
+                raise ModelWeightsError(f"cannot read {file}: {error}; fetch the file again") from error
             tensors |= {dflash.canonical_name(name): tensor for name, tensor in loaded.items()}
         dflash.check_tensors(config, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
         _check_finite(tensors, folder)
-        info = DrafterInfo(
-            name=folder.name,
-            digest=checkpoint.folder_digest(folder),
-            format="dflash-v1",
-            parameters=sum(int(tensor.size) for tensor in tensors.values()),
-            block_size=config.block_size,
-            settings={
-                "target_layer_ids": list(config.target_layer_ids),
-                "context_tokens": config.context_tokens,
-                "layers": [asdict(rule) for rule in config.layers],
-                "input_embedding_scale": config.input_embedding_scale,
-            },
-        )
+        parameters = sum(int(tensor.size) for tensor in tensors.values())
+        info = dflash.info_of(config, folder.name, checkpoint.folder_digest(folder), parameters)
         return MlxDFlash(config, tensors, target, info)
 
     def greedy(self, target: MlxTarget) -> GreedyAccept:
@@ -114,7 +106,8 @@ class MlxBackend:
 
     def sampling(self, target: MlxTarget, settings: Sampling) -> SamplingAccept:
         """Return a sampling rule: one per sequence, because it owns the sequence's draws."""
-        return SamplingAccept(target.info.vocab_size, settings)
+        del target
+        return SamplingAccept(settings, sampling.decide, accept.margin)
 
     def native(self, target: MlxTarget) -> MlxNative:
         """Return mlx-lm's own decoding."""

@@ -9,7 +9,7 @@ Shapes: L layers, N rows, C context positions, D hidden size, H query heads, G k
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -18,47 +18,32 @@ from mlx_lm.models.rope_utils import initialize_rope
 from engine.backends.mlx import sampling
 from engine.backends.mlx.caches import WindowCache
 from engine.backends.mlx.models import MlxTarget
-from engine.drafters.dflash import FLUSH_ROWS, DFlashConfig, LayerRule
-from engine.types import Draft, DrafterInfo, Features
-from engine.verification.rejection import Sampling, Uniforms
+from engine.drafters.dflash import DFlashConfig, LayerRule
+from engine.drafters.dflash_model import DFlashDrafter, DFlashModel, LayerWeights, context_projections, layer_weights
+from engine.types import Draft, DrafterInfo
+from engine.verification.rejection import Sampling
 
 CONTEXT_SLACK_ROWS = 32
 """Spare rows of the context: a capped context is moved once in so many committed tokens."""
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """One draft layer's weights, projections of the same input joined into one matrix."""
-
-    input_norm: mx.array
-    qkv: mx.array
-    q_norm: mx.array
-    k_norm: mx.array
-    out: mx.array
-    post_norm: mx.array
-    gate_up: mx.array
-    down: mx.array
-
-
-class MlxDFlash:
+class MlxDFlash(DFlashModel):
     """The drafter's weights, bound to the target whose embedding and head it borrows."""
 
     def __init__(
         self, config: DFlashConfig, tensors: dict[str, mx.array], target: MlxTarget, info: DrafterInfo
     ) -> None:
-        self.config = config
+        super().__init__(config, info)
         self.target = target
-        self._info = info
         # One dtype throughout: a 16-bit drafter of another kind than its target would promote every product to fp32.
         named = {name: tensor.astype(target.dtype) for name, tensor in tensors.items()}
         self.fc = named["fc.weight"].T
         self.hidden_norm = named["hidden_norm.weight"]
         self.norm = named["norm.weight"]
-        self.layers = [_layer(named, f"layers.{index}.") for index in range(len(config.layers))]
-        attention = [f"layers.{index}.self_attn." for index in range(len(config.layers))]
-        sides = [named[f"{prefix}{side}_proj.weight"] for side in "kv" for prefix in attention]
-        self.context_kv = mx.concatenate(sides).T
-        self.context_k_norm = mx.stack([named[prefix + "k_norm.weight"] for prefix in attention])[:, None, None]
+        self.layers = [layer_weights(named, index, _joined) for index in range(len(config.layers))]
+        sides, norms = context_projections(named, len(config.layers))
+        self.context_kv = _joined(sides)
+        self.context_k_norm = mx.stack(norms)[:, None, None]
         self.rope = initialize_rope(
             config.head_dim,
             base=config.rope_theta,
@@ -68,23 +53,9 @@ class MlxDFlash:
         )
         mx.eval(self.fc, self.context_kv, self.context_k_norm, [list(vars(layer).values()) for layer in self.layers])
 
-    @property
-    def info(self) -> DrafterInfo:
-        """Name, digest and settings."""
-        return self._info
-
-    @property
-    def capture(self) -> tuple[int, ...]:
-        """Target layers it reads."""
-        return self.config.target_layer_ids
-
-    def open(self) -> MlxDFlashDrafter:
-        """Start with an empty context, proposing the most likely tokens."""
-        return MlxDFlashDrafter(self, None)
-
-    def sampling(self, settings: Sampling) -> SampledDFlash:
-        """Return the same drafter proposing by sampling, with the distribution of every proposal in its drafts."""
-        return SampledDFlash(self, settings)
+    def start(self, settings: Sampling | None) -> MlxDFlashDrafter:
+        """Start with an empty context."""
+        return MlxDFlashDrafter(self, settings)
 
     def project_context(self, features_NF: mx.array, start: int) -> tuple[mx.array, mx.array]:
         """Return every layer's context keys and values ``[L, G, N, E]`` for positions from ``start`` on."""
@@ -126,7 +97,9 @@ class MlxDFlash:
             logits = logits * config.output_multiplier
         return logits if config.softcap is None else mx.tanh(logits / config.softcap) * config.softcap
 
-    def _heads(self, layer: _Layer, normed_ND: mx.array, position: int) -> tuple[mx.array, mx.array, mx.array]:
+    def _heads(
+        self, layer: LayerWeights[mx.array], normed_ND: mx.array, position: int
+    ) -> tuple[mx.array, mx.array, mx.array]:
         """Return rotated queries ``[1, H, N, E]``, rotated keys and values ``[1, G, N, E]`` of block rows."""
         config, rows = self.config, normed_ND.shape[0]
         joined = (normed_ND @ layer.qkv).reshape(rows, -1, config.head_dim).transpose(1, 0, 2)[None]
@@ -136,48 +109,18 @@ class MlxDFlash:
         return queries, self.rope(mx.fast.rms_norm(keys, layer.k_norm, config.rms_norm_eps), offset=position), values
 
 
-@dataclass(frozen=True)
-class SampledDFlash:
-    """A DFlash drafter that samples its proposals."""
-
-    model: MlxDFlash
-    settings: Sampling
-
-    @property
-    def info(self) -> DrafterInfo:
-        """Name, digest and settings of the drafter."""
-        return self.model.info
-
-    @property
-    def capture(self) -> tuple[int, ...]:
-        """Target layers it reads."""
-        return self.model.capture
-
-    def open(self) -> MlxDFlashDrafter:
-        """Start with an empty context and the first draw of the seed."""
-        return MlxDFlashDrafter(self.model, self.settings)
-
-
-class MlxDFlashDrafter:
+class MlxDFlashDrafter(DFlashDrafter):
     """The context of one sequence: append-only, capped to the newest ``context_tokens`` positions.
 
     ``one_graph`` leaves a draft unevaluated until the verify forward is read: a study, not a way to decode.
     """
 
     def __init__(self, model: MlxDFlash, settings: Sampling | None) -> None:
+        super().__init__(settings)
         self.model = model
         self.one_graph = False
-        self._settings = settings
-        self._uniforms = None if settings is None else Uniforms(settings.seed, "drafter")
         self.context = WindowCache(model.config.context_tokens + 1, CONTEXT_SLACK_ROWS)
         self._shown: tuple[mx.array, mx.array] | None = None
-        self._waiting: list[mx.array] = []
-        self._forwards = 0
-
-    @property
-    def forwards(self) -> int:
-        """Drafter forwards run so far."""
-        return self._forwards
 
     def propose(self, bonus: int, position: int, count: int) -> Draft:
         """Queue one pass over ``[bonus, mask * count]`` and start evaluating it; row j proposes position + j."""
@@ -198,13 +141,10 @@ class MlxDFlashDrafter:
         self._forwards += 1
         return Draft(tokens=tokens, count=count, probs=probs)
 
-    def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
-        """Take committed positions; they are projected together, at the next draft or when enough wait."""
-        del start, tokens
-        self._waiting.append(features)
-        if sum(rows.shape[0] for rows in self._waiting) >= FLUSH_ROWS:
-            self._flush()
-            mx.async_eval(*self.context.buffers())
+    def _flush_early(self) -> None:
+        """Project and let it compute in the background."""
+        self._flush()
+        mx.async_eval(*self.context.buffers())
 
     def shown(self) -> tuple[mx.array, mx.array] | None:
         """Return keys and values ``[L, G, C, E]`` of every committed position within the cap, None before the first."""
@@ -225,20 +165,9 @@ class MlxDFlashDrafter:
         self._shown = (keys[..., -cap:, :], values[..., -cap:, :])
 
 
-def _layer(named: dict[str, mx.array], prefix: str) -> _Layer:
-    def joined(*names: str) -> mx.array:
-        return mx.concatenate([named[f"{prefix}{name}_proj.weight"] for name in names]).T
-
-    return _Layer(
-        input_norm=named[prefix + "input_layernorm.weight"],
-        qkv=joined("self_attn.q", "self_attn.k", "self_attn.v"),
-        q_norm=named[prefix + "self_attn.q_norm.weight"],
-        k_norm=named[prefix + "self_attn.k_norm.weight"],
-        out=joined("self_attn.o"),
-        post_norm=named[prefix + "post_attention_layernorm.weight"],
-        gate_up=joined("mlp.gate", "mlp.up"),
-        down=joined("mlp.down"),
-    )
+def _joined(projections: Sequence[mx.array]) -> mx.array:
+    """Return projections of one input as one matrix to multiply with."""
+    return mx.concatenate(list(projections)).T
 
 
 def _mask(rule: LayerRule, rows: int, shown: int) -> Any:

@@ -16,12 +16,13 @@ from typing import Any, Protocol
 import mlx.core as mx
 from mlx_lm.models.gemma4_text import logit_softcap
 
-from engine.backends.mlx.accept import decided, packed, predictions
+from engine.backends.mlx.accept import packed, predictions
 from engine.backends.mlx.caches import FullCache, LayerCache, make_cache
 from engine.backends.mlx.rows import stored_errors
 from engine.decoding.prompt import check_prompt
 from engine.errors import ModelConfigError, ModelMismatchError, UsageError
 from engine.types import CacheLayout, Draft, Forward, Outcome, StoredError, TargetInfo
+from engine.verification import greedy
 
 
 class Family(Protocol):
@@ -221,7 +222,7 @@ class MlxSequence:
         for index in range(limit):
             following = self._queue(best) if index + 1 < limit else None
             read: Any = answer.tolist()
-            yield decided(read, 1, (), self.target.info.vocab_size), forward
+            yield greedy.settle(read, 1, (), self.target.info.vocab_size), forward
             if following is not None:
                 forward, best, answer = following
 

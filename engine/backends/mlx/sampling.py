@@ -13,10 +13,9 @@ from typing import Any
 
 import mlx.core as mx
 
-from engine.backends.mlx import accept
-from engine.types import Draft, Forward, Outcome
+from engine.types import Draft, Outcome
 from engine.verification import rejection
-from engine.verification.rejection import Sampling, Uniforms
+from engine.verification.rejection import Sampling
 
 
 def shape(logits_RV: mx.array, settings: Sampling) -> mx.array:
@@ -42,29 +41,6 @@ def draw(weights_RV: mx.array, uniforms_R: mx.array) -> mx.array:
     # Rounding may put a draw close to 1 past the end; the last id with weight is the one meant.
     last = mx.max(mx.where(weights_RV > 0, mx.arange(weights_RV.shape[-1]), 0), axis=-1)
     return mx.minimum(ids.astype(mx.int32), last.astype(mx.int32))
-
-
-class SamplingAccept:
-    """Accept drafts by rejection sampling; the committed tokens follow the target's distribution."""
-
-    greedy = False
-
-    def __init__(self, vocab_size: int, settings: Sampling) -> None:
-        self.vocab_size = vocab_size
-        self.settings = settings
-        self._uniforms = Uniforms(settings.seed, "target")
-
-    def first(self, forward: Forward) -> Outcome:
-        """Draw the token after the prompt."""
-        return self.decide(Draft(), forward)
-
-    def decide(self, draft: Draft, forward: Forward) -> Outcome:
-        """Draw with the next uniforms of this sequence."""
-        return decide(draft, forward.logits, self.settings, self._uniforms.take(draft.count + 1))
-
-    def margin(self, forward: Forward) -> float:
-        """Return how far the last row's best logit is above its second."""
-        return accept.margin(forward)
 
 
 def decide(draft: Draft, logits: mx.array, settings: Sampling, uniforms: Sequence[float]) -> Outcome:

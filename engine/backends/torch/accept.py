@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 
 from engine.types import Draft, Forward, Outcome
@@ -54,8 +52,4 @@ class GreedyAccept:
         on_device = isinstance(draft.tokens, torch.Tensor)
         if on_device:
             flat = torch.cat([flat, draft.tokens.to(flat.dtype)])
-        numbers: list[float] = flat.tolist()
-        proposed = [int(value) for value in numbers[2 * rows :]] if on_device else list(draft.tokens)
-        unsure = numbers[rows : 2 * rows]
-        usable = [math.isfinite(value) for value in unsure]
-        return greedy.decide(proposed, [int(value) for value in numbers[:rows]], usable, self.vocab_size, unsure)
+        return greedy.settle(flat.tolist(), rows, None if on_device else draft.tokens, self.vocab_size)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,17 @@ from typing import Any
 import torch
 
 from engine import checkpoint
+from engine.backends.torch import accept, sampling
 from engine.backends.torch.accept import GreedyAccept
 from engine.backends.torch.clock import TorchClock
 from engine.backends.torch.dflash import TorchDFlash
 from engine.backends.torch.models import SUPPORTED, TorchTarget
 from engine.backends.torch.native import TorchNative
-from engine.backends.torch.sampling import SamplingAccept
 from engine.drafters import dflash
 from engine.errors import BackendMissingError, ModelConfigError, ModelWeightsError
-from engine.types import BlasInfo, DrafterInfo, TargetInfo
+from engine.types import BlasInfo, TargetInfo
 from engine.verification.rejection import Sampling
+from engine.verification.sampled import SamplingAccept
 
 OLDEST_TRANSFORMERS = (5, 20)
 WARM_UP_ROWS = 17
@@ -116,19 +116,8 @@ class TorchBackend:
             tensors |= {dflash.canonical_name(name): tensor for name, tensor in loaded.items()}
         dflash.check_tensors(config, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
         _check_finite(tensors, folder)
-        info = DrafterInfo(
-            name=folder.name,
-            digest=checkpoint.folder_digest(folder),
-            format="dflash-v1",
-            parameters=sum(int(tensor.numel()) for tensor in tensors.values()),
-            block_size=config.block_size,
-            settings={
-                "target_layer_ids": list(config.target_layer_ids),
-                "context_tokens": config.context_tokens,
-                "layers": [asdict(rule) for rule in config.layers],
-                "input_embedding_scale": config.input_embedding_scale,
-            },
-        )
+        parameters = sum(int(tensor.numel()) for tensor in tensors.values())
+        info = dflash.info_of(config, folder.name, checkpoint.folder_digest(folder), parameters)
         model = TorchDFlash(config, tensors, target, info)
         if self._device.type != "cpu":
             model.warm_up()
@@ -140,7 +129,8 @@ class TorchBackend:
 
     def sampling(self, target: TorchTarget, settings: Sampling) -> SamplingAccept:
         """Return a sampling rule: one per sequence, because it owns the sequence's draws."""
-        return SamplingAccept(target.info.vocab_size, settings)
+        del target
+        return SamplingAccept(settings, sampling.decide, accept.margin)
 
     def native(self, target: TorchTarget) -> TorchNative:
         """Return transformers' own decoding."""
@@ -205,6 +195,7 @@ def _load(folder: Path, dtype: str) -> Any:
     Raises:
         ModelWeightsError: If a tensor is missing or has another shape than the config says.
     """
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging as transformers_logging
 
@@ -216,7 +207,7 @@ def _load(folder: Path, dtype: str) -> Any:
         module, report = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, attn_implementation="sdpa", local_files_only=True, output_loading_info=True
         )
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise ModelWeightsError(f"cannot load {folder}: {error}") from error
     finally:
         noisy.setLevel(level)

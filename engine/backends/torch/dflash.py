@@ -10,7 +10,6 @@ Shapes: L layers, N rows, C context positions, D hidden size, H query heads, G k
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,62 +19,34 @@ from engine.backends.torch import sampling
 from engine.backends.torch.caches import WindowCache
 from engine.backends.torch.models import TorchTarget
 from engine.backends.torch.rotary import RotaryTable, Table, rotated
-from engine.drafters.dflash import FLUSH_ROWS, DFlashConfig, LayerRule
-from engine.types import Draft, DrafterInfo, Features
-from engine.verification.rejection import Sampling, Uniforms
+from engine.drafters.dflash import DFlashConfig, LayerRule
+from engine.drafters.dflash_model import DFlashDrafter, DFlashModel, context_projections, layer_weights
+from engine.types import Draft, DrafterInfo
+from engine.verification.rejection import Sampling
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """One draft layer's weights, projections of the same input joined into one matrix."""
-
-    input_norm: torch.Tensor
-    qkv: torch.Tensor
-    q_norm: torch.Tensor
-    k_norm: torch.Tensor
-    out: torch.Tensor
-    post_norm: torch.Tensor
-    gate_up: torch.Tensor
-    down: torch.Tensor
-
-
-class TorchDFlash:
+class TorchDFlash(DFlashModel):
     """The drafter's weights, bound to the target whose embedding and head it borrows."""
 
     def __init__(
         self, config: DFlashConfig, tensors: dict[str, torch.Tensor], target: TorchTarget, info: DrafterInfo
     ) -> None:
-        self.config = config
+        super().__init__(config, info)
         self.target = target
-        self._info = info
         # One dtype throughout: a 16-bit drafter of another kind than its target would promote every product to fp32.
         named = {name: tensor.to(target.device, target.dtype) for name, tensor in tensors.items()}
         self.fc = named["fc.weight"]
         self.hidden_norm = named["hidden_norm.weight"]
         self.norm = named["norm.weight"]
-        self.layers = [_layer(named, f"layers.{index}.") for index in range(len(config.layers))]
-        attention = [f"layers.{index}.self_attn." for index in range(len(config.layers))]
-        self.context_kv = torch.cat([named[f"{prefix}{side}_proj.weight"] for side in "kv" for prefix in attention])
-        self.context_k_norm = torch.stack([named[prefix + "k_norm.weight"] for prefix in attention])[:, None, None]
+        self.layers = [layer_weights(named, index, torch.cat) for index in range(len(config.layers))]
+        sides, norms = context_projections(named, len(config.layers))
+        self.context_kv = torch.cat(sides)
+        self.context_k_norm = torch.stack(norms)[:, None, None]
         self._frequencies, self._rope_scale = _rope(config, target.device)
 
-    @property
-    def info(self) -> DrafterInfo:
-        """Name, digest and settings."""
-        return self._info
-
-    @property
-    def capture(self) -> tuple[int, ...]:
-        """Target layers it reads."""
-        return self.config.target_layer_ids
-
-    def open(self) -> TorchDFlashDrafter:
-        """Start with an empty context, proposing the most likely tokens."""
-        return TorchDFlashDrafter(self, None)
-
-    def sampling(self, settings: Sampling) -> SampledDFlash:
-        """Return the same drafter proposing by sampling, with the distribution of every proposal in its drafts."""
-        return SampledDFlash(self, settings)
+    def start(self, settings: Sampling | None) -> TorchDFlashDrafter:
+        """Start with an empty context."""
+        return TorchDFlashDrafter(self, settings)
 
     def warm_up(self) -> None:
         """Run every draft length once, so that kernels are chosen before anything is timed."""
@@ -150,44 +121,14 @@ class TorchDFlash:
         return self.fc.new_empty((len(self.layers), config.kv_head_count, 0, config.head_dim))
 
 
-@dataclass(frozen=True)
-class SampledDFlash:
-    """A DFlash drafter that samples its proposals."""
-
-    model: TorchDFlash
-    settings: Sampling
-
-    @property
-    def info(self) -> DrafterInfo:
-        """Name, digest and settings of the drafter."""
-        return self.model.info
-
-    @property
-    def capture(self) -> tuple[int, ...]:
-        """Target layers it reads."""
-        return self.model.capture
-
-    def open(self) -> TorchDFlashDrafter:
-        """Start with an empty context and the first draw of the seed."""
-        return TorchDFlashDrafter(self.model, self.settings)
-
-
-class TorchDFlashDrafter:
+class TorchDFlashDrafter(DFlashDrafter):
     """The context of one sequence: append-only, capped to the newest ``context_tokens`` positions."""
 
     def __init__(self, model: TorchDFlash, settings: Sampling | None) -> None:
+        super().__init__(settings)
         self.model = model
         self.context = WindowCache(model.config.context_tokens + 1)
         self._table = RotaryTable(model.rotary, model.target.device)
-        self._settings = settings
-        self._uniforms = None if settings is None else Uniforms(settings.seed, "drafter")
-        self._waiting: list[torch.Tensor] = []
-        self._forwards = 0
-
-    @property
-    def forwards(self) -> int:
-        """Drafter forwards run so far."""
-        return self._forwards
 
     def propose(self, bonus: int, position: int, count: int) -> Draft:
         """Run one pass over ``[bonus, mask * count]``; row j proposes the token at position + j."""
@@ -205,13 +146,6 @@ class TorchDFlashDrafter:
         ids = torch.tensor([bonus] + [self.model.config.mask_token_id] * count, device=self.model.target.device)
         self._forwards += 1
         return self.model.hidden_rows(ids, position, self.context, self._table)
-
-    def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
-        """Take committed positions; they are projected together, at the next draft or when enough wait."""
-        del start, tokens
-        self._waiting.append(features)
-        if sum(rows.shape[0] for rows in self._waiting) >= FLUSH_ROWS:
-            self._flush()
 
     def measured_bytes(self) -> int:
         """Return the bytes of the context buffers and of the features that wait."""
@@ -238,22 +172,6 @@ def _rope(config: DFlashConfig, device: torch.device) -> tuple[torch.Tensor, flo
         Qwen3Config(head_dim=config.head_dim, rope_parameters=parameters, max_position_embeddings=config.max_positions)
     )
     return module.inv_freq.to(device, torch.float32), float(module.attention_scaling)
-
-
-def _layer(named: dict[str, torch.Tensor], prefix: str) -> _Layer:
-    def joined(*names: str) -> torch.Tensor:
-        return torch.cat([named[f"{prefix}{name}_proj.weight"] for name in names])
-
-    return _Layer(
-        input_norm=named[prefix + "input_layernorm.weight"],
-        qkv=joined("self_attn.q", "self_attn.k", "self_attn.v"),
-        q_norm=named[prefix + "self_attn.q_norm.weight"],
-        k_norm=named[prefix + "self_attn.k_norm.weight"],
-        out=joined("self_attn.o"),
-        post_norm=named[prefix + "post_attention_layernorm.weight"],
-        gate_up=joined("mlp.gate", "mlp.up"),
-        down=joined("mlp.down"),
-    )
 
 
 def _mask(rule: LayerRule, rows: int, shown: int, device: torch.device) -> torch.Tensor | None:

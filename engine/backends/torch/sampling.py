@@ -12,10 +12,9 @@ from collections.abc import Sequence
 
 import torch
 
-from engine.backends.torch import accept
-from engine.types import Draft, Forward, Outcome
+from engine.types import Draft, Outcome
 from engine.verification import rejection
-from engine.verification.rejection import Sampling, Uniforms
+from engine.verification.rejection import Sampling
 
 
 def shape(logits_RV: torch.Tensor, settings: Sampling) -> torch.Tensor:
@@ -44,29 +43,6 @@ def draw(weights_RV: torch.Tensor, uniforms_R: torch.Tensor) -> torch.Tensor:
     positive = (weights_RV > 0).to(torch.int64)
     last = weights_RV.shape[-1] - 1 - positive.flip(-1).argmax(dim=-1)
     return torch.minimum(ids, last)
-
-
-class SamplingAccept:
-    """Accept drafts by rejection sampling; the committed tokens follow the target's distribution."""
-
-    greedy = False
-
-    def __init__(self, vocab_size: int, settings: Sampling) -> None:
-        self.vocab_size = vocab_size
-        self.settings = settings
-        self._uniforms = Uniforms(settings.seed, "target")
-
-    def first(self, forward: Forward) -> Outcome:
-        """Draw the token after the prompt."""
-        return self.decide(Draft(), forward)
-
-    def decide(self, draft: Draft, forward: Forward) -> Outcome:
-        """Draw with the next uniforms of this sequence."""
-        return decide(draft, forward.logits, self.settings, self._uniforms.take(draft.count + 1))
-
-    def margin(self, forward: Forward) -> float:
-        """Return how far the last row's best logit is above its second."""
-        return accept.margin(forward)
 
 
 def decide(draft: Draft, logits: torch.Tensor, settings: Sampling, uniforms: Sequence[float]) -> Outcome:

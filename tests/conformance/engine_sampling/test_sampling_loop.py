@@ -12,6 +12,7 @@ from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping
 from engine.verification import rejection
 from engine.verification.rejection import Sampling
+from engine.verification.sampled import SamplingAccept
 from tests.conformance.engine_sampling.backends import SamplingBackend
 from tests.conformance.engine_sampling.chi_square import p_value, rejected
 from tests.fakes.markov import FakeClock, MarkovDrafter, MarkovSequence
@@ -31,7 +32,7 @@ def chain(seed: int) -> np.ndarray:
 
 
 def run(backend: SamplingBackend, drafter: MarkovDrafter, depth: int, settings: Sampling, tokens: int) -> list[int]:
-    accept = backend.module.SamplingAccept(STATES, settings)
+    accept = SamplingAccept(settings, backend.module.decide, lambda forward: 0.0)
     sequence = MarkovSequence(chain(0), backend.array)
     parts = Parts(sequence, drafter, accept, FixedDepth(depth), FakeClock())
     return [token for step in speculative(parts, (0,), Stopping(tokens)) for token in step.tokens]

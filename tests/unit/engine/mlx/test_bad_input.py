@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,7 @@ DRAFTER_FAULTS: dict[str, tuple[dict[str, Any], type[EngineError], str]] = {
     "hidden size": ({"hidden_size": 48}, ModelMismatchError, "hidden_size is 48"),
     "layer count": ({"num_target_layers": 7}, ModelMismatchError, "num_target_layers is 7"),
     "mask past the vocabulary": ({"dflash_config": {"mask_token_id": 97}}, ModelMismatchError, "mask_token_id is 97"),
+    "negative mask": ({"dflash_config": {"mask_token_id": -1}}, ModelMismatchError, "mask_token_id is -1"),
     "layer past the target": ({"dflash_config": {"target_layer_ids": [1, 6]}}, ModelMismatchError, "layer 6"),
     "second generation": ({"architectures": ["DFlash2DraftModel"]}, ModelConfigError, "DFlash2DraftModel"),
     "one row": ({"dflash_config": {"block_size": 1}}, ModelConfigError, "block_size is 1"),
@@ -110,6 +112,32 @@ def test_a_folder_without_weights_is_refused(backend: MlxBackend, tmp_path: Path
     (folder / "model.safetensors").unlink()
     with pytest.raises(ModelWeightsError, match=r"no model\*\.safetensors"):
         backend.load_target(folder)
+
+
+def test_a_damaged_file_is_refused(backend: MlxBackend, target: Any, tmp_path: Path) -> None:
+    folders = (tiny_mlx.write_dflash(tmp_path / "drafter"), tiny_mlx.write_target(tmp_path / "target", "qwen3"))
+    for folder in folders:
+        path = folder / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:400])
+    with pytest.raises(ModelWeightsError, match=r"cannot read .*fetch the file again"):
+        backend.load_dflash(folders[0], target)
+    with pytest.raises(ModelWeightsError, match="cannot load"):
+        backend.load_target(folders[1])
+
+
+@pytest.mark.parametrize("choice", [{"device": "cuda"}, {"dtype": "float32"}])
+def test_a_device_or_dtype_cannot_be_chosen_on_mlx(choice: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="choose for --backend torch"):
+        load_backend("mlx", **choice)
+
+
+def test_a_drafter_with_a_vocabulary_of_its_own_size_is_refused(backend: MlxBackend, tmp_path: Path) -> None:
+    import engine.drafters.draft_model as draft_model
+
+    target = backend.load_target(tiny_mlx.write_target(tmp_path / "target", "qwen3"))
+    other = dataclasses.replace(target.info, name="other", vocab_size=96)
+    with pytest.raises(ModelMismatchError, match="96"):
+        draft_model.check_fits(other, target.info)
 
 
 def test_a_config_that_is_no_object_is_refused(backend: MlxBackend, tmp_path: Path) -> None:

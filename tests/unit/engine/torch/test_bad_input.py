@@ -82,6 +82,7 @@ DRAFTER_FAULTS: dict[str, tuple[dict[str, Any], type[EngineError], str]] = {
     "negative mask": ({"dflash_config": {"mask_token_id": -1}}, ModelMismatchError, "mask_token_id is -1"),
     "layer past the target": ({"dflash_config": {"target_layer_ids": [1, 6]}}, ModelMismatchError, "layer 6"),
     "second generation": ({"architectures": ["DFlash2DraftModel"]}, ModelConfigError, "DFlash2DraftModel"),
+    "one row": ({"dflash_config": {"block_size": 1}}, ModelConfigError, "block_size is 1"),
 }
 
 
@@ -147,6 +148,13 @@ def test_a_damaged_file_is_refused(backend: TorchBackend, target: Any, tmp_path:
     path.write_bytes(path.read_bytes()[:400])
     with pytest.raises(ModelWeightsError, match=r"cannot read .*fetch the file again"):
         backend.load_dflash(folder, target)
+
+
+def test_a_damaged_target_is_refused(backend: TorchBackend, tmp_path: Path) -> None:
+    path = tiny_torch.write_target(tmp_path, "qwen3") / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:400])
+    with pytest.raises(ModelWeightsError, match="cannot load"):
+        backend.load_target(tmp_path)
 
 
 def test_a_layer_that_does_not_exist_cannot_be_captured(target: Any) -> None:

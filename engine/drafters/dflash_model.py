@@ -1,0 +1,142 @@
+"""What a DFlash drafter is in any array library: its facts, its two ways of proposing, and what it holds back.
+
+Knows no tensors: a backend derives its model and its drafter from these and adds the products.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from engine.drafters.dflash import FLUSH_ROWS, DFlashConfig
+from engine.protocols import Drafter
+from engine.types import DrafterInfo, Features
+from engine.verification.rejection import Sampling, Uniforms
+
+Array = TypeVar("Array")
+
+
+@dataclass(frozen=True)
+class LayerWeights(Generic[Array]):
+    """One draft layer's weights, projections of the same input joined into one matrix."""
+
+    input_norm: Array
+    qkv: Array
+    q_norm: Array
+    k_norm: Array
+    out: Array
+    post_norm: Array
+    gate_up: Array
+    down: Array
+
+
+def layer_weights(
+    named: Mapping[str, Array], index: int, joined: Callable[[Sequence[Array]], Array]
+) -> LayerWeights[Array]:
+    """Return the weights of layer ``index`` by their published names; ``joined`` stacks projections of one input."""
+
+    def projections(*names: str) -> Array:
+        return joined([named[f"{prefix}{name}_proj.weight"] for name in names])
+
+    prefix = f"layers.{index}."
+    return LayerWeights(
+        input_norm=named[prefix + "input_layernorm.weight"],
+        qkv=projections("self_attn.q", "self_attn.k", "self_attn.v"),
+        q_norm=named[prefix + "self_attn.q_norm.weight"],
+        k_norm=named[prefix + "self_attn.k_norm.weight"],
+        out=projections("self_attn.o"),
+        post_norm=named[prefix + "post_attention_layernorm.weight"],
+        gate_up=projections("mlp.gate", "mlp.up"),
+        down=projections("mlp.down"),
+    )
+
+
+def context_projections(named: Mapping[str, Array], layers: int) -> tuple[list[Array], list[Array]]:
+    """Return every layer's key projections followed by its value projections, and every layer's key norm."""
+    attention = [f"layers.{index}.self_attn." for index in range(layers)]
+    sides = [named[f"{prefix}{side}_proj.weight"] for side in "kv" for prefix in attention]
+    return sides, [named[prefix + "k_norm.weight"] for prefix in attention]
+
+
+class DFlashModel(ABC):
+    """A drafter's configuration, bound to the target whose embedding and head it borrows."""
+
+    def __init__(self, config: DFlashConfig, info: DrafterInfo) -> None:
+        self.config = config
+        self._info = info
+
+    @property
+    def info(self) -> DrafterInfo:
+        """Name, digest and settings."""
+        return self._info
+
+    @property
+    def capture(self) -> tuple[int, ...]:
+        """Target layers it reads."""
+        return self.config.target_layer_ids
+
+    def open(self) -> Drafter:
+        """Start with an empty context, proposing the most likely tokens."""
+        return self.start(None)
+
+    def sampling(self, settings: Sampling) -> SampledDFlash:
+        """Return the same drafter proposing by sampling, with the distribution of every proposal in its drafts."""
+        return SampledDFlash(self, settings)
+
+    @abstractmethod
+    def start(self, settings: Sampling | None) -> Drafter:
+        """Start a sequence with an empty context; with ``settings`` from the first draw of their seed."""
+
+
+@dataclass(frozen=True)
+class SampledDFlash:
+    """A DFlash drafter that samples its proposals."""
+
+    model: DFlashModel
+    settings: Sampling
+
+    @property
+    def info(self) -> DrafterInfo:
+        """Name, digest and settings of the drafter."""
+        return self.model.info
+
+    @property
+    def capture(self) -> tuple[int, ...]:
+        """Target layers it reads."""
+        return self.model.capture
+
+    def open(self) -> Drafter:
+        """Start with an empty context and the first draw of the seed."""
+        return self.model.start(self.settings)
+
+
+class DFlashDrafter(ABC):
+    """The proposer of one sequence: committed rows wait to be projected together, at a draft or when enough wait."""
+
+    def __init__(self, settings: Sampling | None) -> None:
+        self._settings = settings
+        self._uniforms = None if settings is None else Uniforms(settings.seed, "drafter")
+        self._waiting: list[Any] = []
+        self._forwards = 0
+
+    @property
+    def forwards(self) -> int:
+        """Drafter forwards run so far."""
+        return self._forwards
+
+    def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
+        """Take committed positions."""
+        del start, tokens
+        self._waiting.append(features)
+        if sum(rows.shape[0] for rows in self._waiting) >= FLUSH_ROWS:
+            self._flush_early()
+
+    def _flush_early(self) -> None:
+        """Project while no draft is wanted yet."""
+        self._flush()
+
+    @abstractmethod
+    def _flush(self) -> None:
+        """Project whatever waits into the context."""
