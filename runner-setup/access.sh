@@ -154,6 +154,6 @@ register_actions_runner() { # the token goes in by the environment, which only r
   (
     cd "$1" || exit 1
     export ACTIONS_RUNNER_INPUT_TOKEN=$ACTIONS_TOKEN
-    if [ -n "$ROOT" ]; then "${words[@]}"; else sudo -n --preserve-env=ACTIONS_RUNNER_INPUT_TOKEN -u "$ACTIONS_USER" "${words[@]}"; fi
+    as_user "$ACTIONS_USER" "${words[@]}"
   )
 }

@@ -319,7 +319,13 @@ ensure_key() { # runner policy state user: the key that signs results, where the
 as_user() {
   local user=$1
   shift
-  if [ -n "$ROOT" ]; then "$@"; else sudo -n -u "$user" "$@"; fi
+  if [ -n "$ROOT" ] || [ "$user" = root ]; then
+    "$@"
+  elif command -v runuser >/dev/null 2>&1; then
+    runuser -u "$user" -- "$@"
+  else
+    sudo -n --preserve-env=ACTIONS_RUNNER_INPUT_TOKEN -u "$user" "$@"
+  fi
 }
 
 ensure_receipt() { # path user

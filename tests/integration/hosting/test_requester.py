@@ -80,6 +80,18 @@ def test_a_wait_says_why_nothing_happens_in_the_words_of_github(place) -> None:
     assert ran.code == 0
     assert "00:30 queued: queued on GitHub, next in its queue, no runner is registered, http" in ran.err
     assert any(line.startswith("actions") for line in ran.out.splitlines())
+    assert place.server.state.not_modified > 0  # looks after the first ask by ETag
+
+
+def test_a_long_queue_and_many_runners_are_read_over_all_pages(place) -> None:
+    run_id, branch = place.send()
+    for minute in range(45):
+        place.server.add_run(f"mac-bridge/other-{minute}", minute=minute)
+    place.server.add_run(branch, minute=50)
+    for number in range(35):
+        place.server.add_runner(f"mac-{number}", online=True, busy=True, labels=())
+    shown = place.run("status", run_id, "--json").document["actions"]
+    assert (shown["ahead"], len(shown["runners"])) == (45, 35)
 
 
 def test_wait_ends_in_a_document_that_names_the_page(place) -> None:
