@@ -22,8 +22,9 @@ from bridge.presets import registry
 from bridge.runner.host import StateFolder
 from bridge.runner.identity import ask_interpreter
 from bridge.runner.journal import verify_journal
+from bridge.runner.keys import KEY_FILE
 from bridge.runner.models import find_model
-from bridge.runner.policy import Policy, load_policy, own_presets
+from bridge.runner.policy import Policy, file_problems, load_policy, own_presets
 from bridge.runner.policy_check import problems
 from bridge.runner.setup_checks import RECEIPT, check
 from bridge.runner.site_checks import check_site
@@ -66,6 +67,7 @@ def examine(patient: Patient) -> Iterator[Finding]:
         policy = found or policy
         yield finding
     yield from _state(patient, policy)
+    yield _key(patient.state.root / KEY_FILE)
     yield from _sandbox(patient, policy)
     yield from _presets(policy)
     if policy is not None:
@@ -138,6 +140,17 @@ def _state(patient: Patient, policy: Policy | None) -> Iterator[Finding]:
     for name, file, undo in (("paused", state.pause, "resume"), ("draining", state.drain, "serve")):
         if file.exists():
             yield Finding(name, "warn", f"{file} exists: nothing new is taken", f"kakeya-runner {undo}")
+
+
+def _key(path: Path) -> Finding:
+    """Look at the key that signs results; another's eyes on it would be another's results in this runner's name."""
+    if not path.exists():
+        return Finding("key", "warn", "none: results are not signed", "kakeya-runner keygen")
+    wrong = file_problems(path)
+    remedy = f"chmod 600 {path}; kakeya-runner keygen --rotate when somebody may have read it"
+    return Finding(
+        "key", "fail" if wrong else "ok", f"{path}{': ' + wrong[0] if wrong else ''}", remedy if wrong else None
+    )
 
 
 def _sandbox(patient: Patient, policy: Policy | None) -> Iterator[Finding]:

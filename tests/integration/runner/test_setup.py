@@ -166,3 +166,18 @@ def test_doctor_of_a_fresh_runner_fails_nothing(machine, missing):
     failed = [finding for finding in json.loads(out) if finding["level"] == "fail"]
 
     assert failed == []
+
+
+def test_doctor_looks_at_the_key_and_at_who_may_read_it(machine):
+    machine("setup", "--name", "desk")
+    key = machine.folder / "state" / "runner.key"
+
+    def level() -> str:
+        return next(one["level"] for one in json.loads(machine("doctor", "--json")[1]) if one["name"] == "key")
+
+    if key.exists():
+        assert level() == "ok"
+        key.chmod(0o644)
+        assert level() == "fail"
+        key.unlink()
+    assert level() == "warn"
