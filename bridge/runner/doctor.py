@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from bridge.bus.interface import Bus
-from bridge.errors import KakeyaError
+from bridge.errors import KakeyaError, PolicyRefusedError
 from bridge.executor.interface import Executor
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.presets import registry
@@ -27,6 +27,7 @@ from bridge.runner.models import find_model
 from bridge.runner.policy import Policy, file_problems, load_policy, own_presets
 from bridge.runner.policy_check import problems
 from bridge.runner.setup_checks import RECEIPT, check
+from bridge.runner.signers import Signers
 from bridge.runner.site_checks import check_site
 from bridge.system.clock import Clock, parse_rfc3339
 
@@ -113,11 +114,27 @@ def _policy(path: Path) -> Iterator[tuple[Finding, Policy | None]]:
     except KakeyaError:
         return  # said already, with everything else that is wrong
     yield Finding("policy", "ok", f"{path}, digest {policy.digest(embedded=False)[:12]}"), policy
+    yield _signers(policy), None
     if policy.trust_pushers:
         text = "trust_pushers: whoever can push to the bus may have code run here"
         confined = policy.sandbox.uid is not None
         advice = None if confined else "set sandbox.uid to an unprivileged user; refused without"
         yield Finding("trust", "warn" if confined else "fail", text, advice), None
+
+
+def _signers(policy: Policy) -> Finding:
+    """Say whose signatures count, and whether the lists can be relied on."""
+    try:
+        signers = Signers(policy)
+        checks, gone = signers.checks_requests, signers.revocations()
+    except PolicyRefusedError as error:
+        return Finding("signers", "fail", error.message, error.remedy)
+    count = len(gone.fingerprints) + len(gone.principals)
+    who = "signed requests are checked" if checks else "nobody may sign requests: all run the host's code only"
+    if policy.require_signature and not checks:
+        add = "kakeya-runner trust add KEY --principal NAME"
+        return Finding("signers", "fail", "require_signature is set and nobody may sign: every request is refused", add)
+    return Finding("signers", "ok", f"{who}; {count} revoked; kakeya-runner trust list")
 
 
 def _state(patient: Patient, policy: Policy | None) -> Iterator[Finding]:

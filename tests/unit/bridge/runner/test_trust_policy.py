@@ -9,6 +9,7 @@ import pytest
 from bridge.cli.runner import main
 from bridge.errors import UsageError
 from bridge.request.signature import fingerprint_of
+from bridge.runner.doctor import _policy
 from bridge.runner.policy import load_policy, read_policy
 
 GOOD = 'schema = 1\nname = "mini"\n'
@@ -133,3 +134,24 @@ def test_a_policy_that_lists_keys_itself_is_not_edited(trust, policy):
     code, said = trust("trust", "add", public(2), "--principal", "b")
     assert code == 2
     assert "policy.toml" in said
+
+
+@pytest.mark.parametrize(
+    ("lines", "mode", "level", "says"),
+    [
+        ("", None, "ok", "nobody may sign requests"),
+        ("require_signature = true\n", None, "fail", "every request is refused"),
+        ("", 0o600, "ok", "signed requests are checked; 1 revoked"),
+        ("", 0o666, "fail", "cannot be relied on"),
+    ],
+    ids=["no list", "a list is missed", "a list", "a list others can write"],
+)
+def test_doctor_says_whose_signatures_count(trust, policy, lines, mode, level, says):
+    policy.write_text(lines + GOOD)
+    if mode is not None:
+        trust("trust", "add", public(1), "--principal", "agent")
+        trust("revoke", "somebody")
+        (policy.parent / "allowed_signers").chmod(mode)
+    (found,) = (one for one, _ in _policy(policy) if one.name == "signers")
+    assert (found.level, says in found.text) == (level, True), found
+    assert found.level == "ok" or "kakeya-runner" in found.remedy
