@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.bus import open_bus
-from bridge.cli.runner_keys import enrol, enrol_own, keygen, signed
+from bridge.cli.runner_exec import EXEC_HANDLERS
+from bridge.cli.runner_keys import enrol, enrol_own, keygen, own_name, signed
 from bridge.cli.runner_trust import HANDLERS as TRUST_HANDLERS
 from bridge.errors import BusMissingError, KakeyaError, UsageError
 from bridge.runner.files import NameLock
@@ -106,7 +106,7 @@ def _setup(arguments: argparse.Namespace) -> int:
     from bridge.cli.runner_setup import set_up
 
     path = default_policy_path() if arguments.policy is None else Path(arguments.policy).absolute()
-    name = arguments.name or (load_policy(path).name if path.exists() and not file_problems(path) else _own_name())
+    name = arguments.name or (load_policy(path).name if path.exists() and not file_problems(path) else own_name())
     state = default_state(name) if arguments.state is None else StateFolder(Path(arguments.state).resolve())
     return set_up(arguments, (path, state), name, say, lambda: _bus(arguments, None, state))
 
@@ -164,7 +164,7 @@ def _policy_command(arguments: argparse.Namespace) -> int:
     from bridge.runner.setup import template
 
     if arguments.action == "example":
-        print(template(_own_name()), end="")
+        print(template(own_name()), end="")
         return 0
     path = _policy_path(arguments)
     if arguments.action == "check" and print_problems(path):
@@ -205,7 +205,7 @@ def _keygen(arguments: argparse.Namespace) -> int:
     state = _state(arguments)
     policy = load_policy(_policy_path(arguments)) if _policy_path(arguments).exists() else None
     bus = None if _route(arguments, policy) is None else _open(str(_route(arguments, policy)), state)
-    return keygen(arguments, state, _own_name() if policy is None else policy.name, bus, say)
+    return keygen(arguments, state, own_name() if policy is None else policy.name, bus, say)
 
 
 def _job_hook(arguments: argparse.Namespace) -> int:
@@ -229,15 +229,10 @@ def _state(arguments: argparse.Namespace) -> StateFolder:
         try:
             name = _policy(arguments).name
         except UsageError:
-            name = _own_name()
+            name = own_name()
         state = default_state(name)
     state.create()
     return state
-
-
-def _own_name() -> str:
-    letters = (char if char.isalnum() or char in ".-" else "-" for char in socket.gethostname().lower())
-    return "".join(letters).strip("-.")[:60] or "runner"
 
 
 def _route(arguments: argparse.Namespace, policy: Policy | None) -> str | None:
@@ -296,5 +291,6 @@ HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "journal": _journal,
     "job-hook": _job_hook,
     "keygen": _keygen,
+    **EXEC_HANDLERS,
     **TRUST_HANDLERS,
 }

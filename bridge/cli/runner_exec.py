@@ -10,8 +10,9 @@ import argparse
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bridge.bus.served import asked_for, ensure_served, serve_git
 from bridge.errors import KakeyaError, UsageError
@@ -125,3 +126,6 @@ def _show(arguments: argparse.Namespace, state: Path) -> int:
     print(f'restrict,command="{shlex.join(words)}" PUBLIC-KEY-OF-THE-REQUESTER')
     say(f"requesters pin it with: kakeya-mac init --bus ssh://USER@HOST#{record.bus_id}{pins}")
     return 0
+
+
+EXEC_HANDLERS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {"exec": execute}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import socket
 from collections.abc import Callable
 
 from bridge.bus.interface import Bus
@@ -64,3 +65,9 @@ def enrol_own(bus: Bus, state: StateFolder, name: str, say: Say) -> None:
     if bus.identity().attestation == "none":
         ensure_key(state.root, name)
     enrol(bus, state, say, sign=True)
+
+
+def own_name() -> str:
+    """Return the name of a runner that was given none: the machine's."""
+    letters = (char if char.isalnum() or char in ".-" else "-" for char in socket.gethostname().lower())
+    return "".join(letters).strip("-.")[:60] or "runner"
