@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from tests.fakes.github_server import OWNER, REPOSITORY, Fault, GitHubServer, se
 from tests.fakes.requester import Ran, Requester
 from tests.fakes.scripted_host import ScriptedHost
 
+ROOT = Path(__file__).parents[3]
 SECRET = "ghp_" + "s" * 36
 WAKE = {"wake": "actions", "request_form": "manifest"}
 FAULTS = [0, 401, 403, 404, 409, 422, 429, 500, 502, 503]
@@ -142,6 +145,28 @@ def test_without_a_token_one_line_says_what_is_missing(place) -> None:
     assert ran.code == 8
     assert ran.err.count("no token for") == 1
     assert place.server.state.requests == []
+
+
+@pytest.mark.parametrize("module", ["bridge.cli.mac_run", "bridge.cli.mac_look", "bridge.runner.serve"])
+def test_nothing_imports_the_library_before_a_question_is_asked(module: str) -> None:
+    code = f"import sys, {module}, bridge.hosting.github; sys.exit(bool({{'github', 'requests'}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=120, check=False)
+    assert done.returncode == 0
+
+
+def test_without_the_library_one_line_says_how_to_install_it() -> None:
+    code = (
+        "import sys; sys.modules['github'] = None\n"
+        "from bridge.hosting.door import open_door\n"
+        "door = open_door('https://github.com/o/r', {'GH_TOKEN': 'x'}, print)\n"
+        "print(door.ask(lambda site: site.runs('b')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "pip install 'kakeya[github]'" in done.stdout
+    assert done.stdout.splitlines()[-1] == "None"
 
 
 def test_a_bus_that_polls_asks_nobody(tmp_path, server) -> None:

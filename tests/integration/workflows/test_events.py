@@ -14,6 +14,7 @@ import pytest
 from bridge.bus.interface import RequestRef
 from bridge.records import Workload
 from tests.fakes.asking import make_request, push
+from tests.fakes.token_git import HTTP_BACKEND, TokenGitServer
 from tests.integration.runner.conftest import ROOT, Site
 from tests.integration.workflows.harness import Job, evaluate, load, run_job, triggered_by_push
 
@@ -49,16 +50,24 @@ class Hosted:
         self.git("push", "-q", str(self.remote), "main")
         self._write_command()
 
-    def _write_command(self) -> None:
+    def _write_command(self, route: str | None = None) -> None:
         """Put `kakeya-runner` on a PATH of its own: the one installed on this host, with this host's policy."""
         self.site.policy()
         bin_folder = self.folder / "bin"
-        bin_folder.mkdir()
+        bin_folder.mkdir(exist_ok=True)
         command = bin_folder / "kakeya-runner"
-        own = f"--policy {self.folder}/mini.toml --state {self.folder}/state-mini --bus {self.site.route}"
+        own = f"--policy {self.folder}/mini.toml --state {self.folder}/state-mini --bus {route or self.site.route}"
         run = f'PYTHONPATH={ROOT} exec {sys.executable} -m bridge.cli.runner "$verb" {own} "$@"'
         command.write_text(f"#!/bin/bash\nverb=$1; shift\n{run}\n")
         command.chmod(0o755)
+
+    def only_over_http(self, server: TokenGitServer) -> None:
+        """Let the host reach the bus only through a server that wants the job's token, as a hosting site does."""
+        (server.folder / "bus.git").symlink_to(self.remote)
+        self.git("config", "http.receivepack", "true", cwd=self.remote)
+        helper = "!f() { echo username=x-access-token; echo password=$GH_TOKEN; }; f"
+        self.git("config", "--file", str(self.folder / "gitconfig"), f"credential.{server.url}.helper", helper)
+        self._write_command(f"{server.url}/bus.git")
 
     def git(self, *words: str, cwd: Path | None = None) -> str:
         done = subprocess.run(
@@ -118,6 +127,7 @@ class Hosted:
             "HOME": str(self.folder),
             "GITHUB_STEP_SUMMARY": str(self.folder / "summary.md"),
             "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": str(self.folder / "gitconfig"),
         }
         job = run_job(
             workflow or self.workflow, "run", context={"github": github, "inputs": inputs or {}},
@@ -186,6 +196,23 @@ def test_the_same_event_again_runs_nothing_again(hosted) -> None:
     again = hosted.run(event)
     assert [result.exit_code for result in again.results] == [0]
     assert hosted.site.starts() == [ref.id]
+
+
+def test_the_jobs_own_token_may_be_the_only_push_credential(hosted, missing) -> None:
+    """It ends with the job: nothing that a later job could find lies on the host."""
+    if not Path(HTTP_BACKEND).exists():
+        missing("servers", f"{HTTP_BACKEND} is not installed")
+    server = TokenGitServer(hosted.folder / "http", TOKEN)
+    try:
+        hosted.only_over_http(server)
+        ref = hosted.ask()
+        hosted.run(request_event(hosted, ref))
+    finally:
+        server.close()
+    assert hosted.site.ended(ref).reason == "gate_rejected"
+    assert server.refused > 0  # git asks without first
+    files = [path for path in hosted.folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert not [path for path in files if TOKEN.encode() in path.read_bytes()]
 
 
 HOSTILE = (
