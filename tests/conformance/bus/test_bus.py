@@ -46,6 +46,19 @@ def test_says_which_bus_it_is_and_is_made_only_once(place: Place, host: Actor) -
     assert host.bus.identity() == record == place.bus(record.bus_id).identity()
 
 
+def test_its_record_can_be_replaced_by_its_own_and_only_from_the_newest(
+    host: Actor, other: Actor, client: Actor
+) -> None:
+    old, stale = host.bus.identity(), other.bus.identity()
+    host.bus.update(old.evolve(lease_s=old.lease_s + 1))
+    with pytest.raises(BusError, match="somebody else changed"):
+        other.bus.update(stale.evolve(lease_s=1.0))
+    with pytest.raises(BusError, match="keeps its id"):
+        host.bus.update(old.evolve(bus_id="f" * 32))
+    client.bus.snapshot()
+    assert client.bus.identity() == host.bus.identity() == old.evolve(lease_s=old.lease_s + 1)
+
+
 def test_refuses_another_bus_than_the_pinned_one_naming_both(place: Place) -> None:
     found = place.bus().identity().bus_id
     pinned = place.bus("e" * 32)

@@ -226,6 +226,22 @@ def test_an_unsigned_bus_ends_in_zero_and_says_unsigned(tmp_path) -> None:
     assert "integrity only, unsigned" in document["outcome"]["message"]
 
 
+def test_an_unsigned_result_on_a_bus_whose_record_says_signed_is_refused_and_not_stored(tmp_path) -> None:
+    tmp_path.chmod(0o700)
+    place = Site(tmp_path)
+    place.run("once", "--bus", place.route, "--create-bus")
+    ref = place.ask()
+    place.run("once", "--bus", place.route)
+    assert place.run("keygen", "--bus", place.route).code == 0
+    code, document = told(tmp_path, "verify", ref.id, "--bus", place.route)
+    assert code == 1
+    assert "carries no signature, and one is required here" in failures(document)
+    code, document = told(tmp_path, "fetch", ref.id, "--bus", place.route)
+    assert code == 1
+    assert "does not verify: carries no signature" in document["outcome"]["message"]
+    assert not list((tmp_path / ".data").rglob("verdict.json"))
+
+
 def test_the_gate_judges_a_folder_as_its_host_did_only_with_a_signature_by_a_pinned_key(signed, tmp_path) -> None:
     place, refs = signed
     for path, data in tree_of(place, refs[0]).items():
