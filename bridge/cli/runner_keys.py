@@ -26,7 +26,12 @@ def keygen(arguments: argparse.Namespace, state: StateFolder, name: str, bus: Bu
     """
     if not is_available():
         raise UsageError("the packages that sign are not installed", remedy="pip install 'kakeya[trust]'")
-    record = keys.rotate(state.root, name) if arguments.rotate else keys.generate(state.root, name)
+    if arguments.rotate:
+        record = keys.rotate(state.root, name)
+    elif bus is not None and (state.root / keys.KEY_FILE).exists():
+        record = newest(state.root)  # there is one already, and it is only to be named on a bus
+    else:
+        record = keys.generate(state.root, name)
     print(record.public)
     say(f"key {key_id(record.public)[:16]} of {name}, private half in {state.root / keys.KEY_FILE} (mode 600)")
     if bus is not None:

@@ -232,6 +232,8 @@ def test_an_unsigned_result_on_a_bus_whose_record_says_signed_is_refused_and_not
     place.run("once", "--bus", place.route, "--create-bus")
     ref = place.ask()
     place.run("once", "--bus", place.route)
+    assert place.run("keygen").code == 0
+    assert place.run("keygen").code == 2  # there is one, and nobody asked to rotate it
     assert place.run("keygen", "--bus", place.route).code == 0
     code, document = told(tmp_path, "verify", ref.id, "--bus", place.route)
     assert code == 1
