@@ -10,6 +10,7 @@ import pytest
 
 from bridge.cli.runner import build_parser
 from bridge.cli.runner_commands import HANDLERS
+from bridge.cli.runner_exec import EXEC_HANDLERS
 
 
 def test_help_imports_nothing_heavy():
@@ -26,7 +27,7 @@ def test_help_imports_nothing_heavy():
 
 def test_every_command_of_the_help_has_a_handler():
     shown = re.findall(r"^    ([a-z-]+) +[a-z]", build_parser().format_help(), re.MULTILINE)
-    assert sorted(shown) == sorted(HANDLERS)
+    assert sorted(shown) == sorted({*HANDLERS, *EXEC_HANDLERS})
 
 
 @pytest.mark.parametrize(
