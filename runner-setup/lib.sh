@@ -30,6 +30,8 @@ SSH_FROM=""
 RECEIPT=""
 TAB=$'\t'
 SERVICE_MANAGER=""
+ALLOW='"*-env-probe", "k3-*"'
+DEVICES=""
 CONSTRAINTS=""
 CHANGED=0
 PROBLEMS=0
@@ -261,10 +263,11 @@ model_roots = [$([ -z "$MODELS" ] || printf '"%s"' "$MODELS")]
 trust_pushers = false
 
 [presets]
-allow = ["*-env-probe", "k3-*"]
+allow = [$ALLOW]
 
 [sandbox]
 mode = "$SANDBOX_MODE"
+devices = [$DEVICES]
 $([ "$WITH_JOB_USER" = no ] || printf 'uid = %s' "$(id -u "$JOB_USER" 2>/dev/null || echo 65534)")
 TXT
 }

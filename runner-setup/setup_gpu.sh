@@ -7,6 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/access.sh"
 
 EXTRAS=torch,trust,github
 MACHINE_LABEL=kakeya-gpu
+ALLOW='"*-env-probe", "cuda-*", "k3-*"'
 SANDBOX_MODE=required
 
 paths() {
@@ -32,6 +33,8 @@ host_shape() {
   if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q GPU; then
     right "GPU: $(nvidia-smi -L | head -1)"
     LABELS=${LABELS:-cuda}
+    # a run sees nothing of /dev that the policy does not name
+    DEVICES=$(find /dev -maxdepth 1 -type c -name 'nvidia*' 2>/dev/null | sort | sed 's/.*/"&"/' | paste -sd, -)
   else
     right "GPU: none found; presets that need one will be refused by their probe"
     LABELS=${LABELS:-cpu}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.runner.policy import read_policy
 from bridge.runner.setup_checks import RECEIPT, check
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -136,6 +137,13 @@ class TestLinux:
         policy = installed[0].root / "etc/kakeya/policy.toml"
         assert policy.stat().st_mode & 0o777 == 0o600
         assert "trust_pushers = false" in policy.read_text()
+
+    def test_the_policy_is_one_and_allows_what_the_guide_asks_for(self, installed) -> None:
+        policy = read_policy((installed[0].root / "etc/kakeya/policy.toml").read_bytes())
+        allows = policy.facts(embedded=False).allows
+        assert all(allows(name) for name in ("cuda-env-probe", "cuda-fused-code", "mlx-env-probe"))
+        assert not allows("pytest-path")
+        assert policy.sandbox.mode == "required"
 
     def test_an_edited_policy_is_kept(self, installed) -> None:
         host, _, _ = installed
