@@ -152,8 +152,9 @@ class MlxDFlashDrafter(DFlashDrafter):
         return self._shown
 
     def measured_bytes(self) -> int:
-        """Return the bytes of the context buffers and of the features that wait."""
-        return self.context.measured_bytes() + sum(rows.nbytes for rows in self._waiting)
+        """Return the bytes of the context buffers with every committed row in them: no count of rows that wait."""
+        self._flush()
+        return self.context.measured_bytes()
 
     def _flush(self) -> None:
         if not self._waiting:

@@ -149,9 +149,9 @@ class TorchDFlashDrafter(DFlashDrafter):
         return self.model.hidden_rows(ids, position, self.context, self._table)
 
     def measured_bytes(self) -> int:
-        """Return the bytes of the context buffers and of the features that wait."""
-        waiting = sum(rows.untyped_storage().nbytes() for rows in self._waiting)
-        return self.context.measured_bytes() + waiting
+        """Return the bytes of the context buffers with every committed row in them: no count of rows that wait."""
+        self._flush()
+        return self.context.measured_bytes()
 
     @torch.inference_mode()
     def _flush(self) -> None:
