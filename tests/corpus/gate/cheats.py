@@ -286,3 +286,25 @@ def _(case: Case) -> Case:
             for name in ("kv_bytes", "kv_bytes_peak", "allocator_active_bytes"):
                 point[name] -= less
     return state_claims(case)
+
+
+@cheat("a graph in a picosecond", "G5-GRAPH", base="fused_graph_probe")
+def _(case: Case) -> Case:
+    for index, block in enumerate(case.report["rows"]["blocks"]):
+        if block["mode"] == "one_graph":
+            block["eval_s"] = 1e-12 * (1.0 + 0.01 * (index % 3))
+    return state_claims(case)
+
+
+@cheat("every block to the same nanosecond", "G5-GRAPH", base="fused_graph_probe")
+def _(case: Case) -> Case:
+    for block in case.report["rows"]["blocks"]:
+        block["eval_s"] = 0.004 if block["mode"] == "one_graph" else 0.008
+    return state_claims(case)
+
+
+@cheat("one loss for every sequence", "G4-TRAINING", base="f_theta_training")
+def _(case: Case) -> Case:
+    for row in case.report["rows"]["held_out"]:
+        row.update(loss_before=2.0, loss_after=0.4)
+    return state_claims(case)
