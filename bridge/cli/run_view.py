@@ -18,6 +18,7 @@ from bridge.ids import short
 
 _FAILED_LOG_LINES = 12
 _LABEL_MOST_CHARS = 24
+_HOST_SAYS_WHAT_NEXT = frozenset({"policy_refused", "request_rejected", "infrastructure"})
 
 
 def print_standing(output: Output, origin: Origin, standing: Standing, directory: Path) -> None:
@@ -52,6 +53,8 @@ def rows(standing: Standing, directory: Path) -> Iterator[tuple[str, str]]:
     """Yield label and text of every further line."""
     if standing.message and standing.reason != "gate_rejected":  # the findings below say it line by line
         yield "message", clean_line(standing.message)
+        if standing.remedy and standing.reason in _HOST_SAYS_WHAT_NEXT:
+            yield "remedy", clean_line(standing.remedy)
     yield from _gate_rows(standing)
     yield from _trust_rows(standing)
     yield from _log_rows(standing)

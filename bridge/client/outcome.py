@@ -19,6 +19,7 @@ from bridge.client.result import Result, ending, exit_code, read_result
 from bridge.client.session import Session
 from bridge.client.states import RunState, state_of
 from bridge.client.store import Store
+from bridge.endings import REMEDY_MARK
 from bridge.errors import FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
 from bridge.publish import verify_tree
 from bridge.records import Claim, Request
@@ -140,6 +141,7 @@ def _ended(base: Standing, result: Result | None, folder: Path | None) -> Standi
     message = base.claim.message if base.claim is not None else None
     if message is None and result is not None and result.record is not None:
         message = result.record.message
+    said, _, remedy = (message or "").partition(REMEDY_MARK)
     return replace(
         base,
         state=RunState("published"),
@@ -149,8 +151,8 @@ def _ended(base: Standing, result: Result | None, folder: Path | None) -> Standi
         request=base.request if base.request is not None or result is None else result.request,
         result=result,
         folder=folder,
-        message=message,
-        remedy=_remedy(reason, base.required, result),
+        message=said or None,
+        remedy=remedy or _remedy(reason, base.required, result),
     )
 
 
