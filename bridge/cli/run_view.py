@@ -25,7 +25,7 @@ def print_standing(output: Output, origin: Origin, standing: Standing, directory
     """Print one run: how it ended, what was measured, where the files are, what to do next."""
     ended = standing.terminal or standing.reason != "pending"
     lines = [(standing.reason if ended else standing.state.word, headline(origin, standing))]
-    lines += rows(standing, directory)
+    lines += rows(origin, standing, directory)
     width = min(_LABEL_MOST_CHARS, max(DATA_LABEL_CHARS, *(len(label) + 1 for label, _ in lines)))
     for label, text in lines:
         output.row(label, text, width)
@@ -49,7 +49,7 @@ def headline(origin: Origin, standing: Standing) -> str:
     return "   ".join(parts)
 
 
-def rows(standing: Standing, directory: Path) -> Iterator[tuple[str, str]]:
+def rows(origin: Origin, standing: Standing, directory: Path) -> Iterator[tuple[str, str]]:
     """Yield label and text of every further line."""
     if standing.message and standing.reason != "gate_rejected":  # the findings below say it line by line
         yield "message", clean_line(standing.message)
@@ -64,7 +64,7 @@ def rows(standing: Standing, directory: Path) -> Iterator[tuple[str, str]]:
         yield "files", f"{shown_path(standing.folder, directory)}/"
     if standing.view is not None and standing.view.delivery not in {None, "copied"} and standing.terminal:
         yield "delivery", f"{standing.view.delivery}: the result is under the runner's own refs, and here"
-    for argv in next_steps(standing)[:1]:
+    for argv in next_steps(origin, standing)[:1]:
         yield "next", shlex.join(argv)
 
 

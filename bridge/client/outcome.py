@@ -6,6 +6,7 @@ tree has been checked against its manifest and against this run's id.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -109,6 +110,8 @@ def stand(
         return _ended(base, *_result(session, run_id, claim, fetch=fetch))
     reason, message, remedy = _unfinished(run_id, view, end, _spooled(session, run_id, state, end))
     code = exits.PENDING if reason == "pending" else exits.OF_REASON[reason]
+    if remedy is not None:
+        remedy = shlex.join([*shlex.split(remedy), *session.settings.bus.words])
     return replace(base, reason=reason, exit_code=code, message=message, remedy=remedy)
 
 

@@ -222,6 +222,17 @@ def test_a_number_that_is_none_is_named_with_what_was_expected(requester, words)
     assert f"got {words[1]!r}, expected a number from 0" in ran.err
 
 
+def test_a_bus_that_only_an_option_named_is_in_every_next_command(requester, host):
+    bus = ["--bus", "origin"]
+    asked = requester.run("run", "mlx-env-probe", *bus)
+    assert "resume: kakeya-mac attach " in asked.err
+    assert asked.err.rstrip().endswith("--bus origin")
+    status = requester.run("status", "@last", *bus, "--json").document
+    assert [argv[-2:] for argv in status["next"]] == [bus] * len(status["next"]) != []
+    assert status["outcome"]["remedy"].endswith("--bus origin")
+    assert "--bus" not in requester.run("status", "@last").out
+
+
 def test_a_silent_runner_without_successor_is_lost_and_nothing_is_written(requester, host):
     sent = requester.run("run", "mlx-env-probe").out.strip()
     host.claim(sent)
