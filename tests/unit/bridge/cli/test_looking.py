@@ -209,6 +209,12 @@ def test_a_fact_that_both_share_is_said_once_and_columns_are_as_wide_as_what_dif
     assert next(line for line in table if line.startswith("= host")).count("AMD EPYC") == 1
 
 
+def test_the_choices_of_a_parameter_read_as_words(requester):
+    out = requester.run("presets", "show", "k3-kv-quant-eval").out
+    assert "choices affine8,affine4 | affine8/32,affine4/32" in out
+    assert out.startswith("preset      k3-kv-quant-eval\n")
+
+
 def test_nothing_to_list_and_the_versions_are_said(requester, host):
     assert "note  no runs yet" in requester.run("ls").err
     out = requester.run("version").out
