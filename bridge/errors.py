@@ -31,8 +31,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-REMEDY_MARK: Final = "; next: "  # between message and remedy where a record has one line for both
-
+REMEDY_MARK: Final = "; next: "
 """Between what happened and what to do next, where both are one line of a record."""
 
 
