@@ -98,9 +98,7 @@ def test_sixty_structured_prompts_are_accepted_beyond_prompt_lookup(target, draf
 
 
 @pytest.mark.slow
-def test_fifty_of_sixty_structured_prompts_end_naturally(request, target, prompt_sets):
-    if target.name == "kakeya-tiny-qwen3":
-        request.applymarker(pytest.mark.xfail(reason="48 of 60 by its card: it was trained for fewer steps"))
+def test_fifty_of_sixty_structured_prompts_end_naturally(target, prompt_sets):
     samples = greedy_samples(target, spread(prompt_sets["code-structured"], 60), BUDGET)
     assert sum(sample.stop_reason == "eos" for sample in samples) >= 50
 
