@@ -24,7 +24,7 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
         yield Violation(
             f"the control runs {control.code_path}, the baseline {baseline.code_path}", f"/arms/{control.index}"
         )
-    if baseline is None or candidate is None or report.kind == kinds.COMMIT_COMPARISON:
+    if baseline is None or candidate is None or report.kind in {kinds.COMMIT_COMPARISON, kinds.REQUEST_CODE}:
         return
     if candidate.code_path == baseline.code_path:
         yield Violation(f"both arms run {candidate.code_path}", f"/arms/{candidate.index}/code_path")
