@@ -163,8 +163,9 @@ class Run:
         peer = Peer(command, self._beside, self._marker, self._bounds.elapsed_s, self._clock)
         with peer:
             went_on = self._alone(command, peer)
-        self._log.note(f"what the peer of {command.name} wrote:")
-        self._log.feed(peer.log)
+        if peer.log:
+            self._log.note(f"what the peer of {command.name} wrote:")
+            self._log.feed(peer.log)
         self._peers += [] if peer.record is None else [peer.record]
         if peer.failed is not None:
             self._fail(f"the peer of command {command.name}: {peer.failed}", began=True)

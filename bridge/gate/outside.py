@@ -7,7 +7,7 @@ measured itself, and every token the same as the oracle's. Reads facts of the ex
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from bridge import strictjson
@@ -48,7 +48,7 @@ def problems(report: Report, evidence: Evidence) -> tuple[Violation, ...]:
                 *_apart(record, spec),
                 *_peers(record, spec),
                 *_drawn(report, record, arms),
-                *_held(record, arms),
+                *_held(record, arms, float(evidence.profile["marks_outlier_max_s"])),
                 *_tokens(arms),
             )
     found: tuple[Violation, ...] = evidence.facts[key]
@@ -136,29 +136,33 @@ def _drawn(report: Report, record: RunRecord, arms: Arms) -> Iterator[Violation]
             yield Violation(f"{len(asked)} prompts were asked, {len(set(names))} were drawn", where)
 
 
-def _held(record: RunRecord, arms: Arms) -> Iterator[Violation]:
-    """The peer stood still whenever the host measured itself: a busy peer would slow the baseline down."""
+def _held(record: RunRecord, arms: Arms, late_s: float) -> Iterator[Violation]:
+    """The peer stood still whenever the host measured itself: a busy peer would slow the baseline down.
+
+    A span is at least as long as its one sample and holds its start; the last mark may be stamped late, as G4-MARKS
+    allows it of any mark.
+    """
     spans = sorted(span for peer in record.peers for span in peer.held)
     marks: dict[str, dict[str, float]] = {}
     for mark in record.sample_marks:
         marks.setdefault(mark.sample, {})[mark.event] = mark.t_s
-    free = [
-        sample["id"]
-        for arm in arms.reference
-        for sample in arm.samples
-        if not _inside(marks.get(sample["id"], {}), spans)
-    ]
+    taken: set[tuple[float, float]] = set()
+    free = []
+    for sample in (sample for arm in arms.reference for sample in arm.samples):
+        seen = marks.get(sample["id"], {})
+        start, end = seen.get("start", -1.0), seen.get("end", -1.0)
+        span = next((one for one in spans if one[0] <= start <= one[1]), None)
+        whole = span is not None and end <= span[1] + late_s and sample["stages"]["total_s"] <= span[1] - span[0]
+        if span is None or span in taken or not whole:
+            free.append(sample["id"])
+        else:
+            taken.add(span)
     if free:
         yield Violation(
-            f"the peer could run during {len(free)} samples of the host's own, e.g. {free[0]}", "peers",
+            f"the peer could run during {len(free)} samples of the host's own, e.g. {free[0]}",
+            "peers",
             severity="not_citable",
-        )  # fmt: skip
-
-
-def _inside(marks: Mapping[str, float], spans: list[tuple[float, float]]) -> bool:
-    if not {"start", "end"} <= marks.keys():
-        return False
-    return any(begin <= marks["start"] and marks["end"] <= end for begin, end in spans)
+        )
 
 
 def _tokens(arms: Arms) -> Iterator[Violation]:

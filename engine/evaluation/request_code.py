@@ -26,7 +26,7 @@ from engine.reports.context import utc_now
 from engine.tokenizer import Tokenizer
 
 KIND = "request_code"
-CODE_PATH = "request:peer"
+CODE_PATH = "engine.evaluation.peers:Peer"
 ARMS = {"smoke": (AUTOREGRESSIVE, PEER), "claim": (AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, PEER)}
 _UNSEEN = Counters(
     target_forwards=0, drafter_forwards=0, drafted_tokens=0, accepted_tokens=0, steps=0, host_syncs=0,
