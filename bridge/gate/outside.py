@@ -14,11 +14,12 @@ from bridge import strictjson
 from bridge.gate import kinds
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.sampled import Arms, arms_of
-from bridge.records import JobSpec, RunRecord, SandboxApplied
+from bridge.records import CommandResult, JobSpec, PeerRecord, RunRecord, SandboxApplied
 
 MEMBERS: Final = 6
 NAMESPACES: Final = ("user", "pid", "ipc", "net", "uts", "mount")
 FILTERS: Final = ("no new privileges", "no capabilities")
+KILLED_WITHIN_S: Final = 20.0
 HEADER: Final = (
     'class {title}:\n    """Hold one {noun}: {members}.\n\n'
     "    Parts: __init__, to_dict, from_dict, __repr__, __eq__, update.\n"
@@ -107,8 +108,13 @@ def _peers(record: RunRecord, spec: JobSpec) -> Iterator[Violation]:
     began = {command.name: command for command in record.commands}
     for peer in record.peers:
         command = began.get(peer.command)
-        if command is None or not peer.started_s <= peer.ended_s or peer.started_s > command.ended_s:
+        if command is None or not _overlap(peer, command):
             yield Violation(f"the peer of {peer.command} did not run beside it", "peers")
+
+
+def _overlap(peer: PeerRecord, command: CommandResult) -> bool:
+    """Whether a peer ran beside its command, and not much longer: it is killed when that has ended."""
+    return peer.started_s <= peer.ended_s <= command.ended_s + KILLED_WITHIN_S and peer.started_s <= command.ended_s
 
 
 def _drawn(report: Report, record: RunRecord, arms: Arms) -> Iterator[Violation]:
