@@ -4,9 +4,21 @@
 
 bare() { printf '%s' "${1#"$ROOT"}"; }
 
+# A second line would be a key of its own, without the forced command; so would options before the key replace ours.
+check_ssh_access() {
+  [ -f "$SSH_KEY_FILE" ] || die "no public key at $SSH_KEY_FILE" "pass --ssh-key with the file of a public key"
+  local shape='^(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,2}( [^[:cntrl:]]*)?$'
+  if [ "$(awk 'END { print NR }' "$SSH_KEY_FILE")" != 1 ] || ! LC_ALL=C grep -qE "$shape" "$SSH_KEY_FILE"; then
+    die "$SSH_KEY_FILE is not one public key alone" "pass --ssh-key with a file of one line: ssh-ed25519 AAAA… NAME"
+  fi
+  case "$SSH_FROM" in
+    *[!A-Za-z0-9.:,/*?!_-]*) die "--ssh-from has characters that no address needs: $SSH_FROM" "--ssh-from 100.64.0.0/10" ;;
+  esac
+}
+
 ensure_ssh_access() { # home-of-the-runner-user
   [ -n "$SSH_KEY_FILE" ] || return 0
-  [ -f "$SSH_KEY_FILE" ] || die "no public key at $SSH_KEY_FILE" "pass --ssh-key with the file of a public key"
+  check_ssh_access
   local file=$1/.ssh/authorized_keys line options=restrict
   [ -z "$SSH_FROM" ] || options+=",from=\"$SSH_FROM\""
   line="$options,command=\"$(bare "$PREFIX")/bin/kakeya-runner exec --policy $(bare "$CONFIG")/policy.toml --state $(bare "$STATE")\" $(cat "$SSH_KEY_FILE")"

@@ -154,7 +154,7 @@ def _check_collisions(plan: list[_Planned]) -> None:
     """Refuse names that are one file where case or composition is folded, whatever this host's file system does."""
     seen: dict[str, str] = {}
     for one in plan:
-        key = unicodedata.normalize("NFC", unicodedata.normalize("NFC", one.path).casefold())
+        key = _folded(one.path)
         if key in seen:
             raise RequestRejectedError(
                 f"the workload holds {seen[key]!r} and {one.path!r}, which are one file on some file systems"
@@ -162,10 +162,19 @@ def _check_collisions(plan: list[_Planned]) -> None:
         seen[key] = one.path
 
 
+def _folded(path: str) -> str:
+    """Return what a path is where case and composition do not count."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+
+
 def _check_links(links: dict[str, str]) -> None:
-    """Follow every link as the kernel would, through other links; one that leaves the tree is refused."""
+    """Follow every link as a kernel would, through other links; one that leaves the tree is refused.
+
+    Names are compared folded: on a Mac a link spelt otherwise is the link, and names that fold alike were refused.
+    """
+    folded = {_folded(path): target for path, target in links.items()}
     for path in links:
-        _resolve(path, links)
+        _resolve(path, folded)
 
 
 def _resolve(path: str, links: dict[str, str]) -> None:
@@ -182,7 +191,7 @@ def _resolve(path: str, links: dict[str, str]) -> None:
             done.pop()
             continue
         done.append(part)
-        target = links.get("/".join(done))
+        target = links.get(_folded("/".join(done)))
         if target is None:
             continue
         hops += 1

@@ -78,7 +78,7 @@ def _wake(arguments: argparse.Namespace, state: Path) -> None:
     if not lock.try_acquire():
         return
     lock.release()
-    argv = [sys.executable, "-m", "bridge.cli.runner", "exec", "--serve", "--state", str(state.parent)]
+    argv = [sys.executable, "-P", "-m", "bridge.cli.runner", "exec", "--serve", "--state", str(state.parent)]
     if arguments.policy is not None:
         argv += ["--policy", str(Path(arguments.policy).resolve())]
     spawn_detached(argv, log=state / "runner.log")
@@ -119,7 +119,7 @@ def _show(arguments: argparse.Namespace, state: Path) -> int:
     bus = open_bus(str(repository(state)), repository=None, state=folder.bus, clock=clock)
     enrol_own(bus, folder, policy.name, say)
     record = bus.identity()
-    words = [sys.executable, "-m", "bridge.cli.runner", "exec", "--state", str(state.parent)]
+    words = [sys.executable, "-P", "-m", "bridge.cli.runner", "exec", "--state", str(state.parent)]
     if arguments.policy is not None:
         words += ["--policy", str(Path(arguments.policy).resolve())]
     pins = "".join(f" --runner-key {key.public}" for key in record.keys[-1:])

@@ -144,15 +144,26 @@ def _committed(settings: Settings) -> tuple[tuple[str, ...], str]:
     if settings.repository is None:
         return (), ""
     top = settings.repository.top
-    for remote in gitdoor.remotes(top):
-        where = f"refs/remotes/{remote}/HEAD:{FILE_NAME}"
-        try:
-            text = gitdoor.git(top, "cat-file", "blob", where)
-        except GitError:
-            continue
-        if keys := committed_keys(text.encode(), where):
-            return keys, where
-    return (), ""
+    remote = _own_remote(settings, list(gitdoor.remotes(top)))
+    where = f"refs/remotes/{remote}/HEAD:{FILE_NAME}"
+    try:
+        text = gitdoor.git(top, "cat-file", "blob", where) if remote else ""
+    except GitError:
+        text = ""
+    keys = committed_keys(text.encode(), where)
+    return (keys, where) if keys else ((), "")
+
+
+def _own_remote(settings: Settings, remotes: Sequence[str]) -> str | None:
+    """Return the remote whose default branch counts: a stranger's fork, added to look at it, pins nothing.
+
+    It is the bus's where the reader chose that (a file of the work tree may be anybody's), else origin, else the only.
+    """
+    if settings.bus.source != "committed" and settings.bus.route in remotes:
+        return settings.bus.route
+    if "origin" in remotes:
+        return "origin"
+    return remotes[0] if len(remotes) == 1 else None
 
 
 def _embedded(settings: Settings) -> tuple[KeyRecord, ...]:

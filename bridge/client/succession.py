@@ -29,8 +29,11 @@ def compare_with_bus(bus: Bus, attested: Attested, trusted: Pins) -> tuple[bool,
             view = bus.read_claim(run_id, oid)
         except InfrastructureError:
             continue  # a claim nobody can read shows as the gap it leaves
-        if view is None or view.claim.result_oid is None:
-            pending.add(run_id)
+        if view is None:
+            continue
+        if view.claim.result_oid is None:
+            if view.claim.runner == attested.predicate["runner"]:
+                pending.add(run_id)
         elif (other := _attested(bus, view.claim.result_oid, trusted)) is not None and _same_chain(other, attested):
             found.append(other)
     return compare_results(found, pending)

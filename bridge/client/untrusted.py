@@ -28,6 +28,7 @@ _CONTROLS = re.compile(
 )
 # A legacy GitHub Actions command counts anywhere in a line; the new form only at its start, which PREFIX prevents.
 _LEGACY_COMMAND = re.compile(r"##(?=\[)")
+_AUTOLINK = re.compile(r"(www)\.", re.IGNORECASE)  # GitHub links these without a scheme
 
 
 def clean_line(text: str) -> str:
@@ -101,4 +102,5 @@ def markdown_text(text: str) -> str:
     """Return one line of untrusted text for markdown: no mention, link, image, HTML or table cell comes out of it."""
     line = clean_line(text)
     line = re.sub(r"([\\`*_{}\[\]()#+!|<>~$])", r"\\\1", line)
+    line = _AUTOLINK.sub("\\1\u2060.", line)
     return line.replace("@", "@\u2060").replace("://", ":\u2060//")

@@ -51,6 +51,7 @@ def problems(report: Report, evidence: Evidence) -> tuple[Violation, ...]:
                 *_drawn(report, record, arms),
                 *_held(record, arms, float(evidence.profile["marks_outlier_max_s"])),
                 *_tokens(arms),
+                *_earlier(report, evidence),
             )
     found: tuple[Violation, ...] = evidence.facts[key]
     return found
@@ -183,3 +184,12 @@ def _tokens(arms: Arms) -> Iterator[Violation]:
         yield Violation(
             f"{len(wrong)} answers are not the oracle's, e.g. to {wrong[0]}", "/arms", severity="not_citable"
         )
+
+
+def _earlier(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Earlier attempts are pooled into the claim, so that their answers count as much."""
+    for name, reports in evidence.earlier.items():
+        for other in reports:
+            if other.value is not None and (other.path, other.kind) == (report.path, report.kind):
+                for violation in _tokens(arms_of(other, evidence)):
+                    yield Violation(f"earlier attempt {name}: {violation.message}", severity=violation.severity)

@@ -63,6 +63,8 @@ class GitHubHosting:
             found = self._repository
             found.update()
             permissions = found.permissions
+            if found.private is None:
+                raise ValueError("neither private nor public")
             return RepositoryFacts(
                 found.full_name, found.private, found.default_branch, bool(permissions and permissions.push)
             )
@@ -214,7 +216,7 @@ def _told(what: str) -> Iterator[None]:
     """Turn what PyGithub and requests raise into one clear error; the token is in none of their texts."""
     try:
         import requests
-        from github import GithubException, RateLimitExceededException
+        from github import BadAttributeException, GithubException, RateLimitExceededException
     except ImportError as error:
         raise HostingError("PyGithub is not installed", remedy="pip install 'kakeya[github]'") from error
     try:
@@ -228,6 +230,11 @@ def _told(what: str) -> Iterator[None]:
             remedy=REMEDIES[429] if limit else remedy,
             status=error.status,
             is_limit=limit,
+        ) from error
+    except (BadAttributeException, AssertionError, LookupError, TypeError, ValueError) as error:
+        raise HostingError(
+            f"could not {what}: the answer is not GitHub's ({type(error).__name__})",
+            remedy="check KAKEYA_GITHUB_API and what is between here and there, or go on with git alone",
         ) from error
     except requests.RequestException as error:
         raise HostingError(

@@ -14,10 +14,11 @@ from typing import Literal
 from bridge import limits as bounds
 from bridge import strictjson
 from bridge.errors import ParameterError, PolicyRefusedError, RequestRejectedError
+from bridge.presets.commands import commands_of
 from bridge.presets.facts import PolicyFacts, SandboxMode, Trust, TrustClass
-from bridge.presets.model import HOST_TOKEN, PARAMETER_TOKEN, Preset, PresetLimits
-from bridge.presets.parameters import bind, render
-from bridge.records import Command, EnvironmentVariable, JobSpec, Limits, Request, SandboxSpec
+from bridge.presets.model import Preset, PresetLimits
+from bridge.presets.parameters import bind
+from bridge.records import EnvironmentVariable, JobSpec, Limits, Request, SandboxSpec
 from bridge.records.base import ParamValue
 
 _SIGN_IT = (
@@ -41,7 +42,7 @@ def resolve(request: Request, preset: Preset, policy_facts: PolicyFacts, trust: 
     environment = tuple(_environment(request, preset, policy_facts, params))
     limits, limit_lines = _limits(request, preset, policy_facts)
     sandbox, sandbox_lines = _sandbox(preset, policy_facts, trust_class)
-    commands = tuple(_commands(request, preset, policy_facts, params))
+    commands = tuple(commands_of(request, preset, policy_facts, params))
     labels = dict.fromkeys((*preset.labels, *_labels(preset, policy_facts, trust)))
     return JobSpec(
         id=request.id,
@@ -202,50 +203,6 @@ def _environment(
         if name not in seen:
             seen.add(name)
             yield EnvironmentVariable(name=name, value=value, origin=origin, secret=secret)
-
-
-def _commands(request: Request, preset: Preset, facts: PolicyFacts, params: dict[str, ParamValue]) -> Iterator[Command]:
-    for template in preset.commands:
-        launches = template.repeat.claim if request.profile == "claim" else template.repeat.smoke
-        for launch in range(launches):
-            name = template.name if launches == 1 else f"{template.name}-{launch}"
-            place = (launch, launches)
-            sides = [
-                None if tokens is None else _argv(tokens, (request, preset, facts), params, place)
-                for tokens in (template.argv, template.peer)
-            ]
-            yield Command.model_validate({"name": name, "argv": sides[0], "peer": sides[1]})
-
-
-def _argv(
-    tokens: tuple[str, ...],
-    met: tuple[Request, Preset, PolicyFacts],
-    params: dict[str, ParamValue],
-    place: tuple[int, int],
-) -> tuple[str, ...]:
-    (request, preset, facts), (launch, launches) = met, place
-    # Host code must not be shadowed by the working directory (-I); request code must be found there first.
-    flags = ("-I",) if preset.code == "host" else ("-s",)
-    host_values = {
-        "engine": (facts.interpreter, *flags, "-m", "engine.cli"),
-        "host_engine": (facts.interpreter, "-I", "-m", "engine.cli"),
-        "workload": (request.workload.commit if request.workload is not None else "",),
-        "launch": (str(launch),),
-        "launches": (str(launches),),
-        "profile": (request.profile,),
-        "target": (facts.target or preset.models.target or "",),
-        "drafter": (facts.drafter or preset.models.drafter or "",),
-    }
-    argv: list[str] = []
-    for token in tokens:
-        if (host := HOST_TOKEN.fullmatch(token)) is not None:
-            argv += host_values[host.group(1)]
-        elif (parameter := PARAMETER_TOKEN.fullmatch(token)) is not None:
-            name = parameter.group(1)
-            argv += render(name, preset.params[name], params[name])
-        else:
-            argv.append(token)
-    return tuple(argv)
 
 
 _DEFAULTS: dict[str, float | None] = {

@@ -6,19 +6,19 @@ that were opened already; nothing about buses.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 from bridge.ids import short
 from bridge.publish.attestation import Attested
 
 
-def chain_problems(attested: Sequence[Attested], *, pending: Container[str] = ()) -> list[str]:
+def chain_problems(attested: Sequence[Attested], *, pending: Collection[str] = ()) -> list[str]:
     """Return what is wrong with these attestations, each runner's chain on its own.
 
     Args:
         attested: in any order; the same one twice is one.
-        pending: runs that are known to be unfinished: their number is given out, their result has yet to come.
+        pending: runs that are known to be unfinished: each has a number that is given out, its result has yet to come.
     """
     found = {one.digest: one for one in attested}.values()
     problems: list[str] = []
@@ -31,16 +31,18 @@ def chain_problems(attested: Sequence[Attested], *, pending: Container[str] = ()
     return problems
 
 
-def _between(before: Attested, after: Attested, void: frozenset[int], pending: Container[str]) -> Iterator[str]:
+def _between(before: Attested, after: Attested, void: frozenset[int], pending: Collection[str]) -> Iterator[str]:
     runner, expected = after.predicate["runner"], before.link.sequence + 1
     if after.link.sequence < expected:
         yield f"two attestations of {runner} carry the number {after.link.sequence}"
     elif after.link.sequence == expected:
         if after.link.previous != before.digest:
             yield f"attestation {expected} of {runner} does not follow the shown attestation {before.link.sequence}"
-    elif after.link.previous_run not in pending:
+    else:
         missing = [number for number in range(expected, after.link.sequence) if number not in void]
-        if missing:
+        # An unfinished run excuses its own number and no other.
+        excused = len(pending) if after.link.previous_run in pending else 0
+        if len(missing) > excused:
             which = ", ".join(map(str, missing[:8])) + (" …" if len(missing) > 8 else "")
             last = short(after.link.previous_run) if after.link.previous_run else "unknown"
             yield f"attestation {which} of {runner} is missing (before {after.link.sequence} came run {last})"

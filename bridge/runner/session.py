@@ -232,7 +232,8 @@ class RunSession:
         delivery = deliver(host, self._link, self.ref, held, claim)
         said = f"{ending.reason}: {ending.message}" if ending.message else ending.reason
         host.say(f"{self.ref.id[-8:]} {said}" + ("" if delivery == "copied" else f" ({delivery})"))
-        host.announce(Ended(self.ref, self._link.bus.route, self._request, ending, files))
+        if delivery != "spooled":  # what nobody can fetch yet is not told of
+            host.announce(Ended(self.ref, self._link.bus.route, self._request, ending, files))
         return Outcome(id=self.ref.id, ending=ending, result_oid=result_oid, delivery=delivery)
 
     def _prepare(self, spec: JobSpec) -> RunDirectory:

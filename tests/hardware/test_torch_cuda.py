@@ -54,6 +54,22 @@ def test_cuda_decodes_as_the_cpu_does_with_and_without_drafts(sides: Any, kind: 
     assert [decoded(backends["cuda"], root, kind, depth) for depth in (None, 0, 3, 7)] == [expected] * 4
 
 
+@pytest.mark.parametrize("text", ["affine8/8", "affine4/8", "sink4+window16"])
+@pytest.mark.parametrize("kind", ["gemma4", "qwen3"])
+def test_drafts_change_no_token_of_a_lossy_cache_on_cuda(sides: Any, kind: str, text: str) -> None:
+    root, backends = sides
+    backend, layout = backends["cuda"], CacheLayout.parse(text)
+    target = backend.load_target(root / kind)
+    plain = autoregressive(target.open((), layout), backend.greedy(target), PROMPT, Stopping(40))
+    expected = [token for step in plain for token in step.tokens]
+    model = backend.load_dflash(root / "dflash", target)
+    for depth in (0, 3, 7):
+        sequence = target.open(model.capture, layout)
+        parts = Parts(sequence, model.open(), backend.greedy(target), FixedDepth(depth), backend.clock)
+        steps = speculative(parts, PROMPT, Stopping(40), chunk=16)
+        assert [token for step in steps for token in step.tokens] == expected
+
+
 def test_the_device_is_named_counted_and_waited_for(sides: Any) -> None:
     root, backends = sides
     backend = backends["cuda"]

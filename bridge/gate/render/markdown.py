@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from bridge.records import Verdict
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~&$-])")
+_AUTOLINK = re.compile(r"(www)\.", re.IGNORECASE)  # GitHub links these without a scheme
 _TITLES = {"evidence": "Evidence", "valid_not_citable": "Valid, not citable", "rejected": "Rejected"}
 
 
@@ -19,6 +20,7 @@ def markdown(verdict: Verdict) -> str:
 def escape(text: str) -> str:
     """Return text that markdown shows as it is, on one line."""
     flat = " ".join(text.split())
+    flat = _AUTOLINK.sub("\\1\u200b.", flat)
     return _SPECIAL.sub(r"\\\1", flat).replace("@", "@\u200b").replace("://", ":\u200b//")
 
 

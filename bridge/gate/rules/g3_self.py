@@ -15,7 +15,9 @@ from bridge.gate.sampled import arms_of
 
 
 @report_rule(
-    "G3-SELF", kinds=kinds.INTERLEAVED, remedy="Compare the candidate's own code with the library's own decoding."
+    "G3-SELF",
+    kinds=(*kinds.INTERLEAVED, kinds.KV_QUANTISATION),
+    remedy="Compare the candidate's own code with the library's own decoding.",
 )
 def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
     arms = arms_of(report, evidence)
@@ -26,8 +28,11 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
         )
     if baseline is None or candidate is None or report.kind in {kinds.COMMIT_COMPARISON, kinds.REQUEST_CODE}:
         return
-    if candidate.code_path == baseline.code_path:
-        yield Violation(f"both arms run {candidate.code_path}", f"/arms/{candidate.index}/code_path")
+    for arm in arms.all:
+        if arm.role == "candidate" and arm.code_path == baseline.code_path:
+            yield Violation(f"both arms run {arm.code_path}", f"/arms/{arm.index}/code_path")
+    if report.kind == kinds.KV_QUANTISATION:
+        return  # its arms differ by what they store, and none of them drafts
     measured = candidate.measured
     if measured and not any(sample["counters"]["drafted_tokens"] for sample in measured):
         yield Violation(

@@ -1,17 +1,23 @@
 """Quantisation errors are given once per arm, layer and side, for every quantised arm, over the same values.
 
-An error averaged over some of the layers is an error of the layers one likes.
+An error averaged over some of the layers is an error of the layers one likes. An arm named after its codes stores at
+least that many bits a value, and its scales; codes of so few bits cannot be exact.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from bridge.gate import kinds
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.rule import report_rule
 from bridge.gate.sampled import arms_of
+
+_CODES = re.compile(r"affine([0-9]{1,2})(/[0-9]+)?")
+_OFFSET_SQ_MAX: Final = 1e6  # values may lie this far, in squares of their range, from zero: their error looks smaller
 
 
 @report_rule(
@@ -44,3 +50,17 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
         covered = {row["layer"] for row in rows if row["arm"] == name}
         if covered != set(range(max(covered) + 1)):
             yield Violation(f"arm {name!r}: layers {sorted(covered)} are not 0, 1, … without gaps", "/rows/errors")
+    yield from _codes(rows)
+
+
+def _codes(rows: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
+    """Yield what codes of an arm's bits cannot do: take less room, or lose next to nothing."""
+    for index, row in enumerate(rows):
+        match = _CODES.fullmatch(row["arm"])
+        if match is None:
+            continue
+        codes, where = int(match[1]), f"/rows/errors/{index}"
+        if row["bits"] <= codes:
+            yield Violation(f"{row['arm']} at {row['bits']} bits a value: its codes alone are {codes}", where)
+        if row["error_sq"] < row["reference_sq"] * 4.0**-codes / _OFFSET_SQ_MAX:
+            yield Violation(f"an error of {row['error_sq']:.1e} is below what {codes} bits can keep", where)

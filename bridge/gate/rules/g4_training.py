@@ -28,6 +28,9 @@ def _look(report: Report, _evidence: Evidence) -> Iterator[Violation]:
     both = set(held) & set(trained)
     if both:
         yield Violation(f"{len(both)} held-out sequences were trained on", "/rows/held_out")
+    losses = {(row["loss_before"], row["loss_after"]) for row in rows["held_out"]}
+    if len(rows["held_out"]) > 1 and len(losses) == 1:
+        yield Violation("every held-out sequence has one and the same loss", "/rows/held_out")
     if rows["collect_s"] + rows["train_s"] > report.body["wall_s"] + 0.05:
         yield Violation("collecting and training do not fit into the report's wall time", "/rows/train_s")
     first, last = rows["curve"][0]["loss"], rows["curve"][-1]["loss"]

@@ -35,18 +35,29 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
     yield from _roofline(report, evidence)
 
 
-def _roofline(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    target, device = report.body["config"].get("target"), str(report.body["environment"]["device"])
-    if target is None:
-        return
+def forward_rate(report: Report, forwards: int, seconds: float) -> float:
+    """Return the least multiplications and additions a second that so many forwards need, 0 without a target or time.
+
+    A mixture of experts runs a part of its parameters: a sixteenth is below any in use.
+    """
+    target = report.body["config"].get("target")
+    return 0.0 if target is None or seconds <= 0 else 2.0 * target["parameters"] / 16 * forwards / seconds
+
+
+def most_flops(report: Report, evidence: Evidence) -> float:
+    """Return what the machine can compute in a second at most."""
+    device = str(report.body["environment"]["device"])
     cores = evidence.record.host.cpu_count if evidence.record is not None else 256
-    on_cpu = device.split(":", maxsplit=1)[0] == "cpu"
-    per_core = float(evidence.profile["roofline_flop_per_s_per_core"])
-    most = per_core * max(cores, 1) if on_cpu else float(evidence.profile["roofline_flop_per_s_accelerator"])
+    if device.split(":", maxsplit=1)[0] == "cpu":
+        return float(evidence.profile["roofline_flop_per_s_per_core"]) * max(cores, 1)
+    return float(evidence.profile["roofline_flop_per_s_accelerator"])
+
+
+def _roofline(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    most = most_flops(report, evidence)
     for arm in arms_of(report, evidence).all:
         for sample in arm.samples:
             seconds, tokens = sample["stages"]["decode_s"], sample["output_tokens"] - 1
             rows = tokens if sample["accepted_per_step"] is None else sample["counters"]["target_forwards"]
-            # A mixture of experts runs a part of its parameters: a sixteenth is below any in use.
-            if seconds > 0 and 2.0 * target["parameters"] / 16 * rows / seconds > most:
+            if forward_rate(report, rows, seconds) > most:
                 yield Violation(f"{rows} forwards in {seconds:.2e} s are beyond this machine", arm.pointer(sample))

@@ -1,12 +1,12 @@
 """Buffer sums and the allocator agree, repeats of a point agree, and the peak is no less than the rest.
 
 What the buffers sum up to is what the allocator gained within 2 %; a repeat holds the same bytes and emits the same
-tokens.
+tokens. What an arm holds before its prompt does not grow with the context: bytes set aside beforehand count as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bridge.gate import kinds
@@ -43,3 +43,18 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
             yield Violation(f"repeats of {key} begin with {idle} and {before} bytes", where)
         if tokens.setdefault(point["context_tokens"], point["token_digest"]) != point["token_digest"]:
             yield Violation("other tokens than elsewhere at this context", where, severity="not_citable")
+    yield from _before(report.body["rows"]["points"], tolerance)
+
+
+def _before(points: Sequence[Mapping[str, Any]], tolerance: float) -> Iterator[Violation]:
+    """Yield arms that begin with more bytes before a longer context."""
+    for arm in sorted({point["arm"] for point in points}):
+        mine = [p for p in points if p["arm"] == arm and p["allocator_idle_bytes"] is not None]
+        if not mine:
+            continue
+        first, last = (pick(mine, key=lambda p: int(p["context_tokens"])) for pick in (min, max))
+        grown = last["allocator_idle_bytes"] - first["allocator_idle_bytes"]
+        if grown > tolerance * (first["allocator_idle_bytes"] + held(last)):
+            yield Violation(
+                f"arm {arm!r} begins the longest context with {grown} bytes more than the shortest", "/rows"
+            )

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from bridge.gate import kinds
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.rule import report_rule
+
+_SPAN_MIN: Final = 4
 
 
 @report_rule(
@@ -37,6 +39,12 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
         if len(found) < least:
             yield Violation(
                 f"arm {arm!r} has {len(found)} contexts, at least {least} are asked", severity="not_citable"
+            )
+        elif max(found) < _SPAN_MIN * min(found):
+            yield Violation(
+                f"arm {arm!r} has contexts of {min(found)} to {max(found)} tokens: growth shows where the longest is "
+                f"{_SPAN_MIN} times the shortest or more",
+                severity="not_citable",
             )
     if len({frozenset(found) for found in contexts.values()}) > 1:
         yield Violation("arms were measured at different contexts", "/rows/points")

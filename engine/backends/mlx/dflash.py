@@ -16,7 +16,7 @@ import mlx.core as mx
 from mlx_lm.models.rope_utils import initialize_rope
 
 from engine.backends.mlx import sampling
-from engine.backends.mlx.caches import WindowCache
+from engine.backends.mlx.caches import window_cache
 from engine.backends.mlx.models import MlxTarget
 from engine.drafters.dflash import DFlashConfig, LayerRule
 from engine.drafters.dflash_model import DFlashDrafter, DFlashModel, LayerWeights, context_projections, layer_weights
@@ -119,7 +119,7 @@ class MlxDFlashDrafter(DFlashDrafter):
         super().__init__(settings)
         self.model = model
         self.one_graph = False
-        self.context = WindowCache(model.config.context_tokens + 1, CONTEXT_SLACK_ROWS)
+        self.context = window_cache(model.config.context_tokens + 1, CONTEXT_SLACK_ROWS)
         self._shown: tuple[mx.array, mx.array] | None = None
 
     def propose(self, bonus: int, position: int, count: int) -> Draft:
@@ -152,8 +152,9 @@ class MlxDFlashDrafter(DFlashDrafter):
         return self._shown
 
     def measured_bytes(self) -> int:
-        """Return the bytes of the context buffers and of the features that wait."""
-        return self.context.measured_bytes() + sum(rows.nbytes for rows in self._waiting)
+        """Return the bytes of the context buffers with every committed row in them: no count of rows that wait."""
+        self._flush()
+        return self.context.measured_bytes()
 
     def _flush(self) -> None:
         if not self._waiting:

@@ -16,11 +16,13 @@ from typing import Any, Protocol
 import mlx.core as mx
 from mlx_lm.models.gemma4_text import logit_softcap
 
+from engine.backends.caches import LayerRows, held_rows
 from engine.backends.mlx.accept import packed, predictions
-from engine.backends.mlx.caches import FullCache, LayerCache, make_cache
-from engine.backends.mlx.rows import stored_errors
+from engine.backends.mlx.caches import make_cache, next_mask
+from engine.backends.mlx.rows import LIBRARY, squared
+from engine.backends.rows import stored_errors
 from engine.decoding.prompt import check_prompt
-from engine.errors import ModelConfigError, ModelMismatchError, UsageError
+from engine.errors import ModelConfigError, ModelMismatchError
 from engine.types import CacheLayout, Draft, Forward, Outcome, StoredError, TargetInfo
 from engine.verification import greedy
 
@@ -36,7 +38,7 @@ class Family(Protocol):
     def embed(self, ids_S: mx.array) -> mx.array:
         """Return raw embedding rows ``[S, D]``, without the model's own scale."""
 
-    def forward(self, ids_S: mx.array, caches: list[LayerCache], capture: tuple[int, ...]) -> tuple[mx.array, Any]:
+    def forward(self, ids_S: mx.array, caches: list[LayerRows], capture: tuple[int, ...]) -> tuple[mx.array, Any]:
         """Append ``S`` rows; return the normed output ``[1, S, D]`` and the captured states ``[S, K * D]`` or None."""
 
     def head(self, hidden: mx.array, soft_capped: bool = True) -> mx.array:
@@ -61,7 +63,7 @@ class Gemma4Family:
         """Return raw embedding rows."""
         return self.text.embed_tokens(ids_S)
 
-    def forward(self, ids_S: mx.array, caches: list[LayerCache], capture: tuple[int, ...]) -> tuple[mx.array, Any]:
+    def forward(self, ids_S: mx.array, caches: list[LayerRows], capture: tuple[int, ...]) -> tuple[mx.array, Any]:
         """Run every layer; layers beyond the last cache reuse the keys and values of an earlier one of their type."""
         text = self.text
         ids, rows = ids_S[None], ids_S.shape[0]
@@ -71,7 +73,7 @@ class Gemma4Family:
         if text.hidden_size_per_layer_input:
             projected = text._project_per_layer_inputs(hidden, text._get_per_layer_inputs(ids, raw))
             extra = [projected[:, :, index, :] for index in range(len(text.layers))]
-        masks = {kind: caches[index].mask(rows) for kind, index in self.first_of.items()}
+        masks = {kind: next_mask(caches[index], rows) for kind, index in self.first_of.items()}
         shared: list[tuple[Any, Any]] = [(None, None)] * len(text.layers)
         captured: list[mx.array] = []
         for index, layer in enumerate(text.layers):
@@ -110,11 +112,11 @@ class Qwen3Family:
         """Return raw embedding rows."""
         return self.model.model.embed_tokens(ids_S)
 
-    def forward(self, ids_S: mx.array, caches: list[LayerCache], capture: tuple[int, ...]) -> tuple[mx.array, Any]:
+    def forward(self, ids_S: mx.array, caches: list[LayerRows], capture: tuple[int, ...]) -> tuple[mx.array, Any]:
         """Run every layer under one causal mask."""
         inner = self.model.model
         hidden = inner.embed_tokens(ids_S[None])
-        mask = caches[0].mask(ids_S.shape[0])
+        mask = next_mask(caches[0], ids_S.shape[0])
         captured: list[mx.array] = []
         for index, (layer, cache) in enumerate(zip(inner.layers, caches, strict=True)):
             hidden = layer(hidden, mask, cache)
@@ -245,12 +247,7 @@ class MlxSequence:
         Raises:
             UsageError: If the sequence does not keep every row.
         """
-        found: list[StoredError] = []
-        for index, cache in enumerate(self.caches):
-            if not isinstance(cache, FullCache):
-                raise UsageError("rows are compared on a sequence that keeps every row; open it with the full layout")
-            found += stored_errors(index, cache.held(), layout)
-        return tuple(found)
+        return stored_errors(held_rows(self.caches), layout, LIBRARY, squared)
 
     def _forward(self, ids: mx.array) -> Forward:
         start = self.length

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from engine.backends.caches import WindowRows
 from engine.backends.torch import sampling
-from engine.backends.torch.caches import WindowCache
+from engine.backends.torch.caches import window_cache
 from engine.backends.torch.models import TorchTarget
 from engine.backends.torch.rotary import RotaryTable, Table, rotated
 from engine.drafters.dflash import DFlashConfig, LayerRule
@@ -75,7 +76,7 @@ class TorchDFlash(DFlashModel):
         return rotated(keys, cos[0], sin[0]), values
 
     @torch.inference_mode()
-    def hidden_rows(self, ids_N: torch.Tensor, position: int, context: WindowCache, table: RotaryTable) -> torch.Tensor:
+    def hidden_rows(self, ids_N: torch.Tensor, position: int, context: WindowRows, table: RotaryTable) -> torch.Tensor:
         """Run the block ``ids_N`` whose first row sits at ``position``; return normed hidden states ``[N, D]``."""
         config, rows = self.config, ids_N.shape[0]
         x_ND = self.target.family.embed(ids_N)
@@ -127,7 +128,7 @@ class TorchDFlashDrafter(DFlashDrafter):
     def __init__(self, model: TorchDFlash, settings: Sampling | None) -> None:
         super().__init__(settings)
         self.model = model
-        self.context = WindowCache(model.config.context_tokens + 1)
+        self.context = window_cache(model.config.context_tokens + 1)
         self._table = RotaryTable(model.rotary, model.target.device)
 
     def propose(self, bonus: int, position: int, count: int) -> Draft:
@@ -148,9 +149,9 @@ class TorchDFlashDrafter(DFlashDrafter):
         return self.model.hidden_rows(ids, position, self.context, self._table)
 
     def measured_bytes(self) -> int:
-        """Return the bytes of the context buffers and of the features that wait."""
-        waiting = sum(rows.untyped_storage().nbytes() for rows in self._waiting)
-        return self.context.measured_bytes() + waiting
+        """Return the bytes of the context buffers with every committed row in them: no count of rows that wait."""
+        self._flush()
+        return self.context.measured_bytes()
 
     @torch.inference_mode()
     def _flush(self) -> None:

@@ -15,12 +15,14 @@ from typing import Any, Protocol
 
 import torch
 
+from engine.backends.caches import held_rows
+from engine.backends.rows import stored_errors
 from engine.backends.torch.accept import GreedyAccept, predictions
-from engine.backends.torch.caches import FullCache, LayerCaches
+from engine.backends.torch.caches import LayerCaches, next_mask
 from engine.backends.torch.rotary import RotaryTable, Table
-from engine.backends.torch.rows import stored_errors
+from engine.backends.torch.rows import LIBRARY, squared
 from engine.decoding.prompt import check_prompt
-from engine.errors import ModelConfigError, ModelMismatchError, UsageError
+from engine.errors import ModelConfigError, ModelMismatchError
 from engine.types import CacheLayout, Draft, Forward, Outcome, StoredError, TargetInfo
 
 FULL, SLIDING = "full_attention", "sliding_attention"
@@ -85,7 +87,9 @@ class Gemma4Family:
         extra: Any = None
         if text.hidden_size_per_layer_input:
             extra = text.project_per_layer_inputs(hidden, text.get_per_layer_inputs(ids))
-        masks = {kind: caches.layers[index].mask(ids_S.shape[0], ids.device) for kind, index in self.first_of.items()}
+        masks = {
+            kind: next_mask(caches.layers[index], ids_S.shape[0], ids.device) for kind, index in self.first_of.items()
+        }
         shared: dict[str, Any] = {}
         captured: list[torch.Tensor] = []
         for index, (layer, kind) in enumerate(zip(text.layers, self.kinds, strict=True)):
@@ -136,7 +140,7 @@ class Qwen3Family:
         """Run every layer."""
         rows, device = ids_S.shape[0], ids_S.device
         hidden = self.inner.embed_tokens(ids_S[None])
-        masks = {kind: caches.layers[index].mask(rows, device) for kind, index in self.first_of.items()}
+        masks = {kind: next_mask(caches.layers[index], rows, device) for kind, index in self.first_of.items()}
         captured: list[torch.Tensor] = []
         for index, (layer, kind) in enumerate(zip(self.inner.layers, self.kinds, strict=True)):
             hidden = layer(hidden, attention_mask=masks[kind], past_key_values=caches, position_embeddings=tables[FULL])
@@ -261,18 +265,14 @@ class TorchSequence:
         """Return the bytes of every cache buffer."""
         return self.caches.measured_bytes()
 
+    @torch.inference_mode()
     def stored_errors(self, layout: CacheLayout) -> tuple[StoredError, ...]:
         """Return what storing every row held now in ``layout`` would change, by layer and side.
 
         Raises:
             UsageError: If the sequence does not keep every row.
         """
-        found: list[StoredError] = []
-        for index, cache in enumerate(self.caches.layers):
-            if not isinstance(cache, FullCache):
-                raise UsageError("rows are compared on a sequence that keeps every row; open it with the full layout")
-            found += stored_errors(index, cache.held(), layout)
-        return tuple(found)
+        return stored_errors(held_rows(self.caches.layers), layout, LIBRARY, squared)
 
     @torch.inference_mode()
     def _forward(self, ids_S: torch.Tensor, logits_rows: int) -> Forward:

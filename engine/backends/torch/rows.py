@@ -1,39 +1,13 @@
-"""Rows of keys and values in buffers on torch, plain or as affine codes. Tensors are ``[1, heads, rows, head_dim]``.
+"""How torch stores rows of keys and values: affine codes, and growing tensors ``[1, heads, rows, head_dim]``.
 
 Writes go into a buffer in place: whatever an earlier forward still reads has been queued on the same stream before.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import torch
 
-from engine.types import CacheLayout, StoredError
-
-CODES_PER_BYTE = {8: 1, 4: 2}
-
-
-class Codec(Protocol):
-    """How a row is stored. Rows are independent of each other, so a crop is exact in every codec."""
-
-    def encode(self, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Return the tensors to store; each has the axes ``[1, heads, rows, …]``."""
-
-    def decode(self, parts: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        """Return the rows that attention sees."""
-
-
-class Plain:
-    """Rows as they are."""
-
-    def encode(self, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Return the rows."""
-        return (rows,)
-
-    def decode(self, parts: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        """Return the rows."""
-        return parts[0]
+from engine.backends.rows import CODES_PER_BYTE, Library
 
 
 class Affine:
@@ -72,65 +46,26 @@ class Affine:
         return (grouped * scale.float()[..., None] + low.float()[..., None]).flatten(-2).to(self._dtype)
 
 
-class RowStore:
-    """One buffer of keys and one of values, each in the parts of a codec."""
-
-    def __init__(self, codec: Codec | None = None) -> None:
-        self._codec: Codec = codec or Plain()
-        self._parts: list[torch.Tensor] = []
-
-    @property
-    def capacity(self) -> int:
-        """Rows that fit."""
-        return int(self._parts[0].shape[2]) if self._parts else 0
-
-    def encode(self, keys: torch.Tensor, values: torch.Tensor) -> list[torch.Tensor]:
-        """Return what ``move`` and ``write`` take."""
-        return [*self._codec.encode(keys), *self._codec.encode(values)]
-
-    def move(self, like: list[torch.Tensor], begin: int, end: int, capacity: int) -> None:
-        """Go on with new buffers of ``capacity`` rows that start with the present rows [begin, end)."""
-        old = self._parts or [None] * len(like)
-        self._parts = [_moved(was, part, begin, end, capacity) for was, part in zip(old, like, strict=True)]
-
-    def write(self, parts: list[torch.Tensor], begin: int) -> None:
-        """Write encoded rows from ``begin`` on."""
-        for buffer, part in zip(self._parts, parts, strict=True):
-            buffer[:, :, begin : begin + part.shape[2]] = part
-
-    def rows(self, begin: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return keys and values of rows [begin, end): views of the buffers where rows are stored as they are."""
-        shown = tuple(buffer[:, :, begin:end] for buffer in self._parts)
-        half = len(shown) // 2
-        return self._codec.decode(shown[:half]), self._codec.decode(shown[half:])
-
-    def measured_bytes(self) -> int:
-        """Return the bytes of the storages behind all buffers."""
-        return sum(buffer.untyped_storage().nbytes() for buffer in self._parts)
+def squared(rows: torch.Tensor, other: torch.Tensor | None) -> float:
+    """Return the sum of squares of ``rows``, less ``other`` where there is one."""
+    wide = rows.double()
+    return float((wide if other is None else wide - other.double()).square().sum().item())
 
 
-def codec_of(layout: CacheLayout, head_dim: int) -> Codec:
-    """Return how ``layout`` stores the rows of heads of ``head_dim`` values."""
-    return Plain() if layout.bits is None else Affine(layout.bits, layout.group_of(head_dim))
-
-
-@torch.inference_mode()
-def stored_errors(layer: int, rows: tuple[torch.Tensor, torch.Tensor], layout: CacheLayout) -> tuple[StoredError, ...]:
-    """Return what storing one layer's keys and values ``[1, heads, rows, head_dim]`` in ``layout`` changes."""
-    found = []
-    for side, exact in zip(("keys", "values"), rows, strict=True):
-        codec = codec_of(layout, exact.shape[-1])
-        parts = codec.encode(exact)
-        wide = exact.double()
-        lost = float((codec.decode(parts).double() - wide).square().sum().item())
-        bits = 8.0 * sum(part.numel() * part.element_size() for part in parts) / exact.numel()
-        found.append(StoredError(layer, side, exact.numel(), bits, lost, float(wide.square().sum().item())))
-    return tuple(found)
-
-
-def _moved(old: torch.Tensor | None, like: torch.Tensor, begin: int, end: int, capacity: int) -> torch.Tensor:
+def _grown(old: torch.Tensor | None, like: torch.Tensor, begin: int, end: int, capacity: int) -> torch.Tensor:
     """Return a buffer of ``capacity`` rows that starts with rows [begin, end) of ``old``."""
     room = like.new_zeros((like.shape[0], like.shape[1], capacity, like.shape[3]))
     if old is not None and end > begin:
         room[:, :, : end - begin] = old[:, :, begin:end]
     return room
+
+
+def _joined(tensors: list[torch.Tensor]) -> torch.Tensor:
+    return torch.cat(tensors, dim=2)
+
+
+def _size(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage().nbytes())
+
+
+LIBRARY = Library(grown=_grown, joined=_joined, size=_size, affine=Affine)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.corpus.gate.breaks import candidate, honest, retoken, samples
-from tests.corpus.gate.builders import Case
+from tests.corpus.gate.builders import Case, state_claims
 from tests.corpus.gate.generations import Plan, code_throughput, with_claims
 
 CHEATS: dict[str, tuple[str, str, Callable[[], Case]]] = {}
@@ -223,3 +223,88 @@ def _(case: Case) -> None:
 def _(case: Case) -> None:
     case.raw["other.json"] = case.files()["report.json"]
     case.record["outputs"].append({"path": "other.json", "bytes": 0, "sha256": "", "after_start": True})
+
+
+@cheat("fewer bits than the codes take", "G4-ERRORS", base="kv_quantisation")
+def _(case: Case) -> Case:
+    for row in case.report["rows"]["errors"]:
+        row["bits"] = 4.5
+    return state_claims(case)
+
+
+@cheat("eight bits without an error", "G4-ERRORS", base="kv_quantisation")
+def _(case: Case) -> Case:
+    for row in case.report["rows"]["errors"]:
+        row["error_sq"] = 1e-30
+    return state_claims(case)
+
+
+@cheat("the native cache called quantised", "G3-SELF", base="kv_quantisation")
+def _(case: Case) -> Case:
+    case.report["arms"][1]["code_path"] = case.report["arms"][0]["code_path"]
+    return state_claims(case)
+
+
+@cheat("one needle in every haystack", "G4-ANSWERS", base="needle_recall")
+def _(case: Case) -> Case:
+    for arm in case.report["arms"]:
+        for sample in arm["samples"]:
+            sample.update(expected="100007", text="100007", correct=True)
+    return state_claims(case)
+
+
+@cheat("a forward in a picosecond", "G5-COSTS", base="verify_cost")
+def _(case: Case) -> Case:
+    for row in case.report["rows"]["verify"]:
+        row["seconds"] = [1e-12 * (1.0 + 0.01 * (index % 3)) for index in range(len(row["seconds"]))]
+    return state_claims(case)
+
+
+@cheat("every repeat to the same nanosecond", "G5-COSTS", base="verify_cost")
+def _(case: Case) -> Case:
+    for row in case.report["rows"]["verify"]:
+        row["seconds"] = [0.004] * len(row["seconds"])
+    return state_claims(case)
+
+
+@cheat("bytes set aside before the prompt", "G7-BUFFERS", base="bounded_kv")
+def _(case: Case) -> Case:
+    for point in case.report["rows"]["points"]:
+        if point["role"] == "candidate":
+            for name in ("allocator_idle_bytes", "allocator_active_bytes"):
+                point[name] += 20_480 * point["context_tokens"]
+    return state_claims(case)
+
+
+@cheat("flat over three tokens", "G7-DESIGN", base="bounded_kv", at_best="valid_not_citable")
+def _(case: Case) -> Case:
+    near = {256: 256, 512: 257, 1024: 258, 2048: 259}
+    for point in case.report["rows"]["points"]:
+        point["context_tokens"] = near[point["context_tokens"]]
+        if point["role"] == "baseline":
+            less = point["kv_bytes"] - 20_480 * point["context_tokens"]
+            for name in ("kv_bytes", "kv_bytes_peak", "allocator_active_bytes"):
+                point[name] -= less
+    return state_claims(case)
+
+
+@cheat("a graph in a picosecond", "G5-GRAPH", base="fused_graph_probe")
+def _(case: Case) -> Case:
+    for index, block in enumerate(case.report["rows"]["blocks"]):
+        if block["mode"] == "one_graph":
+            block["eval_s"] = 1e-12 * (1.0 + 0.01 * (index % 3))
+    return state_claims(case)
+
+
+@cheat("every block to the same nanosecond", "G5-GRAPH", base="fused_graph_probe")
+def _(case: Case) -> Case:
+    for block in case.report["rows"]["blocks"]:
+        block["eval_s"] = 0.004 if block["mode"] == "one_graph" else 0.008
+    return state_claims(case)
+
+
+@cheat("one loss for every sequence", "G4-TRAINING", base="f_theta_training")
+def _(case: Case) -> Case:
+    for row in case.report["rows"]["held_out"]:
+        row.update(loss_before=2.0, loss_after=0.4)
+    return state_claims(case)

@@ -39,7 +39,7 @@ def test_a_planted_slow_down_is_called_slower_after_a_second_pass_and_code_that_
     clone.commit({"notes.txt": "nothing that runs\n"})
     same = ask(clone, "-p", "base=HEAD~1")
     assert same["outcome"]["reason"] == "passed", same["log_tail"]
-    assert "slower than base" not in claim_of(same)["wording"]
+    assert "is slower than base" not in claim_of(same)["wording"]
     assert not claim_of(same)["citable"]
     assert claim_of(same)["detail"]["slower"] is False
     assert any("untrusted_code" in why for why in claim_of(same)["why"])

@@ -6,26 +6,17 @@ import json
 import re
 import shutil
 import signal
-from pathlib import Path
 
 import pytest
 
-import engine
 from tests.fakes.clone import Clone, until
 
 SLOW_TEST = "import pathlib, time\n\n\ndef test_waits():\n    time.sleep(6)\n    print('slept well')\n"
 
 
-def engine_sources() -> dict[str, str]:
-    """The engine's modules, as they lie in a clone of the project."""
-    home = Path(engine.__file__).parent
-    return {f"engine/{path.relative_to(home)}": path.read_text(encoding="utf-8") for path in home.rglob("*.py")}
-
-
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
     clone = Clone(tmp_path_factory.mktemp("requester"))
-    clone.commit(engine_sources())  # code of a request is the whole program: the engine comes from its tree, too
     clone.commit({"checks/test_quick.py": "def test_quick():\n    assert True\n", "checks/test_slow.py": SLOW_TEST})
     yield clone
     clone.stop_runners()

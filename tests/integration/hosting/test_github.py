@@ -103,6 +103,14 @@ def test_a_dropped_connection_is_one_clear_error(server) -> None:
         adapter(server).runs(BRANCH)
 
 
+@pytest.mark.parametrize("question", ["runs", "runners", "repository", "open_pulls"])
+def test_an_answer_that_is_not_githubs_is_one_clear_error(server, question: str) -> None:
+    server.state.faults[" /repos"] = Fault(200, message="a proxy's own page")
+    arguments = {"runs": (BRANCH,), "open_pulls": (BRANCH, frozenset())}.get(question, ())
+    with pytest.raises(HostingError, match="is not GitHub's"):
+        getattr(adapter(server), question)(*arguments)
+
+
 def test_a_passing_fault_is_tried_again(server) -> None:
     server.add_run(BRANCH)
     server.state.faults["/actions/runs"] = Fault(502, times=2)

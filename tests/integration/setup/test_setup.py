@@ -327,6 +327,25 @@ class TestOtherWaysIn:
         assert again.stdout.splitlines()[-1] == "0 change(s) made", again.stdout
         assert opened.setup(*opened.options, "--check").returncode == 0
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOne one\nssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAITwo two\n",
+            'command="/bin/sh" ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOne one\n',
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOne one\rssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAITwo two\n",
+            "",
+        ],
+    )
+    def test_a_key_file_that_would_open_more_than_the_forced_command_is_refused(self, opened, tmp_path, text) -> None:
+        key = tmp_path / "keys.pub"
+        key.write_bytes(text.encode())
+        listed = opened.root / "var/lib/kakeya/.ssh/authorized_keys"
+        before = listed.read_bytes()
+        done = opened.setup("--ssh-key", str(key))
+        assert done.returncode == 2
+        assert "is not one public key alone" in done.stderr
+        assert listed.read_bytes() == before
+
     def test_the_actions_user_may_start_two_programs_and_stop_its_service(self, opened) -> None:
         rules = (opened.root / "etc/sudoers.d/kakeya-actions").read_text()
         assert [line for line in rules.splitlines() if not line.startswith("#")] == [

@@ -100,6 +100,22 @@ def test_keys_come_from_the_default_branch_and_never_from_a_work_tree(signed, tm
     assert (code, document["data"]["signed"]) == (0, True), document
 
 
+def test_the_default_branch_of_a_stranger_s_remote_pins_nothing(signed, tmp_path) -> None:
+    place, refs = signed
+    clone = clone_of(place, refs[0], tmp_path / "clone")
+    branch = f"origin/{refs[0].ref.removeprefix('refs/heads/')}"
+    git("checkout", "--quiet", "--orphan", "theirs", cwd=clone)
+    (clone / "kakeya.toml").write_text(f'schema = 1\nroute = "a-fork"\nrunner_keys = ["{public(place)}"]\n')
+    who = {f"GIT_{role}_{part}": "x" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
+    git("add", "kakeya.toml", cwd=clone)
+    git("commit", "--quiet", "-m", "pin", cwd=clone, env=who)
+    git("remote", "add", "a-fork", str(tmp_path / "fork.git"), cwd=clone)
+    git("update-ref", "refs/remotes/a-fork/main", "HEAD", cwd=clone)
+    git("symbolic-ref", "refs/remotes/a-fork/HEAD", "refs/remotes/a-fork/main", cwd=clone)
+    code, document = told(clone, "verify", branch)
+    assert (code, document["data"]["signed"]) == (1, False), document
+
+
 def test_any_changed_byte_of_any_file_is_refused(signed) -> None:
     place, refs = signed
     files, pins = tree_of(place, refs[0]), trusted(place)

@@ -161,6 +161,12 @@ def test_a_link_that_escapes_only_through_another_link_is_refused(forge: Forge, 
     refused(forge, into, top, "leads out")
 
 
+def test_a_link_that_escapes_where_case_does_not_count_is_refused(forge: Forge, into: Path) -> None:
+    # `dir` is no name here where case counts; where it does not, it is the link to the top, and `..` leaves it.
+    top = forge.tree((SYMLINK, b"DIR", forge.file(b".")), (SYMLINK, b"x", forge.file(b"dir/../y")))
+    refused(forge, into, top, "leads out")
+
+
 def test_other_modes_are_refused(forge: Forge, into: Path) -> None:
     for mode in ("100600", "20666", "140000", "1"):
         refused(forge, into, forge.tree((mode, b"odd", forge.file())), "mode")

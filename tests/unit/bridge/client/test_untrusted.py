@@ -89,3 +89,8 @@ def test_markdown_text_makes_no_mention_link_or_html(text):
     assert not re.search(r"@\w", out)
     assert not re.search(r"(?<!\\)[<>\[\]`*_|!#]", out)
     assert "://" not in out
+
+
+@pytest.mark.parametrize("text", ["see www.example.org", "_WWW.example.org_", "(www.example.org)"])
+def test_markdown_text_makes_no_link_of_a_host_s_name(text):
+    assert "www." not in markdown_text(text).lower()

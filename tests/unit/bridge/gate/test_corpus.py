@@ -62,9 +62,47 @@ def test_a_slow_down_is_called_one():
 def test_pooled_attempts_are_citable_again():
     from tests.corpus.gate.generations import Plan, code_throughput
 
-    case, before = honest("claim"), code_throughput(Plan(seed=8))
-    case.record["attempt"].update(number=2, earlier=["01jd7zk3v8q4w2m6x9c5b7n1t0"])
-    earlier = {"01jd7zk3v8q4w2m6x9c5b7n1t0": before.files()}
-    verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value(), earlier=earlier)
+    verdict = second_attempt(code_throughput(Plan(seed=8)))
     assert verdict.decision == "evidence", verdict.why
     assert "2 attempts pooled" in verdict.headline
+
+
+def second_attempt(before, run_id="01jd7zk3v8q4w2m6x9c5b7n1t0"):
+    case = honest("claim")
+    case.record["attempt"].update(number=2, earlier=["01jd7zk3v8q4w2m6x9c5b7n1t0"])
+    before.report["run"]["id"] = run_id
+    earlier = {"01jd7zk3v8q4w2m6x9c5b7n1t0": before.files()}
+    return judge(case.run_id, case.files(), case.record_value(), case.spec_value(), earlier=earlier)
+
+
+def slower_baseline(case):
+    for sample in case.report["arms"][0]["samples"]:
+        sample["stages"]["decode_s"] *= 1.3
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (slower_baseline, "G4-CLAIM"),
+        (lambda case: case.report["config"]["target"].update(name="another"), "another config"),
+        (lambda case: case.report["run"].update(preset="another"), "another preset"),
+        (lambda case: case.report["environment"].update(device="metal"), "another environment"),
+        (lambda case: case.report["arms"][0].update(code_path="mlx_lm.slow:generate"), "another arms"),
+        (lambda case: case.reports.update({"report.json": honest("claim").report}), "this run's own"),
+    ],
+)
+def test_an_earlier_attempt_that_is_another_question_or_would_be_refused_is_not_pooled(change, said):
+    from tests.corpus.gate.generations import Plan, code_throughput
+
+    before = code_throughput(Plan(seed=8))
+    change(before)
+    verdict = second_attempt(before)
+    assert verdict.decision == "valid_not_citable"
+    assert any("cannot be pooled" in why and said in why for why in verdict.why), verdict.why
+
+
+def test_another_run_s_report_is_no_earlier_attempt():
+    from tests.corpus.gate.generations import Plan, code_throughput
+
+    verdict = second_attempt(code_throughput(Plan(seed=8)), run_id="01jd7zk3v8q4w2m6x9c5b7n1t9")
+    assert any("its report is of run" in why for why in verdict.why), verdict.why

@@ -92,6 +92,7 @@ class Ticks:
     """A clock that only moves on."""
 
     now: int = field(default=0)
+    eager: bool = False
 
     def host_ns(self) -> int:
         self.now += 1_000_000

@@ -45,6 +45,15 @@ def test_request_code_from_the_hosts_installation_is_rejected(request_code):
     assert "not from the request's tree" in findings(request_code)[0][1]
 
 
+def test_a_tree_without_a_harness_is_tested_by_the_hosts_own(request_code):
+    request_code.record["imported"]["path"] = f"{HOME}/__init__.py"
+    request_code.spec["outputs"] = [{**output, "kind": "test_suite"} for output in request_code.spec["outputs"]]
+    assert findings(request_code) == []
+
+    request_code.record["imported"]["path"] = "/tmp/engine/__init__.py"
+    assert findings(request_code)[0][0] == "reject"
+
+
 @pytest.mark.parametrize("path", ["{work}/engine/__init__.py", "/tmp/engine/__init__.py", HOME + "/../evil.py"])
 def test_host_code_from_anywhere_else_is_rejected(host, path):
     host.record["imported"]["path"] = path.format(work=host.record["imported"]["work"])

@@ -60,6 +60,10 @@ def test_report_text_cannot_become_markup():
     assert "\x1b" not in shown
 
 
+def test_a_host_s_name_is_no_link():
+    assert "www." not in render.markdown(evil().evolve(headline="see www.example.org")).lower()
+
+
 def test_report_text_cannot_start_a_workflow_command():
     for line in render.annotations(evil()).splitlines():
         assert line.startswith(("::error title=", "::warning title=", "::notice title="))

@@ -181,3 +181,26 @@ def test_engine_and_gate_draw_the_same_text(number):
     for value in ("00" * 32, "9f" * 32):
         assert outside.draw(value, number, list(words)) == nonce.draw(value, number, words)
     assert nonce.draw("00" * 32, number, words) != nonce.draw("01" * 32, number, words)
+
+
+def test_an_earlier_attempt_with_answers_of_its_own_is_in_no_pool():
+    earlier, case = honest("request_code"), honest("request_code")
+    earlier.report["run"]["id"] = before = case.run_id[:-1] + "0"
+    case.record["attempt"].update(number=2, earlier=[before])
+    for claim in case.report["claims"]:
+        claim["wording"] = None  # the gate's, which pools
+    for arm in earlier.report["arms"]:
+        for sample in arm["samples"]:
+            for name in ("prefill_s", "decode_s", "total_s"):
+                sample["stages"][name] *= 1.001
+
+    def judged():
+        files = case.seal().files()
+        pool = {before: earlier.seal().files()}
+        return judge(case.run_id, files, case.record_value(), case.spec_value(), authority="host", earlier=pool)
+
+    assert judged().decision == "evidence", judged().why
+    assert "2 attempts pooled" in primary(judged()).wording
+    wrong_token(earlier)
+    assert judged().decision != "evidence"
+    assert {"G2-PEER", "G2-TRUST"} <= codes(judged())

@@ -162,6 +162,10 @@ def test_a_gap_is_excused_by_a_void_number_or_a_run_that_is_not_over_and_by_noth
     part = verify_attestation(tree(folder, replace(after, void=(2,))), trusted(folder))
     assert chain_problems([first, part]) == ["attestation 3 of mini is missing (before 4 came run rrrrrrrr)"]
     assert chain_problems([first, part], pending={"r" * 26}) == []
+    two = verify_attestation(tree(folder, replace(after, void=())), trusted(folder))
+    gap = ["attestation 2, 3 of mini is missing (before 4 came run rrrrrrrr)"]
+    assert chain_problems([first, two], pending={"r" * 26}) == gap  # one unfinished run has one number
+    assert chain_problems([first, two], pending={"r" * 26, "s" * 26}) == []
 
 
 def test_chains_of_different_runners_and_journals_are_not_mixed(folder) -> None:

@@ -9,8 +9,9 @@ mx = pytest.importorskip("mlx.core", reason="the MLX backend is not installed")
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from engine.backends.mlx.caches import FullCache, SinkWindowCache, WindowCache, make_cache  # noqa: E402
-from engine.backends.mlx.rows import Affine, stored_errors  # noqa: E402
+from engine.backends.mlx.caches import full_cache, make_cache, next_mask, sink_window_cache, window_cache  # noqa: E402
+from engine.backends.mlx.rows import LIBRARY, Affine, squared  # noqa: E402
+from engine.backends.rows import stored_errors  # noqa: E402
 from engine.errors import CacheCropError  # noqa: E402
 from engine.types import CacheLayout  # noqa: E402
 
@@ -55,7 +56,7 @@ def test_every_row_sees_what_a_cache_that_keeps_everything_would_show(window, la
     for salt, (rows, kept_share) in enumerate(plan):
         before = cache.length
         fresh = rows_of(before, rows, salt)
-        mask = cache.mask(rows)
+        mask = next_mask(cache, rows)
         keys, values = cache.update_and_fetch(fresh, fresh + 0.5)
         one_by_one = [fresh[:, :, row : row + 1] for row in range(rows)]
         stored = [codec.decode(codec.encode(row)) if codec else row for row in one_by_one]
@@ -90,14 +91,16 @@ def test_codes_are_within_half_a_step_of_the_value_and_within_its_groups_range(b
 
 def test_the_error_of_storing_is_summed_over_every_value() -> None:
     rows = mx.random.normal((1, HEADS, 30, 8), key=mx.random.key(0))
-    found = {bits: stored_errors(3, (rows, rows * 2), CacheLayout.parse(f"affine{bits}")) for bits in (8, 4)}
+    found = {
+        bits: stored_errors([(rows, rows * 2)], CacheLayout.parse(f"affine{bits}"), LIBRARY, squared) for bits in (8, 4)
+    }
     for bits, (keys, values) in found.items():
-        assert (keys.layer, keys.side, values.side, keys.values) == (3, "keys", "values", HEADS * 30 * 8)
+        assert (keys.layer, keys.side, values.side, keys.values) == (0, "keys", "values", HEADS * 30 * 8)
         assert keys.bits == bits + 2 * 32 / 8
         assert values.reference_sq == pytest.approx(4 * keys.reference_sq)
         assert values.error_sq == pytest.approx(4 * keys.error_sq, rel=1e-3)
     assert found[4][0].error_sq > 100 * found[8][0].error_sq > 0
-    assert stored_errors(0, (rows, rows), CacheLayout.NATIVE)[0].error_sq == 0
+    assert stored_errors([(rows, rows)], CacheLayout.NATIVE, LIBRARY, squared)[0].error_sq == 0
 
 
 @pytest.mark.parametrize(("layout", "share"), [("affine8", 10 / 32), ("affine4", 6 / 32)])
@@ -113,7 +116,7 @@ def test_quantised_rows_are_held_in_the_bytes_of_codes_scales_and_offsets(layout
 
 
 def test_a_sink_and_window_cache_stops_growing() -> None:
-    cache = SinkWindowCache(4, 8)
+    cache = sink_window_cache(4, 8)
     held = set()
     for turn in range(60):
         rows = 1 + turn % 5
@@ -127,7 +130,7 @@ def test_a_sink_and_window_cache_stops_growing() -> None:
 @settings(max_examples=25, deadline=None)
 @given(window=st.integers(1, 40), blocks=st.lists(st.integers(1, 8), min_size=60, max_size=90))
 def test_a_window_cache_never_grows_beyond_its_window_and_slack(window, blocks) -> None:
-    cache = WindowCache(window)
+    cache = window_cache(window)
     for rows in blocks:
         cache.update_and_fetch(rows_of(cache.length, rows, 0), rows_of(cache.length, rows, 0))
     row_bytes = 2 * HEADS * DIM * 4
@@ -136,7 +139,7 @@ def test_a_window_cache_never_grows_beyond_its_window_and_slack(window, blocks) 
 
 
 def test_a_long_prefill_leaves_no_more_than_the_window_after_one_step() -> None:
-    cache = WindowCache(8)
+    cache = window_cache(8)
     cache.update_and_fetch(rows_of(0, 500, 0), rows_of(0, 500, 0))
     cache.update_and_fetch(rows_of(500, 1, 0), rows_of(500, 1, 0))
     assert cache.measured_bytes() == 2 * HEADS * DIM * 4 * (7 + 2 * cache.slack_rows)
@@ -147,7 +150,7 @@ def test_a_long_prefill_leaves_no_more_than_the_window_after_one_step() -> None:
 def test_equal_lengths_are_held_in_equal_bytes_however_they_were_reached(window, split) -> None:
     held = []
     for blocks in (split, sorted(split), [1] * sum(split)):
-        cache = WindowCache(window)
+        cache = window_cache(window)
         cache.update_and_fetch(rows_of(0, 30, 0), rows_of(0, 30, 0))
         for rows in blocks:
             cache.update_and_fetch(rows_of(cache.length, rows, 0), rows_of(cache.length, rows, 0))
@@ -156,7 +159,7 @@ def test_equal_lengths_are_held_in_equal_bytes_however_they_were_reached(window,
 
 
 def test_crops_that_cannot_be_exact_raise() -> None:
-    sliding = WindowCache(4)
+    sliding = window_cache(4)
     for start in (0, 6):
         sliding.update_and_fetch(rows_of(start, 6, 0), rows_of(start, 6, 0))
     with pytest.raises(CacheCropError, match="expected 6 <= length <= 12"):
@@ -164,6 +167,6 @@ def test_crops_that_cannot_be_exact_raise() -> None:
     with pytest.raises(CacheCropError):
         sliding.crop(13)
     sliding.crop(6)
-    full = FullCache()
+    full = full_cache()
     with pytest.raises(CacheCropError, match="expected 0 <= length <= 0"):
         full.crop(1)

@@ -5,8 +5,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.backends.torch.caches import GROW_ROWS, FullCache, SinkWindowCache, WindowCache, attention_mask, make_cache
-from engine.backends.torch.rows import Affine, stored_errors
+from engine.backends.rows import stored_errors
+from engine.backends.torch.caches import (
+    GROW_ROWS,
+    attention_mask,
+    full_cache,
+    make_cache,
+    next_mask,
+    sink_window_cache,
+    window_cache,
+)
+from engine.backends.torch.rows import LIBRARY, Affine, squared
 from engine.errors import CacheCropError
 from engine.types import CacheLayout
 
@@ -42,7 +51,7 @@ def histories(draw: st.DrawFn) -> tuple[int | None, bool, list[tuple[int, float]
 @given(histories())
 def test_any_history_of_appends_and_crops_shows_exactly_the_rows_a_naive_cache_shows(history) -> None:
     window, every_row, turns = history
-    cache = FullCache(window) if window is None or every_row else WindowCache(window)
+    cache = full_cache(window) if window is None or every_row else window_cache(window)
     naive = NaiveCache(window)
     generator = torch.Generator().manual_seed(0)
     for rows, kept_share in turns:
@@ -90,7 +99,7 @@ def test_every_row_of_every_layout_sees_what_a_cache_that_keeps_everything_would
     for rows, kept_share in plan:
         before = cache.length
         fresh = torch.randn(1, HEADS, rows, 4, generator=generator)
-        mask = cache.mask(rows, torch.device("cpu"))
+        mask = next_mask(cache, rows, torch.device("cpu"))
         keys, values = cache.append(fresh, -fresh)
         stored = [codec.decode(codec.encode(row)) if codec else row for row in fresh.split(1, dim=2)]
         history = history[:before] + [row[0, 0, 0, 0].item() for row in stored]
@@ -122,14 +131,16 @@ def test_codes_are_within_half_a_step_of_the_value(bits, group, values) -> None:
 
 def test_the_error_of_storing_is_summed_over_every_value() -> None:
     rows = torch.randn(1, HEADS, 30, 8, generator=torch.Generator().manual_seed(0))
-    found = {bits: stored_errors(3, (rows, rows * 2), CacheLayout.parse(f"affine{bits}")) for bits in (8, 4)}
+    found = {
+        bits: stored_errors([(rows, rows * 2)], CacheLayout.parse(f"affine{bits}"), LIBRARY, squared) for bits in (8, 4)
+    }
     for bits, (keys, values) in found.items():
-        assert (keys.layer, keys.side, values.side, keys.values) == (3, "keys", "values", HEADS * 30 * 8)
+        assert (keys.layer, keys.side, values.side, keys.values) == (0, "keys", "values", HEADS * 30 * 8)
         assert keys.bits == bits + 2 * 32 / 8
         assert values.reference_sq == pytest.approx(4 * keys.reference_sq)
         assert values.error_sq == pytest.approx(4 * keys.error_sq, rel=1e-3)
     assert found[4][0].error_sq > 100 * found[8][0].error_sq > 0
-    assert stored_errors(0, (rows, rows), CacheLayout.NATIVE)[0].error_sq == 0
+    assert stored_errors([(rows, rows)], CacheLayout.NATIVE, LIBRARY, squared)[0].error_sq == 0
 
 
 @pytest.mark.parametrize(("layout", "share"), [("affine8", 10 / 32), ("affine4", 6 / 32)])
@@ -144,7 +155,7 @@ def test_quantised_rows_are_held_in_the_bytes_of_codes_scales_and_offsets(layout
 
 
 def test_a_sink_and_window_cache_stops_growing() -> None:
-    cache = SinkWindowCache(4, 8)
+    cache = sink_window_cache(4, 8)
     held = set()
     for turn in range(60):
         rows = 1 + turn % 5
@@ -156,7 +167,7 @@ def test_a_sink_and_window_cache_stops_growing() -> None:
 
 
 def test_a_crop_before_the_last_append_is_refused_instead_of_wrong() -> None:
-    cache = WindowCache(8)
+    cache = window_cache(8)
     for rows in (20, 5):
         cache.append(torch.zeros(1, 1, rows, 2), torch.zeros(1, 1, rows, 2))
     with pytest.raises(CacheCropError, match="crop of a sliding cache to 19 positions; expected 20 <= length <= 25"):
@@ -167,7 +178,7 @@ def test_a_crop_before_the_last_append_is_refused_instead_of_wrong() -> None:
 
 
 def test_a_full_cache_refuses_lengths_it_never_reached() -> None:
-    cache = FullCache()
+    cache = full_cache()
     cache.append(torch.zeros(1, 1, 3, 2), torch.zeros(1, 1, 3, 2))
     for length in (-1, 4):
         with pytest.raises(CacheCropError, match="expected 0 <= length <= 3"):
@@ -176,7 +187,7 @@ def test_a_full_cache_refuses_lengths_it_never_reached() -> None:
 
 def test_a_sliding_cache_returns_to_window_block_and_slack_after_a_long_prefill() -> None:
     window, block, row_bytes = 64, 8, 2 * 2 * 4
-    cache = WindowCache(window)
+    cache = window_cache(window)
     for _ in range(4):
         cache.append(torch.zeros(1, 2, 512, 2), torch.zeros(1, 2, 512, 2))
     held_while_prefilling = cache.measured_bytes()
@@ -189,7 +200,7 @@ def test_a_sliding_cache_returns_to_window_block_and_slack_after_a_long_prefill(
 
 
 def test_measured_bytes_are_those_of_the_storages() -> None:
-    cache = FullCache()
+    cache = full_cache()
     assert cache.measured_bytes() == 0
     cache.append(torch.zeros(1, 2, 5, 4), torch.zeros(1, 2, 5, 4))
     assert cache.measured_bytes() == 2 * 2 * GROW_ROWS * 4 * 4

@@ -1,0 +1,236 @@
+"""Which rows the cache of a layer keeps and shows, in any array library; all crop to an absolute length.
+
+Rows stay in temporal order, so that a crop is arithmetic on lengths and never moves a row. A backend adds its masks and
+the names its attention modules call.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from engine.backends.rows import Array, Library, Rows, RowStore
+from engine.errors import CacheCropError, UsageError
+from engine.types import CacheLayout
+
+
+class LayerRows(ABC):
+    """What every cache of a layer has: a store, a window (None without one) and the sink's rows (0 without one)."""
+
+    def __init__(self, store: RowStore, window: int | None, grow_rows: int, sink: int = 0) -> None:
+        self.window = window
+        self.sink = sink
+        self._grow_rows = grow_rows
+        self._store = store
+        self._length = 0
+
+    @property
+    def length(self) -> int:
+        """Positions seen so far, evicted ones included."""
+        return self._length
+
+    @property
+    def offset(self) -> int:
+        """Positions seen so far, under the name that mlx-lm's attention modules read."""
+        return self._length
+
+    @abstractmethod
+    def append(self, keys: Array, values: Array) -> Rows:
+        """Append rows and return those the new queries may attend to, oldest first."""
+
+    @abstractmethod
+    def crop(self, length: int) -> None:
+        """Forget positions >= ``length``.
+
+        Raises:
+            CacheCropError: If rows needed to be exact are gone, or ``length`` is beyond what was seen.
+        """
+
+    def update_and_fetch(self, keys: Array, values: Array) -> Rows:
+        """Append rows, under the name that mlx-lm's attention modules call."""
+        return self.append(keys, values)
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of all buffers."""
+        return self._store.measured_bytes()
+
+    def buffers(self) -> list[Array]:
+        """Return the arrays themselves, for a library that evaluates them when asked."""
+        return self._store.buffers()
+
+
+class FullRows(LayerRows):
+    """Every row is kept; with a ``window`` the attention still sees only the rows it may."""
+
+    def append(self, keys: Array, values: Array) -> Rows:
+        """Append rows and return those the new queries may attend to, oldest first."""
+        begin, end = self._length, self._length + int(keys.shape[2])
+        parts = self._store.encode(keys, values)
+        if end > self._store.capacity:
+            self._store.move(parts, 0, begin, -(-end // self._grow_rows) * self._grow_rows)
+        self._store.write(parts, begin, end)
+        self._length = end
+        first = 0 if self.window is None else max(0, begin - self.window + 1)
+        return self._store.rows(first, end)
+
+    def crop(self, length: int) -> None:
+        """Forget positions >= ``length``; any earlier length is exact because every row is kept.
+
+        Raises:
+            CacheCropError: If ``length`` is negative or beyond what was seen.
+        """
+        if not 0 <= length <= self._length:
+            raise CacheCropError(f"crop to {length} positions; expected 0 <= length <= {self._length}")
+        self._length = length
+
+    def held(self) -> Rows:
+        """Return every row, for a study of what storing them otherwise would change."""
+        return self._store.rows(0, self._length)
+
+
+class WindowRows(LayerRows):
+    """A sliding layer: the rows its newest append could see, that append, and a little slack.
+
+    Physical row r holds position ``_base + r``. Rows leave only when an append finds no room, and never one that the
+    append itself may attend to, so a crop to its start or later needs no row that is gone.
+    """
+
+    def __init__(self, store: RowStore, window: int, slack_rows: int, grow_rows: int, sink: int = 0) -> None:
+        super().__init__(store, window, grow_rows, sink)
+        self._reach = window - 1
+        self.slack_rows = slack_rows
+        self._base = 0
+        self._floor = 0
+
+    def append(self, keys: Array, values: Array) -> Rows:
+        """Append rows and return the last ``window - 1`` earlier rows with them, oldest first."""
+        begin, end = self._length, self._length + int(keys.shape[2])
+        parts = self._store.encode(keys, values)
+        first = self._make_room(end - begin, parts)
+        self._store.write(parts, begin - self._base, end - self._base)
+        self._floor, self._length = begin, end
+        return self._store.rows(first, end - self._base)
+
+    def room(self, rows: int, keys: Array, values: Array) -> Rows:
+        """Return views of the rows an append of ``rows`` could see, ending in ``rows`` free ones.
+
+        Whatever is written into the free rows without an append is not counted and is overwritten later. ``keys`` and
+        ``values`` only tell the shape and dtype of a row, which must be stored as it is.
+        """
+        first = self._make_room(rows, self._store.encode(keys, values))
+        return self._store.rows(first, self._length + rows - self._base)
+
+    def _make_room(self, rows: int, like: list[Array]) -> int:
+        """Let ``rows`` more rows fit and return the physical row of the oldest one they may see."""
+        begin, end = self._length, self._length + rows
+        first = max(0, begin - self._reach)
+        if end - self._base > self._store.capacity:
+            capacity = end - first if rows > self.slack_rows else self._decode_capacity()
+            self._store.move(like, first - self._base, begin - self._base, capacity)
+            self._base = first
+        return first - self._base
+
+    def _decode_capacity(self) -> int:
+        """Return how many rows to hold while decoding; a prefill chunk gets exactly its own.
+
+        It follows from the length alone, so that equal work is held in equal bytes however it was split into blocks.
+        """
+        held = -(-(self._length + 1) // self._grow_rows) * self._grow_rows
+        return min(held, self._reach) + 2 * self.slack_rows
+
+    def crop(self, length: int) -> None:
+        """Forget positions >= ``length``.
+
+        Raises:
+            CacheCropError: If ``length`` lies before the start of the last append, or beyond what was seen.
+        """
+        if not self._floor <= length <= self._length:
+            raise CacheCropError(
+                f"crop of a sliding cache to {length} positions; expected {self._floor} <= length <= {self._length}: "
+                "rows older than the last append are gone"
+            )
+        self._length = length
+
+
+class SinkWindowRows(WindowRows):
+    """The first ``sink`` positions for ever, and a window of the newest: a full-attention layer in bounded memory.
+
+    A query at position p sees the positions below ``sink`` and those after p - ``window``: a rule of positions alone,
+    so a row in a block sees exactly what it would have seen decoded by itself. Rows keep their own rotary positions.
+    """
+
+    def __init__(self, store: RowStore, sink: int, window: int, slack_rows: int, grow_rows: int) -> None:
+        super().__init__(store, window, slack_rows, grow_rows, sink)
+        self._first = RowStore(store.library)
+
+    def append(self, keys: Array, values: Array) -> Rows:
+        """Append rows and return the sink's rows that left the window, then the window's, oldest first."""
+        begin = self._length
+        if begin < self.sink:
+            rows = self.sink - begin
+            early = self._first.encode(keys[..., :rows, :], values[..., :rows, :])
+            if self._first.capacity == 0:
+                # A write over a whole MLX array would make it a view that keeps all the prompt's rows alive.
+                self._first.move(early, 0, 0, self.sink + 1)
+            self._first.write(early, begin, begin + int(early[0].shape[2]))
+        recent = super().append(keys, values)
+        shown = sink_rows(begin, self._reach + 1, self.sink)
+        if not shown:
+            return recent
+        early_rows, joined = self._first.rows(0, shown), self._store.library.joined
+        return joined([early_rows[0], recent[0]]), joined([early_rows[1], recent[1]])
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of all buffers."""
+        return self._first.measured_bytes() + super().measured_bytes()
+
+    def buffers(self) -> list[Array]:
+        """Return the arrays themselves."""
+        return [*self._first.buffers(), *super().buffers()]
+
+
+def held_rows(caches: Sequence[LayerRows]) -> list[Rows]:
+    """Return every row of every layer.
+
+    Raises:
+        UsageError: If a cache does not keep every row.
+    """
+    kept = [cache for cache in caches if isinstance(cache, FullRows)]
+    if len(kept) < len(caches):
+        raise UsageError("rows are compared on a sequence that keeps every row; open it with the full layout")
+    return [cache.held() for cache in kept]
+
+
+def layer_rows(
+    window: int | None,
+    layout: CacheLayout,
+    head_dim: int,
+    library: Library,
+    sizes: tuple[Callable[[int], int], int],
+) -> LayerRows:
+    """Return the cache of one layer.
+
+    Args:
+        window: None on a full-attention layer.
+        layout: What is kept, in how many bits.
+        head_dim: Values of a head.
+        library: Whose arrays.
+        sizes: Slack rows of a window, and how many rows a cache grows by.
+    """
+    slack, grow_rows = sizes
+    store = RowStore(library, library.codec(layout, head_dim))
+    if window is None and layout.window is not None:
+        return SinkWindowRows(store, layout.sink, layout.window, slack(layout.window), grow_rows)
+    if window is not None and not layout.every_row:
+        return WindowRows(store, window, slack(window), grow_rows)
+    return FullRows(store, window, grow_rows)
+
+
+def sink_rows(offset: int, window: int, sink: int) -> int:
+    """Return how many sink rows lie before the window of an append at ``offset``."""
+    return min(sink, max(0, offset - window + 1))
+
+
+def is_bounded(rows: int, offset: int, window: int | None, sink: int) -> bool:
+    """Return whether some query of an append must not see a key that the append is shown."""
+    return window is not None and offset + rows - max(0, offset - window + 1, sink) > window

@@ -1,0 +1,131 @@
+"""Rows of keys and values in growing buffers, stored in the parts of a codec; arrays are a backend's own.
+
+Every array has the axes ``[1, heads, rows, …]``. Rows are stored one by one, so that dropping the last of them is
+arithmetic on lengths in every codec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from engine.types import CacheLayout, StoredError
+
+CODES_PER_BYTE = {8: 1, 4: 2}
+Array = Any
+Rows = tuple[Array, Array]
+"""Keys and values."""
+
+
+class Codec(Protocol):
+    """How a row is stored."""
+
+    def encode(self, rows: Array) -> tuple[Array, ...]:
+        """Return the arrays to store; each has the axes ``[1, heads, rows, …]``."""
+
+    def decode(self, parts: tuple[Array, ...]) -> Array:
+        """Return the rows that attention sees."""
+
+
+class Plain:
+    """Rows as they are."""
+
+    def encode(self, rows: Array) -> tuple[Array, ...]:
+        """Return the rows."""
+        return (rows,)
+
+    def decode(self, parts: tuple[Array, ...]) -> Array:
+        """Return the rows."""
+        return parts[0]
+
+
+@dataclass(frozen=True)
+class Library:
+    """What buffers need of an array library.
+
+    Attributes:
+        grown: a buffer of ``capacity`` rows that starts with rows [begin, end) of ``old`` (None for none): called with
+            ``old``, an array of the same kind, begin, end, capacity.
+        joined: arrays one after the other along the rows.
+        size: the bytes an array really holds.
+        affine: the codec of so many bits with groups of so many values.
+    """
+
+    grown: Callable[[Array | None, Array, int, int, int], Array]
+    joined: Callable[[list[Array]], Array]
+    size: Callable[[Array], int]
+    affine: Callable[[int, int], Codec]
+
+    def codec(self, layout: CacheLayout, head_dim: int) -> Codec:
+        """Return how ``layout`` stores the rows of heads of ``head_dim`` values."""
+        return Plain() if layout.bits is None else self.affine(layout.bits, layout.group_of(head_dim))
+
+
+class RowStore:
+    """One buffer of keys and one of values, each in the parts of a codec, with room for ``capacity`` rows."""
+
+    def __init__(self, library: Library, codec: Codec | None = None) -> None:
+        self.library = library
+        # Rows stored as they are, one array a side, skip the codec: this runs for every layer of every step.
+        self._codec = None if codec is None or isinstance(codec, Plain) else codec
+        self._parts: list[Array] = []
+        self.capacity = 0
+
+    def encode(self, keys: Array, values: Array) -> list[Array]:
+        """Return what ``move`` and ``write`` take."""
+        if self._codec is None:
+            return [keys, values]
+        return [*self._codec.encode(keys), *self._codec.encode(values)]
+
+    def move(self, like: list[Array], begin: int, end: int, capacity: int) -> None:
+        """Go on with new buffers of ``capacity`` rows that start with the present rows [begin, end)."""
+        old = self._parts or [None] * len(like)
+        pairs = zip(old, like, strict=True)
+        self._parts = [self.library.grown(was, part, begin, end, capacity) for was, part in pairs]
+        self.capacity = capacity
+
+    def write(self, parts: list[Array], begin: int, end: int) -> None:
+        """Write encoded rows into rows [begin, end)."""
+        for buffer, part in zip(self._parts, parts, strict=True):
+            buffer[..., begin:end, :] = part
+
+    def rows(self, begin: int, end: int) -> Rows:
+        """Return keys and values of rows [begin, end): views of the buffers where rows are stored as they are."""
+        if self._codec is None:
+            keys, values = self._parts
+            return keys[..., begin:end, :], values[..., begin:end, :]
+        shown = tuple(buffer[..., begin:end, :] for buffer in self._parts)
+        half = len(shown) // 2
+        return self._codec.decode(shown[:half]), self._codec.decode(shown[half:])
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of all buffers."""
+        return sum(self.library.size(buffer) for buffer in self._parts)
+
+    def buffers(self) -> list[Array]:
+        """Return the arrays themselves, for a library that evaluates them when asked."""
+        return list(self._parts)
+
+
+def stored_errors(
+    caches: Iterable[Rows], layout: CacheLayout, library: Library, squared: Callable[[Array, Array | None], float]
+) -> tuple[StoredError, ...]:
+    """Return by layer and side what storing its rows in ``layout`` changes.
+
+    Args:
+        caches: Keys and values of every layer, ``[1, heads, rows, head_dim]``.
+        layout: How they would be stored.
+        library: Whose arrays they are.
+        squared: The sum of squares of the first array, less the second where there is one.
+    """
+    found = []
+    for layer, rows in enumerate(caches):
+        for side, exact in zip(("keys", "values"), rows, strict=True):
+            codec, (_, heads, count, head_dim) = library.codec(layout, exact.shape[-1]), exact.shape
+            parts = codec.encode(exact)
+            values = int(heads * count * head_dim)
+            bits = 8.0 * sum(int(part.nbytes) for part in parts) / values
+            lost, whole = squared(exact, codec.decode(parts)), squared(exact, None)
+            found.append(StoredError(layer, side, values, bits, lost, whole))
+    return tuple(found)

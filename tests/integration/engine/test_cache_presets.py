@@ -1,0 +1,39 @@
+"""The presets of quantised and bounded caches through the real bridge: request, runner, sandbox, gate, result."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.clone import Clone
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clone]:
+    clone = Clone(tmp_path_factory.mktemp("requester"))
+    yield clone
+    clone.stop_runners()
+
+
+@pytest.mark.parametrize(
+    ("preset", "report", "claim"),
+    [
+        ("k3-kv-quant-eval", "kv-quant.json", "recall_affine8"),
+        ("k3-bounded-kv", "bounded-kv.json", "kv_saving"),
+    ],
+)
+def test_a_smoke_run_passes_the_gate_with_its_primary_claim(clone: Clone, preset: str, report: str, claim: str) -> None:
+    ran = clone.mac("run", preset, "--wait", timeout_s=280)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert re.match(r"passed +valid_not_citable \(smoke\)", ran.stdout)
+    folder = Path(clone.mac("open", "@last").stdout.strip())
+    assert (folder / "reports" / report).is_file()
+    verdict = json.loads((folder / "verdict.json").read_text())
+    assert [found["code"] for found in verdict["findings"] if found["severity"] == "reject"] == []
+    assert claim in {found["id"] for found in verdict["claims"] if found["role"] == "primary"}
