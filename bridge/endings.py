@@ -12,6 +12,7 @@ from bridge.executor.interface import Execution
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.records import Delivery, Reason
 
+REMEDY_MARK: Final = "; next: "
 EXIT_CODES: Final[Mapping[Reason, int]] = MappingProxyType(
     {
         "passed": 0,
@@ -77,16 +78,21 @@ class EndedError(KakeyaError):
         self.ending = ending
 
 
+def _said(error: KakeyaError) -> str:
+    """Return message and remedy as one line that a reader can take apart again."""
+    return one_line(error.message if error.remedy is None else f"{error.message}{REMEDY_MARK}{error.remedy}")
+
+
 def of_error(error: Exception) -> Ending:
     """Return the ending an exception means; what nobody raised on purpose is our bug, never the requester's."""
     if isinstance(error, EndedError):
         return error.ending
     if isinstance(error, UsageError):
-        return Ending("request_rejected", one_line(str(error)))
+        return Ending("request_rejected", _said(error))
     if isinstance(error, PolicyRefusedError):
-        return Ending("policy_refused", one_line(str(error)))
+        return Ending("policy_refused", _said(error))
     if isinstance(error, KakeyaError):
-        return Ending("infrastructure", one_line(str(error)))
+        return Ending("infrastructure", _said(error))
     return Ending("infrastructure", one_line(f"bug: {type(error).__name__}: {error}"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from bridge.cli.context import Invocation
@@ -47,22 +48,30 @@ def compare(call: Invocation) -> int:
     """Put two runs side by side, with the gate's statistics where both measured the same prompts."""
     (origin, first), (_, second) = (_side(call, what) for what in (call.args.a, call.args.b))
     lines, measured = comparing.compare(first, second), comparing.measured(first, second)
-    call.output.data(f"{'':<24}  {short(first.id):<32}  {short(second.id)}")
-    for line in lines:
-        mark = " " if line.same else "*"
-        call.output.data(f"{mark} {clean_line(line.name):<22}  {clean_line(line.a):<32}  {clean_line(line.b)}")
+    for text in _side_by_side((short(first.id), short(second.id)), lines):
+        call.output.data(text)
     for one in measured.differences:
         call.output.row("B vs A", f"{clean_line(one.wording)}   NOT CITABLE")
     for floor in measured.noise:
         call.output.row("noise", f"{floor.stage}: {comparing.noise_text(floor.a, floor.b, floor.confidence)}")
     for reason in measured.reasons:
         where = "" if reason.report is None else f"{reason.report}: "
-        call.output.row(reason.kind, f" {clean_line(where + reason.text)}")
+        call.output.row(reason.kind, clean_line(where + reason.text))
     call.output.say("note", comparing.CAUTION)
     data = {"a": first.id, "b": second.id, "caution": comparing.CAUTION, "lines": [line.data() for line in lines]}
     document = {**data, **comparing.data(measured)}
     call.output.document(of_data("compare", document, bus=None if origin is None else origin.bus_part()))
     return 0
+
+
+def _side_by_side(ids: tuple[str, str], lines: list[comparing.Line]) -> Iterator[str]:
+    """Yield the table of facts: what is the same is said once, so that columns are as wide as what differs."""
+    cleaned = [(line.same, clean_line(line.name), clean_line(line.a), clean_line(line.b)) for line in lines]
+    label = max((len(name) for _, name, _, _ in cleaned), default=0)
+    column = max((len(ids[0]), *(len(a) for same, _, a, _ in cleaned if not same)))
+    yield f"  {'':<{label}}  {ids[0]:<{column}}  {ids[1]}"
+    for same, name, a, b in cleaned:
+        yield f"= {name:<{label}}  {a}" if same else f"* {name:<{label}}  {a:<{column}}  {b}"
 
 
 def _side(call: Invocation, what: str) -> tuple[Origin | None, Result]:

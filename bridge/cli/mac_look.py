@@ -77,6 +77,8 @@ def ls(call: Invocation) -> int:
             f"{short(row.id)}  {row.state.word:<{width}}  {row.preset or '?':<28} {ago(row.age_s):>8} ago  "
             f"{row.runner or '-':<16} {ending}".rstrip()
         )
+    if not found:
+        call.output.say("note", "no such runs" if call.args.state or call.args.preset else "no runs yet")
     call.output.document(of_data("ls", [row.data() for row in found], bus=session.bus_part()))
     return 0
 
@@ -124,7 +126,8 @@ def _offers(beacon: Beacon) -> Iterator[tuple[str, tuple[str, ...]]]:
     if beacon.labels:
         yield "labels", beacon.labels
     here = tuple(name for name in beacon.presets if name in installed)
-    yield "presets", (f"{len(here)} of the {len(installed)} installed here",)
+    ready = sum(preset.status == "ready" for preset in installed.values())
+    yield "presets", (f"{len(here)} of the {ready} that can be asked for here",)
     if only := tuple(name for name in beacon.presets if name not in installed):
         yield "also", only
     if beacon.spooled:

@@ -32,13 +32,16 @@ def show(call: Invocation) -> int:
     """Show one preset."""
     preset = find_preset(call.args.preset)
     output = call.output
-    output.row(preset.name, preset.description)
+    output.row("preset", preset.name)
+    output.row("what", preset.description)
     output.row("status", preset.status)
     output.row("code", "the host's installed engine" if preset.code == "host" else "the request's tree")
     output.row("profiles", ", ".join(preset.profiles))
     for name, parameter in preset.params.items():
         facts = parameter.model_dump(mode="json", exclude={"help", "type", "allow_dash"}, exclude_none=True)
-        said = ", ".join(f"{key} {value}" for key, value in facts.items())
+        said = ", ".join(
+            f"{key} {' | '.join(map(str, value)) if isinstance(value, list) else value}" for key, value in facts.items()
+        )
         output.row("param", f"{name}: {parameter.help} ({parameter.type}; {said or 'required'})")
     for command in preset.commands:
         output.row("command", f"{command.name}: {' '.join(command.argv)}")

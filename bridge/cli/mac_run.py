@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
 from bridge.cli.context import Invocation
@@ -121,7 +122,7 @@ def _send_and_wait(call: Invocation, session: Session, wish: Wish, *, new: bool,
     sending = send(session, wish, live)
     if call.args.wait or call.args.follow or call.args.wait_timeout is not None:
         return _see_through(call, session, sending.sent.id, sending.request, reattached=sending.reattached)
-    _say_run(call, sending.sent.id, sending.request, reattached=sending.reattached)
+    _say_run(call, session, sending.sent.id, sending.request, reattached=sending.reattached)
     return _sent_only(call, session, sending)
 
 
@@ -145,7 +146,7 @@ def _sent_only(call: Invocation, session: Session, sending: Sending) -> int:
 
 def _see_through(call: Invocation, session: Session, run_id: str, request: Request | None, *, reattached: bool) -> int:
     try:
-        _say_run(call, run_id, request, reattached=reattached and call.command.name != "attach")
+        _say_run(call, session, run_id, request, reattached=reattached and call.command.name != "attach")
         follower = _follower(session, run_id, request, call.args.wait_timeout, want_log=call.args.follow)
         actions = actions_for(call, session, request.ref if request is not None else None)
         why = _why_waiting(session, request, actions)
@@ -164,7 +165,7 @@ def _detached(
     call: Invocation, session: Session, run_id: str, request: Request | None, detached: DetachedError, *,
     reattached: bool,
 ) -> int:  # fmt: skip
-    call.output.say("detach", f" the run goes on; resume: kakeya-mac attach {short(run_id)}")
+    call.output.say("detach", f" the run goes on; resume: {_resume(session, run_id)}")
     if call.output.json:
         from bridge.client.present import detached_document
 
@@ -225,10 +226,16 @@ def _is_gone(session: Session, standing: Standing) -> bool:
     return request is not None and queued and parse_rfc3339(request.expires) <= session.clock.now()
 
 
-def _say_run(call: Invocation, run_id: str, request: Request | None, *, reattached: bool = False) -> None:
+def _say_run(
+    call: Invocation, session: Session, run_id: str, request: Request | None, *, reattached: bool = False
+) -> None:
     preset = request.preset if request is not None else ""
     again = "   already live: attached" if reattached else ""
-    call.output.say("run", f"{short(run_id)} {preset}   resume: kakeya-mac attach {short(run_id)}{again}")
+    call.output.say("run", f"{short(run_id)} {preset}   resume: {_resume(session, run_id)}{again}")
+
+
+def _resume(session: Session, run_id: str) -> str:
+    return shlex.join(["kakeya-mac", "attach", short(run_id), *session.settings.bus.words])
 
 
 def _limit_s(request: Request | None) -> float | None:

@@ -148,12 +148,13 @@ def version(call: Invocation) -> int:
         number = installed("kakeya")
     except PackageNotFoundError:
         number = "unknown"
-    call.output.row("kakeya", number)
-    if call.output.json or call.args.json:
-        from bridge.client.envelope import SCHEMA, of_data
-        from bridge.gate import identity
+    from bridge.client.envelope import SCHEMA, of_data
+    from bridge.gate import identity
 
-        gate = identity()
-        data = {"kakeya": number, "gate": gate.version, "gate_digest": gate.digest, "envelope": SCHEMA, "request": 2}
-        call.output.document(of_data("version", data))
+    gate = identity()
+    data = {"kakeya": number, "gate": gate.version, "gate_digest": gate.digest, "envelope": SCHEMA, "request": 2}
+    rows = {"kakeya": number, "gate": f"{gate.version} {gate.digest}", "schemas": f"{SCHEMA}, request 2"}
+    for label, text in rows.items():
+        call.output.row(label, text)
+    call.output.document(of_data("version", data))
     return 0

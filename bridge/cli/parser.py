@@ -56,14 +56,20 @@ def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
 
 
 def _positive_float(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
     if not 0 <= value < 1e9:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a number from 0 to 1e9")
     return value
 
 
 def _positive_int(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
     if not 0 <= value < 1_000_000_000:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number from 0 to 1e9")
     return value

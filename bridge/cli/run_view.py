@@ -18,13 +18,14 @@ from bridge.ids import short
 
 _FAILED_LOG_LINES = 12
 _LABEL_MOST_CHARS = 24
+_HOST_SAYS_WHAT_NEXT = frozenset({"policy_refused", "request_rejected", "infrastructure"})
 
 
 def print_standing(output: Output, origin: Origin, standing: Standing, directory: Path) -> None:
     """Print one run: how it ended, what was measured, where the files are, what to do next."""
     ended = standing.terminal or standing.reason != "pending"
     lines = [(standing.reason if ended else standing.state.word, headline(origin, standing))]
-    lines += rows(standing, directory)
+    lines += rows(origin, standing, directory)
     width = min(_LABEL_MOST_CHARS, max(DATA_LABEL_CHARS, *(len(label) + 1 for label, _ in lines)))
     for label, text in lines:
         output.row(label, text, width)
@@ -48,10 +49,12 @@ def headline(origin: Origin, standing: Standing) -> str:
     return "   ".join(parts)
 
 
-def rows(standing: Standing, directory: Path) -> Iterator[tuple[str, str]]:
+def rows(origin: Origin, standing: Standing, directory: Path) -> Iterator[tuple[str, str]]:
     """Yield label and text of every further line."""
     if standing.message and standing.reason != "gate_rejected":  # the findings below say it line by line
         yield "message", clean_line(standing.message)
+        if standing.remedy and standing.reason in _HOST_SAYS_WHAT_NEXT:
+            yield "remedy", clean_line(standing.remedy)
     yield from _gate_rows(standing)
     yield from _trust_rows(standing)
     yield from _log_rows(standing)
@@ -61,7 +64,7 @@ def rows(standing: Standing, directory: Path) -> Iterator[tuple[str, str]]:
         yield "files", f"{shown_path(standing.folder, directory)}/"
     if standing.view is not None and standing.view.delivery not in {None, "copied"} and standing.terminal:
         yield "delivery", f"{standing.view.delivery}: the result is under the runner's own refs, and here"
-    for argv in next_steps(standing)[:1]:
+    for argv in next_steps(origin, standing)[:1]:
         yield "next", shlex.join(argv)
 
 

@@ -163,7 +163,8 @@ def _creating(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = build_parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else list(argv)
+    arguments = build_parser().parse_args(words or ["--help"])
     if arguments.verb == "exec":  # started anew by every connection, so kept light
         return int(importlib.import_module("bridge.cli.runner_exec").execute(arguments))
     commands = importlib.import_module("bridge.cli.runner_commands")

@@ -194,6 +194,9 @@ def _journal(arguments: argparse.Namespace) -> int:
             print(f"kakeya-runner: {error}", file=sys.stderr)
             return 1
         return 0
+    if not state.journal.exists():
+        print(f"kakeya-runner: nothing has happened yet: there is no {state.journal}", file=sys.stderr)
+        return 0
     for line in read_lines(state.journal):
         if arguments.run is None or line.id.endswith(arguments.run.lower()):
             detail = " ".join(f"{name}={value}" for name, value in line.detail.items())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.runner.doctor import Finding
 from bridge.runner.host import StateFolder
 from bridge.runner.policy_check import problems
-from bridge.runner.setup import Wish, serve_argv, service_commands, steps, unit
+from bridge.runner.setup import Step, Wish, policy_steps, serve_argv, service_commands, state_steps, unit
 
 if TYPE_CHECKING:
     from bridge.bus.interface import Bus
@@ -40,25 +41,19 @@ def set_up(
         policy_path=policy,
         state=state,
         name=name,
-        bus=_bus_to_serve(arguments, state, say, open_bus),
+        bus=arguments.bus,
         labels=tuple(arguments.label),
         model_roots=tuple(str(Path(root).resolve()) for root in arguments.models),
         interpreter=arguments.interpreter,
         keygen=keys.generate if is_available() else None,
     )
     if arguments.unit:
+        wish = replace(wish, bus=_bus_to_serve(arguments, say, open_bus))
         print(unit(serve_argv(wish))[1], end="")
         return 0
-    left = False
-    for step in steps(wish):
-        if step.problem is not None:
-            left = left or step.problem.grave
-            print(f"{'WRONG' if step.problem.grave else 'look':<6} {step.what}: {step.problem.text}")
-            print(f"{'':<6} next: {step.problem.remedy}")
-            continue
-        if step.act is not None and not arguments.dry_run:
-            step.act()
-        print(f"{'ok' if step.act is None else 'would' if arguments.dry_run else 'done':<6} {step.what}")
+    left = _take(state_steps(wish), dry_run=arguments.dry_run)
+    wish = replace(wish, bus=_bus_to_serve(arguments, say, open_bus))
+    left = _take(policy_steps(wish), dry_run=arguments.dry_run) or left
     now, service = service_commands(wish)
     doctor = f"kakeya-runner doctor --policy {policy} --state {state.root}"
     for what, command in (("try it", doctor), ("serve now", now), ("serve for good", service)):
@@ -66,9 +61,22 @@ def set_up(
     return 1 if left else 0
 
 
-def _bus_to_serve(
-    arguments: argparse.Namespace, state: StateFolder, say: Say, open_bus: Callable[[], Bus]
-) -> str | None:
+def _take(steps: Iterable[Step], *, dry_run: bool) -> bool:
+    """Take the steps and print each; return whether something grave is left for a person."""
+    left = False
+    for step in steps:
+        if step.problem is not None:
+            left = left or step.problem.grave
+            print(f"{'WRONG' if step.problem.grave else 'look':<6} {step.what}: {step.problem.text}")
+            print(f"{'':<6} next: {step.problem.remedy}")
+            continue
+        if step.act is not None and not dry_run:
+            step.act()
+        print(f"{'ok' if step.act is None else 'would' if dry_run else 'done':<6} {step.what}", flush=True)
+    return left
+
+
+def _bus_to_serve(arguments: argparse.Namespace, say: Say, open_bus: Callable[[], Bus]) -> str | None:
     """Return the route of the bus with its id; made or asked only when the command says so."""
     route: str | None = arguments.bus
     if route is None:
@@ -81,7 +89,6 @@ def _bus_to_serve(
     if arguments.dry_run:
         say(f"would make {place} a bus unless it is one")
         return route
-    state.create()
     return f"{route}#{open_bus().identity().bus_id}"
 
 

@@ -54,6 +54,14 @@ class BusChoice:
         """Whether this is the bus on this machine, made on demand."""
         return self.route is None and self.bus_id is None
 
+    @property
+    def words(self) -> list[str]:
+        """Return what a further command needs to find this bus: nothing, unless only an option named it."""
+        if self.source != "--bus":
+            return []
+        pin = "" if self.bus_id is None else f"#{self.bus_id}"
+        return ["--bus", f"{self.route}{pin}" if self.route is not None else "embedded"]
+
 
 @dataclass(frozen=True)
 class SigningChoice:

@@ -96,7 +96,7 @@ def _bus(session: Session) -> Iterator[Finding]:
     yield Finding("requests", "ok", f"{len(seen.requests)} waiting or running, {len(seen.claims)} claims")
     if record.attestation == "none":
         text = "results on this bus carry no signature: verify proves integrity, not origin"
-        yield Finding("signatures", "warn", text, "the host's owner turns attestation on")
+        yield Finding("signatures", "warn", text, f"on the host: kakeya-runner keygen --bus {session.bus.route}")
 
 
 def _signing(session: Session) -> Iterator[Finding]:

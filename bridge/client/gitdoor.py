@@ -140,7 +140,14 @@ def _branch_commit(top: Path, branch: str) -> str:
             return commit_of(top, name).commit
         except UsageError:
             continue
-    raise UsageError(f"there is no branch {branch!r} in this clone", remedy=f"git fetch origin {branch}")
+    known = remotes(top)
+    remote = next((one for one in known if branch.startswith(f"{one}/")), next(iter(known), "REMOTE"))
+    namespace = branch.removeprefix(f"{remote}/").rpartition("/")[0]
+    refs = f"{namespace}/*" if namespace else branch
+    raise UsageError(
+        f"there is no branch {branch!r} in this clone",
+        remedy=f"git fetch {remote} 'refs/heads/{refs}:refs/remotes/{remote}/{refs}'",
+    )
 
 
 def _bytes(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> bytes:

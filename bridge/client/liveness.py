@@ -50,7 +50,7 @@ def why_not(seen: Seen, preset: str, selector: RunnerSelector) -> str | None:
     if not seen.live:
         return f"{'was stopped' if beacon.state == 'stopped' else 'last seen'} {ago(seen.age_s)} ago"
     if selector.name is not None and selector.name != beacon.runner:
-        return f"another runner was asked for ({selector.name})"
+        return f"is not the runner that was asked for ({selector.name})"
     missing = sorted(set(selector.labels) - set(beacon.labels))
     if missing:
         return f"has no label {', '.join(missing)}"
@@ -84,7 +84,7 @@ def require_runner(
         ]
         if (found := _willing(latest, preset, selector)) is not None:
             return found
-    raise NoRunnerError(_nobody(latest, preset, selector), remedy="start one on the host, or send anyway: --queue")
+    raise NoRunnerError(_nobody(latest, preset, selector), remedy=_remedy(latest, preset, selector))
 
 
 def waiting_because(bus: Bus, record: BusRecord, clock: Clock, preset: str, selector: RunnerSelector) -> str:
@@ -106,6 +106,15 @@ def _nobody(runners: list[Seen], preset: str, selector: RunnerSelector) -> str:
         return "no runner has ever been seen on this bus"
     reasons = "; ".join(f"{one.beacon.runner} {why_not(one, preset, selector)}" for one in runners[:4])
     return f"no live runner would take {preset}: {reasons}"
+
+
+def _remedy(runners: list[Seen], preset: str, selector: RunnerSelector) -> str:
+    """Return what helps against the reasons that were found: waking a machine does not resume a paused runner."""
+    if any(why_not(one, preset, selector) == "is paused" for one in runners):
+        return "on the host: kakeya-runner resume; or send it anyway: --queue"
+    if any(one.live for one in runners):
+        return "kakeya-mac runners shows names, labels and presets; or send it anyway: --queue"
+    return "on the host: kakeya-runner serve; or send it anyway: --queue"
 
 
 def ago(seconds: float) -> str:

@@ -6,6 +6,7 @@ tree has been checked against its manifest and against this run's id.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from bridge.client.result import Result, ending, exit_code, read_result
 from bridge.client.session import Session
 from bridge.client.states import RunState, state_of
 from bridge.client.store import Store
+from bridge.endings import REMEDY_MARK
 from bridge.errors import FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
 from bridge.publish import verify_tree
 from bridge.records import Claim, Request
@@ -108,6 +110,8 @@ def stand(
         return _ended(base, *_result(session, run_id, claim, fetch=fetch))
     reason, message, remedy = _unfinished(run_id, view, end, _spooled(session, run_id, state, end))
     code = exits.PENDING if reason == "pending" else exits.OF_REASON[reason]
+    if remedy is not None:
+        remedy = shlex.join([*shlex.split(remedy), *session.settings.bus.words])
     return replace(base, reason=reason, exit_code=code, message=message, remedy=remedy)
 
 
@@ -140,6 +144,7 @@ def _ended(base: Standing, result: Result | None, folder: Path | None) -> Standi
     message = base.claim.message if base.claim is not None else None
     if message is None and result is not None and result.record is not None:
         message = result.record.message
+    said, _, remedy = (message or "").partition(REMEDY_MARK)
     return replace(
         base,
         state=RunState("published"),
@@ -149,8 +154,8 @@ def _ended(base: Standing, result: Result | None, folder: Path | None) -> Standi
         request=base.request if base.request is not None or result is None else result.request,
         result=result,
         folder=folder,
-        message=message,
-        remedy=_remedy(reason, base.required, result),
+        message=said or None,
+        remedy=remedy or _remedy(reason, base.required, result),
     )
 
 

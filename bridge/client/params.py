@@ -25,7 +25,9 @@ def split(pairs: Iterable[str]) -> dict[str, str]:
     for pair in pairs:
         name, mark, text = pair.partition("=")
         if not mark or not name:
-            raise ParameterError(f"got -p {pair[:80]!r}; expected -p NAME=VALUE")
+            raise ParameterError(
+                f"got -p {pair[:80]!r}; expected -p NAME=VALUE", remedy="kakeya-mac presets show PRESET lists the names"
+            )
         if name in texts:
             raise ParameterError(f"parameter {name!r} is given twice")
         texts[name] = text

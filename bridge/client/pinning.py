@@ -70,8 +70,9 @@ def pins(settings: Settings, *, option: Sequence[str] = (), record: BusRecord | 
     Raises:
         UsageError: a pinned key is malformed.
     """
-    texts, where = (tuple(option), "--runner-key") if option else pinned_keys(settings)
-    if not texts:
+    own = settings.bus.embedded and record is not None  # what is pinned is another bus's: `--bus embedded` in a clone
+    texts, where = (tuple(option), "--runner-key") if option else ((), "") if own else pinned_keys(settings)
+    if not texts and not own:
         texts, where = _committed(settings)
     keys = tuple(keyring.pinned(text, where) for text in texts)
     required = bool(keys) or (record is not None and record.attestation == "dsse")
@@ -94,7 +95,7 @@ def signature_of(files: Mapping[str, bytes], trusted: Pins) -> Signature:
     try:
         attested = verify_attestation(files, trusted.keys)
     except IntegrityError as error:
-        return Signature("refused", error.message)
+        return Signature("refused", f"{error.message} ({trusted.where})")
     if trusted.bus_id is not None and attested.predicate["bus_id"] != trusted.bus_id:
         return Signature("refused", f"signed for bus {attested.predicate['bus_id']}, this is bus {trusted.bus_id}")
     return Signature("verified", _said(attested, trusted), attested)

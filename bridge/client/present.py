@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from bridge.client import exits
@@ -62,7 +63,7 @@ def document(origin: Origin, standing: Standing, command: str, *, exit_code: int
         findings=[FindingPart(**finding.model_dump(mode="json")) for finding in verdict.findings] if verdict else [],
         files=_files(standing),
         log_tail=_log_tail(standing),
-        next=next_steps(standing),
+        next=next_steps(origin, standing),
     ).document()
 
 
@@ -128,8 +129,12 @@ def times(standing: Standing) -> TimesPart:
     return TimesPart(queued=record.queue_s, running=record.wall_s, total=max(0.0, total))
 
 
-def next_steps(standing: Standing) -> list[list[str]]:
-    """Return the commands that make sense now, as argv lists."""
+def next_steps(origin: Origin, standing: Standing) -> list[list[str]]:
+    """Return the commands that make sense now, as argv lists that find the same bus."""
+    return [[*argv, *origin.settings.bus.words] for argv in _next(standing)]
+
+
+def _next(standing: Standing) -> list[list[str]]:
     run_id = standing.id
     retry, attach = [PROGRAM, "retry", run_id, "--wait"], [PROGRAM, "attach", run_id]
     if not standing.terminal:
@@ -216,6 +221,7 @@ def detached_document(
     origin: Origin, run_id: str, request: Request | None, command: str, exit_code: int, *, reattached: bool
 ) -> dict[str, Any]:
     """Return the document of a command that was told to go while a run goes on; asks no bus, a signal is in a hurry."""
+    attach = [PROGRAM, "attach", run_id, *origin.settings.bus.words]
     return Envelope(
         command=command,
         id=run_id,
@@ -226,10 +232,10 @@ def detached_document(
             exit_code=exit_code,
             reason="detached",
             message="the run goes on",
-            remedy=f"kakeya-mac attach {run_id}",
+            remedy=shlex.join(attach),
             retryable=True,
         ),
         request=request_part(request, reattached=reattached),
         bus=origin.bus_part(),
-        next=[["kakeya-mac", "attach", run_id]],
+        next=[attach],
     ).document()

@@ -17,6 +17,11 @@ class Origin(Protocol):
     """Where a standing is known from: an open session, or the store of this clone."""
 
     @property
+    def settings(self) -> Settings:
+        """Where the command works, and on which bus."""
+        ...
+
+    @property
     def embedded(self) -> bool:
         """Whether it ran on this machine."""
         ...

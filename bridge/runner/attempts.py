@@ -14,6 +14,7 @@ from bridge import strictjson
 from bridge.errors import JournalError
 from bridge.records import Attempt, JobSpec
 from bridge.records.base import Record, RunId, Sha256
+from bridge.runner.files import append_whole
 
 
 class _Line(Record):
@@ -70,8 +71,7 @@ class Attempts:
         try:
             fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
-                os.write(fd, raw)
-                os.fsync(fd)
+                append_whole(fd, raw)
             finally:
                 os.close(fd)
         except OSError as error:

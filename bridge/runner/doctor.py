@@ -22,7 +22,7 @@ from bridge.presets import registry
 from bridge.runner.host import StateFolder
 from bridge.runner.identity import ask_interpreter
 from bridge.runner.journal import verify_journal
-from bridge.runner.keys import KEY_FILE
+from bridge.runner.keys import KEY_FILE, published
 from bridge.runner.models import find_model
 from bridge.runner.policy import Policy, file_problems, load_policy, own_presets
 from bridge.runner.policy_check import problems
@@ -164,9 +164,13 @@ def _key(path: Path) -> Finding:
     if not path.exists():
         return Finding("key", "warn", "none: results are not signed", "kakeya-runner keygen")
     wrong = file_problems(path)
+    try:
+        public = "".join(f", public half {key.public}" for key in published(path.parent)[-1:])
+    except KakeyaError as error:
+        return Finding("key", "fail", error.message, error.remedy)
     remedy = f"chmod 600 {path}; kakeya-runner keygen --rotate when somebody may have read it"
     return Finding(
-        "key", "fail" if wrong else "ok", f"{path}{': ' + wrong[0] if wrong else ''}", remedy if wrong else None
+        "key", "fail" if wrong else "ok", f"{path}{': ' + wrong[0] if wrong else public}", remedy if wrong else None
     )
 
 

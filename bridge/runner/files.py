@@ -21,11 +21,38 @@ def write_atomically(path: Path, data: bytes) -> None:
     beside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")  # slots write at the same time
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        os.write(fd, data)
+        try:
+            _write_all(fd, data)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def append_whole(fd: int, data: bytes) -> None:
+    """Append to an open file durably; what a full disk cut off is taken away again, so that the next line is whole.
+
+    Raises:
+        OSError: nothing was appended.
+    """
+    size = os.fstat(fd).st_size
+    try:
+        _write_all(fd, data)
         os.fsync(fd)
-    finally:
-        os.close(fd)
-    beside.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, size)
+        raise
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """Write everything: a disk that fills up takes a part and says so only when asked for the rest."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(fd, left) :]
 
 
 class NameLock:

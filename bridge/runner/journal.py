@@ -21,6 +21,7 @@ from pydantic import Field
 from bridge.errors import JournalError
 from bridge.records import Record
 from bridge.records.base import Count, Moment, Oid, RunId, Sha256
+from bridge.runner.files import append_whole
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 
@@ -134,9 +135,7 @@ class Journal:
             )
             raw = line.canonical() + b"\n"
             try:
-                if os.write(self._fd, raw) != len(raw):
-                    raise JournalError(f"cannot write {self._path}: the disk is full", remedy="free space, restart")
-                os.fsync(self._fd)
+                append_whole(self._fd, raw)
             except OSError as error:
                 raise JournalError(
                     f"cannot write {self._path}: {error.strerror}", remedy="free space, restart"

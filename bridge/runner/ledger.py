@@ -18,7 +18,7 @@ import pydantic
 from bridge.errors import JournalError, RequestRejectedError
 from bridge.records import Record, Request
 from bridge.records.base import Moment, Oid, RunId, Sha256, Text
-from bridge.runner.files import write_atomically
+from bridge.runner.files import append_whole, write_atomically
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 
@@ -93,9 +93,7 @@ class Ledger:
         try:
             fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
-                if os.write(fd, raw) != len(raw):
-                    raise JournalError(f"cannot write {self._path}: the disk is full", remedy="free space, restart")
-                os.fsync(fd)
+                append_whole(fd, raw)
             finally:
                 os.close(fd)
         except OSError as error:

@@ -6,6 +6,7 @@ published if it was kept, otherwise the run is finalised as ``runner_lost``; a r
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
@@ -34,7 +35,7 @@ class Unfinished:
 
 
 def kill_leftovers(host: Host) -> None:
-    """Kill whatever an earlier runner of this name left running."""
+    """Kill whatever an earlier runner of this name left running, then remove the directories it left."""
     for run_id in host.journal.open_runs():
         for line in host.journal.of(run_id):
             if line.event == "process":
@@ -42,6 +43,8 @@ def kill_leftovers(host: Host) -> None:
                 killed = host.executor.kill_leftovers(int(pid or 0), float(started or 0.0), str(marker))
                 if killed:
                     host.say(f"{run_id[-8:]} killed {killed} processes that an earlier runner left behind")
+    for left in host.state.runs.iterdir():  # the lock is ours, so nothing runs in them; what counts is in `kept`
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def recover(

@@ -228,6 +228,7 @@ class RunSession:
             detail = {"ref": self.ref.ref, "reason": ending.reason, "message": ending.message, **sealed.detail}
             host.journal.append("result_built", self.ref.id, result_oid, **detail)
         kept.drop(host.state.kept, self.ref.id)
+        shutil.rmtree(host.state.runs / self.ref.id, ignore_errors=True)  # there where preparing it failed
         claim = terminal_claim(held, host, ending, result_oid)
         delivery = deliver(host, self._link, self.ref, held, claim)
         said = f"{ending.reason}: {ending.message}" if ending.message else ending.reason

@@ -77,11 +77,21 @@ def policy_text(wish: Wish) -> str:
 
 def steps(wish: Wish) -> Iterator[Step]:
     """Yield the steps in order; each is looked at when it is its turn."""
-    yield _folder("the policy's folder", wish.policy_path.parent, private=False)
-    yield from _policy(wish)
+    yield from state_steps(wish)
+    yield from policy_steps(wish)
+
+
+def state_steps(wish: Wish) -> Iterator[Step]:
+    """Yield the steps that need no bus, the key among them: a bus made without one would not sign its results."""
     yield _folder("the state folder", wish.state.root, private=True)
     yield Step("the state folder's parts", None if _complete(wish.state) else wish.state.create)
     yield _key(wish)
+
+
+def policy_steps(wish: Wish) -> Iterator[Step]:
+    """Yield the steps that write down the bus."""
+    yield _folder("the policy's folder", wish.policy_path.parent, private=False)
+    yield from _policy(wish)
 
 
 def _folder(what: str, path: Path, *, private: bool) -> Step:

@@ -122,7 +122,7 @@ def test_after_a_kill_the_next_runner_settles_the_run(scenario, tmp_path, point)
         assert starts(told) == [told["id"]]
         what_the_program_left_is_in_the_result(requester(told, tmp_path).read_result(claim.result_oid).files)
     assert view.delivery == "copied"
-    assert list((Path(told["state"]) / "kept").iterdir()) == []
+    assert [list((Path(told["state"]) / name).iterdir()) for name in ("kept", "runs")] == [[], []]
     tree = requester(told, tmp_path).read_result(claim.result_oid)
     assert verify_tree(tree.files, run_id=told["id"]) == []
     assert verify_journal(Path(told["state"]) / "journal.jsonl") > 0

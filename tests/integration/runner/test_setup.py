@@ -64,6 +64,28 @@ def test_a_machine_is_a_runner_after_one_command(machine):
     assert machine("once")[0] == 0  # the policy alone says where the bus is
 
 
+def test_a_bus_made_by_setup_signs_its_results_with_the_key_that_setup_made(machine):
+    _code, out, err = machine("setup", "--bus", str(machine.folder / "bus.git"), "--create-bus", "--name", "desk")
+    text = subprocess.run(
+        ["git", "-C", machine.folder / "bus.git", "ls-tree", "--name-only", "-r", "refs/kakeya/bus"],
+        capture_output=True, check=True, text=True,
+    ).stdout.splitlines()  # fmt: skip
+    record = subprocess.run(
+        ["git", "-C", machine.folder / "bus.git", "show", f"refs/kakeya/bus:{text[0]}"], capture_output=True, check=True
+    ).stdout
+
+    assert json.loads(record)["attestation"] == "dsse", out + err
+    assert [key["name"] for key in json.loads(record)["keys"]] == ["desk"]
+    assert "unsigned" not in err
+
+
+def test_no_command_shows_the_commands(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 0
+    assert "keygen" in capsys.readouterr().out
+
+
 def test_twice_is_once(machine):
     arguments = ("--bus", str(machine.folder / "bus.git"), "--create-bus", "--name", "desk")
     machine("setup", *arguments)

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from bridge.bus.embedded import embedded_folder
 from bridge.bus.interface import Tree
 from bridge.cli.mac import Surroundings, main
-from bridge.client.pinning import Pins, signature_of
+from bridge.client.config import discover
+from bridge.client.pinning import Pins, pins, signature_of
 from bridge.client.verify import verify
 from bridge.publish.attestation import ATTESTATION_FILE
 from bridge.publish.keyring import PUBLIC_FILE, decode
@@ -279,3 +281,29 @@ def test_the_gate_judges_a_folder_as_its_host_did_only_with_a_signature_by_a_pin
     assert problems
     stranger = keys.generate(tmp_path / "stranger", "mini").public
     assert any("signed by none" in problem for problem in codes("--runner-key", stranger)[1])
+
+
+def test_a_key_pinned_for_a_bus_does_not_judge_the_embedded_one(signed, tmp_path) -> None:
+    place, _ = signed
+    folder = tmp_path / "clone"
+    git("init", "--quiet", str(folder))
+    (folder / ".git" / "kakeya.toml").write_text(f'schema = 1\nroute = "a"\nrunner_keys = ["{public(place)}"]\n')
+    environment = {"KAKEYA_DATA_DIR": str(tmp_path / "data"), "KAKEYA_CONFIG_DIR": str(tmp_path / "config")}
+    settings = discover(folder, environment, "embedded")
+    runner = embedded_folder(settings.data_dir) / "runner"
+    runner.mkdir(parents=True)
+    own = keys.generate(runner, "vm")
+    record = place.requester().identity()
+    found = pins(settings, record=record.model_copy(update={"keys": (own,)}))
+    assert ([key.public for key in found.keys], found.required) == ([own.public], True)
+    elsewhere = pins(discover(folder, environment), record=record)
+    assert [key.public for key in elsewhere.keys] == [public(place)]
+    option = pins(settings, option=(public(place),), record=record)
+    assert [key.public for key in option.keys] == [public(place)]
+
+
+def test_a_branch_that_is_not_there_is_named_with_the_fetch_that_brings_it(tmp_path) -> None:
+    git("init", "--quiet", str(tmp_path))
+    git("remote", "add", "hub", "/nowhere", cwd=tmp_path)
+    _, document = told(tmp_path, "verify", "hub/mac-bridge/x-1")
+    assert document["outcome"]["remedy"] == ("git fetch hub 'refs/heads/mac-bridge/*:refs/remotes/hub/mac-bridge/*'")

@@ -200,6 +200,27 @@ def test_verify_sees_that_the_bus_carries_another_history(requester, host, sent,
     assert "not the bytes this clone sent" in ran.out
 
 
+def test_a_fact_that_both_share_is_said_once_and_columns_are_as_wide_as_what_differs(requester):
+    table = [line for line in requester.run("compare", *EVIDENCE).out.splitlines() if line[:2] in {"= ", "* ", "  "}]
+    starts = table[0].index("y6rgxwg2")
+    differing = [line for line in table if line.startswith("*")]
+    assert len(differing) > 3
+    assert all(line[starts - 2 : starts] == "  " and line[starts] != " " for line in differing)
+    assert next(line for line in table if line.startswith("= host")).count("AMD EPYC") == 1
+
+
+def test_the_choices_of_a_parameter_read_as_words(requester):
+    out = requester.run("presets", "show", "k3-kv-quant-eval").out
+    assert "choices affine8,affine4 | affine8/32,affine4/32" in out
+    assert out.startswith("preset      k3-kv-quant-eval\n")
+
+
+def test_nothing_to_list_and_the_versions_are_said(requester, host):
+    assert "note  no runs yet" in requester.run("ls").err
+    out = requester.run("version").out
+    assert [line.split()[0] for line in out.splitlines()] == ["kakeya", "gate", "schemas"]
+
+
 def test_compare_says_what_differs_and_warns(requester, host, sent):
     take(host, sent, claims=(claim(),))
     second = requester.run("run", "mlx-env-probe").out.strip()

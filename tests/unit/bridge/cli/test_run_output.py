@@ -205,10 +205,32 @@ def test_a_runner_that_cannot_take_it_is_named_with_its_reason(requester, host):
     host.beat(presets=("pytest-path",))
     assert "does not offer mlx-env-probe" in requester.run("run", "mlx-env-probe").err
     host.beat()
-    assert "another runner was asked for (studio)" in requester.run("run", "mlx-env-probe", "--runner", "studio").err
+    named = requester.run("run", "mlx-env-probe", "--runner", "studio").err
+    assert "mini is not the runner that was asked for (studio)" in named
+    assert "kakeya-mac runners shows names" in named
     assert "has no label gpu" in requester.run("run", "mlx-env-probe", "--runner", "gpu,quiet").err
     host.beat(state="paused")
-    assert "mini is paused" in requester.run("run", "mlx-env-probe").err
+    paused = requester.run("run", "mlx-env-probe").err
+    assert "mini is paused" in paused
+    assert "next    on the host: kakeya-runner resume" in paused
+
+
+@pytest.mark.parametrize("words", [["--expires", "5x"], ["--wait-timeout", ""], ["--expires", "-1"]])
+def test_a_number_that_is_none_is_named_with_what_was_expected(requester, words):
+    ran = requester.run("run", "mlx-env-probe", *words)
+    assert ran.code == 2
+    assert f"got {words[1]!r}, expected a number from 0" in ran.err
+
+
+def test_a_bus_that_only_an_option_named_is_in_every_next_command(requester, host):
+    bus = ["--bus", "origin"]
+    asked = requester.run("run", "mlx-env-probe", *bus)
+    assert "resume: kakeya-mac attach " in asked.err
+    assert asked.err.rstrip().endswith("--bus origin")
+    status = requester.run("status", "@last", *bus, "--json").document
+    assert [argv[-2:] for argv in status["next"]] == [bus] * len(status["next"]) != []
+    assert status["outcome"]["remedy"].endswith("--bus origin")
+    assert "--bus" not in requester.run("status", "@last").out
 
 
 def test_a_silent_runner_without_successor_is_lost_and_nothing_is_written(requester, host):

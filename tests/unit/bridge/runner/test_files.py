@@ -1,0 +1,71 @@
+"""What is written durably is whole or not there, also where the disk takes a part of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from collections.abc import Iterator
+
+import pytest
+
+from bridge.errors import JournalError
+from bridge.runner.attempts import Attempts
+from bridge.runner.files import append_whole, write_atomically
+from bridge.runner.ledger import Ledger
+from tests.fakes.asking import make_request
+from tests.fakes.requester import StepClock
+
+ONE, BUS = "1" * 40, "b" * 32
+
+
+@contextlib.contextmanager
+def full_after(size: int) -> Iterator[None]:
+    """Let no file grow beyond a size: a write that reaches it takes a part, the next one nothing."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_list_is_never_replaced_by_a_part_of_it(tmp_path):
+    path = tmp_path / "revoked"
+    write_atomically(path, b"alice\n")
+    with full_after(9), pytest.raises(OSError, match="too large"):
+        write_atomically(path, b"alice\nbob\ncarol\n")
+    assert path.read_bytes() == b"alice\n"
+    assert [one.name for one in tmp_path.iterdir()] == ["revoked"]
+
+
+def test_a_line_that_was_cut_off_is_taken_away(tmp_path):
+    fd = os.open(tmp_path / "lines", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    append_whole(fd, b"one\n")
+    with full_after(6), pytest.raises(OSError, match="too large"):
+        append_whole(fd, b"two\n")
+    append_whole(fd, b"three\n")
+    os.close(fd)
+    assert (tmp_path / "lines").read_bytes() == b"one\nthree\n"
+
+
+def test_a_full_disk_costs_the_ledger_the_line_and_nothing_else(tmp_path):
+    clock, path = StepClock(), tmp_path / "ledger.jsonl"
+    ledger = Ledger(path, clock)
+    first, second = (make_request(BUS, "mlx-env-probe", now=clock.now()) for _ in range(2))
+    ledger.admit(first, first.canonical(), ONE, "agent")
+    with full_after(path.stat().st_size + 20), pytest.raises(JournalError):
+        ledger.admit(second, second.canonical(), ONE, "agent")
+    ledger.admit(second, second.canonical(), ONE, "agent")
+    assert len(path.read_bytes().splitlines()) == 2
+    Ledger(path, clock)
+
+
+def test_a_full_disk_costs_no_attempt_that_was_counted(tmp_path):
+    path, key = tmp_path / "attempts.jsonl", "a" * 64
+    attempts = Attempts(path)
+    attempts.count(key, "01jd7zk3v8q4w2m6x9c5b7n1ta")
+    with full_after(path.stat().st_size + 20), pytest.raises(JournalError):
+        attempts.count(key, "01jd7zk3v8q4w2m6x9c5b7n1tb")
+    attempts.count(key, "01jd7zk3v8q4w2m6x9c5b7n1tc")
+    assert Attempts(path).count(key, "01jd7zk3v8q4w2m6x9c5b7n1td").number == 3
