@@ -138,6 +138,7 @@ def test_honest_code_of_nobody_is_held_back_by_the_profile_and_by_nothing_else_t
     assert not {"G2-TRUST", "G2-PEER"} & {finding["code"] for finding in document["findings"]}, said(document)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["wrong-token", "kept-answers"])
 def test_tokens_that_are_not_the_oracles_are_worth_nothing(site, name):
     document = site.lie(name)
@@ -148,6 +149,7 @@ def test_tokens_that_are_not_the_oracles_are_worth_nothing(site, name):
     assert any("untrusted_code" in line for line in why), why
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"),
     [
