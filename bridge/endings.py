@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from bridge.errors import KakeyaError, PolicyRefusedError, UsageError
+from bridge.errors import REMEDY_MARK, KakeyaError, PolicyRefusedError, UsageError
 from bridge.executor.interface import Execution
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.records import Delivery, Reason
 
-REMEDY_MARK: Final = "; next: "
 EXIT_CODES: Final[Mapping[Reason, int]] = MappingProxyType(
     {
         "passed": 0,

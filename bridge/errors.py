@@ -29,7 +29,10 @@ A message says what happened, what was got and what was expected, and what to do
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+REMEDY_MARK: Final = "; next: "
+"""Between what happened and what to do next, where both are one line of a record."""
 
 
 class KakeyaError(Exception):

@@ -20,8 +20,7 @@ from bridge.client.result import Result, ending, exit_code, read_result
 from bridge.client.session import Session
 from bridge.client.states import RunState, state_of
 from bridge.client.store import Store
-from bridge.endings import REMEDY_MARK
-from bridge.errors import FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
+from bridge.errors import REMEDY_MARK, FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
 from bridge.publish import verify_tree
 from bridge.records import Claim, Request
 from bridge.request import parse
