@@ -73,6 +73,12 @@ class NonFiniteLogitsError(EngineError):
     """Report a plain target forward without a usable next token."""
 
 
+class PeerError(EngineError):
+    """A process nobody trusts did not keep to the protocol it is asked in."""
+
+    exit_code = 6
+
+
 class ChildError(EngineError):
     """Report a child process that did not answer as it should."""
 

@@ -27,6 +27,7 @@ LARGE = {
     "needle_recall": 150,
     "distributed_bench": 150,
     "commit_comparison": 150,
+    "request_code": 150,
     "kv_quantisation": 150,
 }
 """Most mutants of reports that take long to judge."""

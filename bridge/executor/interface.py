@@ -18,6 +18,7 @@ from bridge.records import (
     JobSpec,
     LimitHit,
     OutputRecord,
+    PeerRecord,
     SampleMark,
     SandboxApplied,
     Telemetry,
@@ -73,6 +74,7 @@ class Execution:
         wall_s: from the first command's start to the last one's end, on a steady clock.
         imported: where the first command's module came from, looked up in its confinement before it ran; None for a
             command that runs no module, or when there was no answer.
+        peers: what answered the commands that ask a peer, in order.
     """
 
     ok: bool
@@ -92,6 +94,7 @@ class Execution:
     redactions: int
     wall_s: float
     imported: ImportedModule | None = None
+    peers: tuple[PeerRecord, ...] = ()
 
 
 class Executor(Protocol):

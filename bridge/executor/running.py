@@ -18,13 +18,14 @@ from bridge.executor.interface import Ending, Execution, Hooks, RunDirectory
 from bridge.executor.logs import LogKeeper
 from bridge.executor.marks import MarkReader
 from bridge.executor.outputs import import_outputs, start_stamp
+from bridge.executor.peer import Beside, Peer
 from bridge.executor.pipe import open_pipe
 from bridge.executor.plan import Ended, Plan
 from bridge.executor.supervise import Supervisor
 from bridge.executor.telemetry import Sampler
 from bridge.executor.tree import Usage
 from bridge.limits import TEXT_MAX_CHARS
-from bridge.records import Command, CommandResult, ImportedModule, JobSpec, LimitHit
+from bridge.records import Command, CommandResult, ImportedModule, JobSpec, LimitHit, PeerRecord
 from bridge.system.clock import Clock
 
 
@@ -40,8 +41,12 @@ class Run:
         secrets: tuple[str, ...],
         confinement: Confinement,
         clock: Clock,
+        beside: Beside | None = None,
     ) -> None:
         self._spec = spec
+        self._clock = clock
+        self._beside = beside
+        self._peers: list[PeerRecord] = []
         self._directory = directory
         self._confinement = confinement
         self._secrets = (*secrets, *(variable.value for variable in spec.environment if variable.secret))
@@ -93,6 +98,7 @@ class Run:
             redactions=self._log.redactions,
             wall_s=wall_s,
             imported=self._imported,
+            peers=tuple(self._peers),
         )
 
     def _program_exit(self) -> int | None:
@@ -103,17 +109,25 @@ class Run:
         return last.exit_code if last.signal is None else 128 + last.signal
 
     def _supervise(
-        self, command: Command, log: LogKeeper, marks: MarkReader, on_usage: Callable[[float, Usage], None]
+        self,
+        command: Command,
+        log: LogKeeper,
+        marks: MarkReader,
+        on_usage: Callable[[float, Usage], None],
+        peer: Peer | None = None,
     ) -> Ended | None:
         """Run one command in the run's confinement and bounds; None when the executor could not."""
+        hooks = self._hooks if peer is None else peer.hooks(self._hooks)
         supervisor = Supervisor(
-            marker=self._marker, hooks=self._hooks, log=log, marks=marks, bounds=self._bounds, on_usage=on_usage
+            marker=self._marker, hooks=hooks, log=log, marks=marks, bounds=self._bounds, on_usage=on_usage
         )
         try:
             with ExitStack() as stack:
                 pipe = open_pipe(stack)
                 environment = command_environment(self._spec, self._directory, self._marker, pipe.write)
+                environment |= {} if peer is None else peer.environment()
                 wrapped = stack.enter_context(self._confinement.command(command.argv, environment))
+                wrapped = wrapped if peer is None else peer.connect(wrapped)
                 bounds = rlimits(self._spec.limits, self._confinement.applied.uid)
                 return supervisor.run(Plan(command.name, command.argv, wrapped, bounds, pipe, pipe.write))
         except InfrastructureError as error:
@@ -143,8 +157,24 @@ class Run:
         self._hits += [stop.hit] if stop.hit is not None else []
 
     def _run(self, command: Command) -> bool:
-        """Run one command; return whether the next may run."""
-        ended = self._supervise(command, self._log, self._marks, self._sampler.usage)
+        """Run one command, beside its peer if it asks one; return whether the next may run."""
+        if self._beside is None or command.peer is None:
+            return self._alone(command)
+        peer = Peer(command, self._beside, self._marker, self._bounds.elapsed_s, self._clock)
+        with peer:
+            went_on = self._alone(command, peer)
+        if peer.log:
+            self._log.note(f"what the peer of {command.name} wrote:")
+            self._log.feed(peer.log)
+        self._peers += [] if peer.record is None else [peer.record]
+        if peer.failed is not None:
+            self._fail(f"the peer of command {command.name}: {peer.failed}", began=True)
+        elif peer.record is None or peer.record.survivors:
+            self._fail(f"the peer of command {command.name} was not seen to end", began=True)
+        return went_on and self._ok
+
+    def _alone(self, command: Command, peer: Peer | None = None) -> bool:
+        ended = self._supervise(command, self._log, self._marks, self._sampler.usage, peer)
         if ended is None:
             return False
         for note in ended.notes:

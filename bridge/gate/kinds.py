@@ -20,6 +20,7 @@ DISTRIBUTED_BENCH: Final = "distributed_bench"
 VERIFY_COST: Final = "verify_cost"
 FUSED_GRAPH_PROBE: Final = "fused_graph_probe"
 COMMIT_COMPARISON: Final = "commit_comparison"
+REQUEST_CODE: Final = "request_code"
 
 KINDS: Final = frozenset(
     {
@@ -37,6 +38,7 @@ KINDS: Final = frozenset(
         VERIFY_COST,
         FUSED_GRAPH_PROBE,
         COMMIT_COMPARISON,
+        REQUEST_CODE,
     }
 )
 
@@ -48,13 +50,14 @@ SAMPLED: Final = (
     DISTRIBUTED_E2E,
     DISTRIBUTED_BENCH,
     COMMIT_COMPARISON,
+    REQUEST_CODE,
 )
 """Kinds whose arms hold samples of generated tokens."""
 
-PAIRED: Final = (CODE_THROUGHPUT, DISTRIBUTED_BENCH, COMMIT_COMPARISON)
+PAIRED: Final = (CODE_THROUGHPUT, DISTRIBUTED_BENCH, COMMIT_COMPARISON, REQUEST_CODE)
 """Kinds that compare the times of interleaved arms."""
 
-INTERLEAVED: Final = (CODE_THROUGHPUT, NEEDLE_RECALL, DISTRIBUTED_BENCH, COMMIT_COMPARISON)
+INTERLEAVED: Final = (CODE_THROUGHPUT, NEEDLE_RECALL, DISTRIBUTED_BENCH, COMMIT_COMPARISON, REQUEST_CODE)
 """Kinds whose arms meet the same prompts in an order drawn from the request digest."""
 
 MARKED: Final = (*INTERLEAVED, ACCEPTANCE)
@@ -79,6 +82,7 @@ ROLES: Final = {
     "base": "baseline",
     "base_again": "control",
     "head": "candidate",
+    "peer": "candidate",
 }
 """Arm names with a fixed role."""
 
@@ -87,3 +91,6 @@ PLAIN: Final = frozenset({"autoregressive", "autoregressive_again"})
 
 DRAFTING: Final = frozenset({"speculative", "distributed"})
 """Arms that decode with a drafter."""
+
+UNSEEN: Final = frozenset({"peer"})
+"""Arms that only answer: their tokens and times are seen from outside, their steps and bytes are not and stay 0."""

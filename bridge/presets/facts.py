@@ -40,6 +40,7 @@ class PolicyFacts:
         environment, secrets: variables the owner sets.
         target, drafter: model folders or names; they replace the preset's.
         sandbox_network: whether any run may have a network.
+        sandbox_peer_uid: the user of request code that host code asks and measures.
         devices: device nodes a run that asks for a GPU may open.
     """
 
@@ -57,6 +58,7 @@ class PolicyFacts:
     sandbox_mode: SandboxMode = "preferred"
     sandbox_network: bool = False
     sandbox_uid: int | None = None
+    sandbox_peer_uid: int | None = None
     devices: tuple[str, ...] = ()
     read_only: tuple[str, ...] = ()
     limits: LimitCaps = LimitCaps()

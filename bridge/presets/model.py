@@ -27,6 +27,9 @@ PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 VariableName = Annotated[str, Field(pattern="^[A-Z_][A-Z0-9_]*$")]
 
 
+Tokens = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=512)], ...], Field(min_length=1)]
+
+
 class PresetLimits(Record):
     """Bounds this preset needs; what it leaves out is the default of `bridge.limits`."""
 
@@ -55,15 +58,25 @@ class Repeat(Record):
 
 
 class CommandTemplate(Record):
-    """One command; a token is literal, exactly ``{parameter}``, or exactly ``${host value}``."""
+    """One command; a token is literal, exactly ``{parameter}``, or exactly ``${host value}``.
+
+    Attributes:
+        peer: request code that answers this command over pipes while it runs, as another user and in another sandbox.
+    """
 
     name: Name
-    argv: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=512)], ...], Field(min_length=1)]
+    argv: Tokens
+    peer: Tokens | None = None
     repeat: Repeat = Repeat()
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """Every token of both sides."""
+        return (*self.argv, *(self.peer or ()))
 
     @model_validator(mode="after")
     def _whole_tokens(self) -> Self:
-        for token in self.argv:
+        for token in self.tokens:
             host = HOST_TOKEN.fullmatch(token)
             if host is not None and host.group(1) not in HOST_NAMES:
                 raise ValueError(f"command {self.name}: ${{{host.group(1)}}} is unknown; known: {sorted(HOST_NAMES)}")
@@ -135,8 +148,16 @@ class Preset(Record):
             raise ValueError(f"the runner sets {', '.join(reserved)}")
         if len(self.commits) > 1 or (self.commits and self.code != "request"):
             raise ValueError("a commit parameter names the one tree that is put beside the request's own")
+        asking = [command for command in self.commands if command.peer is not None]
+        if asking and (self.code != "request" or any(command.argv[0] != "${host_engine}" for command in asking)):
+            raise ValueError("a peer is request code, and the command that asks it is ${host_engine}")
         self._tokens_are_declared()
         return self
+
+    @property
+    def has_peer(self) -> bool:
+        """Whether host code asks request code, and measures what it answers."""
+        return any(command.peer is not None for command in self.commands)
 
     @property
     def commits(self) -> tuple[str, ...]:
@@ -148,7 +169,7 @@ class Preset(Record):
         paths = [output.path for output in self.outputs]
         if len(set(names)) != len(names) or len(set(paths)) != len(paths):
             raise ValueError("command names and output paths are unique")
-        tokens = [token for command in self.commands for token in command.argv]
+        tokens = [token for command in self.commands for token in command.tokens]
         used = {match.group(1) for token in tokens if (match := PARAMETER_TOKEN.fullmatch(token))}
         if self.status == "ready" and used != set(self.params):
             raise ValueError(f"argv uses {sorted(used)}, params declares {sorted(self.params)}")

@@ -14,10 +14,11 @@ from typing import Literal
 from bridge import limits as bounds
 from bridge import strictjson
 from bridge.errors import ParameterError, PolicyRefusedError, RequestRejectedError
+from bridge.presets.commands import commands_of
 from bridge.presets.facts import PolicyFacts, SandboxMode, Trust, TrustClass
-from bridge.presets.model import HOST_TOKEN, PARAMETER_TOKEN, CommandTemplate, Preset, PresetLimits
-from bridge.presets.parameters import bind, render
-from bridge.records import Command, EnvironmentVariable, JobSpec, Limits, Request, SandboxSpec
+from bridge.presets.model import Preset, PresetLimits
+from bridge.presets.parameters import bind
+from bridge.records import EnvironmentVariable, JobSpec, Limits, Request, SandboxSpec
 from bridge.records.base import ParamValue
 
 _SIGN_IT = (
@@ -41,7 +42,7 @@ def resolve(request: Request, preset: Preset, policy_facts: PolicyFacts, trust: 
     environment = tuple(_environment(request, preset, policy_facts, params))
     limits, limit_lines = _limits(request, preset, policy_facts)
     sandbox, sandbox_lines = _sandbox(preset, policy_facts, trust_class)
-    commands = tuple(_commands(request, preset, policy_facts, params))
+    commands = tuple(commands_of(request, preset, policy_facts, params))
     labels = dict.fromkeys((*preset.labels, *_labels(preset, policy_facts, trust)))
     return JobSpec(
         id=request.id,
@@ -108,11 +109,14 @@ def _check_policy(request: Request, preset: Preset, facts: PolicyFacts, trust: T
         )
     said = [f"preset {preset.name}: allowed by presets.allow = {list(facts.allow)}", f"asked by {trust.asker}"]
     _check_asker(preset, facts, trust)
+    _check_peer(preset, facts)
     if preset.code == "host":
         note = "; the workload it brings is not used" if request.workload is not None else ""
         return "host", [*said, f"code: the host's installed engine{note}"]
     if trust.request_code == "trusted":
         return "trusted", [*said, f"code: the request's tree, trusted ({trust.why})"]
+    if preset.has_peer:
+        return "untrusted", [*said, f"code: the request's tree, untrusted ({trust.why}), asked by the host's own code"]
     if not facts.embedded and facts.sandbox_uid is None:
         raise PolicyRefusedError(
             f"preset {preset.name!r} runs the request's code, nobody this host trusts vouches for it ({trust.why}), "
@@ -135,6 +139,20 @@ def _check_asker(preset: Preset, facts: PolicyFacts, trust: Trust) -> None:
             f"preset {preset.name!r} runs the request's code, and the request is unsigned; unsigned requests run only "
             "the host's code here",
             remedy=f"{_SIGN_IT}; on your own machine: kakeya-mac run --bus embedded",
+        )
+
+
+def _check_peer(preset: Preset, facts: PolicyFacts) -> None:
+    """Refuse a preset whose two sides could reach each other here."""
+    if not preset.has_peer:
+        return
+    own, other = facts.sandbox_uid, facts.sandbox_peer_uid
+    if own is None or other is None or own == other or facts.sandbox_mode == "off":
+        raise PolicyRefusedError(
+            f"preset {preset.name!r} measures the request's code from outside, which takes a sandbox and two users; "
+            f"this host has sandbox.uid {own}, sandbox.peer_uid {other}, mode {facts.sandbox_mode}",
+            remedy="the host's owner runs the service as root on Linux and sets sandbox.uid and sandbox.peer_uid in "
+            "policy.toml to two users without rights of their own",
         )
 
 
@@ -187,49 +205,6 @@ def _environment(
             yield EnvironmentVariable(name=name, value=value, origin=origin, secret=secret)
 
 
-def _commands(request: Request, preset: Preset, facts: PolicyFacts, params: dict[str, ParamValue]) -> Iterator[Command]:
-    for template in preset.commands:
-        launches = template.repeat.claim if request.profile == "claim" else template.repeat.smoke
-        for launch in range(launches):
-            name = template.name if launches == 1 else f"{template.name}-{launch}"
-            argv = _argv(template, request, preset, facts, params, launch=launch, launches=launches)
-            yield Command(name=name, argv=argv)
-
-
-def _argv(
-    template: CommandTemplate,
-    request: Request,
-    preset: Preset,
-    facts: PolicyFacts,
-    params: dict[str, ParamValue],
-    *,
-    launch: int,
-    launches: int,
-) -> tuple[str, ...]:
-    # Host code must not be shadowed by the working directory (-I); request code must be found there first.
-    flags = ("-I",) if preset.code == "host" else ("-s",)
-    host_values = {
-        "engine": (facts.interpreter, *flags, "-m", "engine.cli"),
-        "host_engine": (facts.interpreter, "-I", "-m", "engine.cli"),
-        "workload": (request.workload.commit if request.workload is not None else "",),
-        "launch": (str(launch),),
-        "launches": (str(launches),),
-        "profile": (request.profile,),
-        "target": (facts.target or preset.models.target or "",),
-        "drafter": (facts.drafter or preset.models.drafter or "",),
-    }
-    argv: list[str] = []
-    for token in template.argv:
-        if (host := HOST_TOKEN.fullmatch(token)) is not None:
-            argv += host_values[host.group(1)]
-        elif (parameter := PARAMETER_TOKEN.fullmatch(token)) is not None:
-            name = parameter.group(1)
-            argv += render(name, preset.params[name], params[name])
-        else:
-            argv.append(token)
-    return tuple(argv)
-
-
 _DEFAULTS: dict[str, float | None] = {
     "wall_s": bounds.WALL_DEFAULT_S,
     "inactivity_s": bounds.INACTIVITY_DEFAULT_S,
@@ -274,6 +249,8 @@ def _preset_limit(limits: PresetLimits, name: str) -> float | None:
 
 def _sandbox(preset: Preset, facts: PolicyFacts, trust_class: TrustClass) -> tuple[SandboxSpec, list[str]]:
     wanted: list[tuple[SandboxMode, str]] = [(preset.sandbox.mode, "preset"), (facts.sandbox_mode, "host policy")]
+    if preset.has_peer:
+        wanted.append(("required", "request code that host code measures"))
     if trust_class == "untrusted":
         wanted.append(("preferred" if facts.embedded else "required", "untrusted code"))
     mode, who = max(wanted, key=lambda pair: _STRICTNESS[pair[0]])
@@ -286,6 +263,7 @@ def _sandbox(preset: Preset, facts: PolicyFacts, trust_class: TrustClass) -> tup
         read_only=tuple(dict.fromkeys(folders)),
         devices=facts.devices if preset.sandbox.gpu else (),
         uid=facts.sandbox_uid,
+        peer_uid=facts.sandbox_peer_uid if preset.has_peer else None,
     )
     return spec, [
         f"sandbox {mode} ({who}; the strictest counts)",

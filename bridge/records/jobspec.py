@@ -19,10 +19,12 @@ class Command(Record):
     Attributes:
         name: unique within the job spec; the log and the record use it.
         argv: absolute interpreter first, never a shell.
+        peer: the command that answers this one over pipes while it runs, in a sandbox of its own as `peer_uid`.
     """
 
     name: Name
     argv: Annotated[tuple[str, ...], Field(min_length=1)]
+    peer: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
 
 
 class EnvironmentVariable(Record):
@@ -68,6 +70,7 @@ class SandboxSpec(Record):
         read_only: absolute paths it may read beyond the interpreter and the packages.
         devices: absolute paths of device nodes it may open.
         uid: numeric user it runs as, or None for the runner's own.
+        peer_uid: numeric user that peers run as; another one than `uid`.
     """
 
     mode: Literal["required", "preferred", "off"]
@@ -75,6 +78,7 @@ class SandboxSpec(Record):
     read_only: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     uid: int | None = None
+    peer_uid: int | None = None
 
 
 class DeclaredOutput(Record):

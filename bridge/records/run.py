@@ -129,6 +129,30 @@ class SandboxApplied(Record):
     uid: int
 
 
+class PeerRecord(Record):
+    """The other side of a command: request code that only answers, apart from the host code that asks and measures.
+
+    Attributes:
+        command: name of the command it answered.
+        nonce: drawn by the executor when the command began; what is asked is derived from it.
+        started_s, ended_s: seconds since the run's start on the runner's steady clock.
+        sandbox: what confined it; its user is never the command's.
+        held: when all of its processes were stopped, in the same seconds: nothing of it ran meanwhile.
+        survivors: processes that were still there after the kill; 0 is the only good number.
+    """
+
+    command: Name
+    argv: tuple[str, ...]
+    nonce: Sha256
+    started_s: Seconds
+    ended_s: Seconds
+    exit_code: int | None
+    signal: int | None
+    sandbox: SandboxApplied
+    held: tuple[tuple[Seconds, Seconds], ...]
+    survivors: Count
+
+
 class SampleMark(Record):
     """A line of the sample pipe, timestamped on arrival: seconds since the run's start, steady clock."""
 
@@ -197,6 +221,7 @@ class RunRecord(Record):
         log_bytes, log_sha256: of the whole log kept, after the cap and redaction.
         principal, signer: who signed the request and with which key, as the host verified it before anything ran;
             ``unsigned`` and None when nobody did.
+        peers: what answered the commands that ask one, in order.
     """
 
     schema_version: Literal[1] = 1
@@ -241,3 +266,4 @@ class RunRecord(Record):
     redactions: Count
     principal: Text = "unsigned"
     signer: Text | None = None
+    peers: tuple[PeerRecord, ...] = ()

@@ -48,6 +48,7 @@ class SandboxPolicy(Record):
 
     mode: Literal["required", "preferred", "off"] = "preferred"
     uid: Annotated[int, Field(gt=0)] | None = None
+    peer_uid: Annotated[int, Field(gt=0)] | None = None
     network: bool = False
     devices: tuple[AbsolutePath, ...] = ()
     read_only: tuple[AbsolutePath, ...] = ()
@@ -138,6 +139,8 @@ class Policy(TrustPolicy):
             raise ValueError("approval is an argv list whose first item is an absolute path")
         if self.trust_pushers and self.sandbox.mode == "off":
             raise ValueError("trust_pushers needs a sandbox: set sandbox.mode to preferred or required")
+        if self.sandbox.peer_uid is not None and self.sandbox.uid in {None, self.sandbox.peer_uid}:
+            raise ValueError("sandbox.peer_uid needs sandbox.uid, and both are different users")
         return self
 
     def digest(self, *, embedded: bool) -> str:
@@ -164,6 +167,7 @@ class Policy(TrustPolicy):
             sandbox_mode=self.sandbox.mode,
             sandbox_network=self.sandbox.network,
             sandbox_uid=self.sandbox.uid,
+            sandbox_peer_uid=self.sandbox.peer_uid,
             devices=self.sandbox.devices,
             read_only=self.sandbox.read_only,
             limits=caps,

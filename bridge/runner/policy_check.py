@@ -130,8 +130,9 @@ def _about_this_machine(policy: Policy) -> Iterator[Problem]:
     for path in policy.sandbox.devices:
         if not _is(path, stat.S_ISCHR):
             yield Problem("sandbox.devices", f"{path} is no device node", "ls -l /dev; take it out", grave=False)
-    if policy.sandbox.uid is not None:
-        yield from _user(policy.sandbox.uid)
+    for key, uid in (("sandbox.uid", policy.sandbox.uid), ("sandbox.peer_uid", policy.sandbox.peer_uid)):
+        if uid is not None:
+            yield from _user(key, uid)
     try:
         names = list(own_presets(policy))
     except KakeyaError as error:
@@ -152,14 +153,14 @@ def _programs(policy: Policy) -> Iterator[Problem]:
             yield Problem(key, f"{argv[0]} cannot be run", f"chmod +x {argv[0]}, or name another program")
 
 
-def _user(uid: int) -> Iterator[Problem]:
+def _user(key: str, uid: int) -> Iterator[Problem]:
     if os.geteuid() not in (0, uid):
         text = f"this runner is uid {os.geteuid()} and cannot become uid {uid}"
-        yield Problem("sandbox.uid", text, "run the runner as root, or leave sandbox.uid out")
+        yield Problem(key, text, f"run the runner as root, or leave {key} out")
     try:
         pwd.getpwuid(uid)
     except KeyError:
-        yield Problem("sandbox.uid", f"no user has uid {uid}", "make one without rights of its own", grave=False)
+        yield Problem(key, f"no user has uid {uid}", "make one without rights of its own", grave=False)
 
 
 def _is(path: str, kind: Callable[[int], bool]) -> bool:

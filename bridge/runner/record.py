@@ -99,6 +99,7 @@ def run_record(
         log_sha256=hashlib.sha256(facts.log).hexdigest(),
         log_truncated_bytes=0 if execution is None else execution.log_truncated_bytes,
         redactions=0 if execution is None else execution.redactions,
+        peers=() if execution is None else execution.peers,
     )
 
 

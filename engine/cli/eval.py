@@ -18,6 +18,9 @@ WORKLOADS = {
     "acceptance": ("engine.cli.eval_studies:acceptance", "accepted draft tokens on raw code completion"),
     "commits": ("engine.cli.eval_commits:main", "one launch of two checkouts' code against each other"),
     "commits-assemble": ("engine.cli.eval_commits:assemble", "join those launches into their report"),
+    "peer": ("engine.cli.eval_peer:main", "one launch of asking code nobody trusts, measured from outside"),
+    "answer": ("engine.cli.eval_peer:answer", "the other side of that: decode what is asked over a pipe"),
+    "peer-assemble": ("engine.cli.eval_peer:assemble", "join those launches into their report"),
     "model": ("engine.cli.eval_model:main", "the measurements behind the model cards and prompt sets"),
 }
 

@@ -15,7 +15,9 @@ AUTOREGRESSIVE = "autoregressive"
 AUTOREGRESSIVE_AGAIN = "autoregressive_again"
 SPECULATIVE = "speculative"
 BASE, BASE_AGAIN, HEAD = "base", "base_again", "head"
+PEER = "peer"
 ROLES = {
+    PEER: "candidate",
     AUTOREGRESSIVE: "baseline",
     AUTOREGRESSIVE_AGAIN: "control",
     SPECULATIVE: "candidate",

@@ -58,7 +58,7 @@ def run_launch(
         )
         finished.append(measured)
         report(measured.sample)
-    samples = _with_margins(engine, plan, finished)
+    samples = with_margins(engine, plan, finished)
     arms = tuple(
         Arm(
             name=arm,
@@ -82,7 +82,7 @@ def sequence(
     return listed
 
 
-def _with_margins(engine: Engine, plan: Plan, finished: Sequence[Measured]) -> list[Sample]:
+def with_margins(engine: Engine, plan: Plan, finished: Sequence[Measured]) -> list[Sample]:
     """Return the samples; one that differs from the baseline gets the target's top-2 margin where it does."""
     reference = {
         item.sample.prompt_id: item.sample.tokens for item in finished if item.sample.id.split("/")[2] == plan.arms[0]

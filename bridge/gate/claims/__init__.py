@@ -57,6 +57,7 @@ _RECOMPUTERS: Final = {
     kinds.DISTRIBUTED_E2E: "distributed:end_to_end",
     kinds.DISTRIBUTED_BENCH: "distributed:bench",
     kinds.COMMIT_COMPARISON: "commits:drafts",
+    kinds.REQUEST_CODE: "requested:drafts",
 }
 
 

@@ -65,8 +65,10 @@ def _imported(record: RunRecord, spec: JobSpec) -> Iterator[Violation]:
         yield Violation(f"imported.module is {found.module!r}, the first command runs {module!r}", "imported.module")
     if PurePosixPath(found.work).parts[-2:] != (record.id, "work"):
         yield Violation(f"the run was started in {found.work}, which is not its own folder", "imported.work")
-    # Two commits are timed by the host's own engine, which starts a child for each: G4-TREES looks at those.
-    timed_by_host = spec.code == "host" or spec.base is not None
+    # Two commits are timed by the host's own engine, which starts a child for each: G4-TREES looks at those. What
+    # answers a command as its peer is timed by the host's too: G2-PEER.
+    asks = any(command.peer is not None for command in spec.commands)
+    timed_by_host = spec.code == "host" or spec.base is not None or asks
     in_tree = _is_package(found.path, f"{found.work}/{found.module}")
     if not timed_by_host and not in_tree and not (_only_tests(spec) and _is_hosts(found)):
         yield Violation(f"{found.module} came from {found.path}, not from the request's tree", "imported.path")

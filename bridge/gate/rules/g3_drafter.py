@@ -20,6 +20,8 @@ from bridge.gate.sampled import arms_of
 def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
     excused = {row["sample"] for row in report.body["fallbacks"] if row["component"] == "drafter"}
     for arm in arms_of(report, evidence).all:
+        if arm.name in kinds.UNSEEN:
+            continue
         for sample in arm.samples:
             counters = sample["counters"]
             if arm.name in kinds.DRAFTING and sample["accepted_per_step"] is None:

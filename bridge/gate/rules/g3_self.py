@@ -26,7 +26,7 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
         yield Violation(
             f"the control runs {control.code_path}, the baseline {baseline.code_path}", f"/arms/{control.index}"
         )
-    if baseline is None or candidate is None or report.kind == kinds.COMMIT_COMPARISON:
+    if baseline is None or candidate is None or report.kind in {kinds.COMMIT_COMPARISON, kinds.REQUEST_CODE}:
         return
     for arm in arms.all:
         if arm.role == "candidate" and arm.code_path == baseline.code_path:

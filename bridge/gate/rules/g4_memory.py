@@ -24,6 +24,10 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
         yield from _gross(arm)
         for sample in arm.samples:
             memory = sample["memory"]
+            if arm.name in kinds.UNSEEN:
+                if any(memory.values()):
+                    yield Violation("bytes of an arm that is seen from outside only", arm.pointer(sample))
+                continue
             if memory["kv_bytes"] < 1:
                 yield Violation("kv_bytes is 0 after decoding", arm.pointer(sample))
             if memory["kv_bytes_peak"] is not None and memory["kv_bytes_peak"] < memory["kv_bytes"]:

@@ -24,8 +24,16 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
     for arm in arms_of(report, evidence).all:
         for sample in arm.samples:
             check = _plain if sample["accepted_per_step"] is None else _speculative
+            check = _unseen if arm.name in kinds.UNSEEN else check
             for message in check(sample, config):
                 yield Violation(message, arm.pointer(sample))
+
+
+def _unseen(sample: Sample, _config: Mapping[str, Any]) -> Iterator[str]:
+    told = [name for name, count in sample["counters"].items() if count]
+    told += [name for name in ("accepted_per_step", "drafted_per_step") if sample[name] is not None]
+    if told:
+        yield f"{', '.join(told)} of an arm that is seen from outside only"
 
 
 def _plain(sample: Sample, _config: Mapping[str, Any]) -> Iterator[str]:

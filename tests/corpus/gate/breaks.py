@@ -473,6 +473,7 @@ def _study_breaks() -> None:
     study("G7-BUFFERS", "bounded_kv", lambda report: report["rows"]["points"][0].update(kv_bytes=4_000_000))
     study("G4-RPCS", "distributed_e2e", lambda report: report["rows"]["rpcs"].clear())
     study("G5-CONFIRM", "commit_comparison", slow)
+    study("G2-PEER", "request_code", lambda report: report["rows"]["launches"][1]["prompts"][3].update(text="known"))
     study(
         "G4-TREES",
         "commit_comparison",

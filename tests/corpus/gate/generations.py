@@ -28,6 +28,7 @@ ROLES = {
     "base": "baseline",
     "base_again": "control",
     "head": "candidate",
+    "peer": "candidate",
     "native": "baseline",
     "affine8": "candidate",
 }
@@ -37,6 +38,7 @@ CODE = {
     "speculative": "engine.decoding.speculative:speculative",
     "distributed": "engine.distributed.session:decode",
     "loopback": "engine.distributed.session:decode",
+    "peer": "engine.evaluation.peers:Peer",
     "affine8": "engine.backends.mlx.caches:quantised",
     **dict.fromkeys(COMMITS, "engine.decoding.speculative:speculative"),
 }

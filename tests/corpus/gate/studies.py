@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import string
 from typing import Any
 
+from engine.evaluation.nonce import draw
 from engine.reports.tokens import token_digest
 from tests.corpus.gate.builders import Case, around, envelope, sha, state_claims
 from tests.corpus.gate.generations import COMMITS, MODELS, Plan, code_throughput
@@ -65,6 +67,87 @@ def commit_comparison() -> Case:
         case.spec.update(base=commits["base"], code="request", trust_class="trusted", tree=tree)
         case.record["code"].update(identity=commits["head"], origin="request", trust_class="trusted", tree=tree)
     return state_claims(case)
+
+
+def request_code() -> Case:
+    """Return a run in which host code asked code nobody trusts, and measured it from outside."""
+    plan = Plan(arms=("autoregressive", "autoregressive_again", "peer"))
+    case = code_throughput(plan, "request_code")
+    words = [f"{first}{second}" for first in ("ab", "cd", "ef", "gh") for second in string.ascii_lowercase]
+    nonces = [sha(f"nonce {launch}") for launch in range(plan.launches)]
+    _numbered(case, plan)
+    for arm in case.report["arms"]:
+        for sample in arm["samples"] if arm["name"] == "peer" else ():
+            sample["counters"] = dict.fromkeys(sample["counters"], 0)
+            sample["memory"] = {**dict.fromkeys(sample["memory"]), "kv_bytes": 0}
+    case.report["config"].update(prompt_set="nonce-structured", prompt_rule="drawn from the run's nonce")
+    numbers = range(plan.per_launch + plan.warmups)
+    case.report["rows"] = {
+        "words": words,
+        "launches": [
+            {
+                "launch": launch,
+                "nonce": nonce,
+                "prompts": [
+                    {"id": f"nonce-{launch}-{number:03d}", "text": draw(nonce, number, tuple(words))}
+                    for number in numbers
+                ],
+            }
+            for launch, nonce in enumerate(nonces)
+        ],
+    }
+    if case.spec is not None and case.record is not None:
+        _beside(case, nonces)
+    return state_claims(case)
+
+
+def _numbered(case: Case, plan: Plan) -> None:
+    """Name prompts by launch and number, warm-ups too."""
+    renamed: dict[str, str] = {}
+    for arm in case.report["arms"]:
+        for sample in arm["samples"]:
+            place = int(sample["prompt_id"].rsplit("-", 1)[1])
+            warm = place - plan.launches * plan.per_launch
+            number = plan.per_launch + warm if sample["is_warmup"] else place % plan.per_launch
+            old, sample["prompt_id"] = sample["id"], f"nonce-{sample['launch']}-{number:03d}"
+            sample["prompt_digest"] = sha(sample["prompt_id"])
+            sample["id"] = f"{sample['launch']}/{sample['order_index']}/{arm['name']}/{sample['prompt_id']}"
+            renamed[old] = sample["id"]
+    for mark in case.record["sample_marks"] if case.record else ():
+        mark["sample"] = renamed[mark["sample"]]
+
+
+def _beside(case: Case, nonces: list[str]) -> None:
+    """Put the peers of a run into its job spec and its record."""
+    spec, record, tree = case.spec, case.record, "c3" * 20
+    assert spec is not None
+    assert record is not None
+    spec.update(code="request", trust_class="untrusted", tree=tree)
+    spec["sandbox"].update(mode="required", uid=1000, peer_uid=1001)
+    record["code"].update(origin="request", trust_class="untrusted", tree=tree)
+    marks: dict[str, list[float]] = {}
+    for mark in record["sample_marks"]:
+        marks.setdefault(mark["sample"], []).append(mark["t_s"])
+    record["peers"] = []
+    for launch, nonce in enumerate(nonces):
+        command = record["commands"][launch]
+        argv = ["/opt/kakeya/bin/python", "-s", "-m", "engine.cli", "eval", "answer", "--depth", "3"]
+        spec["commands"][launch]["peer"] = list(argv)
+        ours = [times for name, times in marks.items() if name.startswith(f"{launch}/") and "/peer/" not in name]
+        record["peers"].append(
+            {
+                "command": command["name"],
+                "argv": argv,
+                "nonce": nonce,
+                "started_s": command["started_s"],
+                "ended_s": command["ended_s"],
+                "exit_code": 0,
+                "signal": None,
+                "sandbox": {**record["sandbox"], "uid": 1001},
+                "held": [[round(times[0] - 0.001, 9), round(times[-1] + 0.001, 9)] for times in ours],
+                "survivors": 0,
+            }
+        )
 
 
 def kv_quantisation() -> Case:
@@ -238,6 +321,7 @@ BUILDERS = {
     "distributed_bench": distributed_bench,
     "distributed_e2e": distributed_e2e,
     "commit_comparison": commit_comparison,
+    "request_code": request_code,
     "kv_quantisation": kv_quantisation,
     "drafter_parity": drafter_parity,
     "verify_cost": verify_cost,

@@ -1,0 +1,61 @@
+"""Fill in what a preset's commands leave open: parameters, the host's interpreter, launches.
+
+Pure. Knows nothing about whether any of it may run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bridge.presets.facts import PolicyFacts
+from bridge.presets.model import HOST_TOKEN, PARAMETER_TOKEN, Preset
+from bridge.presets.parameters import render
+from bridge.records import Command, Request
+from bridge.records.base import ParamValue
+
+
+def commands_of(
+    request: Request, preset: Preset, facts: PolicyFacts, params: dict[str, ParamValue]
+) -> Iterator[Command]:
+    """Yield the commands of a run in order, a launch each, with what answers them."""
+    for template in preset.commands:
+        launches = template.repeat.claim if request.profile == "claim" else template.repeat.smoke
+        for launch in range(launches):
+            name = template.name if launches == 1 else f"{template.name}-{launch}"
+            place = (launch, launches)
+            sides = [
+                None if tokens is None else _argv(tokens, (request, preset, facts), params, place)
+                for tokens in (template.argv, template.peer)
+            ]
+            yield Command.model_validate({"name": name, "argv": sides[0], "peer": sides[1]})
+
+
+def _argv(
+    tokens: tuple[str, ...],
+    met: tuple[Request, Preset, PolicyFacts],
+    params: dict[str, ParamValue],
+    place: tuple[int, int],
+) -> tuple[str, ...]:
+    (request, preset, facts), (launch, launches) = met, place
+    # Host code must not be shadowed by the working directory (-I); request code must be found there first.
+    flags = ("-I",) if preset.code == "host" else ("-s",)
+    host_values = {
+        "engine": (facts.interpreter, *flags, "-m", "engine.cli"),
+        "host_engine": (facts.interpreter, "-I", "-m", "engine.cli"),
+        "workload": (request.workload.commit if request.workload is not None else "",),
+        "launch": (str(launch),),
+        "launches": (str(launches),),
+        "profile": (request.profile,),
+        "target": (facts.target or preset.models.target or "",),
+        "drafter": (facts.drafter or preset.models.drafter or "",),
+    }
+    argv: list[str] = []
+    for token in tokens:
+        if (host := HOST_TOKEN.fullmatch(token)) is not None:
+            argv += host_values[host.group(1)]
+        elif (parameter := PARAMETER_TOKEN.fullmatch(token)) is not None:
+            name = parameter.group(1)
+            argv += render(name, preset.params[name], params[name])
+        else:
+            argv.append(token)
+    return tuple(argv)
