@@ -39,10 +39,9 @@ class Pacer:
 
     def wait_s(self) -> float:
         """Return the seconds after which a push that can wait may go; 0 means now."""
-        now = self._clock.steady_s()
         if self._path is None:
-            return max(0.0, self._last_s + LOCAL_PAUSE_S - now)
-        with self._recent(now) as pushes:
+            return max(0.0, self._last_s + LOCAL_PAUSE_S - self._clock.steady_s())
+        with self._recent() as (pushes, now):
             return self._wait_s(pushes, now)
 
     def _wait_s(self, pushes: list[float], now: float) -> float:
@@ -54,10 +53,9 @@ class Pacer:
 
     def take_turn(self) -> bool:
         """Count a push that can wait before it is made, if it may go now: no other process gets the same turn."""
-        now = self._clock.steady_s()
         if self._path is None:
             return self.wait_s() == 0.0
-        with self._recent(now) as pushes:
+        with self._recent() as (pushes, now):
             if self._wait_s(pushes, now) > 0.0:
                 return False
             pushes.append(now)
@@ -66,27 +64,28 @@ class Pacer:
 
     def pushed(self) -> None:
         """Count a push, unless it was counted when it got its turn."""
-        now = self._clock.steady_s()
+        self._last_s = self._clock.steady_s()
         if self._turns:
             self._turns -= 1
-            self._last_s = now
-            return
-        self._last_s = now
-        if self._path is not None:
-            with self._recent(now) as pushes:
+        elif self._path is not None:
+            with self._recent() as (pushes, now):
                 pushes.append(now)
 
     @contextmanager
-    def _recent(self, now: float) -> Iterator[list[float]]:
-        """Hold the file's lock; times from before a reboot, later than now, are dropped."""
+    def _recent(self) -> Iterator[tuple[list[float], float]]:
+        """Hold the file's lock; times from before a reboot, later than now, are dropped.
+
+        The clock is read under the lock: a moment from before it would take a neighbour's newer turn for an old one.
+        """
         assert self._path is not None  # noqa: S101
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "r+", encoding="ascii") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
+            now = self._clock.steady_s()
             pushes = [one for one in _numbers(stream.read(8192)) if now - WINDOW_S < one <= now]
             before = list(pushes)
-            yield pushes
+            yield pushes, now
             if pushes != before:
                 stream.seek(0)
                 stream.truncate()
