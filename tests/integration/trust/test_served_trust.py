@@ -102,7 +102,7 @@ def test_from_init_to_a_signed_run_with_the_owners_one_command(place):
 
     code, refused, _ = requester.run("run", "mlx-env-probe", "--wait", "--queue")
     assert (code, refused["outcome"]["reason"]) == (7, "policy_refused")
-    assert f"kakeya-runner trust add '{document['data']['public_key']}'" in refused["outcome"]["message"]
+    assert f"kakeya-runner trust add '{document['data']['public_key']}'" in refused["outcome"]["remedy"]
     assert refused["trust"]["principal"] == "unsigned"
 
     trust_it(site, document)  # the running runner sees it at once
