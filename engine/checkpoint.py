@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,13 @@ from engine.errors import ModelConfigError, ModelNotFoundError, ModelWeightsErro
 
 ASSETS = Path(__file__).parent / "assets"
 HASH_CHUNK_BYTES = 1 << 22
+SIZES = frozenset(
+    {
+        "block_size", "head_dim", "hidden_size", "intermediate_size", "max_position_embeddings", "num_attention_heads",
+        "num_hidden_layers", "num_key_value_heads", "vocab_size",
+    }
+)  # fmt: skip
+"""What a config counts; None stands for "there is none"."""
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
@@ -46,9 +53,24 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Return config.json of a folder.
 
     Raises:
-        ModelConfigError: If it is absent or not a JSON object.
+        ModelConfigError: If it is absent or not a JSON object, or a size in it is none.
     """
     path = folder / "config.json"
+    config = read_object(path)
+    for part in (config, text_config(config)):
+        for name in sorted(SIZES & set(part)):
+            value = part[name]
+            if value is not None and (type(value) is not int or value < 1):
+                raise ModelConfigError(f"{name} in {path} is {value!r}; expected a whole number of at least 1")
+    return config
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return a JSON file of a model folder.
+
+    Raises:
+        ModelConfigError: If it is absent or not a JSON object.
+    """
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -84,16 +106,23 @@ def folder_digest(folder: Path) -> str:
 
 
 def stop_ids(folder: Path, config: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the stop token ids: those of generation_config.json, else those of config.json."""
+    """Return the stop token ids: those of generation_config.json, else those of config.json.
+
+    Raises:
+        ModelConfigError: If that file cannot be read or names something else than ids.
+    """
     generation = folder / "generation_config.json"
     value: Any = None
     if generation.is_file():
-        value = json.loads(generation.read_text(encoding="utf-8")).get("eos_token_id")
+        value = read_object(generation).get("eos_token_id")
     if value is None:
         value = text_config(config).get("eos_token_id", config.get("eos_token_id"))
     if value is None:
         return ()
-    return tuple(int(item) for item in value) if isinstance(value, Sequence) else (int(value),)
+    ids = tuple(value) if isinstance(value, list) else (value,)
+    if not all(type(item) is int for item in ids):
+        raise ModelConfigError(f"eos_token_id in {folder} is {value!r}; expected an id or a list of ids")
+    return ids
 
 
 def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.checkpoint import read_config, resolve_model
 from engine.drafters.draft_model import DraftModel, check_fits
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
-from engine.errors import BackendMissingError, ModelNotFoundError, UsageError
+from engine.errors import BackendMissingError, ModelConfigError, ModelNotFoundError, UsageError
 from engine.protocols import Accept, Backend, DrafterModel, NativeDecoder, TargetModel
 
+Loaded = TypeVar("Loaded")
 BACKENDS = ("mlx", "torch")
 
 __all__ = ["BACKENDS", "Engine", "load_backend", "open_engine", "own_drafter", "resolve_model"]
@@ -31,8 +33,8 @@ class Engine:
     folder: Path
 
 
-def load_backend(name: str, device: str | None = None, dtype: str | None = None) -> Backend:
-    """Import a backend; ``device`` and ``dtype`` are choices of torch alone, None leaves them to it.
+def load_backend(name: str, device: str | None = None, dtype: str | None = None, cuda_graphs: str = "auto") -> Backend:
+    """Import a backend; the other arguments are choices of torch alone, None and ``auto`` leave them to it.
 
     Raises:
         BackendMissingError: If its library is not installed, its shared objects do not load or the device is not there.
@@ -42,6 +44,8 @@ def load_backend(name: str, device: str | None = None, dtype: str | None = None)
         raise UsageError(f"unknown backend {name!r}; expected one of {', '.join(BACKENDS)}")
     if name == "mlx" and (device or dtype):
         raise UsageError("--device and --dtype choose for --backend torch; MLX uses its default device as it is")
+    if name == "mlx" and cuda_graphs == "on":
+        raise UsageError("--cuda-graphs on is a choice for --backend torch on an NVIDIA device; leave it out for mlx")
     try:
         if name == "mlx":
             from engine.backends.mlx.backend import MlxBackend
@@ -49,7 +53,7 @@ def load_backend(name: str, device: str | None = None, dtype: str | None = None)
             return MlxBackend()
         from engine.backends.torch.backend import TorchBackend
 
-        return TorchBackend(device, dtype)
+        return TorchBackend(device, dtype, cuda_graphs)
     except ImportError as error:
         raise BackendMissingError(
             f"the {name} backend cannot be imported on {sys.platform}: {error}. "
@@ -72,10 +76,10 @@ def open_engine(backend: Backend, target: str, drafter: str | None, roots: str |
     folder = resolve_model(target, roots)
     # A missing drafter is found before a large target is read.
     drafter_folder = None if drafter in {None, "ngram"} else resolve_model(str(drafter), roots)
-    model = backend.load_target(folder)
+    model: TargetModel = _loaded(folder, lambda: backend.load_target(folder))
     proposer: DrafterModel = NgramModel() if drafter == "ngram" else NoDrafter()
     if drafter_folder is not None:
-        proposer = _load_drafter(backend, drafter_folder, model)
+        proposer = _loaded(drafter_folder, lambda: _load_drafter(backend, drafter_folder, model))
     return Engine(
         backend=backend,
         target=model,
@@ -84,6 +88,18 @@ def open_engine(backend: Backend, target: str, drafter: str | None, roots: str |
         native=backend.native(model),
         folder=folder,
     )
+
+
+def _loaded(folder: Path, load: Callable[[], Loaded]) -> Loaded:
+    """Load a folder; what the libraries underneath trip over in its files is an error of the folder.
+
+    Raises:
+        ModelConfigError: If they cannot make sense of it.
+    """
+    try:
+        return load()
+    except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+        raise ModelConfigError(f"cannot load {folder}: {type(error).__name__}: {error}; check its files") from error
 
 
 def own_drafter(target: Path) -> str:
@@ -114,14 +130,14 @@ def _load_drafter(backend: Backend, folder: Path, target: TargetModel) -> Drafte
     return DraftModel(small)
 
 
-def open_random(shape: str, device: str | None = None, dtype: str | None = None) -> Engine:
+def open_random(shape: str, device: str | None = None, dtype: str | None = None, cuda_graphs: str = "auto") -> Engine:
     """Build a torch target with random weights in published shapes, without a drafter: for measuring cost alone.
 
     Raises:
         BackendMissingError: If torch or the device is not there.
         UsageError: If there is no such shape.
     """
-    backend: Any = load_backend("torch", device, dtype)
+    backend: Any = load_backend("torch", device, dtype, cuda_graphs)
     target = backend.random_target(shape)
     drafter = NoDrafter()
     return Engine(backend, target, drafter, backend.greedy(target), backend.native(target), Path(shape))

@@ -6,7 +6,7 @@ protocols structurally and pass ``tests/conformance/engine``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,6 +19,7 @@ from engine.types import (
     Features,
     Forward,
     Outcome,
+    Pause,
     Step,
     StoredError,
     TargetInfo,
@@ -74,6 +75,9 @@ class Sequence(Protocol):
 
     def measured_bytes(self) -> int:
         """Return the bytes of all cache buffers, each shared buffer counted once."""
+
+    def fallbacks(self) -> Mapping[str, int]:
+        """Return by reason how many forwards did not run the way the backend was asked to run them."""
 
     def stored_errors(self, layout: CacheLayout) -> tuple[StoredError, ...]:
         """Return by layer and side what storing the rows held now in ``layout`` would change.
@@ -157,8 +161,11 @@ class Depth(Protocol):
     def choose(self, position: int, limit: int) -> int:
         """Return the draft length for the next step, 0 <= n <= ``limit``."""
 
-    def park(self, position: int) -> int:
-        """Return for how many tokens to decode without drafting once ``choose`` said 0 (>= 1)."""
+    def park(self, position: int) -> Pause:
+        """Return for how many tokens (>= 1) to decode without drafting once ``choose`` said 0."""
+
+    def shadowed(self, drafted: int, accepted: int) -> bool:
+        """Take how many tokens of a pause's shadow draft came true; return whether to end the pause now."""
 
     def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
         """Take one finished step that began at ``position``; ``drafted`` is what was really proposed."""

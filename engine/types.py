@@ -137,6 +137,21 @@ class Draft:
     probs: Rows | None = None
     skipped: str | None = None
 
+    def ids(self) -> tuple[int, ...]:
+        """Return the proposed ids on the host; waits for the device where they are there."""
+        return self.tokens if isinstance(self.tokens, tuple) else tuple(int(token) for token in self.tokens.tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """How long to decode without drafting, and how many tokens to propose beside that only to see if they are right.
+
+    A shadow draft is never verified: it is compared with the tokens that plain decoding brings anyway.
+    """
+
+    tokens: int
+    shadow: int = 0
+
 
 @dataclass(frozen=True, slots=True)
 class Forward:
@@ -178,7 +193,8 @@ class Step:
 
     ``tokens`` are the emitted tokens after the stop rule cut them; ``accepted`` and ``committed`` are counted before
     the cut. ``position`` is the length of the target's cache after the step. ``draft_s`` and ``verify_s`` are the
-    seconds inside drafter and target, None on a backend whose calls return before their work is done.
+    seconds inside drafter and target, None on a backend whose calls return before their work is done. ``shadowed`` is
+    how many tokens were proposed only to be compared with what plain decoding brought.
     """
 
     tokens: tuple[int, ...]
@@ -195,6 +211,7 @@ class Step:
     skipped: str | None = None
     draft_s: float | None = None
     verify_s: float | None = None
+    shadowed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,15 @@ class FullRows(LayerRows):
         """Return every row, for a study of what storing them otherwise would change."""
         return self._store.rows(0, self._length)
 
+    def kept(self) -> tuple[int, Rows]:
+        """Return position 0 and every row."""
+        return 0, self.held()
+
+    def resume(self, first: int, rows: Rows, floor: int) -> None:
+        """Begin, while empty, with every row; there is no position before ``first``, which is 0."""
+        del first, floor
+        self.append(*rows)
+
 
 class WindowRows(LayerRows):
     """A sliding layer: the rows its newest append could see, that append, and a little slack.
@@ -119,6 +128,18 @@ class WindowRows(LayerRows):
         """
         first = self._make_room(rows, self._store.encode(keys, values))
         return self._store.rows(first, self._length + rows - self._base)
+
+    def kept(self) -> tuple[int, Rows]:
+        """Return the rows that a crop to any allowed length may still need, and the position of the first."""
+        first = max(0, self._floor - self._reach)
+        return first, self._store.rows(first - self._base, self._length - self._base)
+
+    def resume(self, first: int, rows: Rows, floor: int) -> None:
+        """Begin, while empty, with rows of positions ``first`` on; crops may reach back to ``floor``."""
+        parts, count = self._store.encode(*rows), int(rows[0].shape[2])
+        self._store.move(parts, 0, 0, count)
+        self._store.write(parts, 0, count)
+        self._base, self._floor, self._length = first, floor, first + count
 
     def _make_room(self, rows: int, like: list[Array]) -> int:
         """Let ``rows`` more rows fit and return the physical row of the oldest one they may see."""

@@ -87,15 +87,16 @@ class RowStore:
 
     def write(self, parts: list[Array], begin: int, end: int) -> None:
         """Write encoded rows into rows [begin, end)."""
+        # Leading axes by name, here and below: an ellipsis takes MLX longer to read, at every layer of every step.
         for buffer, part in zip(self._parts, parts, strict=True):
-            buffer[..., begin:end, :] = part
+            buffer[:, :, begin:end] = part
 
     def rows(self, begin: int, end: int) -> Rows:
         """Return keys and values of rows [begin, end): views of the buffers where rows are stored as they are."""
         if self._codec is None:
             keys, values = self._parts
-            return keys[..., begin:end, :], values[..., begin:end, :]
-        shown = tuple(buffer[..., begin:end, :] for buffer in self._parts)
+            return keys[:, :, begin:end], values[:, :, begin:end]
+        shown = tuple(buffer[:, :, begin:end] for buffer in self._parts)
         half = len(shown) // 2
         return self._codec.decode(shown[:half]), self._codec.decode(shown[half:])
 

@@ -1,28 +1,33 @@
 """What the depth controller costs, cold, when drafting does not pay: wall clock against the library's plain decoding.
 
 A world is a drafter and a kind of prompt. In each, the same prompts are decoded to the same forced budget by the
-library's own loop and by the engine with a cold controller, in a drawn order; the moments at which tokens reach the
-host give the ratio for the whole budget and for every shorter one in the same run.
+library's own loop and by the engine with a cold controller. The two take turns of ``SLICE_TOKENS`` tokens in a drawn
+order, each turn ending when its device is idle: a machine whose speed wanders from second to second slows both alike.
+The moments at which tokens reach the host give the ratio for the whole budget and for every shorter one in the same
+run.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from engine.benchmarks.ratio import Ratio, paired_ratio
 from engine.decoding.controller import ControlledDepth
+from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping
+from engine.drafters.none import NoDrafter
 from engine.errors import UsageError
 from engine.evaluation.selection import Prompt
 from engine.loading import Engine
-from engine.protocols import Clock, Drafter, DrafterModel
+from engine.protocols import Clock, Depth, Drafter, DrafterModel
 from engine.types import CacheLayout, Draft, Features, Step
 
 PREFILL_CHUNK_TOKENS = 512
+SLICE_TOKENS = 16
 
 
 @dataclass
@@ -60,17 +65,27 @@ class SpoiltDrafter:
 
 @dataclass(frozen=True)
 class World:
-    """A drafter that is right until output token ``wrong_from`` (None: for ever), over prompts of one set."""
+    """A drafter that is right until output token ``wrong_from`` (None: for ever), over prompts of one set.
+
+    Without ``drafts`` there is none: what the engine's own plain loop takes, before any controller.
+    """
 
     name: str
     prompts: Sequence[Prompt]
     wrong_from: int | None
+    drafts: bool = True
 
     def drafter(self, model: DrafterModel, vocab_size: int, prompt_tokens: int) -> Drafter:
         """Start the drafter of one sequence."""
+        if not self.drafts:
+            return NoDrafter()
         if self.wrong_from is None:
             return model.open()
         return SpoiltDrafter(model.open(), vocab_size, prompt_tokens + self.wrong_from - 1)
+
+    def depth(self, longest: int) -> Depth:
+        """Return the policy: a cold controller where there is something to control."""
+        return ControlledDepth(longest) if self.drafts else FixedDepth(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +110,26 @@ class Pair:
     controlled: Arrivals
     identical: bool
     drafted_steps: int
+    shadow_drafts: int
+
+    def at(self, budget_tokens: int) -> tuple[int, float, float]:
+        """Return how many tokens the controlled decode had when it first reached a budget, and both times to that."""
+        have, controlled_s = self.controlled.until(budget_tokens)
+        return have, self.plain.until(have)[1], controlled_s
+
+    def row(self, budgets: Sequence[int]) -> dict[str, Any]:
+        """Return the pair as JSON values, with its times at the budgets."""
+        names = ("tokens", "plain_s", "controlled_s")
+        times = {str(tokens): dict(zip(names, self.at(tokens), strict=True)) for tokens in budgets}
+        return {name: getattr(self, name) for name in _PLAIN_FIELDS} | {"times": times}
+
+
+_PLAIN_FIELDS = ("world", "prompt_id", "identical", "drafted_steps", "shadow_drafts")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Measures worlds; ``seed`` draws which of the two decodes a prompt first."""
+    """Measures worlds; ``seed`` draws which of the two takes each turn first."""
 
     engine: Engine
     budget_tokens: int
@@ -115,50 +145,73 @@ class Trial:
             for world in worlds:
                 if turn >= len(world.prompts):
                     continue
-                pair = self._pair(world, world.prompts[turn], plain_first=chooser.random() < 0.5)
+                pair = self._pair(world, world.prompts[turn], chooser)
                 if turn >= 0:
                     self.pairs.append(pair)
                     heard(pair)
         return self.pairs
 
-    def _pair(self, world: World, prompt: Prompt, *, plain_first: bool) -> Pair:
-        ways = {"plain": lambda: self._plain(prompt), "controlled": lambda: self._controlled(world, prompt)}
-        names = list(ways) if plain_first else list(reversed(ways))
-        found = {name: ways[name]() for name in names}
-        (plain_ids, plain, _), (ids, controlled, drafted) = found["plain"], found["controlled"]
-        return Pair(world.name, prompt.id, plain, controlled, plain_ids == ids, drafted)
+    def _pair(self, world: World, prompt: Prompt, chooser: random.Random) -> Pair:
+        clock = self.engine.backend.clock
+        plain, controlled = Decode(self._plain(prompt), clock), Decode(self._controlled(world, prompt), clock)
+        for tokens in range(1 + SLICE_TOKENS, self.budget_tokens + SLICE_TOKENS, SLICE_TOKENS):
+            for decode in chooser.sample([plain, controlled], 2):
+                decode.advance(tokens)
+        identical = plain.tokens == controlled.tokens
+        return Pair(world.name, prompt.id, plain.arrivals, controlled.arrivals, identical, *controlled.asked)
 
-    def _plain(self, prompt: Prompt) -> tuple[tuple[int, ...], Arrivals, int]:
-        steps = self.engine.native.decode(prompt.ids, Stopping(self.budget_tokens), PREFILL_CHUNK_TOKENS)
-        return arrivals(steps, self.engine.backend.clock)
+    def _plain(self, prompt: Prompt) -> Iterator[Step]:
+        return self.engine.native.decode(prompt.ids, Stopping(self.budget_tokens), PREFILL_CHUNK_TOKENS)
 
-    def _controlled(self, world: World, prompt: Prompt) -> tuple[tuple[int, ...], Arrivals, int]:
+    def _controlled(self, world: World, prompt: Prompt) -> Iterator[Step]:
         engine = self.engine
         parts = Parts(
-            engine.target.open(engine.drafter.capture, CacheLayout.NATIVE),
+            engine.target.open(engine.drafter.capture if world.drafts else (), CacheLayout.NATIVE),
             world.drafter(engine.drafter, engine.target.info.vocab_size, len(prompt.ids)),
             engine.accept,
-            ControlledDepth(self.longest),
+            world.depth(self.longest),
             engine.backend.clock,
         )
-        steps = speculative(parts, prompt.ids, Stopping(self.budget_tokens), PREFILL_CHUNK_TOKENS)
-        return arrivals(steps, engine.backend.clock)
+        return speculative(parts, prompt.ids, Stopping(self.budget_tokens), PREFILL_CHUNK_TOKENS)
 
 
-def arrivals(steps: Iterable[Step], clock: Clock) -> tuple[tuple[int, ...], Arrivals, int]:
-    """Run a decode; return its tokens, when they arrived, and how many steps drafted."""
-    clock.now_ns()
-    tokens: list[int] = []
-    counts: list[int] = []
-    moments_ns: list[int] = []
-    drafted = 0
-    for step in steps:
-        moments_ns.append(clock.host_ns())
-        tokens.extend(step.tokens)
-        counts.append(len(tokens))
-        drafted += step.drafted > 0
-    seconds = tuple((moment - moments_ns[0]) / 1e9 for moment in moments_ns)
-    return tuple(tokens), Arrivals(tuple(counts), seconds), drafted
+class Decode:
+    """A decode that goes on in turns and counts only the time of its own; the prefill is done before the first."""
+
+    def __init__(self, steps: Iterator[Step], clock: Clock) -> None:
+        self._steps = steps
+        self._clock = clock
+        self._spent_ns = 0
+        self._counts: list[int] = []
+        self._seconds: list[float] = []
+        self._shadows = self._drafted = 0
+        self.tokens: list[int] = []
+        self._take(next(steps), 0)
+        clock.now_ns()
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """When tokens arrived."""
+        return Arrivals(tuple(self._counts), tuple(self._seconds))
+
+    @property
+    def asked(self) -> tuple[int, int]:
+        """How many steps verified a draft, and how many shadow drafts there were."""
+        return self._drafted, self._shadows
+
+    def advance(self, tokens: int) -> None:
+        """Decode until there are ``tokens`` tokens, or to the end."""
+        began_ns = self._clock.now_ns()
+        while self._counts[-1] < tokens and (step := next(self._steps, None)) is not None:
+            self._take(step, self._spent_ns + self._clock.host_ns() - began_ns)
+        self._spent_ns += self._clock.now_ns() - began_ns
+
+    def _take(self, step: Step, at_ns: int) -> None:
+        self.tokens.extend(step.tokens)
+        self._counts.append(len(self.tokens))
+        self._seconds.append(at_ns / 1e9)
+        self._drafted += step.drafted > 0
+        self._shadows += step.shadowed > 0
 
 
 def curve(pairs: Sequence[Pair], budgets: Sequence[int]) -> dict[int, Ratio]:
@@ -174,7 +227,6 @@ def curve(pairs: Sequence[Pair], budgets: Sequence[int]) -> dict[int, Ratio]:
         raise UsageError(f"{len(different)} prompts were decoded to other tokens, first {different[0]}; no ratio")
     found = {}
     for budget in budgets:
-        taken = [pair.controlled.until(budget) for pair in pairs]
-        plain = [pair.plain.until(have)[1] for pair, (have, _) in zip(pairs, taken, strict=True)]
-        found[budget] = paired_ratio(plain, [seconds for _, seconds in taken])
+        taken = [pair.at(budget) for pair in pairs]
+        found[budget] = paired_ratio([plain for _, plain, _ in taken], [controlled for *_, controlled in taken])
     return found

@@ -106,7 +106,7 @@ def loop_overhead(
         depth,
         clock,
     )
-    steps = speculative(parts, prompt, stopping(engine, budget_tokens))
+    steps = speculative(parts, prompt, stopping(engine, prompt, budget_tokens))
     next(steps)
     clock.now_ns()
     meter.running = True

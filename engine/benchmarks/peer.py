@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from engine.decoding.autoregressive import autoregressive
+from engine.decoding.prompt import check_prompt
 from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping
 from engine.drafters.none import NoDrafter
@@ -85,7 +86,7 @@ class EnginePeer:
         marks = Marks.start(engine.backend.clock)
         sequence = engine.target.open(self.drafter.capture, self.layout)
         parts = Parts(sequence, self.drafter.open(), engine.accept, self.depth(), engine.backend.clock)
-        for step in speculative(parts, prompt, stopping(engine, budget_tokens)):
+        for step in speculative(parts, prompt, stopping(engine, prompt, budget_tokens)):
             marks.arrived()
             tokens.extend(step.tokens)
         return marks.timed(tuple(tokens))
@@ -107,21 +108,26 @@ class NativePeer:
         """Decode with a fresh cache."""
         tokens: list[int] = []
         marks = Marks.start(self.engine.backend.clock)
-        for step in self.engine.native.decode(prompt, stopping(self.engine, budget_tokens), 512):
+        for step in self.engine.native.decode(prompt, stopping(self.engine, prompt, budget_tokens), 512):
             marks.arrived()
             tokens.extend(step.tokens)
         return marks.timed(tuple(tokens))
 
 
-def stopping(engine: Engine, budget_tokens: int) -> Stopping:
-    """Return the stop rules every contestant decodes under: the target's stop ids and the budget."""
+def stopping(engine: Engine, prompt: tuple[int, ...], budget_tokens: int) -> Stopping:
+    """Return the stop rules every contestant decodes ``prompt`` under: the target's stop ids and the budget.
+
+    Raises:
+        PromptError: If prompt and budget do not fit the target.
+    """
+    check_prompt(prompt, engine.target.info, new_tokens=budget_tokens)
     return Stopping(budget_tokens, frozenset(engine.target.info.stop_ids))
 
 
 def oracle(engine: Engine, prompt: tuple[int, ...], budget_tokens: int) -> tuple[int, ...]:
     """Return what plain decoding with every row kept emits: the tokens a contestant must reproduce."""
     sequence = engine.target.open((), CacheLayout.FULL)
-    steps = autoregressive(sequence, engine.accept, prompt, stopping(engine, budget_tokens))
+    steps = autoregressive(sequence, engine.accept, prompt, stopping(engine, prompt, budget_tokens))
     return tuple(token for step in steps for token in step.tokens)
 
 

@@ -30,7 +30,7 @@ class DraftModelPeer:
 
     def decode(self, prompt: tuple[int, ...], budget_tokens: int) -> Timed:
         """Decode; mlx-lm yields token by token."""
-        rule = stopping(self.engine, budget_tokens)
+        rule = stopping(self.engine, prompt, budget_tokens)
         marks = Marks.start(self.engine.backend.clock)
         steps = speculative_generate_step(
             mx.array(prompt), self.module, self.draft, num_draft_tokens=DRAFT_TOKENS, max_tokens=budget_tokens

@@ -22,7 +22,9 @@ from engine.cli.options import (
     depth_factory,
     guarded,
     open_selected,
+    positive,
 )
+from engine.decoding.prompt import check_prompts
 from engine.drafters.draft_model import DraftModel
 from engine.errors import UsageError
 from engine.evaluation.selection import Prompt, load_prompts
@@ -51,9 +53,10 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("--draft-model", help="small causal model for the library's own draft-model mode")
     built.add_argument("--depths", default="3", help="depths of the engine's drafter, auto included (default: 3)")
     built.add_argument("--set", default="code-structured", help="prompt set or file (default: %(default)s)")
-    built.add_argument("--prompts", type=int, default=12, help="prompts measured (default: %(default)s)")
-    built.add_argument("--max-new", type=int, default=256, help="token budget (default: %(default)s)")
-    built.add_argument("--repeats", type=int, default=3, help="decodes of each prompt (default: %(default)s)")
+    built.add_argument("--prompts", type=positive, default=12, help="prompts measured (default: %(default)s)")
+    built.add_argument("--max-new", type=positive, default=256, help="token budget (default: %(default)s)")
+    built.add_argument("--repeats", type=positive, default=3, help="decodes of each prompt (default: %(default)s)")
+    built.add_argument("--worlds", help="controller only: some of plain,useless,long,turning,own (default: all)")
     built.add_argument("--reference", help="contestant the others are compared with (default: the library's plain one)")
     built.add_argument("--out", type=Path, help="directory for bench.json (default: here)")
     return built
@@ -135,12 +138,18 @@ def _controller(options: argparse.Namespace) -> int:
     short = load_prompts(options.set, tokenizer, name).spread(options.prompts).prompts
     needles = load_prompts("needle", tokenizer, name).prompts
     long = sorted(needles, key=lambda prompt: len(prompt.ids))[-options.prompts :]
-    worlds = [
-        World("useless drafter", short, 0),
-        World("useless drafter, long context", long, 0),
-        World("drafter turns useless half-way", short, options.max_new // 2),
-        World("drafter as it is", short, None),
-    ]
+    known = {
+        "plain": World("no drafter", short, None, drafts=False),
+        "useless": World("useless drafter", short, 0),
+        "long": World("useless drafter, long context", long, 0),
+        "turning": World("drafter turns useless half-way", short, options.max_new // 2),
+        "own": World("drafter as it is", short, None),
+    }
+    asked = options.worlds.split(",") if options.worlds else list(known)
+    if set(asked) - set(known):
+        raise UsageError(f"--worlds {options.worlds!r}; expected some of {','.join(known)}")
+    worlds = [known[name] for name in asked]
+    check_prompts((prompt.ids for world in worlds for prompt in world.prompts), engine.target.info, options.max_new)
     block = engine.drafter.info.block_size
     context = RunContext.current(out=options.out)
     trial = Trial(engine, options.max_new, context.request_digest, block - 1 if block else 16)
@@ -149,7 +158,7 @@ def _controller(options: argparse.Namespace) -> int:
     def run() -> tuple[dict[str, dict[int, Ratio]], dict[str, Any]]:
         pairs = trial.run(worlds, _show_pair)
         found = {world.name: curve([pair for pair in pairs if pair.world == world.name], budgets) for world in worlds}
-        rows = {"pairs": [asdict(pair) for pair in pairs]}
+        rows = {"pairs": [pair.row(budgets) for pair in pairs]}
         curves = {world: {str(tokens): asdict(ratio) for tokens, ratio in by.items()} for world, by in found.items()}
         return found, {"rows": rows | {"curves": curves}}
 
@@ -186,6 +195,11 @@ def contestants(engine: Engine, options: argparse.Namespace) -> list[Peer]:
 def _depths(options: argparse.Namespace, engine: Engine) -> dict[str, Callable[[], Depth]]:
     if engine.drafter.info.name == "none":
         return {}
+    block = engine.drafter.info.block_size
+    for text in options.depths.split(","):
+        # A row of the table must not carry the name of a depth that nothing drafted at.
+        if block and text.isdigit() and int(text) >= block:
+            raise UsageError(f"--depths {text}; {engine.drafter.info.name} proposes at most {block - 1} tokens a step")
     return {f"depth {text}": depth_factory(text, engine)[0] for text in options.depths.split(",")}
 
 
@@ -194,14 +208,17 @@ def _prompts(options: argparse.Namespace, engine: Engine) -> tuple[list[Prompt],
 
     Raises:
         UsageError: If the set is too small.
+        PromptError: If the budget does not fit behind one of them.
     """
     loaded = load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name)
-    return loaded.lasting(options.max_new).select(0, 1, options.prompts, 1)
+    chosen = loaded.lasting(options.max_new).select(0, 1, options.prompts, 1)
+    check_prompts((prompt.ids for part in chosen for prompt in part), engine.target.info, options.max_new)
+    return chosen
 
 
 def _show_pair(pair: Pair) -> None:
-    drafted = f"{pair.drafted_steps} drafted steps"
-    print(f"{pair.prompt_id} {pair.world}: {drafted}", file=sys.stderr, flush=True)
+    asked = f"{pair.drafted_steps} drafted steps, {pair.shadow_drafts} shadow drafts"
+    print(f"{pair.prompt_id} {pair.world}: {asked}", file=sys.stderr, flush=True)
 
 
 def _show(entry: Entry) -> None:

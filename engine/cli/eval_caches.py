@@ -5,12 +5,22 @@ from __future__ import annotations
 import argparse
 import secrets
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from engine.cli.eval_compare import answered
-from engine.cli.options import add_model_options, cache_layout, counts, guarded, open_selected
+from engine.cli.options import (
+    add_chunk_option,
+    add_model_options,
+    cache_layout,
+    counts,
+    guarded,
+    open_selected,
+    out_folder,
+    positive,
+    whole,
+)
 from engine.decoding.depth import FixedDepth
+from engine.decoding.prompt import check_prompts
 from engine.errors import UsageError
 from engine.evaluation.arms import ArmSettings
 from engine.evaluation.bounded_kv import MemoryPlan, MemoryPoint, joined_points, measure_memory, point_row
@@ -47,12 +57,12 @@ def kv_quant(argv: list[str]) -> int:
         "--layouts", default="affine8,affine4", help="quantised layouts, separated by commas (default: %(default)s)"
     )
     parser.add_argument("--set", default="needle", help="prompt set or file with answers (default: %(default)s)")
-    parser.add_argument("--prompts", type=int, help="how many prompts (default: the profile's)")
-    parser.add_argument("--max-new", type=int, default=48, help="token budget (default: %(default)s)")
-    parser.add_argument("--prefill-chunk", type=int, default=512, help="prompt rows per forward (default: %(default)s)")
+    parser.add_argument("--prompts", type=positive, help="how many prompts (default: the profile's)")
+    parser.add_argument("--max-new", type=positive, default=48, help="token budget (default: %(default)s)")
+    add_chunk_option(parser)
     parser.add_argument("--profile", choices=PROFILES, help="how much to measure (default: KAKEYA_PROFILE)")
     parser.add_argument("--report", default="kv-quant.json", help="name of the report (default: %(default)s)")
-    parser.add_argument("--out", type=Path, help="report directory when started by hand (default: here)")
+    parser.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
     options = parser.parse_args(argv)
     return guarded(lambda: _kv_quant(options))
 
@@ -70,6 +80,7 @@ def _kv_quant(options: argparse.Namespace) -> int:
     if any(prompt.expected is None for prompt in prompts.prompts):
         raise UsageError(f"prompt set {prompts.name!r} has prompts without an answer; recall needs all of them known")
     measured, warm = prompts.select(0, 1, count, warmups)
+    check_prompts((prompt.ids for prompt in (*warm, *measured)), engine.target.info, options.max_new)
     plan = QuantPlan(
         layouts=layouts,
         measured=measured,
@@ -116,14 +127,14 @@ def bounded_kv(argv: list[str]) -> int:
     parser.add_argument("--cache", default="sink4+window64", help="layout that is measured (default: %(default)s)")
     parser.add_argument("--contexts", default="256,512,1024,2048", help="context lengths (default: %(default)s)")
     parser.add_argument("--set", default="needle", help="prompt set whose text is the context (default: %(default)s)")
-    parser.add_argument("--max-new", type=int, default=32, help="tokens decoded after it (default: %(default)s)")
-    parser.add_argument("--prefill-chunk", type=int, default=512, help="prompt rows per forward (default: %(default)s)")
-    parser.add_argument("--launch", type=int, default=0, help="which launch this is, from 0")
-    parser.add_argument("--launches", type=int, default=2, help="how many there are, an even number")
+    parser.add_argument("--max-new", type=positive, default=32, help="tokens decoded after it (default: %(default)s)")
+    add_chunk_option(parser)
+    parser.add_argument("--launch", type=whole, default=0, help="which launch this is, from 0")
+    parser.add_argument("--launches", type=positive, default=2, help="how many there are, an even number")
     parser.add_argument("--assemble", action="store_true", help="join the launches into the report")
     parser.add_argument("--report", default="bounded-kv.json", help="name of the report (default: %(default)s)")
     parser.add_argument("--profile", choices=PROFILES, help="how much to measure (default: KAKEYA_PROFILE)")
-    parser.add_argument("--out", type=Path, help="report directory when started by hand (default: here)")
+    parser.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
     options = parser.parse_args(argv)
     return guarded(lambda: _assembled_memory(options) if options.assemble else _bounded_kv(options))
 

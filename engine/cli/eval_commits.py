@@ -9,7 +9,16 @@ from pathlib import Path
 
 from engine.cli.eval_assemble import claims
 from engine.cli.eval_compare import show
-from engine.cli.options import DEFAULT_DEPTH, DEFAULT_TARGET, chosen_drafter, guarded
+from engine.cli.options import (
+    DEFAULT_DEPTH,
+    DEFAULT_TARGET,
+    add_chunk_option,
+    chosen_drafter,
+    guarded,
+    out_folder,
+    positive,
+    whole,
+)
 from engine.errors import UsageError
 from engine.evaluation import commits as comparison
 from engine.evaluation.checkouts import Opening
@@ -34,16 +43,16 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("--margin", type=float, default=0.05, help="slower by more than this share (default: 0.05)")
     built.add_argument("--backend", choices=("mlx", "torch"), default="mlx", help="array library (default: mlx)")
     built.add_argument(
-        "--depth", type=int, default=DEFAULT_DEPTH, help="drafted tokens per step (default: %(default)s)"
+        "--depth", type=positive, default=DEFAULT_DEPTH, help="drafted tokens per step (default: %(default)s)"
     )
     built.add_argument("--set", default="code-structured", help="prompt set or file (default: %(default)s)")
     built.add_argument("--profile", choices=tuple(comparison.ARMS), help="only by hand: how much to measure")
-    built.add_argument("--max-new", type=int, help="token budget (default: the profile's)")
-    built.add_argument("--prefill-chunk", type=int, default=512, help="prompt rows per forward (default: %(default)s)")
-    built.add_argument("--launch", type=int, default=0, help="which launch this is, from 0")
-    built.add_argument("--launches", type=int, default=1, help="how many launches a pass has")
+    built.add_argument("--max-new", type=positive, help="token budget (default: the profile's)")
+    add_chunk_option(built)
+    built.add_argument("--launch", type=whole, default=0, help="which launch this is, from 0")
+    built.add_argument("--launches", type=positive, default=1, help="how many launches a pass has")
     built.add_argument("--confirm", action="store_true", help="a launch of the second pass, if the first was slow")
-    built.add_argument("--out", type=Path, help="report directory when started by hand (default: here)")
+    built.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
     return built
 
 
@@ -58,7 +67,7 @@ def assemble(argv: list[str]) -> int:
     built = argparse.ArgumentParser(prog="kakeya-engine eval commits-assemble", description=assemble.__doc__)
     built.add_argument("--report", default="report.json", help="name of the report (default: %(default)s)")
     built.add_argument("--profile", choices=tuple(comparison.ARMS), help="only by hand: the profile of the launches")
-    built.add_argument("--out", type=Path, help="report directory when started by hand (default: here)")
+    built.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
     options = built.parse_args(argv)
     return guarded(lambda: _assemble(options))
 

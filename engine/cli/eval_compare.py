@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from engine.cli.options import (
     add_decoding_options,
@@ -13,6 +12,9 @@ from engine.cli.options import (
     depth_factory,
     guarded,
     open_selected,
+    out_folder,
+    positive,
+    whole,
 )
 from engine.errors import UsageError
 from engine.evaluation.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, ArmSettings
@@ -55,13 +57,13 @@ def parser(name: str) -> argparse.ArgumentParser:
     built.add_argument(
         "--profile", choices=tuple(PROFILES), help="how much to measure (default: KAKEYA_PROFILE, smoke)"
     )
-    built.add_argument("--launch", type=int, default=0, help="which launch this is, from 0")
-    built.add_argument("--launches", type=int, default=1, help="how many launches the run has")
+    built.add_argument("--launch", type=whole, default=0, help="which launch this is, from 0")
+    built.add_argument("--launches", type=positive, default=1, help="how many launches the run has")
     built.add_argument("--stop", choices=("natural", "budget"), default="natural", help="budget ignores stop tokens")
     built.add_argument(
-        "--max-new", type=int, default=preset.max_new_tokens, help="token budget (default: the profile's)"
+        "--max-new", type=positive, default=preset.max_new_tokens, help="token budget (default: the profile's)"
     )
-    built.add_argument("--out", type=Path, help="report directory when started by hand (default: here)")
+    built.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
     return built
 
 

@@ -11,7 +11,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from engine.cli.options import guarded, positive, whole
+from engine.errors import UsageError
+
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
+
+
+def model_folder(text: str) -> Path:
+    """Return a folder with a model, an ``argparse`` type.
+
+    Raises:
+        argparse.ArgumentTypeError: If it holds none.
+    """
+    path = Path(text)
+    if not (path / "config.json").is_file():
+        raise argparse.ArgumentTypeError(f"no config.json in {text!r}; expected a model folder")
+    return path
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -19,33 +34,35 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="kakeya-engine eval model", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--threads", type=int, default=1, help="torch threads")
+    common.add_argument("--threads", type=positive, default=1, help="torch threads")
     common.add_argument("--prompts", type=Path, default=None, help="folder of prompt sets (default: the packaged ones)")
     build = verbs.add_parser("prompts", parents=[common], help="build the prompt sets and their digests")
-    build.add_argument("--targets", type=Path, nargs="+", required=True, help="target folders")
-    build.add_argument("--seed", type=int, default=5)
+    build.add_argument("--targets", type=model_folder, nargs="+", required=True, help="target folders")
+    build.add_argument("--seed", type=whole, default=5)
     build.add_argument("--out", type=Path, required=True)
     card = verbs.add_parser("card", parents=[common], help="measure a model and write card.json and MODEL_CARD.md")
-    card.add_argument("--target", type=Path, required=True)
-    card.add_argument("--drafter", type=Path, default=None, help="write this drafter's card instead of the target's")
-    card.add_argument("--block-sizes", type=int, nargs="+", default=[4, 8])
+    card.add_argument("--target", type=model_folder, required=True)
+    card.add_argument(
+        "--drafter", type=model_folder, default=None, help="write this drafter's card instead of the target's"
+    )
+    card.add_argument("--block-sizes", type=positive, nargs="+", default=[4, 8])
     recall = verbs.add_parser("recall", parents=[common], help="needle recall at one length")
-    recall.add_argument("--target", type=Path, required=True)
-    recall.add_argument("--length", type=int, required=True)
-    recall.add_argument("--count", type=int, default=61)
-    recall.add_argument("--needles", type=int, default=1)
-    recall.add_argument("--seed", type=int, default=5)
+    recall.add_argument("--target", type=model_folder, required=True)
+    recall.add_argument("--length", type=positive, required=True)
+    recall.add_argument("--count", type=positive, default=61)
+    recall.add_argument("--needles", type=positive, default=1)
+    recall.add_argument("--seed", type=whole, default=5)
     language = verbs.add_parser("language", parents=[common], help="held-out loss and accuracy")
-    language.add_argument("--target", type=Path, required=True)
+    language.add_argument("--target", type=model_folder, required=True)
     samples = verbs.add_parser("samples", parents=[common], help="greedy continuations of a prompt set with repeats")
-    samples.add_argument("--target", type=Path, required=True)
+    samples.add_argument("--target", type=model_folder, required=True)
     samples.add_argument("--set", default="code-structured")
-    samples.add_argument("--count", type=int, default=20)
-    samples.add_argument("--budget", type=int, default=640)
+    samples.add_argument("--count", type=positive, default=20)
+    samples.add_argument("--budget", type=positive, default=640)
     acceptance = verbs.add_parser("acceptance", parents=[common], help="acceptance length before the first loop")
-    acceptance.add_argument("--target", type=Path, required=True)
-    acceptance.add_argument("--drafter", type=Path, required=True)
-    acceptance.add_argument("--block-sizes", type=int, nargs="+", default=[4, 8])
+    acceptance.add_argument("--target", type=model_folder, required=True)
+    acceptance.add_argument("--drafter", type=model_folder, required=True)
+    acceptance.add_argument("--block-sizes", type=positive, nargs="+", default=[4, 8])
     return parser
 
 
@@ -55,10 +72,17 @@ def packaged_prompts() -> Path:
 
 
 def load_sets(arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
-    """Read every prompt set."""
+    """Read every prompt set.
+
+    Raises:
+        UsageError: If one is not there.
+    """
     from engine.evaluation.prompts import SETS, read_set
 
     folder = arguments.prompts or packaged_prompts()
+    missing = [name for name in SETS if not (folder / f"{name}.json").is_file()]
+    if missing:
+        raise UsageError(f"no prompt set {missing[0]} in {folder}; expected {', '.join(SETS)}")
     return {name: read_set(folder, name) for name in SETS}
 
 
@@ -129,7 +153,10 @@ def samples_command(arguments: argparse.Namespace) -> dict[str, Any]:
     from engine.evaluation.loading import load_target
 
     target = load_target(arguments.target)
-    prompts = spread(load_sets(arguments)[arguments.set], arguments.count)
+    sets = load_sets(arguments)
+    if arguments.set not in sets:
+        raise UsageError(f"no prompt set {arguments.set!r}; known: {', '.join(sets)}")
+    prompts = spread(sets[arguments.set], arguments.count)
     samples = greedy_samples(target, prompts, arguments.budget)
     texts = {item.prompt_id: target.tokenizer.decode(list(item.tokens)) for item in samples}
     return {"summary": sample_summary(samples, arguments.budget), "texts": texts}
@@ -158,8 +185,12 @@ def main(argv: list[str]) -> int:
         "samples": samples_command,
         "acceptance": acceptance_command,
     }
-    print(json.dumps(commands[arguments.verb](arguments), indent=1))
-    return 0
+
+    def run() -> int:
+        print(json.dumps(commands[arguments.verb](arguments), indent=1))
+        return 0
+
+    return guarded(run)
 
 
 if __name__ == "__main__":

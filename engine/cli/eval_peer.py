@@ -11,11 +11,14 @@ from engine.checkpoint import ASSETS
 from engine.cli.eval_compare import show
 from engine.cli.options import (
     DEFAULT_DEPTH,
+    add_chunk_option,
     add_model_options,
     cache_layout,
     depth_factory,
     guarded,
     open_selected,
+    positive,
+    whole,
 )
 from engine.errors import UsageError
 from engine.evaluation import answering, request_code
@@ -34,10 +37,10 @@ def main(argv: list[str]) -> int:
     """Ask the peer of this command and measure what it answers; exit 0 when the part is written."""
     built = argparse.ArgumentParser(prog="kakeya-engine eval peer", description=main.__doc__)
     add_model_options(built)
-    built.add_argument("--max-new", type=int, help="token budget (default: the profile's)")
-    built.add_argument("--prefill-chunk", type=int, default=512, help="prompt rows per forward (default: %(default)s)")
-    built.add_argument("--launch", type=int, default=0, help="which launch this is, from 0")
-    built.add_argument("--launches", type=int, default=1, help="how many launches the run has")
+    built.add_argument("--max-new", type=positive, help="token budget (default: the profile's)")
+    add_chunk_option(built)
+    built.add_argument("--launch", type=whole, default=0, help="which launch this is, from 0")
+    built.add_argument("--launches", type=positive, default=1, help="how many launches the run has")
     options = built.parse_args(argv)
     return guarded(lambda: _ask(options))
 
@@ -47,7 +50,7 @@ def answer(argv: list[str]) -> int:
     built = argparse.ArgumentParser(prog="kakeya-engine eval answer", description=answer.__doc__)
     add_model_options(built)
     built.add_argument("--depth", default=str(DEFAULT_DEPTH), help="drafted tokens per step (default: %(default)s)")
-    built.add_argument("--prefill-chunk", type=int, default=512, help="prompt rows per forward (default: %(default)s)")
+    add_chunk_option(built)
     options = built.parse_args(argv)
     return guarded(lambda: _answer(options))
 

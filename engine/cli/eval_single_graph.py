@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import statistics
 from dataclasses import asdict
-from pathlib import Path
 
-from engine.cli.options import add_model_options, guarded, open_selected
+from engine.cli.options import add_model_options, guarded, open_selected, out_folder, positive
 from engine.errors import UsageError
 from engine.evaluation.launch import environment
 from engine.evaluation.selection import load_prompts
@@ -22,11 +21,11 @@ def parser() -> argparse.ArgumentParser:
     built = argparse.ArgumentParser(prog="kakeya-engine eval single-graph", description=__doc__)
     add_model_options(built)
     built.add_argument("--set", default="code-structured", help="prompt set or file; its first prompt is used")
-    built.add_argument("--blocks", type=int, default=32, help="blocks to time (default: %(default)s)")
+    built.add_argument("--blocks", type=positive, default=32, help="blocks to time (default: %(default)s)")
     built.add_argument("--limit-s", type=float, default=120.0, help="seconds after which no block starts")
-    built.add_argument("--depth", type=int, default=3, help="drafted tokens per block (default: %(default)s)")
+    built.add_argument("--depth", type=positive, default=3, help="drafted tokens per block (default: %(default)s)")
     built.add_argument("--report", default="single-graph.json", help="name of the report (default: %(default)s)")
-    built.add_argument("--out", type=Path, help="report directory when started by hand (default: here)")
+    built.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
     return built
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from engine.cli.options import add_model_options, counts, guarded, open_selected
+from engine.cli.options import LONGEST_DRAFT, add_model_options, counts, guarded, open_selected, out_folder, positive
 from engine.errors import ModelMismatchError, UsageError
 from engine.evaluation.acceptance_eval import AcceptancePlan, acceptance_length, fixed, run_acceptance
 from engine.evaluation.arms import AUTOREGRESSIVE, SPECULATIVE, ArmSettings
@@ -18,7 +17,7 @@ from engine.evaluation.selection import Prompt, PromptSet, load_prompts
 from engine.evaluation.study import Study
 from engine.evaluation.verify_cost import CostPlan, Costs, measure_costs
 from engine.loading import Engine
-from engine.reports import RunContext, Sample, SamplePipe
+from engine.reports import RunContext, Sample, SamplePipe, packed_tokens
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout
 
@@ -34,8 +33,8 @@ def drafter_parity(argv: list[str]) -> int:
     """Compare the MLX and the torch drafter; exit 0 when the report is written, whatever it says."""
     parser = _parser("drafter-parity", "Compare the MLX and the torch drafter of one checkpoint token by token.")
     parser.add_argument("--set", default="code-structured", help="prompt set or file (default: %(default)s)")
-    parser.add_argument("--prompts", type=int, help="how many prompts (default: the profile's)")
-    parser.add_argument("--max-new", type=int, help="tokens a prompt (default: the profile's)")
+    parser.add_argument("--prompts", type=positive, help="how many prompts (default: the profile's)")
+    parser.add_argument("--max-new", type=positive, help="tokens a prompt (default: the profile's)")
     parser.set_defaults(backend="mlx", report="drafter-parity.json")
     options = parser.parse_args(argv)
     return guarded(lambda: _drafter_parity(options))
@@ -46,7 +45,7 @@ def verify_cost(argv: list[str]) -> int:
     parser = _parser("verify-cost", "Measure what verifying a block costs beside decoding one token.")
     parser.add_argument("--contexts", default="64,512", help="context lengths in tokens (default: %(default)s)")
     parser.add_argument("--rows", default="1,2,4,8,16", help="block lengths, bonus included (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, help="forwards of each shape (default: the profile's)")
+    parser.add_argument("--repeats", type=positive, help="forwards of each shape (default: the profile's)")
     parser.add_argument(
         "--random-shapes",
         help="torch only: a target of published shapes with random weights, for cost alone (gemma4-26b-a4b)",
@@ -60,9 +59,9 @@ def acceptance(argv: list[str]) -> int:
     """Measure acceptance on raw code completion."""
     parser = _parser("acceptance", "Complete raw code as HumanEval asks for it and count what the target accepts.")
     parser.add_argument("--set", default="code-raw", help="prompt set or file (default: %(default)s)")
-    parser.add_argument("--prompts", type=int, help="how many prompts (default: the profile's)")
-    parser.add_argument("--max-new", type=int, help="tokens a prompt (default: the profile's)")
-    parser.add_argument("--depth", type=int, help="drafted tokens per step (default: a whole block)")
+    parser.add_argument("--prompts", type=positive, help="how many prompts (default: the profile's)")
+    parser.add_argument("--max-new", type=positive, help="tokens a prompt (default: the profile's)")
+    parser.add_argument("--depth", type=positive, help="drafted tokens per step (default: a whole block)")
     parser.set_defaults(report="acceptance.json")
     options = parser.parse_args(argv)
     return guarded(lambda: _acceptance(options))
@@ -73,14 +72,14 @@ def _parser(name: str, description: str) -> argparse.ArgumentParser:
     add_model_options(built)
     built.add_argument("--profile", choices=("smoke", "claim"), help="how much to measure (default: KAKEYA_PROFILE)")
     built.add_argument("--report", help="name of the report (default: %(default)s)")
-    built.add_argument("--out", type=Path, help="report directory when started by hand (default: here)")
+    built.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
     return built
 
 
 def _drafter_parity(options: argparse.Namespace) -> int:
     context = RunContext.current(out=options.out, profile=options.profile)
     prompts, budget = PARITY_PROFILES[context.profile]
-    mlx = open_selected(_changed(options, backend="mlx", device=None, dtype=None))
+    mlx = open_selected(_changed(options, backend="mlx", device=None, dtype=None, cuda_graphs="auto"))
     torch = open_selected(_changed(options, backend="torch", device=options.device or "cpu"))
     if options.dtype == "float32" and mlx.target.info.dtype != "float32":
         raise ModelMismatchError(
@@ -91,7 +90,8 @@ def _drafter_parity(options: argparse.Namespace) -> int:
 
     def run() -> tuple[Parity, dict[str, Any]]:
         found = compare(mlx, torch, chosen.prompts, budget, _show_parity)
-        return found, {"rows": found.rows()}
+        prompts = {prompt.digest: packed_tokens(prompt.ids) for prompt in chosen.prompts}
+        return found, {"rows": found.rows(), "prompts": prompts}
 
     config = _facts(mlx, chosen, budget) | {"prompt_set": chosen.name, "max_new_tokens": budget}
     study = Study("drafter_parity", mlx.backend, config, context, options.report, torch.backend.versions())
@@ -113,7 +113,7 @@ def _verify_cost(options: argparse.Namespace) -> int:
 
     def run() -> tuple[Costs, dict[str, Any]]:
         found = measure_costs(engine, plan, lambda size: print(f"context {size}: measured", flush=True))
-        return found, {"rows": found.rows()}
+        return found, {"rows": found.rows(), "fallbacks": found.fallbacks}
 
     shapes = {"contexts": list(plan.contexts), "rows": list(plan.rows), "repeats": plan.repeats}
     config = _facts(engine, PromptSet("none", "random ids", ()), 0) | shapes
@@ -135,6 +135,11 @@ def _acceptance(options: argparse.Namespace) -> int:
     # A small set is measured whole; how many prompts there were is in the report.
     available = max(len(prompts.prompts) - warmups, 1)
     measured, warm = prompts.select(0, 1, options.prompts or min(count, available), warmups)
+    longest = (engine.drafter.info.block_size or LONGEST_DRAFT + 1) - 1
+    if options.depth is not None and options.depth > longest:
+        raise UsageError(
+            f"--depth {options.depth}; {engine.drafter.info.name} proposes at most {longest} tokens a step"
+        )
     depth = options.depth or (engine.drafter.info.block_size or 9) - 1
     budget = options.max_new or budget
     plan = AcceptancePlan(
@@ -190,7 +195,7 @@ def _engine_for_costs(options: argparse.Namespace) -> Engine:
         raise UsageError("--random-shapes builds its target with torch; add --backend torch")
     from engine.loading import open_random
 
-    return open_random(options.random_shapes, options.device, options.dtype)
+    return open_random(options.random_shapes, options.device, options.dtype, options.cuda_graphs)
 
 
 def _load(name: str, engine: Engine) -> PromptSet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,7 +16,10 @@ from engine.cli.options import (
     depth_factory,
     guarded,
     open_selected,
+    positive,
+    whole,
 )
+from engine.decoding.prompt import room_tokens
 from engine.errors import UsageError
 from engine.evaluation.generate import Answer, Asked, generate
 from engine.loading import Engine
@@ -23,18 +27,28 @@ from engine.protocols import Accept, SamplingDrafterModel
 from engine.tokenizer import Tokenizer
 from engine.verification.rejection import Sampling
 
+DEFAULT_BUDGET = 128
+
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     built = argparse.ArgumentParser(
         prog="kakeya-engine generate",
         description="Complete a prompt. The answer goes to stdout as it comes, its numbers to stderr.",
-        epilog="example: kakeya-engine generate 'class Point:' --max-new 64",
+        epilog="example: kakeya-engine generate 'class Point:' --max-new 64; exit codes: 2 a wrong option, 3 a model, "
+        "4 a prompt or budget that does not fit, 5 a missing library or device",
     )
-    built.add_argument("prompt", help="text to complete, - for stdin, or @FILE")
+    built.add_argument(
+        "prompt", nargs="?", help="text to complete, @FILE, or - for stdin (default: what is piped into it)"
+    )
     add_model_options(built)
     add_decoding_options(built)
-    built.add_argument("--max-new", type=int, default=128, help="token budget (default: %(default)s)")
+    built.add_argument(
+        "--max-new",
+        type=positive,
+        help=f"token budget, refused if the model's context has no room for it (default: {DEFAULT_BUDGET}, or what is "
+        "left of the context)",
+    )
     built.add_argument(
         "--chat", action="store_true", help="send the prompt as a chat turn through the model's template"
     )
@@ -42,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("--ignore-stop-tokens", action="store_true", help="go on past the model's own stop tokens")
     built.add_argument("--temperature", type=float, default=0.0, help="0 is greedy, above samples (default: 0)")
     built.add_argument("--top-p", type=float, default=1.0, help="sample from this much of the mass (default: all)")
-    built.add_argument("--top-k", type=int, default=0, help="sample from this many ids (default: all)")
+    built.add_argument("--top-k", type=whole, default=0, help="sample from this many ids (default: all)")
     built.add_argument("--seed", type=int, default=0, help="seed of the draws (default: %(default)s)")
     built.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     return built
@@ -55,20 +69,23 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    text, layout = _prompt_text(options.prompt), cache_layout(options)
+    text, layout, settings = _prompt_text(options.prompt), cache_layout(options), _settings(options)
+    if "" in options.stop:
+        raise UsageError("--stop is empty, which ends every answer before it begins; give the text to end at")
     engine = open_selected(options)
     tokenizer = Tokenizer(engine.folder)
     make_depth, _ = depth_factory(options.depth, engine)
+    prompt = tokenizer.chat(text) if options.chat else tokenizer.encode(text)
     asked = Asked(
-        prompt=tokenizer.chat(text) if options.chat else tokenizer.encode(text),
-        max_new_tokens=options.max_new,
+        prompt=prompt,
+        max_new_tokens=options.max_new or _default_budget(prompt, engine),
         stop_ids=frozenset(() if options.ignore_stop_tokens else engine.target.info.stop_ids),
         stop_strings=tuple(options.stop),
         layout=layout,
         chunk_tokens=options.prefill_chunk,
     )
     show = _nothing if options.json else _write
-    engine, rule = _sampled(engine, options)
+    engine, rule = _sampled(engine, settings)
     answer = generate(engine, tokenizer, asked, (rule, make_depth()), show)
     if options.json:
         print(json.dumps({"target": engine.target.info.name, "drafter": engine.drafter.info.name, **asdict(answer)}))
@@ -78,25 +95,66 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _sampled(engine: Engine, options: argparse.Namespace) -> tuple[Engine, Accept]:
+def _settings(options: argparse.Namespace) -> Sampling | None:
+    """Return how to draw, None for greedy decoding; checked before anything is loaded.
+
+    Raises:
+        UsageError: If the options describe no distribution, or one that greedy decoding would ignore.
+    """
+    if options.temperature != 0:
+        return Sampling(options.temperature, options.top_k, options.top_p, options.seed)
+    if options.top_k or options.top_p != 1.0:
+        raise UsageError(
+            "--top-k and --top-p shape what is drawn, and greedy decoding draws nothing; add --temperature"
+        )
+    return None
+
+
+def _default_budget(prompt: tuple[int, ...], engine: Engine) -> int:
+    """Return the default budget, or what is left of the context, and say so where that is less."""
+    info = engine.target.info
+    room = room_tokens(len(prompt), info)
+    if 0 < room < DEFAULT_BUDGET:
+        print(
+            f"note: a prompt of {len(prompt)} tokens leaves {room} of {info.max_positions} positions: at most {room} "
+            "new tokens",
+            file=sys.stderr,
+        )
+    return max(1, min(DEFAULT_BUDGET, room))
+
+
+def _sampled(engine: Engine, settings: Sampling | None) -> tuple[Engine, Accept]:
     """Return the engine and its accept rule; above temperature 0 both target and drafter draw."""
-    if options.temperature == 0:
+    if settings is None:
         return engine, engine.accept
-    settings = Sampling(options.temperature, options.top_k, options.top_p, options.seed)
     if isinstance(engine.drafter, SamplingDrafterModel):
         engine = replace(engine, drafter=engine.drafter.sampling(settings))
     return engine, engine.backend.sampling(engine.target, settings)
 
 
-def _prompt_text(argument: str) -> str:
-    if argument == "-":
-        return sys.stdin.read()
-    if not argument.startswith("@"):
-        return argument
+def _prompt_text(argument: str | None) -> str:
+    """Return the prompt from the argument, a file or stdin.
+
+    Raises:
+        UsageError: If there is none, or it is no UTF-8 text.
+    """
+    if argument is None and sys.stdin.isatty():
+        raise UsageError("no prompt; give it as text or @FILE, or pipe it into this command")
     try:
-        return Path(argument[1:]).read_text(encoding="utf-8")
-    except OSError as error:
+        if argument is None or argument == "-":
+            data = sys.stdin.buffer.read()
+        elif argument.startswith("@"):
+            data = Path(argument[1:]).read_bytes()
+        else:
+            data = os.fsencode(argument)
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the prompt is no UTF-8 text: {error}; convert it first") from error
+    except (OSError, ValueError) as error:
         raise UsageError(f"cannot read the prompt: {error}") from error
+    if not text:
+        raise UsageError("the prompt is empty; expected at least one character")
+    return text
 
 
 def _write(piece: str) -> None:
@@ -110,6 +168,7 @@ def _nothing(piece: str) -> None:
 
 def _report(engine: Engine, answer: Answer) -> None:
     skipped = "".join(f"; {count} steps without a draft: {reason}" for reason, count in answer.skipped_steps.items())
+    skipped += "".join(f"; {count} forwards: {reason}" for reason, count in answer.eager_forwards.items())
     print(
         f"[{engine.target.info.name} + {engine.drafter.info.name} on {engine.backend.name} {engine.backend.device}: "
         f"{len(answer.tokens)} tokens ({answer.stop_reason}), prefill {answer.prefill_s:.3f} s, "

@@ -6,6 +6,7 @@ Knows the verbs and nothing about what they do: a verb's module is imported when
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import sys
 
 VERBS = {
@@ -28,13 +29,16 @@ def main(argv: list[str] | None = None) -> int:
     """Run one verb and return its exit code.
 
     Returns:
-        The verb's exit code; 0 for help, 2 for an unknown verb.
+        The verb's exit code; 0 for help and version, 2 for an unknown verb.
     """
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments or arguments[0] in {"-h", "--help"}:
         print(usage())
         return 0
     verb = arguments[0]
+    if verb in {"-V", "--version"}:
+        print(f"kakeya-engine {importlib.metadata.version('kakeya')}")
+        return 0
     if verb not in VERBS:
         print(f"unknown verb {verb!r}; known: {', '.join(VERBS)}. See `kakeya-engine --help`.", file=sys.stderr)
         return 2

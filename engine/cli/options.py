@@ -19,6 +19,15 @@ from engine.types import CacheLayout
 DEFAULT_TARGET = "kakeya-tiny-gemma4"
 DEFAULT_DEPTH = 3
 """Drafted tokens per step: a block of 4 rows was the best measured one on CPU."""
+LONGEST_DRAFT = 16
+"""Drafted tokens per step of a drafter without blocks."""
+POLICIES = ("auto", "commit-gate", "entropy-gate")
+MAX_DIGITS = 9
+INTERRUPTED = 130
+"""Exit code of a process that SIGINT ended, as a shell reports it."""
+CLOSED_PIPE = 141
+"""The same for SIGPIPE."""
+LINE_CHARS = 500
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +38,12 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--dtype",
         choices=("float32", "bfloat16", "auto"),
         help="torch only: dtype of the weights (default: float32 on a cpu, else the checkpoint's)",
+    )
+    parser.add_argument(
+        "--cuda-graphs",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="torch on CUDA only: replay recorded forwards; auto where a trial says they pay (default: %(default)s)",
     )
     parser.add_argument(
         "--target", help=f"model folder or name (default: KAKEYA_TARGET, else the packaged {DEFAULT_TARGET})"
@@ -49,7 +64,29 @@ def add_decoding_options(parser: argparse.ArgumentParser) -> None:
         help="drafted tokens per step; auto for the never-slower controller; commit-gate or entropy-gate for a fixed "
         "depth behind a gate (default: %(default)s)",
     )
-    parser.add_argument("--prefill-chunk", type=int, default=512, help="prompt rows per forward (default: %(default)s)")
+    add_chunk_option(parser)
+
+
+def out_folder(text: str) -> Path:
+    """Return a folder reports can be written to, an ``argparse`` type: found out before anything is measured.
+
+    Raises:
+        argparse.ArgumentTypeError: If a file is in the way, or nobody may write there.
+    """
+    path = Path(text)
+    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not existing.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r}: {existing} is a file; expected a folder for reports")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise argparse.ArgumentTypeError(f"{text!r}: {existing} cannot be written to; expected a folder for reports")
+    return path
+
+
+def add_chunk_option(parser: argparse.ArgumentParser) -> None:
+    """Add how much of a prompt is forwarded at once."""
+    parser.add_argument(
+        "--prefill-chunk", type=positive, default=512, help="prompt rows per forward (default: %(default)s)"
+    )
 
 
 def add_cache_option(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +98,28 @@ def add_cache_option(parser: argparse.ArgumentParser) -> None:
         help="native: window and block on sliding layers; full: every row on all; lossy: affine8, affine4, affine8/32 "
         "(groups of 32 values), sink4+window64 (first 4 and newest 64 rows on full layers) (default: %(default)s)",
     )
+
+
+def whole(text: str) -> int:
+    """Return a number >= 0, an ``argparse`` type.
+
+    Raises:
+        argparse.ArgumentTypeError: If the text is none.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
+        raise argparse.ArgumentTypeError(f"{text!r}; expected a whole number of at most {MAX_DIGITS} digits")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """Return a number >= 1, an ``argparse`` type.
+
+    Raises:
+        argparse.ArgumentTypeError: If the text is none.
+    """
+    if whole(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}; expected at least 1")
+    return int(text)
 
 
 def cache_layout(options: argparse.Namespace, *, lossless: bool = False) -> CacheLayout:
@@ -85,16 +144,19 @@ def counts(name: str, text: str) -> tuple[int, ...]:
         UsageError: If one is no number.
     """
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() for part in parts):
+    if not all(part.isascii() and part.isdigit() and len(part) <= MAX_DIGITS for part in parts):
         raise UsageError(f"{name} {text!r}; expected numbers separated by commas")
     return tuple(int(part) for part in parts)
 
 
 def open_selected(options: argparse.Namespace) -> Engine:
-    """Load what the options and the environment name."""
-    target = resolve_model(options.target or os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET)
-    drafter = chosen_drafter(options.drafter, target)
-    return open_engine(load_backend(options.backend, options.device, options.dtype), str(target), drafter)
+    """Load what the options and the environment name; a path that begins with ./ or ../ is taken from here."""
+    if getattr(options, "depth", None) is not None:
+        check_depth(str(options.depth))
+    target = resolve_model(_from_here(options.target) or os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET)
+    drafter = chosen_drafter(_from_here(options.drafter), target)
+    backend = load_backend(options.backend, options.device, options.dtype, options.cuda_graphs)
+    return open_engine(backend, str(target), drafter)
 
 
 def chosen_drafter(asked: str | None, target: Path) -> str | None:
@@ -107,14 +169,31 @@ def chosen_drafter(asked: str | None, target: Path) -> str | None:
     return None if named == "none" else named
 
 
-def depth_factory(text: str, engine: Engine) -> tuple[Callable[[], Depth], dict[str, object]]:
-    """Return a maker of fresh depth policies and their description for reports.
+def _from_here(model: str | None) -> str | None:
+    """Return a relative path that says it is one as an absolute one; a bare name never means a folder in here."""
+    relative = model is not None and model.split("/", 1)[0] in {".", ".."}
+    return str(Path(str(model)).absolute()) if relative else model
+
+
+def check_depth(text: str) -> None:
+    """Check a depth before anything is loaded.
 
     Raises:
         UsageError: If ``text`` names no policy.
     """
+    if text not in POLICIES and not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
+        raise UsageError(f"--depth {text!r}; expected a number of tokens, {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
+
+
+def depth_factory(text: str, engine: Engine) -> tuple[Callable[[], Depth], dict[str, object]]:
+    """Return a maker of fresh depth policies and their description for reports; a cut to the drafter's block is said.
+
+    Raises:
+        UsageError: If ``text`` names no policy.
+    """
+    check_depth(text)
     block = engine.drafter.info.block_size
-    longest = block - 1 if block else 16
+    longest = block - 1 if block else LONGEST_DRAFT
     if text == "auto":
         return lambda: ControlledDepth(longest), {"policy": "controller", "longest": longest}
     gated = min(DEFAULT_DEPTH, longest)
@@ -122,16 +201,33 @@ def depth_factory(text: str, engine: Engine) -> tuple[Callable[[], Depth], dict[
         return lambda: CommitGate(gated), {"policy": text, "tokens": gated}
     if text == "entropy-gate":
         return lambda: EntropyGate(gated), {"policy": text, "tokens": gated}
-    if not text.isdigit():
-        raise UsageError(f"--depth {text!r}; expected a number of tokens, auto, commit-gate or entropy-gate")
     depth = min(int(text), longest)
+    if depth < int(text):
+        name = engine.drafter.info.name
+        print(f"note: --depth {text}: {name} proposes at most {longest} tokens a step, so {depth}", file=sys.stderr)
     return lambda: FixedDepth(depth), {"policy": "fixed", "tokens": depth}
 
 
 def guarded(run: Callable[[], int]) -> int:
-    """Run a verb; an engine error becomes one line on stderr and its exit code."""
+    """Run a verb; an engine error, the system's refusal, an interruption and a closed pipe become an exit code."""
     try:
         return run()
     except EngineError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _say(error)
         return error.exit_code
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the answer has enough; without this, Python complains again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+    except OSError as error:
+        _say(error)
+        return EngineError.exit_code
+
+
+def _say(error: Exception) -> None:
+    """Print an error as one line; what an array library says may be a list of every tensor."""
+    text = " ".join(str(error).split())
+    print(f"error: {text if len(text) <= LINE_CHARS else text[:LINE_CHARS] + '…'}", file=sys.stderr)

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from engine.cli.options import guarded
+
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the three training commands."""
@@ -147,8 +149,12 @@ def main(argv: list[str]) -> int:
     """Run one training command."""
     arguments = build_parser().parse_args(argv)
     commands = {"tokenizer": train_tokenizer_command, "target": train_target_command, "dflash": train_dflash_command}
-    commands[arguments.verb](arguments)
-    return 0
+
+    def run() -> int:
+        commands[arguments.verb](arguments)
+        return 0
+
+    return guarded(run)
 
 
 if __name__ == "__main__":

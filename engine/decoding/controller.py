@@ -4,22 +4,24 @@ Expected rate of depth n is ``committed(n) / cost(n)``: ``committed(n) = 1 + a1 
 acceptance of each draft position, ``cost(n)`` from measured step times, kept per depth and per context bucket because
 verification grows with the context. Depth 0 is plain decoding with its own measured cost, and it wins ties.
 
-Three rules bound what learning may cost:
+Four rules bound what learning may cost:
 1. A step time moves its estimate by at most a quarter, and the first step after a change of depth is not used at all.
 2. Every drafted step is booked against plain decoding: ``loss = time - committed * plain time``. A probe (a step that
    is not expected to pay) is made only while the account stays below ``START_ALLOWANCE`` plain steps plus
    ``ALLOWED_SHARE`` of all plain-equivalent time. A useless drafter can therefore cost only that much.
-3. While nothing changes, the distance between probes doubles from ``FIRST_PAUSE_STEPS`` to ``LONGEST_PAUSE_STEPS``, or
-   while parked to ``CREDIT_PAUSE_STEPS`` as long as drafting has gained more than it lost.
+3. While nothing changes, the distance between probes doubles from ``FIRST_PAUSE_STEPS`` to ``LONGEST_PAUSE_STEPS``,
+   while parked only to ``SHADOW_PAUSE_STEPS``, or ``CREDIT_PAUSE_STEPS`` when drafting has gained more than it lost.
+4. While parked, and from the first token on, acceptance is learnt from shadow drafts: proposed beside plain decoding,
+   compared with what it brings, never verified, so that a look costs a draft and no forward of the target. Drafts are
+   verified once shadows say that it might pay.
 
 Knows neither clocks nor models; ``engine.decoding.replay`` runs it on recorded costs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from engine.types import Outcome
+from engine.decoding.estimates import COST_WEIGHT, LARGEST_INNOVATION, Acceptance, Costs
+from engine.types import Outcome, Pause
 
 BUCKET_POSITIONS = 512
 FIRST_DEPTH = 3
@@ -28,89 +30,23 @@ ALLOWED_SHARE = 0.01
 LARGEST_CREDIT = 16.0
 FIRST_PAUSE_STEPS = 4
 LONGEST_PAUSE_STEPS = 512
+SHADOW_PAUSE_STEPS = 128
 CREDIT_PAUSE_STEPS = 32
 PLAIN_STEPS_TO_LEARN = 4
 PROBE_STEPS = 2
 PLAIN_CHECK_SHARE = 32
 MARGIN = 1.02
-ACCEPTANCE_WEIGHT = 0.1
-COST_WEIGHT = 0.3
-LARGEST_INNOVATION = 0.25
-PRIOR_ACCEPTANCE = 0.6
-
-
-@dataclass(slots=True)
-class Acceptance:
-    """Conditional acceptance of each draft position: a mean at first, an exponential average later."""
-
-    rates: list[float]
-    reached: list[int]
-
-    @classmethod
-    def prior(cls, positions: int) -> Acceptance:
-        """Start every position at the prior, worth one observation."""
-        return cls([PRIOR_ACCEPTANCE] * positions, [0] * positions)
-
-    def learn(self, drafted: int, accepted: int) -> None:
-        """Take one block: positions up to the first rejection were reached."""
-        for position in range(min(accepted + 1, drafted)):
-            self.reached[position] += 1
-            weight = max(ACCEPTANCE_WEIGHT, 1.0 / (self.reached[position] + 1))
-            hit = 1.0 if position < accepted else 0.0
-            self.rates[position] += weight * (hit - self.rates[position])
-
-    def committed(self, depth: int) -> float:
-        """Return the expected committed tokens of a step at ``depth``; unreached positions inherit the last known."""
-        expected = survival = 1.0
-        known = self.rates[0]
-        for position in range(depth):
-            if self.reached[position]:
-                known = self.rates[position]
-            survival *= known
-            expected += survival
-        return expected
-
-
-@dataclass(slots=True)
-class Costs:
-    """Step times of one context bucket by depth, in seconds."""
-
-    seconds: dict[int, float] = field(default_factory=dict)
-    seen: dict[int, int] = field(default_factory=dict)
-
-    def learn(self, depth: int, elapsed_s: float) -> None:
-        """Move the estimate of ``depth`` towards ``elapsed_s``, never by more than a quarter."""
-        self.seen[depth] = self.seen.get(depth, 0) + 1
-        known = self.seconds.get(depth)
-        if known is None:
-            self.seconds[depth] = elapsed_s
-            return
-        self.seconds[depth] = known + COST_WEIGHT * (clamped(elapsed_s, known) - known)
-
-    def of(self, depth: int) -> float | None:
-        """Return the cost of ``depth``: measured, or on the line through the measured neighbours; None if unknown."""
-        if depth in self.seconds:
-            return self.seconds[depth]
-        drafted = sorted(known for known in self.seconds if known > 0)
-        if not drafted:
-            return None
-        below = [known for known in drafted if known < depth]
-        above = [known for known in drafted if known > depth]
-        if below and above:
-            low, high = below[-1], above[0]
-        elif len(drafted) > 1:
-            low, high = (drafted[-2], drafted[-1]) if below else (drafted[0], drafted[1])
-        else:
-            # One point says what drafting costs at all; the slope of a row is a tenth of it until measured.
-            only = drafted[0]
-            return self.seconds[only] * (1.0 + 0.1 * (depth - only)) if depth > only else self.seconds[only]
-        slope = max(0.0, (self.seconds[high] - self.seconds[low]) / (high - low))
-        return max(self.seconds[low] + slope * (depth - low), 0.5 * self.seconds[low])
-
-
-def clamped(value: float, known: float) -> float:
-    """Return ``value`` moved to within a quarter of ``known``."""
-    return min(max(value, known * (1 - LARGEST_INNOVATION)), known * (1 + LARGEST_INNOVATION))
+PROMISING_COMMITTED = 1.5
+"""Tokens a step must promise to be worth a verified probe, whatever it cost so far: that may have been a bad moment."""
+PROBE_COST_PRIOR = 2.0
+LARGEST_FIRST_COST = 8.0
+"""In plain steps: what a step at a depth not measured yet is booked at most, since it may warm the depth up."""
+SHADOW_COST_PRIOR = 0.5
+LARGEST_SHADOW_COST = 2.0
+"""In plain steps, like the prior: a longer first step of a pause is taken for a disturbance."""
+UNANSWERED_SHADOWS = 2
+LONGEST_SHADOW = 8
+SURPRISING_BELOW = 0.4
 
 
 class ControlledDepth:
@@ -127,6 +63,11 @@ class ControlledDepth:
         self._pause = FIRST_PAUSE_STEPS
         self._until_probe = 0
         self._probe: tuple[int, int] = (0, 0)
+        self._look = False
+        self._shadowing = False
+        self._awaited = 0
+        self._unanswered = 0
+        self._shadow_cost = SHADOW_COST_PRIOR
 
     def choose(self, position: int, limit: int) -> int:
         """Return the depth of the next step: the probe in progress, a due probe, or the best known depth."""
@@ -146,33 +87,68 @@ class ControlledDepth:
             self._pause = FIRST_PAUSE_STEPS if news else max(self._pause // 2, FIRST_PAUSE_STEPS)
             self._selected, self._until_probe = best, self._pause
         if self._until_probe <= 0:
-            # Earlier gains may be spent on looking more often.
-            longest = CREDIT_PAUSE_STEPS if best == 0 and self.account_s < 0 else LONGEST_PAUSE_STEPS
-            self._until_probe, self._pause = min(self._pause, longest), min(self._pause * 2, longest)
             candidate = self._candidate(costs, best)
-            if candidate != best and self._affordable(costs, candidate):
+            self._look = best == 0 and self._shadows and not self._promising()
+            longest = SHADOW_PAUSE_STEPS if self._look else LONGEST_PAUSE_STEPS
+            if best == 0 and self.account_s < 0:
+                # Earlier gains may be spent on looking more often.
+                longest = CREDIT_PAUSE_STEPS
+            self._until_probe, self._pause = min(self._pause, longest), min(self._pause * 2, longest)
+            if candidate != best and not self._look and self._affordable(costs, self._loss(costs, candidate)):
                 self._probe = (candidate, PROBE_STEPS - 1)
                 return min(candidate, limit)
         return min(best, limit)
 
-    def park(self, position: int) -> int:
-        """Return how many tokens to decode plainly before asking again."""
+    def park(self, position: int) -> Pause:
+        """Return how many tokens to decode plainly before asking again, and what to propose in their shadow."""
         costs = self._costs(position)
         if costs.seen.get(0, 0) < PLAIN_STEPS_TO_LEARN:
             # The first of them only fills the pipeline and is not used.
-            return PLAIN_STEPS_TO_LEARN + 1
+            pause = PLAIN_STEPS_TO_LEARN + 1
+            return Pause(pause, self._shadow(pause) if not any(self.acceptance.reached) else 0)
         if self._selected > 0:
             # A look at plain decoding from a drafting depth is a probe like any other, not a stay.
             self._probe = (0, 0)
-            return PROBE_STEPS
-        return max(1, self._until_probe)
+            return Pause(PROBE_STEPS)
+        look, self._look = self._look, False
+        loss_s = PROBE_STEPS * self._shadow_cost * (costs.of(0) or 0.0)
+        pause = max(1, self._until_probe)
+        return Pause(pause, self._shadow(pause) if look and self._affordable(costs, loss_s) else 0)
+
+    def shadowed(self, drafted: int, accepted: int) -> bool:
+        """Learn from a draft that plain decoding confirmed or not; end the pause when it might pay to draft."""
+        self._awaited = self._unanswered = 0
+        surprising = accepted > 0 and self.acceptance.rates[0] < SURPRISING_BELOW
+        self.acceptance.learn(drafted, accepted)
+        if not surprising and not self._promising():
+            return False
+        self._pause, self._until_probe = FIRST_PAUSE_STEPS, 0
+        return True
+
+    @property
+    def _shadows(self) -> bool:
+        """Whether shadow drafts are compared here: a rule that samples does not, nor a drafter without a match."""
+        return self._unanswered < UNANSWERED_SHADOWS
+
+    def _shadow(self, pause_tokens: int) -> int:
+        """Ask for a shadow draft that the pause is long enough to compare."""
+        if not self._shadows:
+            return 0
+        self._shadowing = True
+        self._awaited = min(self.longest, pause_tokens, LONGEST_SHADOW)
+        return self._awaited
 
     def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
         """Learn from one step."""
         costs = self._costs(position)
-        steady = drafted == self._previous
+        shadowing, self._shadowing = self._shadowing, False
+        steady = drafted == self._previous and not shadowing
         self._previous = drafted
         self._until_probe -= 1
+        if self._awaited:
+            # Unanswered only if all its tokens came: a sequence that ended before says nothing about shadows.
+            self._awaited -= 1
+            self._unanswered += self._awaited == 0
         if steady:
             costs.learn(drafted, elapsed_s)
         if drafted:
@@ -182,9 +158,14 @@ class ControlledDepth:
             return
         committed = max(len(outcome.tokens), 1)
         self.plain_time_s += committed * plain_s
+        if shadowing:
+            # The first step of a pause waits for its shadow draft.
+            extra = min(max(elapsed_s / plain_s - 1.0, 0.0), LARGEST_SHADOW_COST)
+            self._shadow_cost += COST_WEIGHT * (extra - self._shadow_cost)
+            self.account_s += extra * plain_s
         if drafted:
-            known = costs.of(drafted)
-            time_s = elapsed_s if known is None else min(elapsed_s, known * (1 + LARGEST_INNOVATION))
+            known = costs.of(drafted) or 0.0
+            time_s = min(elapsed_s, max(known * (1 + LARGEST_INNOVATION), LARGEST_FIRST_COST * plain_s))
             self.account_s = max(self.account_s + time_s - committed * plain_s, -LARGEST_CREDIT * plain_s)
 
     def _costs(self, position: int) -> Costs:
@@ -226,12 +207,21 @@ class ControlledDepth:
         neighbours = [depth for depth in (best + 1, best - 1) if 1 <= depth <= self.longest]
         return min(neighbours, key=lambda depth: costs.seen.get(depth, 0))
 
-    def _affordable(self, costs: Costs, depth: int) -> bool:
-        """Say whether the account can bear a probe of ``depth``."""
+    def _promising(self) -> bool:
+        """Say whether verified drafts might pay, by what is known of acceptance."""
+        return self.acceptance.committed(self._trusted()) >= PROMISING_COMMITTED
+
+    def _loss(self, costs: Costs, depth: int) -> float:
+        """Return the seconds a probe of ``depth`` is expected to lose against plain decoding."""
         plain_s = costs.of(0)
         if depth == 0 or plain_s is None:
-            return True
-        cost = costs.of(depth) or 2 * plain_s
-        expected_loss = PROBE_STEPS * max(0.0, cost - self.acceptance.committed(depth) * plain_s)
-        allowed = START_ALLOWANCE * plain_s + ALLOWED_SHARE * self.plain_time_s
-        return self.account_s + expected_loss <= allowed
+            return 0.0
+        # A single measurement of drafting may have been a bad moment.
+        known_s = costs.of(depth) if sum(costs.seen.values()) - costs.seen.get(0, 0) > 1 else None
+        cost_s = PROBE_COST_PRIOR * plain_s if known_s is None else known_s
+        return PROBE_STEPS * max(0.0, cost_s - self.acceptance.committed(depth) * plain_s)
+
+    def _affordable(self, costs: Costs, loss_s: float) -> bool:
+        """Say whether the account can bear losing ``loss_s``."""
+        allowed_s = START_ALLOWANCE * (costs.of(0) or 0.0) + ALLOWED_SHARE * self.plain_time_s
+        return loss_s <= 0.0 or self.account_s + loss_s <= allowed_s

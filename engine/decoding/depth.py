@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.types import Outcome
+from engine.types import Outcome, Pause
+
+
+class Unshadowed:
+    """A policy that asks for no shadow drafts."""
+
+    __slots__ = ()
+
+    def shadowed(self, drafted: int, accepted: int) -> bool:
+        """Learn nothing and go on."""
+        del drafted, accepted
+        return False
 
 
 @dataclass(frozen=True, slots=True)
-class FixedDepth:
+class FixedDepth(Unshadowed):
     """Draft ``tokens`` tokens every step; 0 decodes without drafting."""
 
     tokens: int
@@ -18,10 +29,10 @@ class FixedDepth:
         del position
         return min(self.tokens, limit)
 
-    def park(self, position: int) -> int:
+    def park(self, position: int) -> Pause:
         """Return a length longer than any budget: nothing is ever reconsidered."""
         del position
-        return 1 << 30
+        return Pause(1 << 30)
 
     def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
         """Learn nothing."""

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.types import Outcome
+from engine.decoding.depth import Unshadowed
+from engine.types import Outcome, Pause
 
 
 @dataclass(slots=True)
-class CommitGate:
+class CommitGate(Unshadowed):
     """Draft at a fixed depth until the average gain over plain decoding stays below 1, then never again.
 
     Plain decoding is timed once, over the first ``plain_steps`` tokens. The gain of a step is
@@ -32,10 +33,10 @@ class CommitGate:
         del position
         return 0 if self._closed or len(self._plain_s) <= self.plain_steps else min(self.tokens, limit)
 
-    def park(self, position: int) -> int:
+    def park(self, position: int) -> Pause:
         """Return the tokens to time, or for ever once closed."""
         del position
-        return 1 << 30 if self._closed else self.plain_steps + 1
+        return Pause(1 << 30 if self._closed else self.plain_steps + 1)
 
     def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
         """Time plain steps first, then watch the gain."""
@@ -52,7 +53,7 @@ class CommitGate:
 
 
 @dataclass(slots=True)
-class EntropyGate:
+class EntropyGate(Unshadowed):
     """Draft only while the target was sure of its newest token: min-entropy in nats at or below ``limit_nats``.
 
     Min-entropy is -ln of the largest probability: 0 when sure, 0.69 when the best token has one half.
@@ -68,10 +69,10 @@ class EntropyGate:
         del position
         return min(self.tokens, limit) if self._sure else 0
 
-    def park(self, position: int) -> int:
+    def park(self, position: int) -> Pause:
         """Return how many tokens to decode plainly before looking again."""
         del position
-        return self.pause_steps
+        return Pause(self.pause_steps)
 
     def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
         """Remember how sure the target was; a backend that does not say leaves the gate as it is."""

@@ -15,11 +15,20 @@ from engine.types import Outcome
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """``cost_s(depth, position)`` in seconds; ``right(position, offset)`` says whether the draft at offset is right."""
+    """What steps cost and which drafts are right.
+
+    ``cost_s(depth, position)`` is a step's time in seconds, ``draft_s(depth, position)`` that of its draft alone;
+    ``right(position, offset)`` says whether the draft at an offset is right.
+    """
 
     cost_s: Callable[[int, int], float]
+    draft_s: Callable[[int, int], float]
     right: Callable[[int, int], bool]
     longest: int
+
+    def accepted(self, position: int, count: int) -> int:
+        """Return how many of ``count`` tokens drafted at a position are right before the first wrong one."""
+        return next((offset for offset in range(count) if not self.right(position, offset + 1)), count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +48,32 @@ class Replay:
 
 def replay(policy: Depth, world: World, tokens: int, start: int = 0) -> Replay:
     """Let ``policy`` decode ``tokens`` tokens from position ``start`` on."""
-    position, produced, time_s, plain_s = start, 0, 0.0, 0.0
+    position, time_s, plain_s = start, 0.0, 0.0
     depths: list[int] = []
-    parked = 0
-    while produced < tokens:
-        depth = policy.choose(position, tokens - produced - 1) if parked == 0 else 0
-        if depth == 0 and parked == 0:
-            parked = min(policy.park(position), tokens - produced)
-        accepted = 0
-        while accepted < depth and world.right(position, accepted + 1):
-            accepted += 1
-        elapsed_s = world.cost_s(depth, position)
+
+    def step(depth: int, extra_s: float = 0.0) -> None:
+        nonlocal position, time_s, plain_s
+        accepted = world.accepted(position, depth)
+        elapsed_s = extra_s + world.cost_s(depth, position)
         time_s += elapsed_s
         plain_s += sum(world.cost_s(0, position + offset) for offset in range(accepted + 1))
         policy.record(position, depth, Outcome(tokens=(0,) * (accepted + 1), accepted=accepted), elapsed_s)
         depths.append(depth)
         position += accepted + 1
-        produced += accepted + 1
-        parked = max(0, parked - 1)
-    return Replay(produced, time_s, plain_s, tuple(depths))
+
+    while position - start < tokens:
+        depth = policy.choose(position, start + tokens - position - 1)
+        if depth > 0:
+            step(depth)
+            continue
+        pause, begun = policy.park(position), position
+        length = min(pause.tokens, start + tokens - position)
+        shadow = min(pause.shadow, length)
+        while position - begun < length:
+            step(0, world.draft_s(shadow, begun) if shadow and position == begun else 0.0)
+            if position - begun == shadow and policy.shadowed(shadow, world.accepted(begun, shadow)):
+                break
+    return Replay(position - start, time_s, plain_s, tuple(depths))
 
 
 def best_fixed(world: World, tokens: int, start: int = 0) -> tuple[int, float]:

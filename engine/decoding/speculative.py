@@ -3,7 +3,8 @@
 A block is ``[bonus, drafts...]``. The bonus is the newest committed token, so its forward is the one plain decoding
 would have run anyway, and the target's correction of a rejected draft is simply the next block's bonus: no extra
 forward, and every step commits at least one token. Without a draft the loop decodes ahead, pipelined like any
-autoregressive loop, while the drafter goes on observing.
+autoregressive loop, while the drafter goes on observing. A policy may ask for a shadow draft then: tokens proposed but
+not verified, only compared with those that plain decoding brings anyway.
 
 Knows nothing about tensors, text or clocks of its own.
 """
@@ -16,7 +17,8 @@ from dataclasses import dataclass
 from engine.decoding.stopping import Stopping
 from engine.errors import NonFiniteLogitsError, PromptError
 from engine.protocols import Accept, Clock, Depth, Drafter, Sequence
-from engine.types import Draft, Forward, Outcome, Step, StopReason
+from engine.types import Draft, Forward, Outcome, Pause, Step, StopReason
+from engine.verification.greedy import accepted_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,8 @@ def speculative(parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk
         draft = drafter.propose(bonus, position, count) if count > 0 else Draft()
         draft_s = watch.lap()
         if draft.count == 0:
-            tokens = 1 if force_plain or count > 0 else min(parts.depth.park(position), stopping.remaining_tokens)
-            bonus, stopped = yield from _plain(parts, bonus, tokens, stopping, draft.skipped)
+            pause = Pause(1) if force_plain or count > 0 else parts.depth.park(position)
+            bonus, stopped = yield from _plain(parts, bonus, pause, stopping, draft.skipped)
             if stopped:
                 return
             force_plain = False
@@ -152,19 +154,47 @@ def _prefill(
     return None if stop is not None else outcome
 
 
+class _Shadow:
+    """A draft that nothing verifies, beside plain decoding from the same bonus; it ends with its last token."""
+
+    def __init__(self, parts: Parts, bonus: int, pause: Pause, limit: int) -> None:
+        # Under a rule that draws, another draw than the target's says nothing about being accepted.
+        count = min(pause.shadow, limit) if parts.accept.greedy else 0
+        before = parts.drafter.forwards
+        self._depth = parts.depth
+        self._draft = parts.drafter.propose(bonus, parts.sequence.length, count) if count > 0 else Draft()
+        self._came: list[int] = []
+        self.forwards = parts.drafter.forwards - before
+        self.proposed = self._draft.count
+
+    def compare(self, token: int) -> tuple[bool, bool]:
+        """Take the next plain token; return whether the draft was read from the device, and whether to end the pause.
+
+        It is read once as many tokens have come as it proposed: by then the device has long had it.
+        """
+        self._came.append(token)
+        if len(self._came) != self.proposed:
+            return False, False
+        accepted = accepted_length(self._draft.ids(), self._came)
+        return not isinstance(self._draft.tokens, tuple), self._depth.shadowed(self.proposed, accepted)
+
+
 def _plain(
-    parts: Parts, bonus: int, tokens: int, stopping: Stopping, skipped: str | None
+    parts: Parts, bonus: int, pause: Pause, stopping: Stopping, skipped: str | None
 ) -> Generator[Step, None, tuple[int, bool]]:
-    """Decode up to ``tokens`` tokens without drafting and yield a step for each.
+    """Decode up to ``pause.tokens`` tokens without verifying drafts and yield a step for each.
 
     Returns:
         The newest bonus and whether the sequence ended.
     """
     sequence, watch = parts.sequence, _Watch(parts.clock)
+    tokens = min(pause.tokens, stopping.remaining_tokens)
     began_ns = parts.clock.host_ns()
-    stop = None
-    ahead = sequence.decode_ahead(bonus, tokens) if parts.accept.greedy else _one_by_one(parts, bonus, tokens)
     watch.start()
+    shadow = _Shadow(parts, bonus, pause, tokens)
+    shadow_s, shadowed, forwards = watch.lap(), shadow.proposed, shadow.forwards
+    stop, ended = None, False
+    ahead = sequence.decode_ahead(bonus, tokens) if parts.accept.greedy else _one_by_one(parts, bonus, tokens)
     for read, forward in ahead:
         verify_s = watch.lap()
         outcome = _usable(read, forward.start)
@@ -179,7 +209,8 @@ def _plain(
         parts.depth.record(forward.start, 0, outcome, (ended_ns - began_ns) / 1e9)
         began_ns = ended_ns
         bonus = outcome.bonus
-        if stop is not None:
+        waited, ended = shadow.compare(bonus) if stop is None else (False, False)
+        if stop is not None or ended:
             # The forward written ahead of this token is dropped before anyone sees the length.
             sequence.crop(forward.start + 1)
         yield Step(
@@ -189,15 +220,17 @@ def _plain(
             committed=1,
             position=forward.start + 1,
             target_forwards=1,
-            drafter_forwards=0,
-            host_syncs=1,
+            drafter_forwards=forwards,
+            host_syncs=1 + waited,
             stop=stop,
             skipped=skipped,
-            draft_s=draft_s,
+            draft_s=draft_s if draft_s is None else draft_s + (shadow_s or 0.0),
             verify_s=verify_s,
+            shadowed=shadowed,
         )
-        if stop is not None:
+        if stop is not None or ended:
             break
+        shadow_s, shadowed, forwards = 0.0, 0, 0
         watch.start()
     return bonus, stop is not None
 

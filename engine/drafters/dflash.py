@@ -1,8 +1,9 @@
-"""DFlash v1 drafters: what a checkpoint's config and tensor names mean.
+"""DFlash drafters: what a checkpoint's config and tensor names mean.
 
 Knows no tensors; both backends read their settings here. A DFlash drafter (arXiv 2602.06036) proposes a whole block in
 one pass: row 0 is the bonus, the other rows are the mask token, and row j predicts the token at its own position. Its
-context is the target's hidden states of chosen layers, projected once per committed position.
+context is the target's hidden states of chosen layers, projected once per committed position. What DFlash 2 adds is in
+``engine.drafters.dflash2``.
 
 Published files and engines disagree on some rules; the reading here:
 1. ``block_size``, ``mask_token_id``, ``target_layer_ids`` come from ``dflash_config`` first, then from the top level.
@@ -19,10 +20,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from engine.drafters import dflash2
+from engine.drafters.dflash2 import DFlash2Config
 from engine.errors import ModelConfigError, ModelMismatchError, ModelWeightsError
 from engine.types import DrafterInfo, TargetInfo
 
-SUPPORTED = ("DFlashDraftModel", "MuseGlimmerAssistantModel")
+SUPPORTED = ("DFlashDraftModel", dflash2.ARCHITECTURE, "MuseGlimmerAssistantModel")
 DEFAULT_CONTEXT_TOKENS = 2048
 FLUSH_ROWS = 32
 """Committed rows that may wait for their projection while no draft is wanted: the bound of what is held back."""
@@ -60,6 +63,8 @@ class DFlashConfig:
     output_multiplier: float
     input_embedding_scale: float
     context_tokens: int
+    second: DFlash2Config | None
+    """The parts that DFlash 2 adds, None in v1."""
 
     @property
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -86,6 +91,8 @@ class DFlashConfig:
                 prefix + "mlp.up_proj.weight": (inner, hidden),
                 prefix + "mlp.down_proj.weight": (hidden, inner),
             }
+        if self.second is not None and self.vocab_size is not None:
+            shapes |= self.second.tensor_shapes(hidden, len(self.layers), self.vocab_size)
         return shapes
 
 
@@ -95,26 +102,15 @@ def parse(config: Mapping[str, Any]) -> DFlashConfig:
     Raises:
         ModelConfigError: If the architecture is another one or a required field is missing or unusable.
     """
-    architecture = next(iter(config.get("architectures") or ()), "DFlashDraftModel")
-    if architecture not in SUPPORTED:
-        raise ModelConfigError(
-            f"drafter architecture {architecture!r} cannot be loaded; expected one of {', '.join(SUPPORTED)}. "
-            "Use a DFlash v1 checkpoint."
-        )
+    architecture = _architecture(config)
     nested: Mapping[str, Any] = config.get("dflash_config") or {}
-
-    def read(name: str, default: Any = None) -> Any:
-        value = nested.get(name)
-        return config.get(name, default) if value is None else value
-
-    def required(name: str) -> Any:
-        value = read(name)
-        if value is None:
-            raise ModelConfigError(f"drafter config.json has no {name!r}; expected it in dflash_config or at top level")
-        return value
-
+    settings = _Settings(config, nested)
+    read, required = settings.read, settings.required
+    if read("sample_from_anchor"):
+        raise ModelConfigError("drafter samples from its anchor: its rows stand one token later than DFlash's")
     theta, scaling = _rope(config)
-    heads, hidden = int(required("num_attention_heads")), int(required("hidden_size"))
+    heads, hidden, block = (int(required(name)) for name in ("num_attention_heads", "hidden_size", "block_size"))
+    vocab, second = config.get("vocab_size"), architecture == dflash2.ARCHITECTURE
     parsed = DFlashConfig(
         hidden_size=hidden,
         intermediate_size=int(required("intermediate_size")),
@@ -125,19 +121,51 @@ def parse(config: Mapping[str, Any]) -> DFlashConfig:
         rope_theta=theta,
         rope_scaling=scaling,
         max_positions=int(config.get("max_position_embeddings", 40960)),
-        block_size=int(required("block_size")),
+        block_size=block,
         mask_token_id=int(required("mask_token_id")),
         target_layer_ids=tuple(int(index) for index in required("target_layer_ids")),
         target_layer_count=config.get("num_target_layers"),
-        vocab_size=config.get("vocab_size"),
+        vocab_size=vocab,
         layers=_layer_rules(config, nested, architecture),
-        softcap=read("final_logit_softcapping"),
+        softcap=read("final_logit_softcapping") or None,
         output_multiplier=float(read("output_multiplier", 1.0)),
         input_embedding_scale=float(read("input_embedding_scale", 1.0)),
         context_tokens=int(read("context_tokens", DEFAULT_CONTEXT_TOKENS)),
+        second=dflash2.parse(read, hidden, block, vocab) if second else None,
     )
     _check_values(parsed)
     return parsed
+
+
+def _architecture(config: Mapping[str, Any]) -> str:
+    """Return the architecture, or raise ModelConfigError for one that is not supported."""
+    architecture: str = next(iter(config.get("architectures") or ()), "DFlashDraftModel")
+    if architecture not in SUPPORTED:
+        raise ModelConfigError(
+            f"drafter architecture {architecture!r} cannot be loaded; expected one of {', '.join(SUPPORTED)}. "
+            "Use a DFlash checkpoint."
+        )
+    return architecture
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """Values that stand in ``dflash_config`` or, failing that, at the top level."""
+
+    top: Mapping[str, Any]
+    nested: Mapping[str, Any]
+
+    def read(self, name: str, default: Any = None) -> Any:
+        """Return a value, or the default where there is none."""
+        value = self.nested.get(name)
+        return self.top.get(name, default) if value is None else value
+
+    def required(self, name: str) -> Any:
+        """Return a value, or raise ModelConfigError where there is none."""
+        value = self.read(name)
+        if value is None:
+            raise ModelConfigError(f"drafter config.json has no {name!r}; expected it in dflash_config or at top level")
+        return value
 
 
 def _rope(config: Mapping[str, Any]) -> tuple[float, Mapping[str, Any] | None]:
@@ -161,8 +189,10 @@ def _layer_rules(config: Mapping[str, Any], nested: Mapping[str, Any], architect
         raise ModelConfigError(f"drafter layer_types names {len(kinds)} layers; expected num_hidden_layers = {count}")
     window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
     native = architecture == "MuseGlimmerAssistantModel"
-    override = nested.get("causal")
-    sliding_causal = override if override is not None else config.get("is_causal", not native)
+    override, told = nested.get("causal"), config.get("is_causal")
+    if architecture == dflash2.ARCHITECTURE and override is None:
+        override = told
+    sliding_causal = next((choice for choice in (override, told) if choice is not None), not native)
     rules = []
     for kind in kinds:
         if kind not in {"full_attention", "sliding_attention"}:
@@ -219,7 +249,7 @@ def info_of(config: DFlashConfig, name: str, digest: str, parameters: int) -> Dr
     return DrafterInfo(
         name=name,
         digest=digest,
-        format="dflash-v1",
+        format="dflash-v1" if config.second is None else "dflash-v2",
         parameters=parameters,
         block_size=config.block_size,
         settings={
@@ -227,13 +257,16 @@ def info_of(config: DFlashConfig, name: str, digest: str, parameters: int) -> Dr
             "context_tokens": config.context_tokens,
             "layers": [asdict(rule) for rule in config.layers],
             "input_embedding_scale": config.input_embedding_scale,
-        },
+        }
+        | ({} if config.second is None else asdict(config.second)),
     )
 
 
 def canonical_name(name: str) -> str:
-    """Return the z-lab name of a tensor: no leading ``model.``, encoder aliases resolved."""
+    """Return the z-lab name of a tensor: no leading ``model.``, encoder aliases resolved, codebooks bare."""
     name = name.removeprefix("model.")
+    if name.removesuffix(".weight") in dflash2.CODEBOOKS:
+        return name.removesuffix(".weight")
     for alias, canonical in _ALIASES.items():
         if name.startswith(alias):
             return canonical + name.removeprefix(alias)

@@ -19,8 +19,16 @@ Array = TypeVar("Array")
 
 
 @dataclass(frozen=True)
+class ConvWeights(Generic[Array]):
+    """One sublayer's convolution: base kernel ``[2, taps, D]``, projection of its input to the corrections."""
+
+    base: Array
+    projection: Array
+
+
+@dataclass(frozen=True)
 class LayerWeights(Generic[Array]):
-    """One draft layer's weights, projections of the same input joined into one matrix."""
+    """One draft layer's weights, projections of the same input joined into one matrix; convolutions in DFlash 2."""
 
     input_norm: Array
     qkv: Array
@@ -30,6 +38,8 @@ class LayerWeights(Generic[Array]):
     post_norm: Array
     gate_up: Array
     down: Array
+    attention_conv: ConvWeights[Array] | None = None
+    mlp_conv: ConvWeights[Array] | None = None
 
 
 def layer_weights(
@@ -39,6 +49,12 @@ def layer_weights(
 
     def projections(*names: str) -> Array:
         return joined([named[f"{prefix}{name}_proj.weight"] for name in names])
+
+    def convolution(name: str) -> ConvWeights[Array] | None:
+        base = named.get(f"{prefix}{name}.base_kernel")
+        if base is None:
+            return None
+        return ConvWeights(base, joined([named[f"{prefix}{name}.kernel_projection.weight"]]))
 
     prefix = f"layers.{index}."
     return LayerWeights(
@@ -50,6 +66,8 @@ def layer_weights(
         post_norm=named[prefix + "post_attention_layernorm.weight"],
         gate_up=projections("mlp.gate", "mlp.up"),
         down=projections("mlp.down"),
+        attention_conv=convolution("attention_conv"),
+        mlp_conv=convolution("mlp_conv"),
     )
 
 

@@ -78,6 +78,10 @@ class DraftModelDrafter:
         """Return the bytes of the small model's cache."""
         return self.sequence.measured_bytes()
 
+    def fallbacks(self) -> dict[str, int]:
+        """Return by reason how many of the small model's forwards did not run as its backend was asked to."""
+        return {f"draft model: {reason}": count for reason, count in self.sequence.fallbacks().items()}
+
     def _catch_up(self) -> None:
         """Forward the committed tokens that the cache does not hold, dropping drafts that nobody observed."""
         known = len(self._committed)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.decoding.depth import FixedDepth
+from engine.decoding.prompt import check_prompts
 from engine.decoding.stopping import Stopping
 from engine.evaluation import arms as arm_module
 from engine.evaluation.arms import AUTOREGRESSIVE, ROLES, SPECULATIVE, ArmSettings
@@ -55,7 +56,13 @@ class AcceptanceRun:
 def run_acceptance(
     engine: Engine, plan: AcceptancePlan, instruments: Instruments, heard: Callable[[Sample], None] = lambda _: None
 ) -> AcceptanceRun:
-    """Decode every prompt both ways; ``heard`` learns of every finished sample."""
+    """Decode every prompt both ways; ``heard`` learns of every finished sample.
+
+    Raises:
+        PromptError: If a prompt of the plan and its budget do not fit the target.
+    """
+    used = (*plan.warmups, *plan.prompts)
+    check_prompts((prompt.ids for prompt in used), engine.target.info, plan.max_new_tokens)
     finished: dict[str, list[Measured]] = {AUTOREGRESSIVE: [], SPECULATIVE: []}
     listed = [(prompt, True) for prompt in plan.warmups] + [(prompt, False) for prompt in plan.prompts]
     turns = [(prompt, is_warmup, arm) for prompt, is_warmup in listed for arm in finished]
@@ -107,6 +114,6 @@ def _fallbacks(finished: Mapping[str, Sequence[Measured]]) -> list[Fallback]:
         Fallback(arm, component, item.sample.id, reason, count)
         for arm, found in finished.items()
         for item in found
-        for component, reasons in (("drafter", item.skips), ("target", item.guards))
+        for component, reasons in item.by_component()
         for reason, count in sorted(reasons.items())
     ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping
+from engine.drafters.draft_model import DraftModelDrafter
 from engine.loading import Engine
-from engine.protocols import Depth
+from engine.protocols import Depth, Drafter, Sequence
 from engine.types import CacheLayout, Step
 
 AUTOREGRESSIVE = "autoregressive"
@@ -28,13 +29,18 @@ ROLES = {
 """Every arm of a comparison and its role."""
 
 
+def _none() -> dict[str, int]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Running:
-    """One generation in progress: its steps, and how to read the bytes it holds."""
+    """One generation in progress: its steps, how to read the bytes it holds, and which forwards fell back why."""
 
     steps: Iterator[Step]
     kv_bytes: Callable[[], int]
     drafter_bytes: Callable[[], int | None]
+    fallbacks: Callable[[], Mapping[str, int]] = _none
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,12 @@ class ArmSettings:
 def code_path(engine: Engine, arm: str) -> str:
     """Return ``module:function`` of the code that decodes an arm."""
     return "engine.decoding.speculative:speculative" if arm == SPECULATIVE else engine.native.code_path
+
+
+def fell_back(sequence: Sequence, drafter: Drafter) -> dict[str, int]:
+    """Return by reason how many forwards of a target and of a small draft model did not run as asked."""
+    small = drafter.fallbacks() if isinstance(drafter, DraftModelDrafter) else {}
+    return {**sequence.fallbacks(), **small}
 
 
 def start(engine: Engine, arm: str, settings: ArmSettings, prompt: tuple[int, ...], stopping: Stopping) -> Running:
@@ -67,4 +79,5 @@ def start(engine: Engine, arm: str, settings: ArmSettings, prompt: tuple[int, ..
         steps=speculative(parts, prompt, stopping, settings.chunk_tokens),
         kv_bytes=sequence.measured_bytes,
         drafter_bytes=drafter.measured_bytes,
+        fallbacks=lambda: fell_back(sequence, drafter),
     )

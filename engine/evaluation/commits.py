@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from engine.decoding.prompt import check_prompts
 from engine.errors import ModelMismatchError, UsageError
 from engine.evaluation.arms import BASE, BASE_AGAIN, HEAD, ROLES
 from engine.evaluation.checkouts import Opening, Side
@@ -27,6 +28,7 @@ from engine.evaluation.workload import agreement, fallbacks, sequence
 from engine.reports import Arm, Report, RunContext, Sample, SamplePipe
 from engine.reports.context import machine_facts, thread_facts, utc_now
 from engine.tokenizer import Tokenizer
+from engine.types import TargetInfo
 
 KIND = "commit_comparison"
 ARMS = {"smoke": (BASE, HEAD), "claim": (BASE, BASE_AGAIN, HEAD)}
@@ -99,6 +101,7 @@ def run_launch(commits: Commits, work: Work, context: RunContext, turn: Turn) ->
 
     Raises:
         UsageError: bad commits, too few prompts, or a side that imported another engine.
+        PromptError: a prompt and the budget do not fit the target.
         ChildError: a side could not load the models or decode.
         ModelMismatchError: the two codes do not see the same models.
     """
@@ -113,6 +116,9 @@ def run_launch(commits: Commits, work: Work, context: RunContext, turn: Turn) ->
             stack.callback(sides[arm].close)
         facts = _agreed(sides)
         stop_ids = frozenset(facts["target"]["stop_ids"])
+        known = _target_info(facts["target"])
+        if known is not None:
+            check_prompts((prompt.ids for prompt in (*warmups, *measured)), known, profile.max_new_tokens)
         plan = sequence(profile.arms, measured, warmups, context.request_digest, turn.number)
         decode = _Decoding(sides, profile.max_new_tokens, stop_ids)
         doors = _Doors(clock, SamplePipe(context.pipe_fd), work.tokenizer, turn.heard)
@@ -229,6 +235,12 @@ def _agreed(sides: Mapping[str, Side]) -> Mapping[str, Any]:
                 "different work"
             )
     return facts[0]
+
+
+def _target_info(target: Mapping[str, Any]) -> TargetInfo | None:
+    """Return what a side says of the target, None from a checkout that says less than this engine does."""
+    names = [field.name for field in fields(TargetInfo)]
+    return TargetInfo(**{name: target[name] for name in names}) if set(names) <= set(target) else None
 
 
 def _config(facts: Mapping[str, Any], work: Work) -> dict[str, Any]:

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from engine.decoding.prompt import check_prompt
 from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping, cut_text
+from engine.evaluation.arms import fell_back
 from engine.loading import Engine
 from engine.protocols import Accept, Depth
 from engine.tokenizer import Tokenizer
@@ -45,6 +47,7 @@ class Answer:
     steps: int
     skipped_steps: dict[str, int]
     guard_rejections: int
+    eager_forwards: dict[str, int]
     kv_bytes: int
     drafter_bytes: int
 
@@ -56,7 +59,12 @@ def generate(
     rule: tuple[Accept, Depth],
     show: Callable[[str], None] = lambda _: None,
 ) -> Answer:
-    """Decode one prompt; ``show`` gets the text piece by piece, cut before a stop string."""
+    """Decode one prompt; ``show`` gets the text piece by piece, cut before a stop string.
+
+    Raises:
+        PromptError: If prompt and budget do not fit the target.
+    """
+    check_prompt(asked.prompt, engine.target.info, new_tokens=asked.max_new_tokens)
     clock = engine.backend.clock
     sequence = engine.target.open(engine.drafter.capture, asked.layout)
     drafter = engine.drafter.open()
@@ -87,6 +95,7 @@ def generate(
         steps=len(decoding),
         skipped_steps=dict(Counter(step.skipped for step in decoding if step.skipped is not None)),
         guard_rejections=sum(step.guard is not None for step in decoding),
+        eager_forwards=fell_back(sequence, drafter),
         kv_bytes=sequence.measured_bytes(),
         drafter_bytes=drafter.measured_bytes(),
     )

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.drafters import dflash
+from engine.errors import ModelConfigError
+
 
 @dataclass(frozen=True)
 class EvaluatedTarget:
@@ -36,12 +39,19 @@ def load_drafter(folder: Path) -> Any:
     """Load a DFlash v1 drafter folder in fp32.
 
     Raises:
+        ModelConfigError: When it is of DFlash 2, which is not trained here.
         RuntimeError: When tensors are missing, unexpected or misshapen.
     """
     from safetensors.torch import load_file
 
     from engine.training.drafter_model import DFlashDrafter
 
-    drafter = DFlashDrafter(json.loads((folder / "config.json").read_text()))
+    config = json.loads((folder / "config.json").read_text())
+    if dflash.parse(config).second is not None:
+        raise ModelConfigError(
+            f"{folder} holds a DFlash 2 drafter; model cards are made for the v1 drafters trained here. "
+            "Measure it with `kakeya-engine eval acceptance`."
+        )
+    drafter = DFlashDrafter(config)
     drafter.load_state_dict(load_file(folder / "model.safetensors"), strict=True)
     return drafter.eval().requires_grad_(False)

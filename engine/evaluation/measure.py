@@ -28,11 +28,16 @@ class Place:
 
 @dataclass(slots=True)
 class Measured:
-    """A finished sample with what was skipped or refused while it ran, by reason."""
+    """A finished sample with what was skipped, refused or run otherwise than asked, by reason."""
 
     sample: Sample
     skips: dict[str, int] = field(default_factory=dict)
     guards: dict[str, int] = field(default_factory=dict)
+    forwards: dict[str, int] = field(default_factory=dict)
+
+    def by_component(self) -> tuple[tuple[str, dict[str, int]], ...]:
+        """Return the reasons under the names that a report's fallbacks give their components."""
+        return ("drafter", self.skips), ("target", self.guards), ("graphs", self.forwards)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,8 @@ def measure(start: Callable[[], Running], prompt: Prompt, place: Place, instrume
         allocator_active_bytes=instruments.allocator_active_bytes(),
     )
     text = instruments.decode_text(tuple(log.tokens))
-    return Measured(_sample(prompt, place, log, (stages, memory), text), log.skips, log.guards)
+    sample = _sample(prompt, place, log, (stages, memory), text)
+    return Measured(sample, log.skips, log.guards, dict(running.fallbacks()))
 
 
 def _sample(prompt: Prompt, place: Place, log: _StepLog, readings: tuple[Stages, Memory], text: str) -> Sample:
@@ -113,6 +119,7 @@ def _sample(prompt: Prompt, place: Place, log: _StepLog, readings: tuple[Stages,
         drafted_per_step=tuple(log.drafted) if drafts else None,
         loop_onset=loop_onset(log.tokens),
         expected=prompt.expected,
+        prompt_ids=prompt.ids,
     )
 
 
@@ -126,7 +133,7 @@ class _StepLog:
         self.skips: dict[str, int] = {}
         self.guards: dict[str, int] = {}
         self._inside: list[tuple[float | None, float | None]] = []
-        self.steps = self.target_forwards = self.drafter_forwards = self.host_syncs = 0
+        self.steps = self.target_forwards = self.drafter_forwards = self.host_syncs = self.shadow_drafts = 0
         self.stop: StopReason | None = None
 
     def add(self, step: Step) -> None:
@@ -138,6 +145,7 @@ class _StepLog:
         self.steps += 1
         self.target_forwards += step.target_forwards
         self.drafter_forwards += step.drafter_forwards
+        self.shadow_drafts += step.shadowed > 0
         self._inside.append((step.draft_s, step.verify_s))
         self.accepted.append(step.accepted)
         self.drafted.append(step.drafted)
@@ -165,4 +173,5 @@ class _StepLog:
             steps=self.steps,
             host_syncs=self.host_syncs,
             guard_rejections=sum(self.guards.values()),
+            shadow_drafts=self.shadow_drafts,
         )

@@ -20,12 +20,14 @@ from typing import Any
 
 import numpy as np
 
+from engine.decoding.depth import FixedDepth
+from engine.decoding.prompt import check_prompts
 from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping
 from engine.errors import ModelMismatchError
 from engine.evaluation.selection import Prompt
 from engine.loading import Engine
-from engine.types import CacheLayout, Draft, DrafterInfo, Features, Outcome, Step
+from engine.types import CacheLayout, Draft, DrafterInfo, Features, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,11 @@ def compare(
 
     Raises:
         ModelMismatchError: If they did not load the same checkpoint, or one has no DFlash drafter.
+        PromptError: If a prompt and the budget do not fit the target.
     """
     check_same(mlx, torch)
+    # Whole blocks are drafted to the end, so the last one may reach past the budget.
+    check_prompts((prompt.ids for prompt in prompts), mlx.target.info, budget_tokens + _drafted(mlx))
     blocks: list[Block] = []
     generations: list[Generation] = []
     for prompt in prompts:
@@ -135,25 +140,13 @@ def check_same(mlx: Engine, torch: Engine) -> None:
         raise ModelMismatchError(f"drafter {mlx.drafter.info.name!r} has no weights to compare; give a DFlash folder")
 
 
-@dataclass(frozen=True, slots=True)
-class WholeBlocks:
+class WholeBlocks(FixedDepth):
     """Draft a whole block at every step, the last one included: every step then has a block to compare."""
-
-    tokens: int
 
     def choose(self, position: int, limit: int) -> int:
         """Return the whole length; what exceeds the budget is cut when it is emitted."""
         del position, limit
         return self.tokens
-
-    def park(self, position: int) -> int:
-        """Return 1: this policy never parks."""
-        del position
-        return 1
-
-    def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
-        """Learn nothing."""
-        del position, drafted, outcome, elapsed_s
 
 
 @dataclass
@@ -199,12 +192,12 @@ class MirroredDrafter:
         """Let both propose, keep the pair, return MLX's."""
         draft: Draft = self.mlx.propose(bonus, position, count)
         ours = tuple(int(token) for token in draft.tokens.tolist())
-        logits = self.torch.model.logits(self.torch.hidden_rows(bonus, position, draft.count)[1:])
-        theirs = tuple(int(token) for token in logits.argmax(dim=-1).tolist())
+        chosen, scores = self.torch.model.best(bonus, self.torch.hidden_rows(bonus, position, draft.count)[1:])
+        theirs = tuple(int(token) for token in chosen.tolist())
         different = next((row for row, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1]), None)
         margin = None
         if different is not None:
-            best, second = logits[different].float().topk(2).values.tolist()
+            best, second = scores[different].float().topk(2).values.tolist()
             margin = float(best - second)
         self.model.blocks.append(Block(self.model.prompt_id, position, bonus, ours, theirs, margin))
         return draft
@@ -228,16 +221,20 @@ def _to_torch(features: Any, target: Any) -> Any:
 
 
 def _decode(engine: Engine, drafter: Any, prompt: Prompt, budget_tokens: int) -> list[Step]:
-    block_size = engine.drafter.info.block_size or 2
     parts = Parts(
         engine.target.open(drafter.capture, CacheLayout.NATIVE),
         drafter.open(),
         engine.accept,
-        WholeBlocks(block_size - 1),
+        WholeBlocks(_drafted(engine)),
         engine.backend.clock,
     )
     stopping = Stopping(budget_tokens, frozenset(engine.target.info.stop_ids))
     return list(speculative(parts, prompt.ids, stopping))
+
+
+def _drafted(engine: Engine) -> int:
+    """Return the tokens of a whole draft."""
+    return (engine.drafter.info.block_size or 2) - 1
 
 
 def _tokens(steps: Sequence[Step]) -> tuple[int, ...]:

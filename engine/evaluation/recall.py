@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.errors import UsageError
 from engine.evaluation.binomial import Proportion, clopper_pearson
 
 if TYPE_CHECKING:
@@ -45,7 +46,11 @@ def needle_prompts(
     seed: int,
     needles: int = 1,
 ) -> list[NeedlePrompt]:
-    """Make `count` prompts of about `length` tokens with depths spread evenly over the held-out filler of `texts`."""
+    """Make `count` prompts of about `length` tokens with depths spread evenly over the held-out filler of `texts`.
+
+    Raises:
+        UsageError: If question and needles do not fit, or the filler is shorter than the prompt.
+    """
     from engine.training.needles import hide, make_needles
 
     rng = np.random.default_rng([seed, length, needles])
@@ -59,6 +64,10 @@ def needle_prompts(
         lines = [list(tokenizer.encode(needle.note, add_special_tokens=False).ids) for needle in made]
         question = list(tokenizer.encode(made[0].question, add_special_tokens=False).ids)
         room = length - 1 - len(question) - sum(len(line) for line in lines)
+        if not 0 <= room < len(filler_ids):
+            raise UsageError(
+                f"length {length} leaves {room} tokens around question and needles; there are {len(filler_ids)} of text"
+            )
         start = int(rng.integers(0, len(filler_ids) - room))
         depth = (index + 0.5) / count
         depths = [depth, *(float(d) for d in rng.random(needles - 1))]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from engine.decoding.prompt import check_prompts
 from engine.decoding.stopping import Stopping
 from engine.evaluation import arms as arm_module
 from engine.evaluation.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, PEER, ROLES, ArmSettings
@@ -72,6 +73,7 @@ def run_launch(
     """Measure one launch and return its part.
 
     Raises:
+        PromptError: a drawn prompt and the budget do not fit the target.
         PeerError: the peer did not keep to the protocol, or the runner could not stop it.
     """
     engine, tokenizer, profile = sides.engine, sides.tokenizer, asking.profile
@@ -79,6 +81,7 @@ def run_launch(
     started_at, began_ns = utc_now(), clock.host_ns()
     count = profile.prompts_per_launch + profile.warmups
     drawn = drawn_prompts(asking.nonce, asking.launch, count, asking.words, tokenizer)
+    check_prompts((prompt.ids for prompt in drawn.prompts), engine.target.info, profile.max_new_tokens)
     measured, warmups = drawn.prompts[: profile.prompts_per_launch], drawn.prompts[profile.prompts_per_launch :]
     plan = Plan(
         arms=profile.arms, measured=measured, warmups=warmups, launch=asking.launch, seed=context.request_digest,

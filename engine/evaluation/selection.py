@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from engine.checkpoint import ASSETS
 from engine.errors import PromptError, UsageError
@@ -55,8 +56,10 @@ class PromptSet:
         """Return the measured prompts of a launch and the warm-ups.
 
         Raises:
-            UsageError: If the set is too small or repeats a prompt.
+            UsageError: If nothing is asked for, the set is too small or repeats a prompt.
         """
+        if per_launch < 1:
+            raise UsageError(f"{per_launch} prompts a launch; expected at least 1")
         needed = per_launch * launches + warmups
         if len(self.prompts) < needed:
             raise UsageError(
@@ -73,7 +76,7 @@ def load_prompts(name_or_path: str, tokenizer: Tokenizer, target: str) -> Prompt
     """Load a set by name from the package or by path, and check its pinned token digests.
 
     Raises:
-        UsageError: If there is no such set.
+        UsageError: If there is no such set, or its file is none.
         PromptError: If a prompt tokenises to other ids than the set pins for ``target``.
     """
     packaged = ASSETS / "prompts" / f"{name_or_path}.json"
@@ -81,7 +84,7 @@ def load_prompts(name_or_path: str, tokenizer: Tokenizer, target: str) -> Prompt
     if not path.is_file():
         known = sorted(file.stem for file in (ASSETS / "prompts").glob("*.json") if file.stem != "digests")
         raise UsageError(f"no prompt set {name_or_path!r}; known: {', '.join(known) or 'none'}, or give a file")
-    data = json.loads(path.read_text(encoding="utf-8"))
+    data = _read_set(path)
     prompts = []
     for row in data["prompts"]:
         ids = tokenizer.encode(row["text"])
@@ -95,3 +98,24 @@ def load_prompts(name_or_path: str, tokenizer: Tokenizer, target: str) -> Prompt
         greedy_tokens = row.get("greedy_tokens", {}).get(target)
         prompts.append(Prompt(row["id"], row["kind"], ids, digest, row.get("expected"), greedy_tokens))
     return PromptSet(data["set"], data["rule"], tuple(prompts))
+
+
+def _read_set(path: Path) -> dict[str, Any]:
+    """Return a set's file as it is written.
+
+    Raises:
+        UsageError: If it is no JSON object of a set with prompts.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read the prompt set {path}: {error}") from error
+    rows = data.get("prompts") if isinstance(data, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(data.get(name), str) for name in ("set", "rule")):
+        raise UsageError(f"{path} is no prompt set; expected a JSON object with set, rule and a list of prompts")
+    for row in rows:
+        if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in ("id", "kind", "text")):
+            raise UsageError(f"{path} holds a prompt without id, kind and text: {str(row)[:80]}")
+    if not rows:
+        raise UsageError(f"{path} holds no prompts; expected at least one")
+    return data

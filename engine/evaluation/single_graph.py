@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from engine.decoding.prompt import check_prompt, room_tokens
 from engine.errors import UsageError
 from engine.loading import Engine
 from engine.types import CacheLayout, Draft, Forward
@@ -29,11 +30,16 @@ class Block:
 
 
 def probe(engine: Engine, prompt: tuple[int, ...], blocks: int, limit_s: float, depth: int) -> list[Block]:
-    """Time up to ``blocks`` blocks, stopping after ``limit_s`` seconds; the first block of each way is a warm-up.
+    """Time up to ``blocks`` blocks, stopping after ``limit_s`` seconds or at the context's end.
+
+    The first block of each way is a warm-up.
 
     Raises:
         UsageError: If the drafter does not build graphs.
+        PromptError: If prompt and blocks do not fit the target.
     """
+    info = engine.target.info
+    check_prompt(prompt, info, new_tokens=blocks + depth)
     sequence = engine.target.open(engine.drafter.capture, CacheLayout.NATIVE)
     drafter: Any = engine.drafter.open()
     if not hasattr(drafter, "one_graph"):
@@ -48,7 +54,12 @@ def probe(engine: Engine, prompt: tuple[int, ...], blocks: int, limit_s: float, 
     bonus = engine.accept.first(last).bonus
     timed: list[Block] = []
     began_ns = clock.now_ns()
-    while len(timed) < blocks and (clock.now_ns() - began_ns) / 1e9 < limit_s:
+    # How far the blocks reach depends on what is accepted: the end of the context is a bound like the other two.
+    while (
+        len(timed) < blocks
+        and (clock.now_ns() - began_ns) / 1e9 < limit_s
+        and room_tokens(sequence.length, info) > depth
+    ):
         drafter.one_graph = len(timed) % 2 == 1
         position, start_ns = sequence.length, clock.now_ns()
         draft: Draft = drafter.propose(bonus, position, depth)

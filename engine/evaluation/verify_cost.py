@@ -20,6 +20,7 @@ from typing import Any
 
 from engine.errors import PromptError, UsageError
 from engine.loading import Engine
+from engine.reports import Fallback
 from engine.types import CacheLayout, Draft
 
 WARM_UPS = 2
@@ -72,10 +73,11 @@ class DraftCost:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """All raw rows."""
+    """All raw rows, and the forwards that ran otherwise than asked."""
 
     verify: tuple[VerifyCost, ...]
     draft: tuple[DraftCost, ...]
+    fallbacks: tuple[Fallback, ...] = ()
 
     def rows(self) -> dict[str, Any]:
         """Return the report's rows."""
@@ -97,12 +99,14 @@ def measure_costs(engine: Engine, plan: CostPlan, heard: Callable[[int], None] =
     plan.check(engine.target.info.max_positions)
     verify: list[VerifyCost] = []
     draft: list[DraftCost] = []
+    fallbacks: list[Fallback] = []
     for context in plan.contexts:
         found = _measure_context(engine, plan, context)
         verify += found.verify
         draft += found.draft
+        fallbacks += found.fallbacks
         heard(context)
-    return Costs(tuple(verify), tuple(draft))
+    return Costs(tuple(verify), tuple(draft), tuple(fallbacks))
 
 
 def _measure_context(engine: Engine, plan: CostPlan, context: int) -> Costs:
@@ -133,6 +137,7 @@ def _measure_context(engine: Engine, plan: CostPlan, context: int) -> Costs:
     return Costs(
         tuple(VerifyCost(context, size, found) for size, found in zip(plan.rows, seconds[:split], strict=True)),
         tuple(DraftCost(context, size, found) for size, found in zip(depths, seconds[split:], strict=True)),
+        tuple(Fallback("verify", "graphs", None, reason, count) for reason, count in sequence.fallbacks().items()),
     )
 
 

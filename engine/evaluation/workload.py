@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from engine.decoding.prompt import check_prompts
 from engine.decoding.stopping import Stopping
 from engine.evaluation import arms as arm_module
 from engine.evaluation.arms import ROLES, ArmSettings
@@ -43,7 +44,13 @@ class LaunchResult:
 def run_launch(
     engine: Engine, plan: Plan, instruments: Instruments, report: Callable[[Sample], None] = lambda _: None
 ) -> LaunchResult:
-    """Measure a launch; ``report`` hears of every finished sample."""
+    """Measure a launch; ``report`` hears of every finished sample.
+
+    Raises:
+        PromptError: If a prompt of the plan and its budget do not fit the target.
+    """
+    used = (*plan.warmups, *plan.measured)
+    check_prompts((prompt.ids for prompt in used), engine.target.info, plan.max_new_tokens)
     finished: list[Measured] = []
     listed = sequence(plan.arms, plan.measured, plan.warmups, plan.seed, plan.launch)
     for index, (prompt, arm, is_warmup) in enumerate(listed):
@@ -113,10 +120,10 @@ def top2_margin(engine: Engine, ids: tuple[int, ...], settings: ArmSettings) -> 
 
 
 def fallbacks(finished: Sequence[Measured]) -> list[Fallback]:
-    """Return one row per sample and reason: a step that did not draft, or a guard that refused a row."""
+    """Return one row per sample and reason: no draft, a row refused by a guard, or a forward without its recording."""
     rows = []
     for item in finished:
-        for component, reasons in (("drafter", item.skips), ("target", item.guards)):
+        for component, reasons in item.by_component():
             rows += [
                 Fallback(
                     arm=item.sample.id.split("/")[2],

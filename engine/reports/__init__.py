@@ -4,7 +4,7 @@ from engine.reports.builder import Arm, Claim, Fallback, Report, write_report
 from engine.reports.context import RunContext
 from engine.reports.pipe import SamplePipe
 from engine.reports.sample import Counters, Memory, Sample, Stages
-from engine.reports.tokens import loop_onset, repeated_share, token_digest
+from engine.reports.tokens import loop_onset, packed_tokens, repeated_share, token_digest
 
 __all__ = [
     "Arm",
@@ -18,6 +18,7 @@ __all__ = [
     "SamplePipe",
     "Stages",
     "loop_onset",
+    "packed_tokens",
     "repeated_share",
     "token_digest",
     "write_report",

@@ -14,6 +14,7 @@ from typing import Any
 
 from engine.reports.context import RunContext
 from engine.reports.sample import Sample
+from engine.reports.tokens import packed_tokens
 
 SCHEMA_VERSION = 3
 
@@ -53,7 +54,11 @@ class Fallback:
 
 @dataclass(frozen=True)
 class Report:
-    """All parts of a report but the run's own facts."""
+    """All parts of a report but the run's own facts.
+
+    Attributes:
+        prompts: packed tokens of prompts by digest, beyond those that the samples carry.
+    """
 
     kind: str
     config: Mapping[str, Any]
@@ -65,6 +70,7 @@ class Report:
     claims: tuple[Claim, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     rows: Mapping[str, Any] | None = field(default=None)
+    prompts: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self, context: RunContext) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -77,13 +83,30 @@ class Report:
             "started_at": self.started_at,
             "ended_at": self.ended_at,
             "wall_s": self.wall_s,
-            "arms": [asdict(arm) for arm in self.arms],
+            "arms": [_arm(arm) for arm in self.arms],
             "claims": [asdict(claim) for claim in self.claims],
             "fallbacks": [asdict(fallback) for fallback in self.fallbacks],
         }
         if self.rows is not None:
             value["rows"] = dict(self.rows)
+        prompts = dict(self.prompts) | _prompts(self.arms)
+        if prompts:
+            value["prompts"] = prompts
         return value
+
+
+def _arm(arm: Arm) -> dict[str, Any]:
+    """Return an arm without what is stored once a prompt."""
+    value = asdict(arm)
+    for sample in value["samples"]:
+        del sample["prompt_ids"]
+    return value
+
+
+def _prompts(arms: tuple[Arm, ...]) -> dict[str, str]:
+    """Return the packed tokens of every prompt that the samples carry, by digest."""
+    known = {sample.prompt_digest: sample.prompt_ids for arm in arms for sample in arm.samples if sample.prompt_ids}
+    return {digest: packed_tokens(ids) for digest, ids in known.items()}
 
 
 def write_report(report: Report, context: RunContext, name: str) -> Path:

@@ -69,6 +69,7 @@ def merge(parts: Sequence[Mapping[str, Any]]) -> Report:
         arms=tuple(arms.values()),
         fallbacks=tuple(Fallback(**row) for part in parts for row in part["fallbacks"]),
         rows=first.get("rows"),
+        prompts={digest: packed for part in parts for digest, packed in part.get("prompts", {}).items()},
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 
@@ -26,7 +26,11 @@ class Stages:
 
 @dataclass(frozen=True)
 class Counters:
-    """What ran, counted where it ran: calls, not acceptances, prove that a component was alive."""
+    """What ran, counted where it ran: calls, not acceptances, prove that a component was alive.
+
+    ``shadow_drafts`` were proposed beside plain decoding and compared with it, never verified; they are no drafted
+    tokens.
+    """
 
     target_forwards: int
     drafter_forwards: int
@@ -35,6 +39,7 @@ class Counters:
     steps: int
     host_syncs: int
     guard_rejections: int
+    shadow_drafts: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,7 @@ class Sample:
         id: `launch/order_index/arm/prompt_id`, the name used on the sample pipe.
         accepted_per_step, drafted_per_step: one entry a decode step, None for an arm without steps.
         expected, correct: for prompts with a known answer.
+        prompt_ids: the prompt's tokens; a report stores those of each distinct prompt once, beside its arms.
     """
 
     id: str
@@ -79,6 +85,7 @@ class Sample:
     top2_margin_at_divergence: float | None = None
     expected: str | None = None
     correct: bool | None = None
+    prompt_ids: tuple[int, ...] = field(default=(), repr=False)
 
     @property
     def idle_refusals(self) -> int:

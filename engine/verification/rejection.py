@@ -17,11 +17,13 @@ from engine.errors import UsageError
 from engine.types import Outcome
 
 Row = Sequence[float]
+COLDEST = 1e-4
+"""Below it, logits over the temperature leave the range in which fp32 tells them apart: that is greedy decoding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How to sample: ``temperature`` > 0, ``top_k`` (0 keeps all ids), ``top_p`` the mass to keep, ``seed``."""
+    """How to sample: ``temperature`` >= 1e-4, ``top_k`` (0 keeps all ids), ``top_p`` the mass to keep, ``seed``."""
 
     temperature: float = 1.0
     top_k: int = 0
@@ -34,8 +36,10 @@ class Sampling:
         Raises:
             UsageError: If a value cannot describe a distribution.
         """
-        if not (math.isfinite(self.temperature) and self.temperature > 0.0):
-            raise UsageError(f"temperature is {self.temperature}; expected a number > 0 (greedy decoding has no seed)")
+        if not (math.isfinite(self.temperature) and self.temperature >= COLDEST):
+            raise UsageError(
+                f"temperature is {self.temperature}; expected a number of at least {COLDEST}, or 0 for greedy decoding"
+            )
         if self.top_k < 0 or not 0.0 < self.top_p <= 1.0:
             raise UsageError(f"top_k is {self.top_k} and top_p is {self.top_p}; expected top_k >= 0 and 0 < top_p <= 1")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,18 @@ from engine.decoding.stopping import Stopping  # noqa: E402
 from engine.types import CacheLayout  # noqa: E402
 from tests.fakes import tiny_torch  # noqa: E402
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA device"),
-]
+pytestmark = pytest.mark.cuda
 PROMPT = tuple(range(5, 60))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def card(missing: Callable[[str, str], None]) -> None:
+    if not torch.cuda.is_available():
+        missing("cuda", "no NVIDIA device")
+
+
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def sides(card: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     from engine.backends.torch.backend import TorchBackend
 
     torch.backends.cuda.matmul.allow_tf32 = False

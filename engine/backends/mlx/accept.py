@@ -11,15 +11,13 @@ from engine.verification import greedy
 
 
 def predictions(logits: mx.array) -> tuple[mx.array, mx.array]:
-    """Return argmax and min-entropy of each row, int32 and float32 ``[rows]``, still on the device.
+    """Return argmax and min-entropy of each row, uint32 and float32 ``[rows]``, still on the device.
 
     Min-entropy is logsumexp minus the best logit, in nats. It is finite exactly when the row can be used: NaN and
     infinity both carry through, where argmax alone would hide a NaN.
     """
-    best = mx.argmax(logits, axis=-1, keepdims=True)
     wide = logits.astype(mx.float32)
-    unsure = mx.logsumexp(wide, axis=-1, keepdims=True) - mx.take_along_axis(wide, best, axis=-1)
-    return best[:, 0].astype(mx.int32), unsure[:, 0]
+    return mx.argmax(logits, axis=-1), mx.logsumexp(wide, axis=-1) - mx.max(wide, axis=-1)
 
 
 def packed(best: mx.array, unsure: mx.array, tokens: mx.array | None = None) -> mx.array:

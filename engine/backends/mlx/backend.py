@@ -78,7 +78,7 @@ class MlxBackend:
         return MlxTarget(module, info)
 
     def load_dflash(self, folder: Path, target: MlxTarget) -> MlxDFlash:
-        """Load a DFlash v1 drafter and check that it belongs to ``target``.
+        """Load a DFlash drafter, v1 or 2, and check that it belongs to ``target``.
 
         Raises:
             ModelConfigError: If its config cannot be honoured.

@@ -1,4 +1,4 @@
-"""The DFlash v1 drafter on MLX.
+"""The DFlash drafter on MLX, v1 and 2.
 
 All layers' context keys and values are computed from one projected vector per committed position, so they live in one
 buffer ``[layers, kv heads, positions, head_dim]`` and a step appends to it with one matrix product. The rules (layer
@@ -17,7 +17,9 @@ from mlx_lm.models.rope_utils import initialize_rope
 
 from engine.backends.mlx import sampling
 from engine.backends.mlx.caches import window_cache
+from engine.backends.mlx.convolution import convolution
 from engine.backends.mlx.models import MlxTarget
+from engine.backends.mlx.selector import Selector
 from engine.drafters.dflash import DFlashConfig, LayerRule
 from engine.drafters.dflash_model import DFlashDrafter, DFlashModel, LayerWeights, context_projections, layer_weights
 from engine.types import Draft, DrafterInfo
@@ -44,6 +46,7 @@ class MlxDFlash(DFlashModel):
         sides, norms = context_projections(named, len(config.layers))
         self.context_kv = _joined(sides)
         self.context_k_norm = mx.stack(norms)[:, None, None]
+        self.selector = None if config.second is None else Selector(config.second, named)
         self.rope = initialize_rope(
             config.head_dim,
             base=config.rope_theta,
@@ -51,7 +54,9 @@ class MlxDFlash(DFlashModel):
             scaling_config=dict(config.rope_scaling) if config.rope_scaling else None,
             max_position_embeddings=config.max_positions,
         )
-        mx.eval(self.fc, self.context_kv, self.context_k_norm, [list(vars(layer).values()) for layer in self.layers])
+        convolutions = [conv for layer in self.layers for conv in (layer.attention_conv, layer.mlp_conv) if conv]
+        weights = [vars(part) for part in (*self.layers, *convolutions)]
+        mx.eval(self.fc, self.context_kv, self.context_k_norm, weights)
 
     def start(self, settings: Sampling | None) -> MlxDFlashDrafter:
         """Start with an empty context."""
@@ -76,6 +81,9 @@ class MlxDFlash(DFlashModel):
         masks = {rule: _mask(rule, rows, shown) for rule in set(config.layers)}
         for index, (layer, rule) in enumerate(zip(self.layers, config.layers, strict=True)):
             normed = mx.fast.rms_norm(x_ND, layer.input_norm, config.rms_norm_eps)
+            attention_conv = convolution(layer.attention_conv, normed)
+            if attention_conv is not None:
+                normed = attention_conv(0, normed)
             queries, keys, values = self._heads(layer, normed, position)
             if context is not None:
                 keys = mx.concatenate([context[0][index][None], keys], axis=2)
@@ -83,10 +91,9 @@ class MlxDFlash(DFlashModel):
             attended = mx.fast.scaled_dot_product_attention(
                 queries, keys, values, scale=config.head_dim**-0.5, mask=masks[rule]
             )
-            x_ND = x_ND + attended[0].transpose(1, 0, 2).reshape(rows, -1) @ layer.out
-            normed = mx.fast.rms_norm(x_ND, layer.post_norm, config.rms_norm_eps)
-            gate, up = mx.split(normed @ layer.gate_up, 2, axis=-1)
-            x_ND = x_ND + (gate * mx.sigmoid(gate) * up) @ layer.down
+            mixed = attended[0].transpose(1, 0, 2).reshape(rows, -1) @ layer.out
+            x_ND = x_ND + (mixed if attention_conv is None else attention_conv(1, mixed))
+            x_ND = x_ND + self._mlp(layer, mx.fast.rms_norm(x_ND, layer.post_norm, config.rms_norm_eps))
         return mx.fast.rms_norm(x_ND, self.norm, config.rms_norm_eps)
 
     def logits(self, hidden_ND: mx.array) -> mx.array:
@@ -96,6 +103,15 @@ class MlxDFlash(DFlashModel):
         if config.output_multiplier != 1.0:
             logits = logits * config.output_multiplier
         return logits if config.softcap is None else mx.tanh(logits / config.softcap) * config.softcap
+
+    def _mlp(self, layer: LayerWeights[mx.array], normed_ND: mx.array) -> mx.array:
+        """Return what the gated sublayer adds to ``[N, D]`` rows, convolved on both sides in DFlash 2."""
+        convolve = convolution(layer.mlp_conv, normed_ND)
+        if convolve is not None:
+            normed_ND = convolve(0, normed_ND)
+        gate, up = mx.split(normed_ND @ layer.gate_up, 2, axis=-1)
+        added = (gate * mx.sigmoid(gate) * up) @ layer.down
+        return added if convolve is None else convolve(1, added)
 
     def _heads(
         self, layer: LayerWeights[mx.array], normed_ND: mx.array, position: int
@@ -127,19 +143,24 @@ class MlxDFlashDrafter(DFlashDrafter):
         config = self.model.config
         count = min(count, config.block_size - 1)
         ids = mx.array([bonus] + [config.mask_token_id] * count, mx.int32)
-        hidden = self.model.hidden_rows(ids, position, self.shown())
-        logits = self.model.logits(hidden[1:])
-        probs = None
-        if self._settings is None or self._uniforms is None:
-            tokens = mx.argmax(logits, axis=-1)
-        else:
-            probs = sampling.shape(logits, self._settings)
-            tokens = sampling.draw(probs, mx.array(self._uniforms.take(count), mx.float32))
+        hidden = self.model.hidden_rows(ids, position, self.shown())[1:]
+        tokens, probs = self._chosen(bonus, hidden, self.model.logits(hidden))
         # Drafter and target stay two evaluations: one fused graph of both is far slower on Metal at long contexts.
         if not self.one_graph:
             mx.async_eval(tokens)
         self._forwards += 1
         return Draft(tokens=tokens, count=count, probs=probs)
+
+    def _chosen(self, bonus: int, hidden: mx.array, logits: mx.array) -> tuple[mx.array, mx.array | None]:
+        """Return one id a row, and what they were drawn from when they were drawn."""
+        selector = self.model.selector
+        if self._settings is None or self._uniforms is None:
+            return mx.argmax(logits, axis=-1) if selector is None else selector.best(bonus, hidden, logits), None
+        uniforms = mx.array(self._uniforms.take(logits.shape[0]), mx.float32)
+        if selector is not None:
+            return selector.drawn(bonus, hidden, logits, self._settings.temperature, uniforms)
+        probs = sampling.shape(logits, self._settings)
+        return sampling.draw(probs, uniforms), probs
 
     def _flush_early(self) -> None:
         """Project and let it compute in the background."""

@@ -241,6 +241,10 @@ class MlxSequence:
         """Return the bytes of every cache buffer."""
         return sum(cache.measured_bytes() for cache in self.caches)
 
+    def fallbacks(self) -> dict[str, int]:
+        """Return nothing: there is one way to run a forward."""
+        return {}
+
     def stored_errors(self, layout: CacheLayout) -> tuple[StoredError, ...]:
         """Return what storing every row held now in ``layout`` would change, by layer and side.
 

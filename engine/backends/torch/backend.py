@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from engine.backends.torch import accept, sampling
 from engine.backends.torch.accept import GreedyAccept
 from engine.backends.torch.clock import TorchClock
 from engine.backends.torch.dflash import TorchDFlash
+from engine.backends.torch.graphs import CudaGraphs, Slots, too_old
 from engine.backends.torch.models import SUPPORTED, TorchTarget
 from engine.backends.torch.native import TorchNative
+from engine.backends.torch.trial import refusal
 from engine.drafters import dflash
 from engine.errors import BackendMissingError, ModelConfigError, ModelWeightsError
 from engine.types import BlasInfo, TargetInfo
@@ -35,14 +38,15 @@ class TorchBackend:
 
     name = "torch"
 
-    def __init__(self, device: str | None = None, dtype: str | None = None) -> None:
-        """Choose a device.
+    def __init__(self, device: str | None = None, dtype: str | None = None, cuda_graphs: str = "auto") -> None:
+        """Choose a device, and whether forwards are recorded: ``on``, ``off``, or ``auto`` where they pay.
 
         Raises:
-            BackendMissingError: If transformers is too old or the device is not there.
+            BackendMissingError: If transformers is too old, or the device is not there or has no graphs.
         """
         check_transformers(version("transformers"))
         self._device = pick_device(device)
+        self._graphs, self._must_pay = wants_graphs(cuda_graphs, self._device), cuda_graphs == "auto"
         self._dtype = dtype or ("float32" if self._device.type == "cpu" else "auto")
         self.clock = TorchClock(self._device)
 
@@ -81,7 +85,7 @@ class TorchBackend:
         target = TorchTarget(module, info)
         if self._device.type != "cpu":
             target.warm_up(WARM_UP_ROWS)
-        return target
+        return self._graphed(target)
 
     def random_target(self, shape: str) -> TorchTarget:
         """Build a target of published shapes with random weights, bfloat16 on an accelerator.
@@ -92,10 +96,10 @@ class TorchBackend:
         from engine.backends.torch.random_target import random_target
 
         dtype = torch.bfloat16 if self._dtype in {"auto", "bfloat16"} else torch.float32
-        return random_target(shape, self._device, dtype)
+        return self._graphed(random_target(shape, self._device, dtype))
 
     def load_dflash(self, folder: Path, target: TorchTarget) -> TorchDFlash:
-        """Load a DFlash v1 drafter and check that it belongs to ``target``.
+        """Load a DFlash drafter, v1 or 2, and check that it belongs to ``target``.
 
         Raises:
             ModelConfigError: If its config cannot be honoured.
@@ -122,6 +126,14 @@ class TorchBackend:
         if self._device.type != "cpu":
             model.warm_up()
         return model
+
+    def _graphed(self, target: TorchTarget) -> TorchTarget:
+        if self._graphs:
+            target.slots = Slots(partial(CudaGraphs, self._device), WARM_UP_ROWS)
+            target.slots.refused = too_old(torch.__version__)
+            if target.slots.refused is None:
+                target.slots.refused = refusal(target, self.clock, WARM_UP_ROWS, must_pay=self._must_pay)
+        return target
 
     def greedy(self, target: TorchTarget) -> GreedyAccept:
         """Return the greedy rule for a target's vocabulary."""
@@ -187,6 +199,20 @@ def pick_device(wanted: str | None) -> torch.device:
             "Use --device cpu, or a CUDA build of torch on a machine with a card."
         )
     return torch.device(wanted)
+
+
+def wants_graphs(asked: str, device: torch.device) -> bool:
+    """Return whether forwards are to be recorded.
+
+    Raises:
+        BackendMissingError: If they must be and the device cannot.
+    """
+    if asked == "on" and device.type != "cuda":
+        raise BackendMissingError(
+            f"--cuda-graphs on with device {device.type}; expected an NVIDIA device. Use --device cuda on a machine "
+            "with a card, or leave the option out."
+        )
+    return asked != "off" and device.type == "cuda"
 
 
 def _load(folder: Path, dtype: str) -> Any:

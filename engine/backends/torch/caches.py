@@ -9,6 +9,8 @@ import torch
 from engine.backends.caches import FullRows, LayerRows, SinkWindowRows, WindowRows, is_bounded, layer_rows, sink_rows
 from engine.backends.rows import Rows, RowStore
 from engine.backends.torch.rows import LIBRARY
+from engine.backends.torch.static import Held
+from engine.errors import UsageError
 from engine.types import CacheLayout
 
 GROW_ROWS = 64
@@ -42,9 +44,35 @@ class LayerCaches:
         sizes = zip(windows, head_dims, strict=True)
         self.layers = tuple(make_cache(window, layout, head_dim) for window, head_dim in sizes)
 
+    @property
+    def length(self) -> int:
+        """Positions seen so far."""
+        return self.layers[0].length
+
+    def mask(self, layer_idx: int, rows: int, device: torch.device) -> torch.Tensor | None:
+        """Return the mask over what the next ``update`` of a layer with ``rows`` rows will return."""
+        return next_mask(self.layers[layer_idx], rows, device)
+
     def update(self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: object, **__: object) -> Rows:
         """Append one layer's rows and return the rows its queries may attend to."""
         return self.layers[layer_idx].append(keys, values)
+
+    def held(self) -> list[Held]:
+        """Return every layer's rows, as a crop may still need them.
+
+        Raises:
+            UsageError: If a layer keeps a sink.
+        """
+        found = []
+        for layer in self.layers:
+            first, (keys, values) = _movable(layer).kept()
+            found.append(Held(layer.window, isinstance(layer, FullRows), first, keys, values))
+        return found
+
+    def resume(self, held: Sequence[Held], floor: int) -> None:
+        """Begin, while empty, with rows that another cache held."""
+        for layer, rows in zip(self.layers, held, strict=True):
+            _movable(layer).resume(rows.first, (rows.keys, rows.values), floor)
 
     def crop(self, length: int) -> None:
         """Crop every layer."""
@@ -54,6 +82,12 @@ class LayerCaches:
     def measured_bytes(self) -> int:
         """Return the bytes of all buffers."""
         return sum(layer.measured_bytes() for layer in self.layers)
+
+
+def _movable(layer: LayerRows) -> FullRows | WindowRows:
+    if isinstance(layer, SinkWindowRows) or not isinstance(layer, FullRows | WindowRows):
+        raise UsageError("rows beside a sink stay where they are; open the sequence with the native or full layout")
+    return layer
 
 
 def make_cache(window: int | None, layout: CacheLayout, head_dim: int) -> LayerRows:

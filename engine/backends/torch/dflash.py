@@ -1,4 +1,4 @@
-"""The DFlash v1 drafter on torch.
+"""The DFlash drafter on torch, v1 and 2.
 
 All layers' context keys and values are computed from one projected vector per committed position, so they live in one
 buffer ``[layers, kv heads, positions, head_dim]`` and a step appends to it with one matrix product. The block's own
@@ -18,10 +18,12 @@ from torch.nn import functional
 from engine.backends.caches import WindowRows
 from engine.backends.torch import sampling
 from engine.backends.torch.caches import window_cache
+from engine.backends.torch.convolution import convolution
 from engine.backends.torch.models import TorchTarget
 from engine.backends.torch.rotary import RotaryTable, Table, rotated
+from engine.backends.torch.selector import Selector
 from engine.drafters.dflash import DFlashConfig, LayerRule
-from engine.drafters.dflash_model import DFlashDrafter, DFlashModel, context_projections, layer_weights
+from engine.drafters.dflash_model import DFlashDrafter, DFlashModel, LayerWeights, context_projections, layer_weights
 from engine.types import Draft, DrafterInfo
 from engine.verification.rejection import Sampling
 
@@ -43,6 +45,7 @@ class TorchDFlash(DFlashModel):
         sides, norms = context_projections(named, len(config.layers))
         self.context_kv = torch.cat(sides)
         self.context_k_norm = torch.stack(norms)[:, None, None]
+        self.selector = None if config.second is None else Selector(config.second, named)
         self._frequencies, self._rope_scale = _rope(config, target.device)
 
     def start(self, settings: Sampling | None) -> TorchDFlashDrafter:
@@ -88,6 +91,9 @@ class TorchDFlash(DFlashModel):
         cos, sin = (side[0] for side in table.rows(position, rows)["all"])
         for index, (layer, rule) in enumerate(zip(self.layers, config.layers, strict=True)):
             normed = self._normed(x_ND, layer.input_norm)
+            attention_conv = convolution(layer.attention_conv, normed)
+            if attention_conv is not None:
+                normed = attention_conv(0, normed)
             heads = functional.linear(normed, layer.qkv).view(rows, -1, config.head_dim).transpose(0, 1)
             queries, keys, values = heads.split([config.head_count, config.kv_head_count, config.kv_head_count])
             keys_LGCE[index, :, shown:] = rotated(self._normed(keys, layer.k_norm), cos, sin)
@@ -100,9 +106,9 @@ class TorchDFlash(DFlashModel):
                 scale=config.head_dim**-0.5,
                 enable_gqa=config.head_count != config.kv_head_count,
             )
-            x_ND = x_ND + functional.linear(attended[0].transpose(0, 1).reshape(rows, -1), layer.out)
-            gate, up = functional.linear(self._normed(x_ND, layer.post_norm), layer.gate_up).chunk(2, dim=-1)
-            x_ND = x_ND + functional.linear(functional.silu(gate) * up, layer.down)
+            mixed = functional.linear(attended[0].transpose(0, 1).reshape(rows, -1), layer.out)
+            x_ND = x_ND + (mixed if attention_conv is None else attention_conv(1, mixed))
+            x_ND = x_ND + self._mlp(layer, self._normed(x_ND, layer.post_norm))
         return self._normed(x_ND, self.norm)
 
     @torch.inference_mode()
@@ -113,6 +119,23 @@ class TorchDFlash(DFlashModel):
         if config.output_multiplier != 1.0:
             logits = logits * config.output_multiplier
         return logits if config.softcap is None else torch.tanh(logits / config.softcap) * config.softcap
+
+    @torch.inference_mode()
+    def best(self, bonus: int, hidden_ND: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the most likely id of every row, int64 ``[N]``, and the scores they were chosen by."""
+        logits_NV = self.logits(hidden_ND)
+        if self.selector is None:
+            return logits_NV.argmax(dim=-1), logits_NV
+        return self.selector.best(bonus, hidden_ND, logits_NV)
+
+    def _mlp(self, layer: LayerWeights[torch.Tensor], normed_ND: torch.Tensor) -> torch.Tensor:
+        """Return what the gated sublayer adds to ``[N, D]`` rows, convolved on both sides in DFlash 2."""
+        convolve = convolution(layer.mlp_conv, normed_ND)
+        if convolve is not None:
+            normed_ND = convolve(0, normed_ND)
+        gate, up = functional.linear(normed_ND, layer.gate_up).chunk(2, dim=-1)
+        added = functional.linear(functional.silu(gate) * up, layer.down)
+        return added if convolve is None else convolve(1, added)
 
     def _normed(self, x: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor:
         return functional.rms_norm(x, x.shape[-1:], weight, self.config.rms_norm_eps)
@@ -134,11 +157,15 @@ class TorchDFlashDrafter(DFlashDrafter):
     def propose(self, bonus: int, position: int, count: int) -> Draft:
         """Run one pass over ``[bonus, mask * count]``; row j proposes the token at position + j."""
         count = min(count, self.model.config.block_size - 1)
-        logits = self.model.logits(self.hidden_rows(bonus, position, count)[1:])
+        hidden_ND = self.hidden_rows(bonus, position, count)[1:]
         if self._settings is None or self._uniforms is None:
-            return Draft(tokens=logits.argmax(dim=-1), count=count)
-        probs = sampling.shape(logits, self._settings)
-        uniforms = torch.tensor(self._uniforms.take(count), dtype=probs.dtype, device=probs.device)
+            return Draft(tokens=self.model.best(bonus, hidden_ND)[0], count=count)
+        logits_NV, selector = self.model.logits(hidden_ND), self.model.selector
+        uniforms = torch.tensor(self._uniforms.take(count), dtype=torch.float64, device=logits_NV.device)
+        if selector is not None:
+            tokens, probs = selector.drawn(bonus, hidden_ND, logits_NV, self._settings.temperature, uniforms)
+            return Draft(tokens=tokens, count=count, probs=probs)
+        probs = sampling.shape(logits_NV, self._settings)
         return Draft(tokens=sampling.draw(probs, uniforms), count=count, probs=probs)
 
     def hidden_rows(self, bonus: int, position: int, count: int) -> torch.Tensor:

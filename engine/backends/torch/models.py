@@ -10,20 +10,20 @@ Shapes: S rows, D hidden size, K captured layers, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from engine.backends.caches import held_rows
-from engine.backends.rows import stored_errors
-from engine.backends.torch.accept import GreedyAccept, predictions
-from engine.backends.torch.caches import LayerCaches, next_mask
-from engine.backends.torch.rotary import RotaryTable, Table
-from engine.backends.torch.rows import LIBRARY, squared
-from engine.decoding.prompt import check_prompt
+from engine.backends.torch.caches import LayerCaches
+from engine.backends.torch.graphed import GraphedSequence
+from engine.backends.torch.rotary import Table
+from engine.backends.torch.sequence import TorchSequence
 from engine.errors import ModelConfigError, ModelMismatchError
-from engine.types import CacheLayout, Draft, Forward, Outcome, StoredError, TargetInfo
+from engine.types import CacheLayout, Draft, TargetInfo
+
+if TYPE_CHECKING:
+    from engine.backends.torch.graphs import Slots
+    from engine.backends.torch.static import StaticCaches
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 SUPPORTED = ("gemma4", "gemma4_text", "qwen3")
@@ -44,7 +44,7 @@ class Family(Protocol):
         """Return the rotary tables of positions ``[1, rows]``."""
 
     def forward(
-        self, ids_S: torch.Tensor, caches: LayerCaches, tables: Table, capture: tuple[int, ...]
+        self, ids_S: torch.Tensor, caches: LayerCaches | StaticCaches, tables: Table, capture: tuple[int, ...]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Append ``S`` rows; return the normed output ``[S, D]`` and the captured states, each ``[S, D]``."""
 
@@ -79,7 +79,7 @@ class Gemma4Family:
         return {kind: self.text.rotary_emb(like, position_ids, kind) for kind in sorted(set(self.kinds))}
 
     def forward(
-        self, ids_S: torch.Tensor, caches: LayerCaches, tables: Table, capture: tuple[int, ...]
+        self, ids_S: torch.Tensor, caches: LayerCaches | StaticCaches, tables: Table, capture: tuple[int, ...]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Run every layer; layers beyond the last cache reuse the keys and values of an earlier one of their type."""
         text, ids = self.text, ids_S[None]
@@ -87,9 +87,7 @@ class Gemma4Family:
         extra: Any = None
         if text.hidden_size_per_layer_input:
             extra = text.project_per_layer_inputs(hidden, text.get_per_layer_inputs(ids))
-        masks = {
-            kind: next_mask(caches.layers[index], ids_S.shape[0], ids.device) for kind, index in self.first_of.items()
-        }
+        masks = {kind: caches.mask(index, ids_S.shape[0], ids.device) for kind, index in self.first_of.items()}
         shared: dict[str, Any] = {}
         captured: list[torch.Tensor] = []
         for index, (layer, kind) in enumerate(zip(text.layers, self.kinds, strict=True)):
@@ -135,12 +133,12 @@ class Qwen3Family:
         return {FULL: self.inner.rotary_emb(self.inner.embed_tokens.weight, position_ids)}
 
     def forward(
-        self, ids_S: torch.Tensor, caches: LayerCaches, tables: Table, capture: tuple[int, ...]
+        self, ids_S: torch.Tensor, caches: LayerCaches | StaticCaches, tables: Table, capture: tuple[int, ...]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Run every layer."""
         rows, device = ids_S.shape[0], ids_S.device
         hidden = self.inner.embed_tokens(ids_S[None])
-        masks = {kind: next_mask(caches.layers[index], rows, device) for kind, index in self.first_of.items()}
+        masks = {kind: caches.mask(index, rows, device) for kind, index in self.first_of.items()}
         captured: list[torch.Tensor] = []
         for index, (layer, kind) in enumerate(zip(self.inner.layers, self.kinds, strict=True)):
             hidden = layer(hidden, attention_mask=masks[kind], past_key_values=caches, position_embeddings=tables[FULL])
@@ -180,6 +178,8 @@ class TorchTarget:
         self.dtype: torch.dtype = weight.dtype
         # Queueing a forward early hides the host's work behind an accelerator; a CPU would only delay each token.
         self.ahead = self.device.type != "cpu" if ahead is None else ahead
+        self.slots: Slots | None = None
+        """Where sequences have their blocks recorded, None to run every forward as it comes."""
         self._info = info
 
     @property
@@ -197,96 +197,15 @@ class TorchTarget:
         layout.check(self.family.windows, self.family.head_dims)
         if any(not 0 <= layer < self.info.layer_count for layer in capture):
             raise ModelMismatchError(f"capture of layers {list(capture)}; the target has {self.info.layer_count}")
-        return TorchSequence(self, capture, layout)
+        if self.slots is None:
+            return TorchSequence(self, capture, layout)
+        return GraphedSequence(self, capture, layout, self.slots)
 
     def warm_up(self, block_rows: int) -> None:
         """Run every block shape up to ``block_rows`` once, so that kernels are chosen before anything is timed."""
-        sequence = self.open((), CacheLayout.NATIVE)
+        sequence = TorchSequence(self, (), CacheLayout.NATIVE)
         for _ in sequence.prefill((0,) * 16, 512):
             pass
         for rows in range(1, block_rows + 1):
             sequence.forward_block(0, Draft(tokens=(0,) * (rows - 1), count=rows - 1))
             sequence.crop(16)
-
-
-class TorchSequence:
-    """Caches, rotary tables and capture of one request."""
-
-    def __init__(self, target: TorchTarget, capture: tuple[int, ...], layout: CacheLayout) -> None:
-        self.target = target
-        self.capture = capture
-        self.caches = LayerCaches(target.family.windows, target.family.head_dims, layout)
-        self._rotary = RotaryTable(target.family.rotary, target.device)
-        self._accept = GreedyAccept(target.info.vocab_size)
-
-    @property
-    def length(self) -> int:
-        """Positions in the cache."""
-        return self.caches.layers[0].length
-
-    def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
-        """Forward the prompt chunk by chunk.
-
-        Raises:
-            PromptError: If the prompt is empty, too long for the model or holds ids outside the vocabulary.
-        """
-        check_prompt(ids, self.target.info, self.length)
-        for start in range(0, len(ids), chunk):
-            part = torch.tensor(ids[start : start + chunk], device=self.target.device)
-            yield self._forward(part, logits_rows=1 if start + chunk >= len(ids) else 0)
-
-    def forward_block(self, bonus: int, draft: Draft) -> Forward:
-        """Queue the verify forward of ``[bonus, *draft]``; nothing is read here."""
-        if isinstance(draft.tokens, torch.Tensor):
-            first = torch.tensor([bonus], device=self.target.device)
-            ids = torch.cat([first, draft.tokens.to(first.dtype)])
-        else:
-            ids = torch.tensor([bonus, *draft.tokens], device=self.target.device)
-        return self._forward(ids, logits_rows=ids.shape[0])
-
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
-        """Decode greedily; on an accelerator one forward is always queued behind the one being read."""
-        forward, packed = self._queue(torch.tensor([bonus], device=self.target.device))
-        for left in range(limit - 1, -1, -1):
-            following = self._queue(packed[0].long()) if left and self.target.ahead else None
-            yield self._accept.read(Draft(), packed), forward
-            if left:
-                forward, packed = following or self._queue(packed[0].long())
-
-    def committed(self, forward: Forward, rows: int) -> torch.Tensor | None:
-        """Return the first ``rows`` rows of the captured states."""
-        return None if forward.features is None else forward.features[:rows]
-
-    def crop(self, length: int) -> None:
-        """Crop every cache."""
-        self.caches.crop(length)
-
-    def measured_bytes(self) -> int:
-        """Return the bytes of every cache buffer."""
-        return self.caches.measured_bytes()
-
-    @torch.inference_mode()
-    def stored_errors(self, layout: CacheLayout) -> tuple[StoredError, ...]:
-        """Return what storing every row held now in ``layout`` would change, by layer and side.
-
-        Raises:
-            UsageError: If the sequence does not keep every row.
-        """
-        return stored_errors(held_rows(self.caches.layers), layout, LIBRARY, squared)
-
-    @torch.inference_mode()
-    def _forward(self, ids_S: torch.Tensor, logits_rows: int) -> Forward:
-        family, start, rows = self.target.family, self.length, ids_S.shape[0]
-        tables = self._rotary.rows(start, rows)
-        hidden, captured = family.forward(ids_S, self.caches, tables, self.capture)
-        return Forward(
-            logits=family.head(hidden[-logits_rows:]) if logits_rows else None,
-            features=torch.cat(captured, dim=-1) if captured else None,
-            start=start,
-            rows=rows,
-        )
-
-    @torch.inference_mode()
-    def _queue(self, ids_S: torch.Tensor) -> tuple[Forward, torch.Tensor]:
-        forward = self._forward(ids_S, logits_rows=1)
-        return forward, predictions(forward.logits)

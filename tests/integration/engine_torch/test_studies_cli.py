@@ -106,6 +106,12 @@ def test_acceptance_holds_both_arms_and_counts_by_position(run: Any, place: Path
 
 REFUSALS = {
     "no CUDA device": (("acceptance", "--backend", "torch", "--device", "cuda"), 5, "no NVIDIA device"),
+    "graphs without a CUDA device": (
+        ("acceptance", "--backend", "torch", "--device", "cpu", "--cuda-graphs", "on"),
+        5,
+        "--cuda-graphs on with device cpu; expected an NVIDIA device",
+    ),
+    "graphs on mlx": (("verify-cost", "--backend", "mlx", "--cuda-graphs", "on"), 2, "--backend torch"),
     "a device for mlx": (("verify-cost", "--backend", "mlx", "--device", "cpu"), 2, "--backend torch"),
     "random shapes on mlx": (("verify-cost", "--backend", "mlx", "--random-shapes", "x"), 2, "--backend torch"),
     "unknown shapes": (

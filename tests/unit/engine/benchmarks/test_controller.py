@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from engine.benchmarks.controller import Arrivals, Pair, SpoiltDrafter, curve
+from engine.benchmarks.controller import Arrivals, Decode, Pair, SpoiltDrafter, curve
 from engine.drafters.ngram import NgramModel
 from engine.errors import UsageError
+from engine.types import Step
 
 
 def pair(name: str, plain_s: float, controlled_s: float, *, jump: int = 1, identical: bool = True) -> Pair:
@@ -12,7 +15,7 @@ def pair(name: str, plain_s: float, controlled_s: float, *, jump: int = 1, ident
     counts = tuple(range(1, 102, jump))
     plain = Arrivals(tuple(range(1, 102)), tuple(plain_s * index for index in range(101)))
     controlled = Arrivals(counts, tuple(controlled_s * (count - 1) for count in counts))
-    return Pair("world", name, plain, controlled, identical, drafted_steps=0)
+    return Pair("world", name, plain, controlled, identical, drafted_steps=0, shadow_drafts=0)
 
 
 def test_the_curve_is_the_ratio_of_times_to_the_same_number_of_tokens() -> None:
@@ -20,6 +23,12 @@ def test_the_curve_is_the_ratio_of_times_to_the_same_number_of_tokens() -> None:
     assert found[10].value == pytest.approx(0.5)
     assert found[64].value == pytest.approx(0.5)
     assert found[64].n == 2
+
+
+def test_a_row_holds_both_times_to_the_same_number_of_tokens() -> None:
+    row = pair("b", 2.0, 4.0, jump=4).row([10])
+    assert row["times"] == {"10": {"tokens": 13, "plain_s": 24.0, "controlled_s": 48.0}}
+    assert (row["world"], row["prompt_id"], row["identical"]) == ("world", "b", True)
 
 
 def test_a_decode_to_other_tokens_has_no_ratio() -> None:
@@ -36,3 +45,38 @@ def test_a_spoilt_drafter_proposes_other_tokens_from_its_position_on_and_pays_fo
     wrong = SpoiltDrafter(inside, 7, since=8).propose(7, 8, 3)
     assert wrong.tokens == tuple((token + 1) % 7 for token in right.tokens)
     assert wrong.count == right.count
+
+
+class WorkClock:
+    """Moves when a step works; a wait for the device takes what is still queued."""
+
+    eager = False
+
+    def __init__(self) -> None:
+        self.ns = 0
+        self.queued_ns = 0
+
+    def now_ns(self) -> int:
+        self.ns, self.queued_ns = self.ns + self.queued_ns, 0
+        return self.ns
+
+    def host_ns(self) -> int:
+        return self.ns
+
+
+def test_a_decode_counts_its_own_turns_and_the_work_it_left_queued() -> None:
+    clock = WorkClock()
+
+    def steps() -> Iterator[Step]:
+        for index in range(6):
+            clock.now_ns()
+            clock.queued_ns = 10
+            yield Step((index,), 3 * (index == 2), 0, 1, 0, 1, 0, 1, prefill=index == 0, shadowed=4 * (index == 1))
+
+    decode = Decode(steps(), clock)
+    for tokens in (3, 5, 7):
+        clock.ns += 1000  # another's turn
+        decode.advance(tokens)
+    assert decode.tokens == [0, 1, 2, 3, 4, 5]
+    assert decode.arrivals == Arrivals((1, 2, 3, 4, 5, 6), (0.0, 0.0, 1e-8, 2e-8, 3e-8, 4e-8))
+    assert decode.asked == (1, 1)

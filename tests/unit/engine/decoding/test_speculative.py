@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -12,7 +12,7 @@ from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping
 from engine.errors import NonFiniteLogitsError, PromptError
-from engine.types import Draft, Forward, Outcome, Step
+from engine.types import Draft, Forward, Outcome, Pause, Step
 from engine.verification import greedy
 from tests.fakes.scripted_drafter import ScriptedDrafter, ScriptedModel
 
@@ -171,13 +171,8 @@ def test_a_drafter_without_a_draft_costs_one_plain_step_with_its_reason() -> Non
 
 
 def test_an_empty_prompt_is_refused() -> None:
-    parts = Parts(
-        ScriptedSequence(),
-        ScriptedModel(ANSWER, 0, VOCAB, lambda *_: False).open(),
-        ScriptedAccept(),
-        FixedDepth(1),
-        HostClock(),
-    )  # type: ignore[arg-type]
+    drafter = ScriptedModel(ANSWER, 0, VOCAB, lambda *_: False).open()
+    parts = Parts(ScriptedSequence(), drafter, ScriptedAccept(), FixedDepth(1), HostClock())  # type: ignore[arg-type]
     with pytest.raises(PromptError, match="no tokens"):
         next(speculative(parts, (), Stopping(3)))
 
@@ -241,3 +236,43 @@ def test_an_eager_clock_tells_drafting_from_verifying_in_every_step(depth: int) 
 def test_a_clock_that_only_queues_tells_nothing() -> None:
     steps, _ = run(ScriptedSequence())
     assert {(step.draft_s, step.verify_s) for step in steps} == {(None, None)}
+
+
+class Shadowing(FixedDepth):
+    """Parks for ever and asks for a shadow draft of four tokens in each pause of six."""
+
+    heard: ClassVar[list[tuple[int, int]]] = []
+
+    def park(self, position: int) -> Pause:
+        return Pause(6, 4)
+
+    def shadowed(self, drafted: int, accepted: int) -> bool:
+        self.heard.append((drafted, accepted))
+        return len(self.heard) == 2
+
+
+@pytest.mark.parametrize("right", [0, 2, 4])
+def test_a_shadow_draft_changes_no_token_and_is_counted_where_it_was_proposed(right: int) -> None:
+    Shadowing.heard.clear()
+    sequence = ScriptedSequence()
+    model = ScriptedModel(ANSWER, len(PROMPT), VOCAB, lambda step, index: index >= right)
+    state = model.open()
+    parts = Parts(sequence, state, ScriptedAccept(), Shadowing(0), HostClock())  # type: ignore[arg-type]
+    steps = list(speculative(parts, PROMPT, Stopping(17)))
+    assert tokens_of(steps) == ANSWER[:17]
+    assert state.seen == [*PROMPT, *ANSWER[:15]]
+    assert set(sequence.rows) == {1}
+    # Pauses of 6, of 4 because the second shadow ended its own, and of 6 again; the first step is the prefill's.
+    assert [step.shadowed for step in steps] == [0, *[4, 0, 0, 0, 0, 0], *[4, 0, 0, 0], *[4, 0, 0, 0, 0, 0]]
+    assert [step.drafter_forwards for step in steps] == [int(step.shadowed > 0) for step in steps]
+    assert Shadowing.heard == [(4, right)] * 3
+
+
+def test_under_a_rule_that_draws_nothing_is_proposed_in_the_shadow() -> None:
+    class Drawing(ScriptedAccept):
+        greedy = False
+
+    state = ScriptedModel(ANSWER, len(PROMPT), VOCAB, lambda *_: False).open()
+    parts = Parts(ScriptedSequence(), state, Drawing(), Shadowing(0), HostClock())  # type: ignore[arg-type]
+    assert tokens_of(list(speculative(parts, PROMPT, Stopping(9)))) == ANSWER[:9]
+    assert state.forwards == 0

@@ -105,7 +105,7 @@ def test_the_class_in_transformers_reads_top_level_fields_and_is_bidirectional_w
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"architectures": ["DFlash2DraftModel"]}, "DFlash v1"),
+        ({"architectures": ["EagleDraftModel"]}, "Use a DFlash checkpoint"),
         ({"rope_theta": None}, "rope_theta"),
         ({"dflash_config": {"mask_token_id": 1}}, "target_layer_ids"),
         ({"dflash_config": {"mask_token_id": 1, "target_layer_ids": [3, 1]}}, "ascending"),

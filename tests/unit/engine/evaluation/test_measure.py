@@ -54,7 +54,7 @@ def run(clock: TickingClock, steps: list[tuple[int, Step]], pipe: SamplePipe, he
 STEPS = [
     (30, step((1,), prefill=True, target_forwards=4)),
     (10, step((2, 3, 4), drafted=3, accepted=2)),
-    (5, step((5,), skipped="no match")),
+    (5, step((5,), skipped="no match", shadowed=3, drafter_forwards=1, host_syncs=2)),
     (7, step((6,), drafted=3, accepted=0, guard="non-finite logits")),
     (11, step((9,), drafted=3, accepted=1, stop=StopReason.EOS)),
 ]
@@ -72,9 +72,9 @@ def test_stages_and_counters_are_what_happened() -> None:
     assert sample.stop_reason == "eos"
     assert (sample.accepted_per_step, sample.drafted_per_step) == ((2, 0, 0, 1), (3, 0, 3, 3))
     counters = sample.counters
-    assert (counters.steps, counters.target_forwards, counters.drafter_forwards) == (4, 4, 3)
+    assert (counters.steps, counters.target_forwards, counters.drafter_forwards) == (4, 4, 4)
     assert (counters.drafted_tokens, counters.accepted_tokens) == (9, 3)
-    assert (counters.host_syncs, counters.guard_rejections) == (5, 1)
+    assert (counters.host_syncs, counters.guard_rejections, counters.shadow_drafts) == (6, 1, 1)
     assert (measured.skips, measured.guards) == ({"no match": 1}, {"non-finite logits": 1})
 
 

@@ -83,7 +83,11 @@ DRAFTER_FAULTS: dict[str, tuple[dict[str, Any], type[EngineError], str]] = {
     "mask past the vocabulary": ({"dflash_config": {"mask_token_id": 97}}, ModelMismatchError, "mask_token_id is 97"),
     "negative mask": ({"dflash_config": {"mask_token_id": -1}}, ModelMismatchError, "mask_token_id is -1"),
     "layer past the target": ({"dflash_config": {"target_layer_ids": [1, 6]}}, ModelMismatchError, "layer 6"),
-    "second generation": ({"architectures": ["DFlash2DraftModel"]}, ModelConfigError, "DFlash2DraftModel"),
+    "second generation without its parts": (
+        {"architectures": ["DFlash2DraftModel"]},
+        ModelConfigError,
+        "conv_kernel_size is None; DFlash2DraftModel needs",
+    ),
     "one row": ({"dflash_config": {"block_size": 1}}, ModelConfigError, "block_size is 1"),
 }
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.backends.torch.backend import TorchBackend, check_transformers, pick_device
+from engine.backends.torch.backend import TorchBackend, check_transformers, pick_device, wants_graphs
+from engine.backends.torch.graphs import too_old
 from engine.errors import (
     BackendMissingError,
     EngineError,
@@ -20,6 +21,7 @@ from engine.errors import (
     PromptError,
     UsageError,
 )
+from engine.loading import load_backend
 from engine.types import CacheLayout
 from engine.verification.rejection import Sampling
 from tests.fakes import tiny_torch
@@ -81,7 +83,11 @@ DRAFTER_FAULTS: dict[str, tuple[dict[str, Any], type[EngineError], str]] = {
     "mask past the vocabulary": ({"dflash_config": {"mask_token_id": 97}}, ModelMismatchError, "mask_token_id is 97"),
     "negative mask": ({"dflash_config": {"mask_token_id": -1}}, ModelMismatchError, "mask_token_id is -1"),
     "layer past the target": ({"dflash_config": {"target_layer_ids": [1, 6]}}, ModelMismatchError, "layer 6"),
-    "second generation": ({"architectures": ["DFlash2DraftModel"]}, ModelConfigError, "DFlash2DraftModel"),
+    "second generation without its parts": (
+        {"architectures": ["DFlash2DraftModel"]},
+        ModelConfigError,
+        "conv_kernel_size is None; DFlash2DraftModel needs",
+    ),
     "one row": ({"dflash_config": {"block_size": 1}}, ModelConfigError, "block_size is 1"),
 }
 
@@ -171,6 +177,26 @@ def test_a_missing_device_is_named() -> None:
 def test_an_unknown_device_is_named() -> None:
     with pytest.raises(BackendMissingError, match="'tpu'; the torch backend knows cpu and cuda"):
         pick_device("tpu")
+
+
+def test_graphs_that_must_be_and_cannot_are_refused_before_anything_is_loaded() -> None:
+    with pytest.raises(BackendMissingError, match=r"--cuda-graphs on with device cpu; expected an NVIDIA device"):
+        TorchBackend("cpu", cuda_graphs="on")
+    with pytest.raises(UsageError, match="--backend torch"):
+        load_backend("mlx", cuda_graphs="on")
+
+
+def test_a_torch_that_records_nothing_says_so() -> None:
+    assert too_old("2.13.0+cpu") is None
+    assert too_old("2.11.1") == "torch 2.11.1 is installed; recorded forwards need 2.12 or later"
+
+
+def test_graphs_follow_the_device_unless_told_otherwise(tmp_path: Path) -> None:
+    assert [wants_graphs("auto", torch.device(kind)) for kind in ("cpu", "cuda")] == [False, True]
+    assert [wants_graphs("off", torch.device(kind)) for kind in ("cpu", "cuda")] == [False, False]
+    assert wants_graphs("on", torch.device("cuda"))
+    folder = tiny_torch.write_target(tmp_path, "qwen3")
+    assert [TorchBackend("cpu", cuda_graphs=asked).load_target(folder).slots for asked in ("auto", "off")] == [None] * 2
 
 
 @pytest.mark.parametrize("found", ["4.57.1", "5.19.0"])

@@ -1,0 +1,89 @@
+"""What the controller has learnt: how likely a draft position is accepted, and what a step of a depth costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+ACCEPTANCE_WEIGHT = 0.1
+COST_WEIGHT = 0.3
+EARLY_STEPS = 3
+LARGEST_INNOVATION = 0.25
+PRIOR_ACCEPTANCE = 0.6
+
+
+@dataclass(slots=True)
+class Acceptance:
+    """Conditional acceptance of each draft position: a mean at first, an exponential average later."""
+
+    rates: list[float]
+    reached: list[int]
+
+    @classmethod
+    def prior(cls, positions: int) -> Acceptance:
+        """Start every position at the prior, worth one observation."""
+        return cls([PRIOR_ACCEPTANCE] * positions, [0] * positions)
+
+    def learn(self, drafted: int, accepted: int) -> None:
+        """Take one block: positions up to the first rejection were reached."""
+        for position in range(min(accepted + 1, drafted)):
+            self.reached[position] += 1
+            weight = max(ACCEPTANCE_WEIGHT, 1.0 / (self.reached[position] + 1))
+            hit = 1.0 if position < accepted else 0.0
+            self.rates[position] += weight * (hit - self.rates[position])
+
+    def committed(self, depth: int) -> float:
+        """Return the expected committed tokens of a step at ``depth``; unreached positions inherit the last known."""
+        expected = survival = 1.0
+        known = self.rates[0]
+        for position in range(depth):
+            if self.reached[position]:
+                known = self.rates[position]
+            survival *= known
+            expected += survival
+        return expected
+
+
+@dataclass(slots=True)
+class Costs:
+    """Step times of one context bucket by depth, in seconds."""
+
+    seconds: dict[int, float] = field(default_factory=dict)
+    seen: dict[int, int] = field(default_factory=dict)
+
+    def learn(self, depth: int, elapsed_s: float) -> None:
+        """Move the estimate of ``depth`` towards ``elapsed_s``, never by more than a quarter.
+
+        Of the first ``EARLY_STEPS`` the shortest counts: a disturbance only ever adds time, and leaving a bad first
+        estimate by quarters would take long.
+        """
+        self.seen[depth] = self.seen.get(depth, 0) + 1
+        known = self.seconds.get(depth)
+        if known is None or (elapsed_s < known and self.seen[depth] <= EARLY_STEPS):
+            self.seconds[depth] = elapsed_s
+            return
+        self.seconds[depth] = known + COST_WEIGHT * (clamped(elapsed_s, known) - known)
+
+    def of(self, depth: int) -> float | None:
+        """Return the cost of ``depth``: measured, or on the line through the measured neighbours; None if unknown."""
+        if depth in self.seconds:
+            return self.seconds[depth]
+        drafted = sorted(known for known in self.seconds if known > 0)
+        if not drafted:
+            return None
+        below = [known for known in drafted if known < depth]
+        above = [known for known in drafted if known > depth]
+        if below and above:
+            low, high = below[-1], above[0]
+        elif len(drafted) > 1:
+            low, high = (drafted[-2], drafted[-1]) if below else (drafted[0], drafted[1])
+        else:
+            # One point says what drafting costs at all; the slope of a row is a tenth of it until measured.
+            only = drafted[0]
+            return self.seconds[only] * (1.0 + 0.1 * (depth - only)) if depth > only else self.seconds[only]
+        slope = max(0.0, (self.seconds[high] - self.seconds[low]) / (high - low))
+        return max(self.seconds[low] + slope * (depth - low), 0.5 * self.seconds[low])
+
+
+def clamped(value: float, known: float) -> float:
+    """Return ``value`` moved to within a quarter of ``known``."""
+    return min(max(value, known * (1 - LARGEST_INNOVATION)), known * (1 + LARGEST_INNOVATION))

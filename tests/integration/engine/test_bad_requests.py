@@ -1,0 +1,163 @@
+"""What a user may type wrongly: one line, an exit code that says whose fault it is, and nothing decoded."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.cli import eval as eval_cli
+from engine.cli import generate as generate_cli
+from tests.integration.engine.conftest import WORDS
+
+PROMPT = " ".join(WORDS[5:12])
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Run ``generate``; return its exit code and what it says, having written no answer."""
+    try:
+        code = generate_cli.main(list(arguments))
+    except SystemExit as ended:
+        code = int(str(ended.code))
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "Traceback" not in said.err
+    return code, said.err
+
+
+OPTIONS: dict[str, tuple[tuple[str, ...], int, str]] = {
+    "no tokens": (("--max-new", "0"), 2, "at least 1"),
+    "less than none": (("--max-new", "-1"), 2, "whole number"),
+    "an endless number": (("--max-new", "9" * 30), 2, "whole number"),
+    "past the context": (("--max-new", "506"), 4, "leaves 505 for new tokens"),
+    "a depth that is none": (("--depth", "abc"), 2, "auto, commit-gate or entropy-gate"),
+    "a depth below 0": (("--depth", "-1"), 2, "auto, commit-gate or entropy-gate"),
+    "a cache that is none": (("--cache", "nonsense"), 2, "expected native, full"),
+    "no rows at once": (("--prefill-chunk", "0"), 2, "at least 1"),
+    "colder than greedy": (("--temperature", "-1"), 2, "temperature is -1.0"),
+    "no temperature": (("--temperature", "nan"), 2, "temperature is nan"),
+    "a temperature fp32 cannot divide by": (("--temperature", "1e-300"), 2, "0 for greedy"),
+    "no mass": (("--temperature", "1", "--top-p", "0"), 2, "0 < top_p <= 1"),
+    "more than all mass": (("--temperature", "1", "--top-p", "2"), 2, "0 < top_p <= 1"),
+    "fewer than no ids": (("--temperature", "1", "--top-k", "-1"), 2, "whole number"),
+    "shaping draws that greedy does not make": (("--top-p", "0.5"), 2, "add --temperature"),
+    "an end before the beginning": (("--stop", ""), 2, "--stop is empty"),
+    "a device that is none": (("--device", "tpu"), 2, "'tpu'"),
+    "another library's device": (("--device", "cpu"), 2, "choose for --backend torch"),
+    "a model that is nowhere": (("--target", "/nowhere"), 3, "no model '/nowhere'"),
+    "a drafter that is nowhere": (("--drafter", "nowhere"), 3, "no model 'nowhere'"),
+}
+
+
+@pytest.mark.parametrize("fault", OPTIONS)
+def test_a_wrong_option_is_refused(fault: str, run_environment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options, code, message = OPTIONS[fault]
+    found, said = refused(capsys, PROMPT, *options)
+    assert found == code
+    assert message in said
+
+
+def test_a_prompt_is_refused_when_it_is_empty_unreadable_or_no_text(
+    run_environment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run_environment / "bytes").write_bytes(b"\xff\xfe")
+    (run_environment / "empty").touch()
+    for prompt, message in (
+        ("", "prompt is empty"),
+        (f"@{run_environment / 'empty'}", "prompt is empty"),
+        ("@/nowhere", "cannot read the prompt"),
+        (f"@{run_environment}", "cannot read the prompt"),
+        (f"@{run_environment / 'bytes'}", "no UTF-8 text"),
+        ("a\udcff", "no UTF-8 text"),
+    ):
+        code, said = refused(capsys, prompt)
+        assert code == 2
+        assert message in said
+
+
+def test_a_prompt_past_the_context_is_refused(run_environment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = refused(capsys, " ".join([PROMPT] * 100))
+    assert code == 4
+    assert "holds 512 positions" in said
+
+
+def test_the_default_budget_is_cut_to_what_the_context_leaves_and_that_is_said(
+    run_environment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = " ".join(WORDS[5 + index % 90] for index in range(502))
+    assert generate_cli.main([long, "--json", "--ignore-stop-tokens"]) == 0
+    said = capsys.readouterr()
+    assert len(json.loads(said.out)["tokens"]) == 10
+    assert "leaves 10 of 512 positions" in said.err
+    code, error = refused(capsys, long, "--max-new", "11")
+    assert code == 4
+    assert "leaves 10 for new tokens" in error
+
+
+def test_a_depth_past_the_drafters_block_is_cut_and_that_is_said(
+    run_environment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert generate_cli.main([PROMPT, "--max-new", "4", "--depth", "99"]) == 0
+    assert "note: --depth 99" in capsys.readouterr().err
+
+
+def test_what_is_piped_in_is_the_prompt(
+    run_environment: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert generate_cli.main([PROMPT, "--max-new", "8", "--json"]) == 0
+    given = json.loads(capsys.readouterr().out)
+    for arguments in ([], ["-"]):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(PROMPT.encode())))
+        assert generate_cli.main([*arguments, "--max-new", "8", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["tokens"] == given["tokens"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("code", "--max-new", "506"), 4, "positions, which leaves"),
+        (("acceptance", "--max-new", "506"), 4, "positions, which leaves"),
+        (("kv-quant", "--max-new", "506", "--prompts", "6"), 4, "positions, which leaves"),
+        (("single-graph", "--blocks", "506"), 4, "positions, which leaves"),
+        (("code", "--max-new", "0"), 2, "at least 1"),
+        (("acceptance", "--depth", "99"), 2, "proposes at most"),
+        (("verify-cost", "--contexts", "600"), 4, "holds 512 positions"),
+    ],
+)
+def test_a_measurement_that_cannot_end_does_not_begin(
+    arguments: tuple[str, ...], code: int, message: str, root: Path, run_environment: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    prompts = () if arguments[0] == "verify-cost" else ("--set", str(root / "needles.json"))
+    try:
+        found = eval_cli.main([*arguments, *prompts])
+    except SystemExit as ended:
+        found = int(str(ended.code))
+    said = capsys.readouterr()
+    assert (found, message in said.err) == (code, True)
+    assert " tokens, decode " not in said.out
+    assert list(run_environment.iterdir()) == []
+
+
+HEAD = '{"set": "a", "rule": "b", "prompts": '
+
+
+@pytest.mark.parametrize("text", ["{", "[]", HEAD + "[]}", HEAD + '[{"id": 1}]}'])
+def test_a_prompt_set_that_is_none_is_refused(
+    text: str, run_environment: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path_factory.mktemp("set") / "set.json"
+    file.write_text(text)
+    assert eval_cli.main(["code", "--set", str(file)]) == 2
+    assert str(file) in capsys.readouterr().err
+
+
+def test_a_report_cannot_go_where_a_file_is(run_environment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = run_environment / "file"
+    file.touch()
+    with pytest.raises(SystemExit):
+        eval_cli.main(["code", "--out", str(file)])
+    assert "is a file" in capsys.readouterr().err

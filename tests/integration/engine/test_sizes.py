@@ -1,0 +1,116 @@
+"""What both backends hold lies within what the gate computes from the sizes a runner reads from the model's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bridge.gate import profiles
+from bridge.gate.interface import Evidence, Skip
+from bridge.gate.loading import load
+from bridge.gate.registry import rules
+from bridge.gate.shapes import least_bytes, most_bytes, native_bytes
+from bridge.records import ModelDigest
+from bridge.runner.models import ModelDigests
+from engine.checkpoint import ASSETS
+from engine.cli import eval as eval_cli
+from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
+from engine.decoding.stopping import Stopping
+from engine.drafters.none import NoDrafter
+from engine.types import CacheLayout
+from tests.corpus.gate.breaks import honest
+
+LENGTHS = ((5, 3), (63, 2), (64, 3), (255, 4), (700, 3))
+LAYOUTS = ("native", "full", "affine8", "affine4", "sink4+window64")
+RULES = ("G2-MODELS", "G4-ERRORS", "G4-PROMPTS", "G7-NATIVE")
+TARGETS = ("kakeya-tiny-gemma4", "kakeya-tiny-qwen3")
+
+
+def backend_named(name: str) -> Any:
+    if name == "mlx":
+        from engine.backends.mlx.backend import MlxBackend
+
+        return MlxBackend()
+    from engine.backends.torch.backend import TorchBackend
+
+    return TorchBackend("cpu")
+
+
+def digested(folder: Path, tmp_path: Path) -> ModelDigest:
+    (found,) = ModelDigests(tmp_path.with_suffix(".cache")).of([str(folder)], [], None)
+    assert found.shape is not None
+    return found
+
+
+@pytest.mark.parametrize("name", ["mlx", "torch"])
+@pytest.mark.parametrize("model", TARGETS)
+def test_real_caches_hold_what_arithmetic_says(tmp_path: Path, name: str, model: str) -> None:
+    shape = digested(ASSETS / model, tmp_path).shape
+    assert shape is not None
+    assert shape.caches is not None
+    backend = backend_named(name)
+    target = backend.load_target(ASSETS / model)
+    assert target.info.parameters == pytest.approx(shape.parameters, rel=1e-3)
+    assert (target.info.vocab_size, target.info.dtype) == (shape.vocabulary, shape.dtype)
+    report: Any = SimpleNamespace(
+        body={"environment": {"backend": name}, "config": {"target": {"dtype": target.info.dtype}}}
+    )
+    for length, more in LENGTHS:
+        ids, positions = tuple(6 + index * 7 % 2000 for index in range(length)), length + more
+        native = backend.native(target)
+        assert len(list(native.decode(ids, Stopping(more + 1, frozenset()), 512))) == more + 1
+        low, high = native_bytes(shape.caches, report, positions)
+        assert low <= native.measured_bytes() <= high, (length, more)
+        for layout in LAYOUTS:
+            sequence = target.open((), CacheLayout.parse(layout))
+            parts = Parts(sequence, NoDrafter(), backend.greedy(target), FixedDepth(0), backend.clock)
+            list(speculative(parts, ids, Stopping(more + 1, frozenset()), 512))
+            least = least_bytes(layout, shape.caches, report, positions)
+            assert least is not None
+            assert least <= sequence.measured_bytes(), (layout, length)
+            if layout.startswith("affine"):
+                bits = int(layout[-1]) + 64 / 32  # groups of 32 at least on these heads
+                assert sequence.measured_bytes() <= most_bytes(bits + 0.5, shape.caches, positions), (layout, length)
+
+
+@pytest.mark.parametrize("name", ["mlx", "torch"])
+@pytest.mark.parametrize("verb", ["kv-quant", "bounded-kv", "acceptance"])
+def test_a_studys_report_agrees_with_what_the_runner_reads(
+    root: Path, run_environment: Path, tmp_path: Path, name: str, verb: str
+) -> None:
+    path = measured(root, run_environment, verb, name)
+    reports, problems = load({path.name: path.read_bytes()})
+    assert problems == {}
+    case = honest("kv_quantisation")
+    record = case.record_value()
+    assert record is not None
+    models = (digested(root / "tiny", tmp_path), digested(root / "tiny-dflash", tmp_path))
+    record = record.model_copy(update={"models": models, "environment": (("KAKEYA_TARGET", "tiny"),)})
+    evidence = Evidence(reports, record, case.spec_value(), profiles.named("default", "smoke"))
+    looked = {code: rules()[code](evidence) for code in RULES}
+    said = {code: [] if isinstance(found, Skip) else [one.message for one in found] for code, found in looked.items()}
+    assert not any(said.values()), said
+    assert {code for code, found in looked.items() if not isinstance(found, Skip)} == {
+        "kv-quant": set(RULES),
+        "bounded-kv": {"G2-MODELS", "G7-NATIVE"},
+        "acceptance": {"G2-MODELS", "G4-PROMPTS", "G7-NATIVE"},
+    }[verb]
+
+
+def measured(root: Path, out: Path, verb: str, backend: str) -> Path:
+    """Return the report of a small study."""
+    common = ["--backend", backend, *(["--device", "cpu"] if backend == "torch" else [])]
+    if verb == "bounded-kv":
+        asked = ["--set", str(root / "set.json"), "--contexts", "24,96", "--max-new", "4", "--cache", "sink2+window8"]
+        for launch in range(2):
+            assert eval_cli.main([verb, *common, *asked, "--launch", str(launch), "--launches", "2"]) == 0
+        assert eval_cli.main([verb, *common, *asked, "--assemble"]) == 0
+    else:
+        named = {"kv-quant": "needles.json", "acceptance": "set.json"}[verb]
+        assert eval_cli.main([verb, *common, "--set", str(root / named), "--max-new", "8"]) == 0
+    (path,) = out.glob("*.json")
+    return path

@@ -1,0 +1,100 @@
+"""Options that are wrong are refused with one line and an exit code, before anything is loaded."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.cli import options
+from engine.errors import EngineError, ModelNotFoundError, ModelWeightsError, PromptError, UsageError
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5", "abc", "", "²", "9" * 30])
+def test_what_is_no_count_is_refused(text: str) -> None:
+    for kind in (options.whole, options.positive):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected"):
+            kind(text)
+
+
+def test_nothing_is_a_whole_number_and_no_positive_one() -> None:
+    assert options.whole("0") == 0
+    assert options.positive("17") == 17
+    with pytest.raises(argparse.ArgumentTypeError, match="at least 1"):
+        options.positive("0")
+
+
+@pytest.mark.parametrize("text", ["0", "7", "auto", "commit-gate", "entropy-gate"])
+def test_a_depth_that_exists_is_taken(text: str) -> None:
+    options.check_depth(text)
+
+
+@pytest.mark.parametrize("text", ["-1", "abc", "", "²", "1e3"])
+def test_a_depth_that_is_none_names_what_there_is(text: str) -> None:
+    with pytest.raises(UsageError, match="expected a number of tokens, auto, commit-gate or entropy-gate"):
+        options.check_depth(text)
+
+
+def test_a_report_folder_may_have_to_be_made_but_is_no_file(tmp_path: Path) -> None:
+    assert options.out_folder(str(tmp_path / "a" / "b")) == tmp_path / "a" / "b"
+    (tmp_path / "file").touch()
+    for place in ("file", "file/below"):
+        with pytest.raises(argparse.ArgumentTypeError, match="is a file"):
+            options.out_folder(str(tmp_path / place))
+
+
+def test_a_path_that_says_it_is_relative_is_looked_up_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KAKEYA_MODEL_ROOTS", raising=False)
+    asked = argparse.Namespace(
+        target="./model", drafter="./nowhere", backend="none", device=None, dtype=None, cuda_graphs="auto", depth="1"
+    )
+    with pytest.raises(UsageError, match="unknown backend 'none'"):
+        options.open_selected(asked)
+    asked.target = "model"
+    with pytest.raises(ModelNotFoundError, match="no model 'model'"):
+        options.open_selected(asked)
+
+
+def _raising(error: BaseException) -> Callable[[], int]:
+    def run() -> int:
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("wrong"), 2),
+        (ModelWeightsError("missing:\n  a\n  b"), 3),
+        (PromptError("too long"), 4),
+        (EngineError("x" * 5000), 1),
+        (PermissionError(13, "Permission denied", "/report"), 1),
+    ],
+)
+def test_an_error_is_one_line_and_its_exit_code(
+    error: Exception, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert options.guarded(_raising(error)) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("error: ")
+    assert said.err.count("\n") == 1
+    assert len(said.err) < 600
+
+
+def test_an_interruption_says_so_and_exits_as_a_shell_expects(capsys: pytest.CaptureFixture[str]) -> None:
+    assert options.guarded(_raising(KeyboardInterrupt())) == 130
+    assert capsys.readouterr().err.strip() == "interrupted"
+
+
+def test_a_mistake_of_the_engine_itself_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError):
+        options.guarded(_raising(ZeroDivisionError()))

@@ -1,0 +1,46 @@
+"""What a model folder says of itself is read strictly, before a library sees it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.checkpoint import read_config, stop_ids
+from engine.errors import ModelConfigError
+from engine.tokenizer import Tokenizer
+
+
+@pytest.mark.parametrize("value", ["six", -1, 0, 1.5, True, [4]])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_size_that_is_no_count_is_named(tmp_path: Path, value: Any, nested: bool) -> None:
+    sizes = {"num_hidden_layers": value}
+    (tmp_path / "config.json").write_text(json.dumps({"text_config": sizes} if nested else sizes))
+    with pytest.raises(ModelConfigError, match=r"num_hidden_layers .*expected a whole number of at least 1"):
+        read_config(tmp_path)
+
+
+def test_a_size_may_be_left_open(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"head_dim": null, "hidden_size": 64}')
+    assert read_config(tmp_path) == {"head_dim": None, "hidden_size": 64}
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"eos_token_id": "x"}', '{"eos_token_id": [1, true]}'])
+def test_stop_ids_that_cannot_be_read_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "generation_config.json").write_text(text)
+    with pytest.raises(ModelConfigError):
+        stop_ids(tmp_path, {})
+
+
+def test_stop_ids_are_those_of_the_generation_config_first(tmp_path: Path) -> None:
+    assert stop_ids(tmp_path, {"eos_token_id": 3}) == (3,)
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [1, 106]}')
+    assert stop_ids(tmp_path, {"eos_token_id": 3}) == (1, 106)
+
+
+def test_a_broken_tokenizer_is_an_error_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(ModelConfigError, match=r"tokenizer\.json.*fetch the file again"):
+        Tokenizer(tmp_path)
