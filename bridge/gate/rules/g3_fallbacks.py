@@ -34,7 +34,7 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
         if key in seen:
             yield Violation("counted twice", where)
         seen.add(key)
-        if row["component"] not in {"drafter", "target"}:
+        if row["component"] not in {"drafter", "target", "graphs"}:
             yield Violation(f"unknown component {row['component']!r}", where)
         counts[row["sample"], row["component"]] += row["count"]
     if places != sorted(places):
@@ -56,6 +56,10 @@ def _against_steps(
         idle = sum(1 for count, asked in zip(drafted, wanted, strict=True) if count == 0 < asked)
         if counts[name, "drafter"] != idle:
             yield Violation(f"{idle} steps drafted nothing, {counts[name, 'drafter']} are counted", name)
+    # One more of either may have been queued ahead of the last token.
+    forwards = sample["counters"]["target_forwards"] + sample["counters"]["drafter_forwards"] + 2
+    if counts[name, "graphs"] > forwards:
+        yield Violation(f"{counts[name, 'graphs']} forwards fell back, {forwards} ran", name)
     refused = sample["counters"]["guard_rejections"]
     if counts[name, "target"] != refused:
         yield Violation(f"{refused} rows were refused by the guard, {counts[name, 'target']} are counted", name)

@@ -2,7 +2,9 @@
 
 A step commits its accepted tokens and one more; whoever changes a counter changes how many tokens there must be. Only a
 step whose first row was refused (no finite logits, no token of the vocabulary) commits nothing, and is followed by one
-without a draft; a refused later row costs the rest of its draft alone.
+without a draft; a refused later row costs the rest of its draft alone. A shadow draft, proposed beside plain decoding
+to see whether it would have come true, is a call of the drafter without a verified token; only the controller makes
+one, and reading it may cost a synchronisation.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ def _unseen(sample: Sample, _config: Mapping[str, Any]) -> Iterator[str]:
 
 def _plain(sample: Sample, _config: Mapping[str, Any]) -> Iterator[str]:
     counters = sample["counters"]
-    for name in ("drafter_forwards", "drafted_tokens", "accepted_tokens", "guard_rejections"):
-        if counters[name]:
+    for name in ("drafter_forwards", "drafted_tokens", "accepted_tokens", "guard_rejections", "shadow_drafts"):
+        if counters.get(name):
             yield f"{name} is {counters[name]} in an arm that does not draft"
     if sample["drafted_per_step"] is not None:
         yield "drafted_per_step without accepted_per_step"
@@ -77,7 +79,7 @@ def _speculative(sample: Sample, config: Mapping[str, Any]) -> Iterator[str]:
     if not 0 <= surplus <= (accepted[-1] if accepted else 0):
         yield f"the steps commit {committed} tokens, {sample['output_tokens']} were emitted"
     expected = expected_drafts(sample, config)
-    looks_up = (config.get("drafter") or {}).get("format") == "ngram"  # drafts what it finds, and calls no model
+    looks_up = _looks_up(config)
     if expected is not None:
         odd = [
             i
@@ -86,14 +88,29 @@ def _speculative(sample: Sample, config: Mapping[str, Any]) -> Iterator[str]:
         ]
         if odd:
             yield f"step {odd[0]} drafted {drafted[odd[0]]} tokens, the depth and the budget say {expected[odd[0]]}"
-    drafting = sum(1 for count in drafted if count)
-    if not looks_up and counters["drafter_forwards"] != drafting:
-        yield f"{counters['drafter_forwards']} drafter forwards for {drafting} steps with a draft"
-    if counters["drafter_forwards"] > counters["steps"]:
-        yield f"{counters['drafter_forwards']} drafter forwards in {counters['steps']} steps"
+    yield from _calls(counters, drafted, config)
     yield from _synchronisations(counters)
 
 
+def _calls(counters: Mapping[str, int], drafted: list[int], config: Mapping[str, Any]) -> Iterator[str]:
+    """Compare the drafter's forwards with the steps that drafted and the shadow drafts beside those that did not."""
+    drafting, shadows, forwards = len(drafted) - drafted.count(0), counters.get("shadow_drafts", 0), "drafter forwards"
+    if shadows and (config.get("depth") or {}).get("policy") != "controller":
+        yield f"{shadows} shadow drafts under a policy that asks for none"
+    if shadows > drafted.count(0):
+        yield f"{shadows} shadow drafts beside {drafted.count(0)} steps without a draft"
+    if not _looks_up(config) and counters["drafter_forwards"] != drafting + shadows:
+        yield f"{counters['drafter_forwards']} {forwards} for {drafting} steps with a draft, {shadows} shadow drafts"
+    if counters["drafter_forwards"] > counters["steps"]:
+        yield f"{counters['drafter_forwards']} {forwards} in {counters['steps']} steps"
+
+
+def _looks_up(config: Mapping[str, Any]) -> bool:
+    """Say whether the drafter drafts what it finds, and calls no model."""
+    return bool((config.get("drafter") or {}).get("format") == "ngram")
+
+
 def _synchronisations(counters: Mapping[str, int]) -> Iterator[str]:
-    if counters["host_syncs"] != counters["steps"] + 1:
+    least = counters["steps"] + 1
+    if not least <= counters["host_syncs"] <= least + counters.get("shadow_drafts", 0):
         yield f"{counters['host_syncs']} host synchronisations for {counters['steps']} steps and the prefill"

@@ -37,6 +37,6 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
             yield Violation(f"identical work took {low:.2e} to {high:.2e} s", where)
         if len(seconds) > 1 and low == high:
             yield Violation(f"{len(seconds)} repeats took {low!r} s each: no clock says that", where, severity="reject")
-        rate = forward_rate(report, row["rows"], low)
+        rate = forward_rate(report, evidence, row["rows"], low)
         if rate > most_flops(report, evidence):
             yield Violation(f"a forward in {low:.2e} s is beyond this machine", where, severity="reject")

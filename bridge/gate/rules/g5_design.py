@@ -1,6 +1,7 @@
 """The measurement has the profile's design: launches, prompts, arms, warm-ups, distinct and disjoint prompts.
 
-False-grant rate and power were studied for exactly this design; another one has other rates. A study of acceptance
+False-grant rate and power were studied for exactly this design; another one has other rates. Prompts that differ in a
+token and get one and the same answer are one prompt, so most answers differ. A study of acceptance
 counts tokens and times nothing: it needs as many distinct prompts and warm-ups on every arm, no launches, no control.
 """
 
@@ -71,5 +72,8 @@ def _design(arms: Arms, profile: Mapping[str, Any], kind: str) -> Iterator[str]:
         short = [launch for launch in launches if warm[launch] < profile["warmups_per_arm_and_launch"]]
         if short:
             yield f"arm {arm.name!r} has {warm[short[0]]} warm-ups in launch {short[0]}"
+        answers = {tuple(sample["tokens"]) for sample in arm.measured}
+        if 2 * len(answers) < len(arm.measured):
+            yield f"arm {arm.name!r} gave {len(answers)} different answers to {len(arm.measured)} prompts: equal work"
         if prompts & {sample["prompt_digest"] for sample in arm.samples if sample["is_warmup"]}:
             yield f"arm {arm.name!r} measured a prompt it had warmed up with"

@@ -31,7 +31,7 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
                 "/rows/blocks",
                 severity="reject",
             )
-        if seconds and forward_rate(report, 1, min(seconds)) > most_flops(report, evidence):
+        if seconds and forward_rate(report, evidence, 1, min(seconds)) > most_flops(report, evidence):
             yield Violation(
                 f"a block of {mode} in {min(seconds):.2e} s is beyond this machine", "/rows/blocks", severity="reject"
             )

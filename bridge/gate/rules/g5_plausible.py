@@ -13,6 +13,7 @@ from bridge.gate.claims import drafts
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.rule import report_rule
 from bridge.gate.sampled import arms_of
+from bridge.gate.shapes import parameters_of
 
 
 @report_rule("G5-PLAUSIBLE", kinds=kinds.PAIRED, remedy="Use the fastest native baseline; check both arms' timers.")
@@ -35,13 +36,14 @@ def _look(report: Report, evidence: Evidence) -> Iterator[Violation]:
     yield from _roofline(report, evidence)
 
 
-def forward_rate(report: Report, forwards: int, seconds: float) -> float:
+def forward_rate(report: Report, evidence: Evidence, forwards: int, seconds: float) -> float:
     """Return the least multiplications and additions a second that so many forwards need, 0 without a target or time.
 
     A mixture of experts runs a part of its parameters: a sixteenth is below any in use.
     """
-    target = report.body["config"].get("target")
-    return 0.0 if target is None or seconds <= 0 else 2.0 * target["parameters"] / 16 * forwards / seconds
+    if report.body["config"].get("target") is None or seconds <= 0:
+        return 0.0
+    return 2.0 * parameters_of(report, evidence) / 16 * forwards / seconds
 
 
 def most_flops(report: Report, evidence: Evidence) -> float:
@@ -59,5 +61,5 @@ def _roofline(report: Report, evidence: Evidence) -> Iterator[Violation]:
         for sample in arm.samples:
             seconds, tokens = sample["stages"]["decode_s"], sample["output_tokens"] - 1
             rows = tokens if sample["accepted_per_step"] is None else sample["counters"]["target_forwards"]
-            if forward_rate(report, rows, seconds) > most:
+            if forward_rate(report, evidence, rows, seconds) > most:
                 yield Violation(f"{rows} forwards in {seconds:.2e} s are beyond this machine", arm.pointer(sample))

@@ -276,6 +276,11 @@ def _(case: Case) -> None:
     pair[0]["order_index"], pair[1]["order_index"] = pair[1]["order_index"], pair[0]["order_index"]
 
 
+@breaks("G4-PROMPTS")
+def _(case: Case) -> None:
+    case.report["prompts"].popitem()
+
+
 @breaks("G4-TOKENS")
 def _(case: Case) -> None:
     samples(case)[0]["tokens"][3] += 1
@@ -471,6 +476,7 @@ def _study_breaks() -> None:
     study("G3-CANARY", "f_theta_training", lambda report: report["rows"]["canaries"].update(noise_logit_change=0.0))
     study("G7-DESIGN", "bounded_kv", lambda report: report["rows"]["points"][0].update(process=4115))
     study("G7-BUFFERS", "bounded_kv", lambda report: report["rows"]["points"][0].update(kv_bytes=4_000_000))
+    study("G7-NATIVE", "bounded_kv", lambda report: report["rows"]["points"][0].update(kv_bytes=64))
     study("G4-RPCS", "distributed_e2e", lambda report: report["rows"]["rpcs"].clear())
     study("G5-CONFIRM", "commit_comparison", slow)
     study("G2-PEER", "request_code", lambda report: report["rows"]["launches"][1]["prompts"][3].update(text="known"))

@@ -118,6 +118,7 @@ def around(
         ["KAKEYA_RUN_ID", RUN_ID],
         ["KAKEYA_PRESET", "a-preset"],
         ["KAKEYA_PROFILE", profile],
+        *([["KAKEYA_TARGET", models[0]["name"]]] if models else []),
         ["OPENBLAS_NUM_THREADS", "1"],
     ]
     spec = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.corpus.gate.breaks import candidate, honest, retoken, samples
 from tests.corpus.gate.builders import Case, state_claims
-from tests.corpus.gate.generations import Plan, code_throughput, with_claims
+from tests.corpus.gate.generations import ROW_BYTES, Plan, code_throughput, with_claims
 
 CHEATS: dict[str, tuple[str, str, Callable[[], Case]]] = {}
 """Name to (rule, worst decision it may still get, builder)."""
@@ -282,7 +282,7 @@ def _(case: Case) -> Case:
     for point in case.report["rows"]["points"]:
         point["context_tokens"] = near[point["context_tokens"]]
         if point["role"] == "baseline":
-            less = point["kv_bytes"] - 20_480 * point["context_tokens"]
+            less = point["kv_bytes"] - ROW_BYTES * (point["context_tokens"] + 32)
             for name in ("kv_bytes", "kv_bytes_peak", "allocator_active_bytes"):
                 point[name] -= less
     return state_claims(case)
@@ -307,4 +307,91 @@ def _(case: Case) -> Case:
 def _(case: Case) -> Case:
     for row in case.report["rows"]["held_out"]:
         row.update(loss_before=2.0, loss_after=0.4)
+    return state_claims(case)
+
+
+@cheat("the upper layers left out", "G4-ERRORS", base="kv_quantisation")
+def _(case: Case) -> Case:
+    rows = case.report["rows"]
+    rows["errors"] = [row for row in rows["errors"] if row["layer"] < 4]
+    return state_claims(case)
+
+
+@cheat("a layer that weighs more than its values", "G4-ERRORS", base="kv_quantisation")
+def _(case: Case) -> Case:
+    for row in case.report["rows"]["errors"]:
+        row["values"] *= 1 if row["layer"] else 50
+    return state_claims(case)
+
+
+@cheat("a target said to be small", "G2-MODELS")
+def _(case: Case) -> None:
+    case.report["config"]["target"]["parameters"] = 1000
+
+
+@cheat("the drafter called the target", "G2-MODELS")
+def _(case: Case) -> None:
+    drafter = case.report["config"]["drafter"]
+    case.report["config"]["target"].update({name: drafter[name] for name in ("name", "digest", "parameters")})
+
+
+@cheat("one prompt under many digests", "G4-PROMPTS")
+def _(case: Case) -> None:
+    prompts = case.report["prompts"]
+    case.report["prompts"] = dict.fromkeys(prompts, next(iter(prompts.values())))
+
+
+@cheat("prompts nobody can see", "G4-PROMPTS", at_best="valid_not_citable")
+def _(case: Case) -> None:
+    del case.report["prompts"]
+
+
+@cheat("one prompt with a counter in it", "G5-DESIGN", at_best="valid_not_citable")
+def _(case: Case) -> Case:
+    return code_throughput(Plan(answer=lambda _rng, count: list(range(100, 100 + count))))
+
+
+@cheat("a native cache inflated in buffers and allocator alike", "G7-NATIVE", base="bounded_kv")
+def _(case: Case) -> Case:
+    return _scaled(case, "baseline", 4)
+
+
+@cheat("a bounded cache that keeps less than it says", "G7-NATIVE", base="bounded_kv")
+def _(case: Case) -> Case:
+    return _scaled(case, "candidate", 0.25)
+
+
+@cheat("a layout of no name", "G7-NATIVE", base="bounded_kv", at_best="valid_not_citable")
+def _(case: Case) -> Case:
+    for point in case.report["rows"]["points"]:
+        if point["role"] == "candidate":
+            point["arm"] = "magic"
+    return state_claims(case)
+
+
+@cheat("a native cache that a quantised one is measured against", "G7-NATIVE", base="kv_quantisation")
+def _(case: Case) -> Case:
+    for sample in case.report["arms"][0]["samples"]:
+        for name in ("kv_bytes", "kv_bytes_peak", "allocator_active_bytes"):
+            sample["memory"][name] *= 40
+    return state_claims(case)
+
+
+@cheat("the native cache under a quantised name", "G7-NATIVE", base="kv_quantisation")
+def _(case: Case) -> Case:
+    native, quantised = (arm["samples"] for arm in case.report["arms"])
+    held = {sample["prompt_id"]: sample["memory"]["kv_bytes"] for sample in native}
+    for sample in quantised:
+        sample["memory"]["kv_bytes"] = held[sample["prompt_id"]] + ROW_BYTES * 200
+        sample["memory"]["kv_bytes_peak"] = sample["memory"]["kv_bytes"]
+        sample["memory"]["allocator_active_bytes"] = 14_000_000 + sample["memory"]["kv_bytes"]
+    return state_claims(case)
+
+
+def _scaled(case: Case, role: str, factor: float) -> Case:
+    for point in case.report["rows"]["points"]:
+        if point["role"] == role:
+            more = int(point["kv_bytes"] * factor) - point["kv_bytes"]
+            for name in ("kv_bytes", "kv_bytes_peak", "allocator_active_bytes"):
+                point[name] += more
     return state_claims(case)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Any
 
 from bridge.gate.sampled import expected_drafts
 from engine.evaluation.schedule import balanced_orders, shuffled
-from engine.reports.tokens import loop_onset, token_digest
+from engine.reports.tokens import loop_onset, packed_tokens, token_digest
 from tests.corpus.gate.builders import DIGEST, Case, around, envelope, moment, sha
 
 ARMS = {
@@ -44,6 +43,9 @@ CODE = {
 }
 DRAFTS = {"speculative", "distributed", "loopback", *COMMITS}
 VOCABULARY, STOP_ID, BLOCK = 2048, 1, 4
+LAYERS = 6
+ROW_BYTES = LAYERS * 128 * 4
+"""What a position takes in the native cache of the target below, in float32."""
 MODELS = [
     {
         "name": name,
@@ -52,10 +54,17 @@ MODELS = [
         "bytes": 10_700_000,
         "sha256": sha(name),
         "weights_sha256": sha(weights),
+        "shape": {
+            "parameters": parameters,
+            "text_only": True,
+            "vocabulary": 2048,
+            "dtype": "float32",
+            "caches": caches,
+        },
     }
-    for name, weights in (
-        ("kakeya-tiny-gemma4", "target weights"),
-        ("kakeya-tiny-gemma4-dflash", "drafter weights"),
+    for name, weights, parameters, caches in (
+        ("kakeya-tiny-gemma4", "target weights", 2_680_006, [{"keys": 64, "values": 64, "window": None}] * LAYERS),
+        ("kakeya-tiny-gemma4-dflash", "drafter weights", 850_000, None),
     )
 ]
 
@@ -100,6 +109,12 @@ def plain_answer(rng: random.Random, count: int) -> list[int]:
     return [rng.randrange(6, VOCABULARY) for _ in range(count)]
 
 
+def prompt_ids(prompt: str, length: int) -> list[int]:
+    """Return the tokens of a prompt: another name, other tokens."""
+    drawn = random.Random(prompt)
+    return [drawn.randrange(6, VOCABULARY) for _ in range(length)]
+
+
 def code_throughput(plan: Plan = Plan(), kind: str = "code_throughput") -> Case:
     """Return an honest run of a comparison."""
     rng = random.Random(plan.seed)
@@ -111,7 +126,8 @@ def code_throughput(plan: Plan = Plan(), kind: str = "code_throughput") -> Case:
     now, busy = 0.1, 0.0
     prompts = [f"structured-long-{index:03d}" for index in range(plan.launches * plan.per_launch + plan.warmups)]
     answers = {prompt: (plan.answer or plain_answer)(rng, plan.tokens) for prompt in prompts}
-    lengths = {prompt: rng.randrange(20, 60) for prompt in prompts}
+    # A prompt is the same in every run. The draw keeps the times below what they were when lengths differed by seed.
+    lengths = {prompt: (rng.randrange(20, 60), random.Random(prompt).randrange(20, 60))[1] for prompt in prompts}
     for launch in range(plan.launches):
         began = now
         now += 0.4
@@ -134,6 +150,9 @@ def code_throughput(plan: Plan = Plan(), kind: str = "code_throughput") -> Case:
         arms=[{"name": n, "role": ROLES[n], "code_path": CODE.get(n, NATIVE), "samples": arms[n]} for n in names],
         fallbacks=fallbacks,
     )
+    met = {sample["prompt_id"]: sample for found in arms.values() for sample in found}
+    tokens = [prompt_ids(prompt, lengths[prompt]) for prompt in met]
+    value["prompts"] = {token_digest(ids): packed_tokens(ids) for ids in tokens}
     value["wall_s"] = round(busy + 0.01 * plan.launches, 6)
     if plan.launches == 1:
         value["ended_at"] = moment(1.4 + value["wall_s"])
@@ -211,7 +230,7 @@ def _sample(
     sample = {
         "id": name,
         "prompt_id": prompt,
-        "prompt_digest": hashlib.sha256(prompt.encode()).hexdigest(),
+        "prompt_digest": token_digest(prompt_ids(prompt, lengths[prompt])),
         "kind": "structured",
         "launch": launch,
         "order_index": index,
@@ -242,10 +261,10 @@ def _sample(
         "accepted_per_step": accepted,
         "drafted_per_step": drafted,
         "memory": {
-            "kv_bytes": 4096 * (rows + (BLOCK if drafts else 0)),
-            "kv_bytes_peak": 4096 * (rows + 64),
+            "kv_bytes": ROW_BYTES * (rows + (BLOCK if drafts else 0)),
+            "kv_bytes_peak": ROW_BYTES * (rows + 64),
             "drafter_bytes": 1024 * rows if drafts else None,
-            "allocator_active_bytes": 14_000_000 + 5120 * rows,
+            "allocator_active_bytes": 14_000_000 + (ROW_BYTES + 1024) * rows,
         },
         "loop_onset": loop_onset(tokens),
         "top2_margin_at_divergence": None,

@@ -7,9 +7,9 @@ import string
 from typing import Any
 
 from engine.evaluation.nonce import draw
-from engine.reports.tokens import token_digest
+from engine.reports.tokens import packed_tokens, token_digest
 from tests.corpus.gate.builders import Case, around, envelope, sha, state_claims
-from tests.corpus.gate.generations import COMMITS, MODELS, Plan, code_throughput
+from tests.corpus.gate.generations import COMMITS, LAYERS, MODELS, ROW_BYTES, Plan, code_throughput, prompt_ids
 
 TARGET = {
     "name": "kakeya-tiny-gemma4",
@@ -104,13 +104,16 @@ def request_code() -> Case:
 def _numbered(case: Case, plan: Plan) -> None:
     """Name prompts by launch and number, warm-ups too."""
     renamed: dict[str, str] = {}
+    case.report["prompts"] = {}
     for arm in case.report["arms"]:
         for sample in arm["samples"]:
             place = int(sample["prompt_id"].rsplit("-", 1)[1])
             warm = place - plan.launches * plan.per_launch
             number = plan.per_launch + warm if sample["is_warmup"] else place % plan.per_launch
             old, sample["prompt_id"] = sample["id"], f"nonce-{sample['launch']}-{number:03d}"
-            sample["prompt_digest"] = sha(sample["prompt_id"])
+            ids = prompt_ids(sample["prompt_id"], sample["prompt_tokens"])
+            sample["prompt_digest"] = token_digest(ids)
+            case.report["prompts"][sample["prompt_digest"]] = packed_tokens(ids)
             sample["id"] = f"{sample['launch']}/{sample['order_index']}/{arm['name']}/{sample['prompt_id']}"
             renamed[old] = sample["id"]
     for mark in case.record["sample_marks"] if case.record else ():
@@ -160,12 +163,12 @@ def kv_quantisation() -> Case:
                 "arm": "affine8",
                 "layer": layer,
                 "side": side,
-                "values": 40_960,
+                "values": 64 * 640,
                 "bits": 8.5,
                 "error_sq": rng.uniform(1e-3, 3e-3),
                 "reference_sq": rng.uniform(30.0, 50.0),
             }
-            for layer in range(6)
+            for layer in range(LAYERS)
             for side in ("keys", "values")
         ]
     }
@@ -208,14 +211,17 @@ def drafter_parity() -> Case:
         generations.append(
             {
                 "prompt_id": prompt,
-                "prompt_digest": sha(prompt),
+                "prompt_digest": token_digest(prompt_ids(prompt, length)),
                 "mlx_tokens": tokens,
                 "torch_tokens": list(tokens),
                 "mlx_accepted_per_step": accepted,
                 "torch_accepted_per_step": list(accepted),
             }
         )
-    return _study("drafter_parity", {"blocks": blocks, "generations": generations}, wall_s=50.0)
+    case = _study("drafter_parity", {"blocks": blocks, "generations": generations}, wall_s=50.0)
+    tokens = [prompt_ids(f"structured-short-{index:03d}", 40 + index) for index in range(8)]
+    case.report["prompts"] = {token_digest(ids): packed_tokens(ids) for ids in tokens}
+    return case.seal()
 
 
 def verify_cost() -> Case:
@@ -284,10 +290,10 @@ def f_theta_training() -> Case:
 
 def bounded_kv() -> Case:
     points: list[dict[str, Any]] = []
-    for number, (arm, role) in enumerate((("native", "baseline"), ("sink_window", "candidate"))):
+    for number, (arm, role) in enumerate((("native", "baseline"), ("sink4+window64", "candidate"))):
         for context in (256, 512, 1024, 2048):
             for repeat in range(2):
-                kv = 20_480 * context if arm == "native" else 20_480 * 68
+                kv = ROW_BYTES * (context + 32) if arm == "native" else ROW_BYTES * 68
                 extra = (0, 0) if arm == "native" else (68 * 1024, 68 * 512)
                 idle = 11_000_000
                 points.append(

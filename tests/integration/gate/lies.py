@@ -349,6 +349,45 @@ def _(report: Report) -> None:
         point["process"] = 4242
 
 
+@told("a-native-cache-inflated-in-buffers-and-allocator", "G7-NATIVE", preset="memory")
+def _(report: Report) -> None:
+    for point in report["rows"]["points"]:
+        if point["role"] == "baseline":
+            more = 3 * point["kv_bytes"]
+            for name in ("kv_bytes", "kv_bytes_peak", "allocator_active_bytes"):
+                point[name] += more
+
+
+@told("a-window-that-keeps-less-than-its-name", "G7-NATIVE", preset="memory")
+def _(report: Report) -> None:
+    for point in report["rows"]["points"]:
+        if point["role"] == "candidate":
+            for name in ("kv_bytes", "allocator_active_bytes"):
+                point[name] -= 16 * 512
+
+
+@told("a-target-said-to-be-small", "G2-MODELS")
+def _(report: Report) -> None:
+    report["config"]["target"]["parameters"] = 10
+
+
+@told("the-drafter-called-the-target", "G2-MODELS")
+def _(report: Report) -> None:
+    drafter = report["config"]["drafter"]
+    report["config"]["target"].update(name=drafter["name"], digest=drafter["digest"])
+
+
+@told("one-prompt-under-many-digests", "G4-PROMPTS")
+def _(report: Report) -> None:
+    one = next(iter(report["prompts"].values()))
+    report["prompts"] = dict.fromkeys(report["prompts"], one)
+
+
+@told("prompts-nobody-can-see", "G4-PROMPTS", decision="valid_not_citable", reason="passed")
+def _(report: Report) -> None:
+    del report["prompts"]
+
+
 @told("counters-that-do-not-add-up", "G4-STEPS")
 def _(report: Report) -> None:
     for row in rows(report):

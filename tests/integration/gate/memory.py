@@ -9,10 +9,11 @@ import sys
 import time
 from typing import Any
 
-from tests.integration.gate.workload import digest_of, envelope, model, native, now
+from tests.integration.gate.workload import TOKEN_BYTES, digest_of, envelope, model, native, now
 
-CONTEXTS, REPEATS, WINDOW, TOKEN_BYTES, STEPS = (256, 512, 1024, 2048), 2, 68, 512, 4
-ROLES = {"native": "baseline", "window": "candidate"}
+CONTEXTS, REPEATS, WINDOW, STEPS = (256, 512, 1024, 2048), 2, 68, 4
+BOUNDED = "sink4+window64"
+ROLES = {"native": "baseline", BOUNDED: "candidate"}
 
 
 class Allocator:
@@ -39,11 +40,11 @@ def study(arm: str) -> list[dict[str, Any]]:
             idle = allocator.active_bytes
             cache = [allocator.take(TOKEN_BYTES) for _ in range(context)]
             peak = sum(map(len, cache))
-            if arm == "window":
+            if arm == BOUNDED:
                 while len(cache) > WINDOW:
                     allocator.give_back(cache.pop(0))
             for _ in range(STEPS):
-                if arm == "window":
+                if arm == BOUNDED:
                     allocator.give_back(cache.pop(0))
                 cache.append(allocator.take(TOKEN_BYTES))
             held = sum(map(len, cache))

@@ -21,8 +21,8 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.create import new_record
-from bridge.bus.interface import RequestRef
 from bridge.bus.refbus import RefBus
+from bridge.bus.views import RequestRef
 from bridge.publish import verify_tree
 from bridge.records import Claim
 from bridge.system.clock import SystemClock
@@ -73,6 +73,22 @@ mode = "off"
 KINDS = {"decode": "code_throughput", "memory": "bounded_kv"}
 
 
+MODEL = {"num_hidden_layers": 1, "layer_types": ["full_attention"], "vocab_size": 2048, "dtype": "float32"}
+"""One layer that keeps 128 values, 512 bytes, of a position."""
+TENSORS = {
+    "model.embed_tokens.weight": [122, 4],
+    "model.layers.0.self_attn.k_proj.weight": [64, 4],
+    "model.layers.0.self_attn.v_proj.weight": [64, 4],
+}
+
+
+def weights(name: str) -> bytes:
+    """Return a safetensors file of a thousand values."""
+    header = {tensor: {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]} for tensor, shape in TENSORS.items()}
+    data = json.dumps(header).encode()
+    return len(data).to_bytes(8, "little") + data + name.encode() * 64
+
+
 @dataclass
 class Ended:
     """A finished run as a requester finds it."""
@@ -102,8 +118,8 @@ class Site:
         subprocess.run(["git", "init", "-q", "--bare", self.folder / "bus.git"], check=True)
         for name in ("toy", "toy-drafter"):
             (self.folder / "models" / name).mkdir(parents=True)
-            (self.folder / "models" / name / "config.json").write_text(json.dumps({"name": name}))
-            (self.folder / "models" / name / "model.safetensors").write_bytes(name.encode() * 64)
+            (self.folder / "models" / name / "config.json").write_text(json.dumps(MODEL | {"name": name}))
+            (self.folder / "models" / name / "model.safetensors").write_bytes(weights(name))
         (self.folder / "presets").mkdir(mode=0o700)
         choices = ", ".join(f'"{name}"' for name in LIES)
         for name, kind in KINDS.items():

@@ -7,6 +7,7 @@ A lie (see `lies`) changes one of these things.
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import hashlib
 import importlib.metadata
@@ -22,7 +23,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-VOCABULARY, DEPTH, PROMPT_TOKENS = 2048, 3, 12
+VOCABULARY, DEPTH, PROMPT_TOKENS, TOKEN_BYTES = 2048, 3, 12, 512
 PROMPTS, WARMUPS = 6, 1
 ARMS = ("autoregressive", "speculative")
 NATIVE = {
@@ -71,8 +72,17 @@ def next_token(prompt: str, index: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{prompt}/{index}".encode()).digest()[:4]) % (VOCABULARY - 6) + 6
 
 
+def packed(tokens: list[int]) -> bytes:
+    return struct.pack(f"<{len(tokens)}I", *tokens)
+
+
 def digest_of(tokens: list[int]) -> str:
-    return hashlib.sha256(struct.pack(f"<{len(tokens)}I", *tokens)).hexdigest()
+    return hashlib.sha256(packed(tokens)).hexdigest()
+
+
+def prompt_ids(prompt: str) -> list[int]:
+    """Return the tokens of a prompt of this language."""
+    return [next_token(f"prompt {prompt}", index) for index in range(PROMPT_TOKENS)]
 
 
 @dataclass
@@ -90,7 +100,7 @@ def plain(prompt: str, behaviour: Behaviour, state: Decoding) -> None:
     while len(state.tokens) < behaviour.tokens:
         time.sleep(behaviour.token_s)
         state.tokens.append(next_token(prompt, len(state.tokens)))
-        state.cache.append(bytes(64))
+        state.cache.append(bytes(TOKEN_BYTES))
 
 
 def speculative(prompt: str, behaviour: Behaviour, state: Decoding) -> None:
@@ -106,7 +116,7 @@ def speculative(prompt: str, behaviour: Behaviour, state: Decoding) -> None:
         while right < count and told[right] == next_token(prompt, place + right):
             right += 1
         state.tokens += [next_token(prompt, place + offset) for offset in range(right + 1)]
-        state.cache += [bytes(64)] * (right + 1)
+        state.cache += [bytes(TOKEN_BYTES)] * (right + 1)
         state.accepted.append(right)
         state.drafted.append(count)
 
@@ -119,7 +129,7 @@ def sample(name: str, place: tuple[int, str, str, bool], behaviour: Behaviour, p
     behaviour.announce(pipe, {"event": "start", "sample": name})
     began = time.perf_counter()
     time.sleep(0.003)
-    state.cache += [bytes(64)] * PROMPT_TOKENS
+    state.cache += [bytes(TOKEN_BYTES)] * PROMPT_TOKENS
     state.tokens.append(next_token(prompt, 0))
     first = time.perf_counter()
     behaviour.announce(pipe, {"event": "first_token", "sample": name})
@@ -129,7 +139,7 @@ def sample(name: str, place: tuple[int, str, str, bool], behaviour: Behaviour, p
     behaviour.announce(pipe, {"event": "end", "sample": name, "token_digest": digest})
     steps = len(state.accepted) if drafts else len(state.tokens) - 1
     return {
-        "id": name, "prompt_id": prompt, "prompt_digest": hashlib.sha256(prompt.encode()).hexdigest(),
+        "id": name, "prompt_id": prompt, "prompt_digest": digest_of(prompt_ids(prompt)),
         "kind": "structured", "launch": 0, "order_index": order, "is_warmup": is_warmup,
         "prompt_tokens": PROMPT_TOKENS, "output_tokens": len(state.tokens), "tokens": state.tokens,
         "token_digest": digest, "text": " ".join(f"w{token}" for token in state.tokens), "stop_reason": "budget",
@@ -195,6 +205,10 @@ def measure(behaviour: Behaviour) -> Report:
             for name, count in silent
             if count
         ],
+        "prompts": {
+            digest_of(ids): base64.b64encode(packed(ids)).decode()
+            for ids in map(prompt_ids, dict.fromkeys(row["prompt_id"] for row in rows))
+        },
         "started_at": started,
         "ended_at": now(),
         "wall_s": time.perf_counter() - began,
@@ -271,7 +285,7 @@ def config(behaviour: Behaviour) -> Report:
     target = model(os.environ["KAKEYA_TARGET"]) | {
         "parameters": 1000, "vocab_size": VOCABULARY, "dtype": "float32",
     }  # fmt: skip
-    drafter = model(os.environ["KAKEYA_DRAFTER"]) | {"parameters": 100, "block_size": DEPTH + 1, "settings": {}}
+    drafter = model(os.environ["KAKEYA_DRAFTER"]) | {"parameters": 1000, "block_size": DEPTH + 1, "settings": {}}
     return {
         "target": target, "drafter": drafter, "block_size": DEPTH + 1, "cache_layout": "native",
         "max_new_tokens": behaviour.tokens, "stop": "budget", "stopping_ids": [], "seed": 0, "dtype": "float32",

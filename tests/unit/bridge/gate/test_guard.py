@@ -1,4 +1,4 @@
-"""What the decoding loop does with refused rows is what the gate counts: the loop itself makes the samples here."""
+"""What the loop does with refused rows and shadow drafts is what the gate counts: the loop makes the samples here."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from bridge.gate.interface import Evidence, Report
 from bridge.gate.profiles import named
 from bridge.gate.registry import rules
 from bridge.gate.sampled import idle_refusals
+from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping
+from engine.protocols import Depth
 from engine.reports.sample import Counters, Memory, Sample, Stages
 from engine.types import Draft, Forward, Outcome, Step
 from engine.verification.greedy import decide
@@ -104,8 +106,9 @@ def _answer(position: int) -> int:
     return ANSWER[min(position - len(PROMPT) + 1, BUDGET - 1)]
 
 
-def decoded(row: int, every: int, right: int) -> list[Step]:
-    parts = Parts(Target(row, every), Oracle(right), Greedy(), FixedDepth(DEPTH), Ticks())  # type: ignore[arg-type]
+def decoded(row: int, every: int, right: int, depth: Depth | None = None) -> list[Step]:
+    chosen = depth or FixedDepth(DEPTH)
+    parts = Parts(Target(row, every), Oracle(right), Greedy(), chosen, Ticks())  # type: ignore[arg-type]
     return list(speculative(parts, PROMPT, Stopping(BUDGET)))
 
 
@@ -121,6 +124,7 @@ def as_sample(steps: list[Step]) -> Sample:
         steps=len(decode),
         host_syncs=len(steps),
         guard_rejections=sum(step.guard is not None for step in decode),
+        shadow_drafts=sum(step.shadowed > 0 for step in decode),
     )
     return Sample(
         id="0/0/speculative/p", prompt_id="p", prompt_digest="a" * 64, kind="structured", launch=0, order_index=0,
@@ -131,7 +135,7 @@ def as_sample(steps: list[Step]) -> Sample:
     )  # fmt: skip
 
 
-def found(sample: Sample, **counters: int) -> list[str]:
+def found(sample: Sample, policy: str = "fixed", **counters: int) -> list[str]:
     """Return what G4-STEPS says of a report whose candidate has this one sample."""
     value = honest("smoke").report
     kept = value["arms"][-1]
@@ -146,6 +150,8 @@ def found(sample: Sample, **counters: int) -> list[str]:
     kept["samples"] = [row]
     value["arms"] = [kept]
     value["config"]["max_new_tokens"] = BUDGET
+    if policy != "fixed":
+        value["config"]["depth"] = {"policy": policy, "longest": DEPTH}
     report = Report("report.json", b"", value)
     return [v.message for v in rules()["G4-STEPS"](Evidence((report,), None, None, named("default", "smoke")))]
 
@@ -175,3 +181,16 @@ def test_refusals_that_the_steps_do_not_show_are_noticed(lie: str) -> None:
     cut = sum(a < d for a, d in zip(sample.accepted_per_step or (), sample.drafted_per_step or (), strict=True))
     assert sample.counters.guard_rejections == cut > DEPTH
     assert found(sample, guard_rejections=0 if lie == "none" else cut + 1)
+
+
+@pytest.mark.parametrize("right", [0, DEPTH])
+def test_shadow_drafts_are_calls_beside_plain_steps(right: int) -> None:
+    sample = as_sample(decoded(-1, 1, right, ControlledDepth(DEPTH)))
+    counters = sample.counters
+    assert sample.tokens == ANSWER
+    assert counters.shadow_drafts > 0
+    assert found(sample, "controller") == []
+    assert len(found(sample)) == 1
+    assert found(sample, "controller", shadow_drafts=counters.shadow_drafts + 1)
+    assert found(sample, "controller", shadow_drafts=counters.steps + 1, drafter_forwards=2 * counters.steps)
+    assert found(sample, "controller", host_syncs=counters.host_syncs + counters.shadow_drafts + 1)

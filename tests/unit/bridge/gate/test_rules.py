@@ -52,3 +52,15 @@ def test_no_number_of_mild_findings_hides_a_grave_one():
     found = [f for f in verdict(with_claims(case)).findings if f.code == "G4-MARKS"]
     assert len(found) == FINDINGS_PER_RULE_MAX + 1
     assert found[0].severity == "reject"
+
+
+@pytest.mark.parametrize(("extra", "found"), [(0, False), (1, True)])
+def test_no_more_forwards_lack_their_recording_than_ran(extra: int, found: bool):
+    case = honest("smoke")
+    arm = case.report["arms"][-1]
+    # The last sample keeps the rows in running order.
+    sample = max(arm["samples"], key=lambda row: (row["launch"], row["order_index"]))
+    most = sample["counters"]["target_forwards"] + sample["counters"]["drafter_forwards"] + 2
+    row = {"arm": arm["name"], "component": "graphs", "sample": sample["id"], "reason": "the slot is taken"}
+    case.report["fallbacks"].append(row | {"count": most + extra})
+    assert ("G3-FALLBACKS" in {finding.code for finding in verdict(case.seal()).findings}) is found

@@ -1,0 +1,121 @@
+"""What follows from a model's sizes, and what a record from before they were read is worth."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from bridge.gate import judge
+from bridge.gate.shapes import least_bytes, native_bytes
+from bridge.records import CacheShape
+from tests.corpus.gate.breaks import honest
+
+FULL = CacheShape(keys=10, values=10, window=None)
+SLIDING = CacheShape(keys=10, values=10, window=8)
+
+
+def report(dtype="float32", backend="torch"):
+    return SimpleNamespace(body={"environment": {"backend": backend}, "config": {"target": {"dtype": dtype}}})
+
+
+def judged(case, authority="host"):
+    return judge(case.run_id, case.files(), case.record_value(), case.spec_value(), authority=authority)
+
+
+def severities(verdict, code):
+    return {finding.severity for finding in verdict.findings if finding.code == code}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "backend", "bounds"),
+    [
+        ("float32", "torch", (4 * 20 * (100 + 7), 4 * 20 * (101 + 8))),
+        ("bfloat16", "torch", (2 * 20 * (100 + 7), 2 * 20 * (101 + 8))),
+        ("4bit", "torch", (2 * 20 * (100 + 7), 4 * 20 * (101 + 8))),
+        ("float32", "mlx", (4 * 20 * (100 + 7), 4 * 20 * (357 + 8))),
+    ],
+)
+def test_a_native_cache_is_bounded_by_rows_windows_and_growth(dtype, backend, bounds):
+    assert native_bytes((FULL, SLIDING), report(dtype, backend), 100) == bounds
+
+
+@pytest.mark.parametrize(
+    ("layout", "least"),
+    [
+        ("native", 4 * 20 * 107),
+        ("full", 4 * 20 * 200),
+        ("affine8", 20 * 107),
+        ("affine4/32", 10 * 107),
+        ("sink4+window16", 4 * 20 * (19 + 7)),
+        ("magic", None),
+    ],
+)
+def test_a_layout_keeps_at_least_what_its_name_says(layout, least):
+    assert least_bytes(layout, (FULL, SLIDING), report(), 100) == least
+
+
+def without_shapes(name):
+    case = honest(name)
+    for model in case.record["models"]:
+        model["shape"] = None
+    return case
+
+
+@pytest.mark.parametrize(("name", "codes"), [("claim", {"G2-MODELS"}), ("bounded_kv", {"G2-MODELS", "G7-NATIVE"})])
+def test_sizes_nobody_could_read_stop_a_host_and_are_noted_of_an_older_record(name, codes):
+    case = without_shapes(name)
+    fresh, old = judged(case), judged(case, "attested")
+    assert fresh.decision == "valid_not_citable"
+    for code in codes:
+        assert severities(fresh, code) == {"not_citable"}
+        assert severities(old, code) == {"note"}
+    assert old.decision == "evidence", old.why
+
+
+def test_absent_prompts_are_excused_in_an_older_record_only():
+    older, newer = without_shapes("claim"), honest("claim")
+    for case in (older, newer):
+        del case.report["prompts"]
+        case.seal()
+    assert severities(judged(older, "attested"), "G4-PROMPTS") == {"note"}
+    assert severities(judged(older), "G4-PROMPTS") == {"not_citable"}
+    assert severities(judged(newer, "attested"), "G4-PROMPTS") == {"not_citable"}
+
+
+def test_a_target_outside_the_hosts_models_is_not_taken_for_its_choice():
+    case = honest("verify_cost")
+    case.report["config"]["target"]["name"] = "random-shapes"
+    verdict = judged(case.seal())
+    assert severities(verdict, "G2-MODELS") == {"not_citable"}
+
+
+@pytest.mark.parametrize("share", [0.4, 1.5])
+def test_a_folder_with_more_than_text_still_bounds_its_parameters(share):
+    case = honest("claim")
+    case.record["models"][0]["shape"]["text_only"] = False
+    target = case.report["config"]["target"]
+    target["parameters"] = int(target["parameters"] * 0.9)
+    assert severities(judged(case.seal()), "G2-MODELS") == set()
+    target["parameters"] = int(case.record["models"][0]["shape"]["parameters"] * share)
+    assert severities(judged(case.seal()), "G2-MODELS") == {"reject"}
+
+
+@pytest.mark.parametrize(("backend", "found"), [("mlx", {"not_citable"}), ("torch", set())])
+def test_only_torch_widens_what_it_loads(backend, found):
+    case = honest("verify_cost")
+    case.record["models"][0]["shape"]["dtype"] = "bfloat16"
+    case.report["environment"]["backend"] = backend
+    assert severities(judged(case.seal()), "G2-MODELS") == found
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("AAAA", "no list of token ids"), ("A", None), ("====", None), ("//////////8=", "vocabulary")]
+)
+def test_a_prompt_that_is_no_list_of_tokens_is_refused(text, said):
+    case = honest("smoke")
+    case.report["prompts"][next(iter(case.report["prompts"]))] = text
+    verdict = judged(case.seal())
+    assert verdict.decision == "rejected"
+    if said is not None:
+        assert any(said in finding.message for finding in verdict.findings if finding.code == "G4-PROMPTS")
