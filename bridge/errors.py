@@ -135,6 +135,10 @@ class FencedError(BusError):
     reason = "fenced"
 
 
+class UntrustedLogError(BusError):
+    """A live log on the bus is not signed by its runner; the result's own log is."""
+
+
 class HostingError(InfrastructureError):
     """The API of the site that hosts the repository refused, or did not answer; the git side is not concerned.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, Protocol
 
-from bridge.bus.interface import RequestRef
+from bridge.bus.views import RequestRef
 from bridge.endings import Ending, Outcome, of_error, of_execution
 from bridge.errors import FencedError
 from bridge.executor.interface import Execution

@@ -19,6 +19,8 @@ check_ssh_access() {
 ensure_ssh_access() { # home-of-the-runner-user
   [ -n "$SSH_KEY_FILE" ] || return 0
   check_ssh_access
+  refuse_link "$1/.ssh" folder -d
+  refuse_link "$1/.ssh/authorized_keys" file -f
   local file=$1/.ssh/authorized_keys line options=restrict
   [ -z "$SSH_FROM" ] || options+=",from=\"$SSH_FROM\""
   line="$options,command=\"$(bare "$PREFIX")/bin/kakeya-runner exec --policy $(bare "$CONFIG")/policy.toml --state $(bare "$STATE")\" $(cat "$SSH_KEY_FILE")"
@@ -32,12 +34,21 @@ ensure_ssh_access() { # home-of-the-runner-user
   fi
 }
 
+# The runner's user owns these paths and we may be root: a link would make us write where only root may.
+refuse_link() { # path what test
+  local what="not a $2"
+  [ ! -L "$1" ] || what="a link"
+  if [ -L "$1" ] || { [ -e "$1" ] && ! test "$3" "$1"; }; then
+    die "$1 is $what, and nothing is written through it" "see who made it (ls -ld $1), remove it, and run this script again"
+  fi
+}
+
+# Written by the owner of the folder, not by root: what is swapped for a link meanwhile gains its user nothing.
 append_line() {
-  install -d -m 700 "$(dirname "$1")"
-  touch "$1"
-  chmod 600 "$1"
-  printf '%s\n' "$2" >>"$1"
-  owned "$RUN_USER" "$(dirname "$1")" "$1"
+  # shellcheck disable=SC2016  # the inner shell expands its own arguments
+  as_user "$DAEMON" sh -c 'umask 077 && mkdir -p "$1" && chmod 700 "$1" && printf "%s\n" "$3" >>"$2" && chmod 600 "$2"' \
+    sh "$(dirname "$1")" "$1" "$2"
+  [ "$DAEMON" = "$RUN_USER" ] || [ -n "$ROOT" ] || chown -h "$RUN_USER" "$(dirname "$1")" "$1"
 }
 
 verify_checksum() { # file sha256

@@ -7,21 +7,25 @@ small. Below ``refs/heads`` it never does: shared remotes refuse a branch that d
 from __future__ import annotations
 
 from bridge.bus import commits, names
+from bridge.bus.seals import Sealing, Standing
 from bridge.bus.store import MissingObjectError, RefStore, RefUpdate
 from bridge.bus.swap import Outcome, tips_of
 from bridge.errors import BusError
 from bridge.limits import BEACON_CHAIN_COUNT, MIB
 from bridge.records import Beacon
+from bridge.system.gitobjects import Commit
 
 
 class Beacons:
     """The beacon refs of one bus."""
 
-    def __init__(self, store: RefStore, prefix: str) -> None:
+    def __init__(self, store: RefStore, prefix: str, sealing: Sealing) -> None:
         self._store = store
         self._prefix = prefix
+        self._sealing = sealing
         self._mine: dict[str, str | None] = {}
-        self._read: dict[str, Beacon] = {}
+        self._read: dict[str, tuple[Beacon, Commit]] = {}
+        self._newest: dict[str, int] = {}
 
     def prepare(self, beacon: Beacon) -> RefUpdate:
         """Build a beacon's commit on top of the runner's last one and return the update that sends it."""
@@ -36,7 +40,10 @@ class Beacons:
                 self._store.obtain({ref: before})
             except MissingObjectError:  # moved meanwhile; the swap will say where to
                 before = None
-        head, objects = commits.beacon_commit(beacon, () if before is None else (before,))
+        parents = () if before is None else (before,)
+        head, objects = commits.beacon_commit(
+            beacon, parents, self._sealing.sign("beacon", ref, beacon.runner, parents, beacon)
+        )
         self._store.write(objects)
         return RefUpdate(ref, head.oid, self._mine[ref])
 
@@ -46,7 +53,7 @@ class Beacons:
             self._mine[update.ref] = update.new if outcome.landed else outcome.tip
 
     def read(self) -> tuple[tuple[str, Beacon], ...]:
-        """Return (tip, beacon) of every runner whose beacon is readable and is its own."""
+        """Return (tip, beacon) of every runner whose beacon is readable, is its own, and is not refused."""
         head = names.beacon_ref(self._prefix, "")
         tips = {
             name: oid
@@ -59,13 +66,27 @@ class Beacons:
             with store.reader() as reader:
                 for oid in fresh:
                     try:
-                        self._read[oid] = commits.read_record(reader, oid, commits.BEACON_FILE, Beacon)[0]
+                        self._read[oid] = commits.read_record(reader, oid, commits.BEACON_FILE, Beacon)
                     except BusError:  # unreadable: left out, as the interface says
                         continue
             self._store.drop("beacons")
         self._read = {oid: self._read[oid] for oid in tips.values() if oid in self._read}
         return tuple(
-            (oid, self._read[oid])
+            (oid, self._read[oid][0])
             for name, oid in sorted(tips.items())
-            if oid in self._read and self._read[oid].runner == name
+            if oid in self._read and self._read[oid][0].runner == name and not self._judge(name, oid).refused
         )
+
+    def _judge(self, name: str, oid: str) -> Standing:
+        """Return what a beacon's seal comes to; one that is older than another of the same key is a replay."""
+        beacon, head = self._read[oid]
+        ref = names.beacon_ref(self._prefix, name)
+        standing = self._sealing.judge("beacon", ref, oid, runner=name, head=head, record=beacon)
+        newest = self._newest.get(name, -1)
+        if standing.state == "verified" and beacon.sequence < newest:
+            standing = Standing("refused", f"an old one again: number {beacon.sequence}, {newest} was seen")
+        elif standing.state == "verified":
+            self._newest[name] = beacon.sequence
+        self._sealing.forget("beacon", name)
+        self._sealing.note("beacon", name, ref, oid, standing)
+        return standing

@@ -49,7 +49,7 @@ def ended_runs(
             view = claims.read(run_id, oid)
         except BusError:  # what cannot be read is nobody's to delete
             continue
-        if view is None or view.claim.state != "terminal":
+        if view is None or view.claim.state != "terminal" or view.standing.refused:
             continue
         age_s = (now - parse_rfc3339(view.claim.time)).total_seconds()
         log = names.log_ref(prefix, run_id)

@@ -3,6 +3,7 @@
 ::
 
     bus, claim, runner   tree {bus.json | claim.json | beacon.json}, parent = previous tip
+    claim, runner, log   the message ends in the runner's seal where it has a key, see `bridge.bus.seals`
     claim, terminal      the same, parents = [previous tip, result commit]
     log                  tree {chunk, head.json}, parent = previous chunk
     request, cancel      tree {.mac-bridge/: request.json | cancel.json [, *.sig]} over nothing or over a workload tree
@@ -21,8 +22,9 @@ from typing import Final, TypeVar
 from pydantic import ValidationError
 
 from bridge import strictjson
-from bridge.bus.interface import LogChunk
+from bridge.bus.seals import Seal
 from bridge.bus.store import Reader
+from bridge.bus.views import LogChunk
 from bridge.errors import BusError
 from bridge.limits import KIB, LOG_CHUNK_MAX_BYTES, REQUEST_MAX_BYTES
 from bridge.records import Beacon, BusRecord, Claim, LogHead, Record
@@ -98,14 +100,16 @@ def record_commit(
     return head, [*objects, head]
 
 
-def claim_commit(claim: Claim, parents: tuple[str, ...]) -> tuple[GitObject, list[GitObject]]:
+def claim_commit(claim: Claim, parents: tuple[str, ...], seal: Seal | None = None) -> tuple[GitObject, list[GitObject]]:
     """Return the commit of a claim, and all objects of it."""
-    return record_commit(CLAIM_FILE, claim, claim.time, parents, f"{claim.state} {claim.id}")
+    return record_commit(CLAIM_FILE, claim, claim.time, parents, f"{claim.state} {claim.id}{_line(seal)}")
 
 
-def beacon_commit(beacon: Beacon, parents: tuple[str, ...]) -> tuple[GitObject, list[GitObject]]:
+def beacon_commit(
+    beacon: Beacon, parents: tuple[str, ...], seal: Seal | None = None
+) -> tuple[GitObject, list[GitObject]]:
     """Return the commit of a beacon, and all objects of it."""
-    return record_commit(BEACON_FILE, beacon, beacon.time, parents, f"beacon {beacon.runner}")
+    return record_commit(BEACON_FILE, beacon, beacon.time, parents, f"beacon {beacon.runner}{_line(seal)}")
 
 
 def bus_commit(record: BusRecord) -> tuple[GitObject, list[GitObject]]:
@@ -118,11 +122,17 @@ def bus_update(record: BusRecord, moment: str, parent: str) -> tuple[GitObject, 
     return record_commit(BUS_FILE, record, moment, (parent,), f"bus {record.bus_id}")
 
 
-def log_commit(chunk: LogChunk, parents: tuple[str, ...], time_unix_s: int) -> tuple[GitObject, list[GitObject]]:
+def log_commit(
+    chunk: LogChunk, parents: tuple[str, ...], time_unix_s: int, seal: Seal | None = None
+) -> tuple[GitObject, list[GitObject]]:
     """Return the commit of a log chunk, and all objects of it."""
     top, objects = file_tree({CHUNK_FILE: chunk.data, HEAD_FILE: chunk.head.canonical()})
-    head = commit(top.oid, parents, time_unix_s, f"log {chunk.head.id} {chunk.head.seq}")
+    head = commit(top.oid, parents, time_unix_s, f"log {chunk.head.id} {chunk.head.seq}{_line(seal)}")
     return head, [*objects, head]
+
+
+def _line(seal: Seal | None) -> str:
+    return "" if seal is None else seal.line()
 
 
 def folder_commit(

@@ -7,13 +7,14 @@ Every commit is hashed again and parents are read from its own bytes, so nothing
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import secrets
+from collections.abc import Container, Iterator
 from typing import Final
 
 from bridge.bus import commits, names
-from bridge.bus.interface import ReceivedRequest, RequestRef, WorkloadCommit
 from bridge.bus.store import MissingObjectError, Reader, RefStore
 from bridge.bus.swap import tips_of
+from bridge.bus.views import ReceivedRequest, RequestRef, WorkloadCommit
 from bridge.errors import BusError
 from bridge.limits import MIB, TREE_MAX_BYTES
 from bridge.records import BusRecord
@@ -22,7 +23,7 @@ from bridge.system.gitobjects import ObjectFormatError, parse_commit, parse_tree
 COMMIT_MAX_BYTES: Final = MIB
 TREE_ENTRIES_MAX_BYTES: Final = MIB
 CHAIN_MAX_COUNT: Final = 100_000
-CANCELS_MAX_COUNT: Final = 8
+CANCELS_MAX_COUNT: Final = 16  # of one look; what a look leaves, the next one sees
 
 
 class StoreHistory:
@@ -60,28 +61,29 @@ class StoreHistory:
                 at = parents[0] if parents else None
         raise BusError(f"{ref} has more than {CHAIN_MAX_COUNT} commits in a row")
 
-    def cancels(self, run_id: str) -> tuple[ReceivedRequest, ...]:
-        """Return what was pushed on the cancel branches of a run; see the interface."""
+    def cancels(self, run_id: str, seen: Container[str] = ()) -> tuple[ReceivedRequest, ...]:
+        """Return what was pushed on some cancel branches of a run; see the interface."""
         listed = self._store.list(names.listing_prefixes(self._record.request_branches)).refs
         accepted = self._record.request_branches
         tips = {
             ref: oid
             for ref, oid in listed.items()
-            if names.cancelled_id_of(ref) == run_id and names.accepts(accepted, ref)
+            if names.cancelled_id_of(ref) == run_id and names.accepts(accepted, ref) and oid not in seen
         }
         found: list[ReceivedRequest] = []
-        for ref, oid in sorted(tips.items())[-CANCELS_MAX_COUNT:]:
+        # Names are anybody's choice, so an order of names would let others stand before the one that counts.
+        chosen = sorted(tips.items(), key=lambda _: secrets.randbits(64))[:CANCELS_MAX_COUNT]
+        for ref, oid in chosen:
             name = f"cancel-{run_id}"
             try:
                 with self._store.isolate(name, [oid], max_bytes=MIB).reader() as reader:
                     folder = commits.read_folder(reader, commits.read_commit(reader, oid), MIB)
                     data, signature = commits.read_cancel_files(reader, folder)
             except BusError:
-                continue  # malformed or too large: no cancel
+                data = signature = None  # malformed or too large: no cancel
             finally:
                 self._store.drop(name)
-            if data is not None:
-                found.append(ReceivedRequest(RequestRef(run_id, ref, oid), data, signature))
+            found.append(ReceivedRequest(RequestRef(run_id, ref, oid), data or b"", signature))
         return tuple(found)
 
 

@@ -10,113 +10,25 @@ nothing was written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Protocol
 
 from bridge.bus.largefiles import Handling
-from bridge.records import Beacon, BusRecord, Claim, Delivery, LogHead, Workload
-
-
-@dataclass(frozen=True)
-class RequestRef:
-    """A pushed request: its id (from the branch name), full ref name, and the commit it points to."""
-
-    id: str
-    ref: str
-    oid: str
-
-
-@dataclass(frozen=True)
-class ReceivedRequest:
-    """Untrusted bytes as they were pushed; `signature` is the sibling blob, or None."""
-
-    ref: RequestRef
-    data: bytes
-    signature: bytes | None
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """One listing of the bus: what exists now, nothing fetched.
-
-    Attributes:
-        requests: pushed requests, oldest id first, those that already carry a result left out where that is known.
-        claims: claim ref tips by run id.
-        cancels: run ids somebody asked to cancel.
-        beacons: beacon ref tips by runner name.
-        logs: log ref tips by run id.
-        bytes_received: what this listing cost on the wire, 0 when unknown.
-    """
-
-    requests: tuple[RequestRef, ...]
-    claims: Mapping[str, str]
-    cancels: frozenset[str]
-    beacons: Mapping[str, str]
-    logs: Mapping[str, str]
-    bytes_received: int = 0
-
-
-@dataclass(frozen=True)
-class Held:
-    """A claim this runner owns: the tip it may replace and the chain up to it (commit ids, oldest first)."""
-
-    oid: str
-    claim: Claim
-    chain: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ClaimView:
-    """A claim chain as an observer reads it: tip, its record, and all records oldest first."""
-
-    oid: str
-    claim: Claim
-    history: tuple[Claim, ...]
-    chain: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class LogChunk:
-    """A piece of a live log; `data` is untrusted."""
-
-    head: LogHead
-    data: bytes
-
-
-@dataclass(frozen=True)
-class RunView:
-    """Everything a client can know of a run without reading its result."""
-
-    request: RequestRef | None
-    claim: ClaimView | None
-    log: str | None
-    delivery: Delivery | None
-    cancel_asked: bool
-
-
-@dataclass(frozen=True)
-class WorkloadCommit:
-    """A commit as git hashes it (without git's header), and its tree with `.mac-bridge` taken out."""
-
-    raw: bytes
-    tree: str
-
-
-@dataclass(frozen=True)
-class Submission:
-    """What `submit` did: the branch commit, and whether it was already there with the same bytes."""
-
-    ref: RequestRef
-    reattached: bool
-
-
-@dataclass(frozen=True)
-class Tree:
-    """Files of a result tree by relative POSIX path, `manifest.json` included."""
-
-    files: Mapping[str, bytes] = field(default_factory=dict)
+from bridge.bus.seals import Refused, Seals, Standing
+from bridge.bus.views import (
+    ClaimView,
+    Held,
+    LogChunk,
+    ReceivedRequest,
+    RequestRef,
+    RunView,
+    Snapshot,
+    Submission,
+    Tree,
+    WorkloadCommit,
+)
+from bridge.records import Beacon, BusRecord, Claim, Delivery, Workload
 
 
 class History(Protocol):
@@ -138,8 +50,13 @@ class History(Protocol):
         """
         ...
 
-    def cancels(self, run_id: str) -> tuple[ReceivedRequest, ...]:
-        """Return the untrusted bytes of every cancel branch of a run."""
+    def cancels(self, run_id: str, seen: Container[str] = ()) -> tuple[ReceivedRequest, ...]:
+        """Return the untrusted bytes of a bounded number of cancel branches of a run; none where one holds no cancel.
+
+        Args:
+            run_id: the run.
+            seen: commits not to be read again, so that repeated calls come to every branch.
+        """
         ...
 
 
@@ -182,7 +99,19 @@ class Bus(Protocol):
         ...
 
     def read_beacons(self) -> tuple[tuple[str, Beacon], ...]:
-        """Return (tip oid, beacon) of every runner; unreadable ones are left out."""
+        """Return (tip oid, beacon) of every runner; unreadable ones and those whose signature is refused are left out.
+
+        Of `refused`, what concerns beacons is as of the last call.
+        """
+        ...
+
+    def use_seals(self, seals: Seals) -> None:
+        """Sign claims, beacons and log heads with these keys, and judge what others wrote by them."""
+        ...
+
+    @property
+    def refused(self) -> tuple[Refused, ...]:
+        """What was read so far and does not count because of its signature, oldest first."""
         ...
 
     # Requester
@@ -210,7 +139,15 @@ class Bus(Protocol):
         ...
 
     def read_log(self, run_id: str, after_seq: int = -1) -> tuple[LogChunk, ...]:
-        """Return log chunks after a sequence number, in order, without gaps."""
+        """Return log chunks after a sequence number, in order, without gaps.
+
+        Raises:
+            UntrustedLogError: the log on the bus is not its runner's.
+        """
+        ...
+
+    def log_standing(self, run_id: str) -> Standing:
+        """Return what the signature of the log last read came to."""
         ...
 
     def read_result(self, oid: str) -> Tree:
@@ -238,8 +175,12 @@ class Bus(Protocol):
         """Count the next push beforehand if it may go now, so that no other runner of the host takes the same turn."""
         ...
 
-    def claim(self, claim: Claim) -> Held:
+    def claim(self, claim: Claim, over: str | None = None) -> Held:
         """Create the claim ref, one winner.
+
+        Args:
+            claim: the first of its chain.
+            over: a tip that does not count, to be replaced at exactly this commit.
 
         Raises:
             FencedError: it exists already.

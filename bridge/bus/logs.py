@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bridge.bus import commits, names
-from bridge.bus.interface import LogChunk
+from bridge.bus.seals import UNPROVEN, Sealing, Standing, seal_in
 from bridge.bus.store import RefStore, RefUpdate
 from bridge.bus.swap import Outcome, tips_of
-from bridge.errors import BusError
+from bridge.bus.views import LogChunk
+from bridge.errors import BusError, UntrustedLogError
 from bridge.limits import LOG_CHUNK_MAX_BYTES
+from bridge.system.gitobjects import Commit
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,15 @@ class _Sent:
 class Logs:
     """The log refs of one bus."""
 
-    def __init__(self, store: RefStore, prefix: str) -> None:
+    def __init__(self, store: RefStore, prefix: str, sealing: Sealing) -> None:
         self._store = store
         self._prefix = prefix
+        self._sealing = sealing
         self._sent: dict[str, _Sent] = {}
+        self._standing: dict[str, Standing] = {}
 
-    def append(self, chunk: LogChunk, time_unix_s: int) -> None:
-        """Build a chunk's commit; `pending` sends it.
+    def append(self, chunk: LogChunk, time_unix_s: int, runner: str) -> None:
+        """Build a chunk's commit in a runner's name; `pending` sends it.
 
         Raises:
             BusError: it is too large, or does not follow the chunk before it.
@@ -47,7 +51,9 @@ class Logs:
                 f"log chunk {head.seq} at byte {head.offset} with {len(chunk.data)} bytes does not follow; "
                 f"expected chunk {expected[0]} at byte {expected[1]}, at most {LOG_CHUNK_MAX_BYTES} bytes"
             )
-        made, objects = commits.log_commit(chunk, () if sent is None else (sent.built,), time_unix_s)
+        parents = () if sent is None else (sent.built,)
+        seal = self._sealing.sign("log", names.log_ref(self._prefix, head.id), runner, parents, head)
+        made, objects = commits.log_commit(chunk, parents, time_unix_s, seal)
         self._store.write(objects)
         self._sent[head.id] = _Sent(
             None if sent is None else sent.remote, made.oid, head.seq, head.offset + head.length
@@ -76,6 +82,7 @@ class Logs:
         """Return the chunks after a sequence number, in order.
 
         Raises:
+            UntrustedLogError: it is not signed by its runner, or was set back behind what this reader has seen.
             BusError: the chain has a gap, or holds something else.
         """
         ref = names.log_ref(self._prefix, run_id)
@@ -88,6 +95,8 @@ class Logs:
         with self._store.reader() as reader:
             while at is not None:
                 chunk, head = commits.read_chunk(reader, at)
+                if at == tip:
+                    self._check(ref, tip, chunk, head, after_seq)
                 if chunk.head.id != run_id or (found and chunk.head.seq != found[-1].head.seq - 1):
                     raise BusError(f"log of run {run_id} has a gap before chunk {found[-1].head.seq if found else '?'}")
                 if chunk.head.seq <= after_seq:
@@ -97,3 +106,28 @@ class Logs:
         if found and found[-1].head.seq > max(0, after_seq + 1):
             raise BusError(f"log of run {run_id} begins at chunk {found[-1].head.seq}")
         return tuple(reversed(found))
+
+    def standing(self, run_id: str) -> Standing:
+        """Return what the signature of the log last read came to."""
+        return self._standing.get(run_id, UNPROVEN)
+
+    def _check(self, ref: str, tip: str, chunk: LogChunk, head: Commit, after_seq: int) -> None:
+        """Judge the newest chunk; it binds those before it.
+
+        Raises:
+            UntrustedLogError: it does not count.
+        """
+        seal = seal_in(head.message)
+        runner = "" if seal is None else seal.runner
+        standing = self._sealing.judge("log", ref, tip, runner=runner, head=head, record=chunk.head)
+        if self._sealing.judging and chunk.head.seq < after_seq:
+            standing = Standing("refused", f"set back from chunk {after_seq} to {chunk.head.seq}")
+        elif standing.refused and seal is None:
+            standing = Standing("unproven", standing.why)  # shown, and said to be unproven: the result has the log
+        self._standing[chunk.head.id] = standing
+        self._sealing.note("log", runner, ref, tip, standing)
+        if standing.refused:
+            raise UntrustedLogError(
+                f"the live log of run {chunk.head.id} is not its runner's: {standing.why}",
+                remedy="wait for the result, whose log is signed with it",
+            )

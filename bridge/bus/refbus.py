@@ -7,7 +7,7 @@ later is refused. Knows nothing about git, policy or evidence.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from bridge.bus import commits, names, trees
@@ -16,26 +16,18 @@ from bridge.bus.claims import Claims
 from bridge.bus.collecting import delete, ended_runs
 from bridge.bus.history import StoreHistory
 from bridge.bus.identity import Identity
-from bridge.bus.interface import (
-    ClaimView,
-    Held,
-    LogChunk,
-    ReceivedRequest,
-    RequestRef,
-    RunView,
-    Snapshot,
-    Submission,
-    Tree,
-)
 from bridge.bus.largefiles import Handling
 from bridge.bus.logs import Logs
 from bridge.bus.pacing import Pacer
 from bridge.bus.requests import Requests, base_name
 from bridge.bus.results import Results
+from bridge.bus.runs import Runs
+from bridge.bus.seals import Refused, Sealing, Seals, Standing
 from bridge.bus.snapshots import build_snapshot
 from bridge.bus.store import RefStore
 from bridge.bus.swap import swap
-from bridge.errors import BusError, FencedError, RunNotFoundError
+from bridge.bus.views import ClaimView, Held, LogChunk, ReceivedRequest, RequestRef, RunView, Snapshot, Submission, Tree
+from bridge.errors import BusError, FencedError, IntegrityError, RunNotFoundError
 from bridge.records import Beacon, BusRecord, Claim, Delivery, Workload
 from bridge.system.clock import Clock, rfc3339
 
@@ -59,9 +51,10 @@ class RefBus:
         self._pacer = pacer
         self._identity = Identity(store, expect_id, prefix)
         self._requests = Requests(store)
+        self._runs = Runs(store, self._requests)
         self._results = Results(store)
+        self._sealing = Sealing(self.identity)
         self._open: tuple[Claims, Logs, Beacons] | None = None
-        self._request_refs: dict[str, str] = {}
         self._done: set[str] = set()
         self._lock = threading.RLock()
 
@@ -96,11 +89,31 @@ class RefBus:
 
     def read_claim(self, run_id: str, oid: str | None = None) -> ClaimView | None:
         """Return the claim chain of a run, or None when there is none."""
-        return self._claims.read(run_id, oid)
+        view = self._claims.read(run_id, oid)
+        if view is None or not view.standing.refused or view.sealed or view.claim.result_oid is None:
+            return view
+        # An end from before claims were signed, or of a runner that signs results only: the attested result speaks.
+        try:
+            files = self._results.read(view.claim.result_oid).files
+        except (IntegrityError, BusError):
+            return view
+        if not self._sealing.vouches(files, run_id):
+            return view
+        self._claims.vouched(view.oid)
+        return self._claims.read(run_id, view.oid)
 
     def read_beacons(self) -> tuple[tuple[str, Beacon], ...]:
-        """Return (tip oid, beacon) of every runner; unreadable ones are left out."""
+        """Return (tip oid, beacon) of every runner; unreadable and refused ones are left out."""
         return self._beacons.read()
+
+    def use_seals(self, seals: Seals) -> None:
+        """Sign with these keys and judge by them; see the interface."""
+        self._sealing.seals = seals
+
+    @property
+    def refused(self) -> tuple[Refused, ...]:
+        """What was read and does not count; see the interface."""
+        return self._sealing.refused
 
     # Requester
 
@@ -119,18 +132,14 @@ class RefBus:
                 remedy="run it inside a clone of the repository",
             )
         submission = self._requests.submit(data, RequestRef(run_id, ref, ""), workload, signature)
-        self._request_refs[run_id] = ref
+        self._runs.remember(run_id, ref)
         return submission
 
     def ask_cancel(self, run_id: str, data: bytes, signature: bytes | None = None) -> None:
         """Push the cancel branch of a run; idempotent."""
-        record = self.identity()
-        ref = self._request_refs.get(run_id)
+        ref = self._runs.request_ref(self.identity(), run_id)
         if ref is None:
-            found = self._find_request(record, run_id, self._list_for(record, run_id))
-            if found is None:
-                raise RunNotFoundError(f"no request branch of run {run_id} on {self.route}", remedy="kakeya-mac ls")
-            ref = found.ref
+            raise RunNotFoundError(f"no request branch of run {run_id} on {self.route}", remedy="kakeya-mac ls")
         self._requests.cancel(run_id, ref, data, signature, int(self._clock.now().timestamp()))
 
     def probe(self, ref: str) -> str | None:
@@ -140,26 +149,15 @@ class RefBus:
 
     def view(self, run_id: str) -> RunView:
         """Return what is known of a run."""
-        record = self.identity()
-        refs = self._list_for(record, run_id)
-        claim_oid = refs.get(names.claim_ref(record.prefix, run_id))
-        claim = None if claim_oid is None else self.read_claim(run_id, claim_oid)
-        request = self._find_request(record, run_id, refs)
-        delivery: Delivery | None = None
-        if claim is not None and claim.claim.result_oid is not None:
-            tip = None if request is None else request.oid
-            delivery = self._requests.delivery(run_id, claim.claim.request_oid, tip, claim.claim.result_oid)
-        return RunView(
-            request=request,
-            claim=claim,
-            log=refs.get(names.log_ref(record.prefix, run_id)),
-            delivery=delivery,
-            cancel_asked=any(names.cancelled_id_of(ref) == run_id for ref in refs),
-        )
+        return self._runs.view(self.identity(), run_id, self.read_claim)
 
     def read_log(self, run_id: str, after_seq: int = -1) -> tuple[LogChunk, ...]:
         """Return log chunks after a sequence number, in order, without gaps."""
         return self._logs.read(run_id, after_seq)
+
+    def log_standing(self, run_id: str) -> Standing:
+        """Return what the signature of the log last read came to."""
+        return self._logs.standing(run_id)
 
     def read_result(self, oid: str) -> Tree:
         """Return the result tree of a result commit; see the interface."""
@@ -183,10 +181,10 @@ class RefBus:
         """Count the next push beforehand if it may go now; see the interface."""
         return self._pacer.take_turn()
 
-    def claim(self, claim: Claim) -> Held:
+    def claim(self, claim: Claim, over: str | None = None) -> Held:
         """Create the claim ref, one winner; see the interface."""
         self._pacer.pushed()
-        return self._claims.create(claim)
+        return self._claims.create(claim, over)
 
     def take_over(self, seen: ClaimView, claim: Claim) -> Held:
         """Replace an expired claim at exactly the tip that was seen; see the interface."""
@@ -197,7 +195,7 @@ class RefBus:
         """Move the claim on, sending a log chunk and a beacon in the same push; see the interface."""
         self._pacer.pushed()
         if log is not None:
-            self._logs.append(log, commits.unix_s(claim.time))
+            self._logs.append(log, commits.unix_s(claim.time), claim.runner)
         along = self._logs.pending(claim.id)
         with self._lock:
             sign = None if beacon is None else self._beacons.prepare(beacon)
@@ -282,29 +280,8 @@ class RefBus:
         if self._open is None:
             prefix = self.identity().prefix
             self._open = (
-                Claims(self._store, prefix),
-                Logs(self._store, prefix),
-                Beacons(self._store, prefix),
+                Claims(self._store, prefix, self._sealing),
+                Logs(self._store, prefix, self._sealing),
+                Beacons(self._store, prefix, self._sealing),
             )
         return self._open
-
-    def _list_for(self, record: BusRecord, run_id: str) -> Mapping[str, str]:
-        """List one run's refs; by their exact names once its branch is known, which costs the same on a full bus."""
-        own = [names.claim_ref(record.prefix, run_id), names.log_ref(record.prefix, run_id)]
-        known = self._request_refs.get(run_id)
-        branches = (
-            names.listing_prefixes(record.request_branches) if known is None else (known, names.cancel_prefix(known))
-        )
-        refs = self._store.list([*own, *branches]).refs
-        return {ref: oid for ref, oid in refs.items() if run_id in ref}
-
-    def _find_request(self, record: BusRecord, run_id: str, refs: Mapping[str, str]) -> RequestRef | None:
-        """Return the request branch of a run; a branch somebody else named after the same id does not become known."""
-        found = [
-            RequestRef(run_id, ref, oid)
-            for ref, oid in sorted(refs.items())
-            if names.run_id_of(ref) == run_id and names.accepts(record.request_branches, ref)
-        ]
-        if len(found) == 1:
-            self._request_refs.setdefault(run_id, found[0].ref)
-        return found[0] if found else None

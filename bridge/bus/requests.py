@@ -11,10 +11,10 @@ from typing import Final
 
 from bridge.bus import commits
 from bridge.bus.history import reaches
-from bridge.bus.interface import ReceivedRequest, RequestRef, Submission
 from bridge.bus.names import cancel_branch
 from bridge.bus.store import MalformedObjectError, MissingObjectError, ObjectBoundError, Reader, RefStore, RefUpdate
 from bridge.bus.swap import swap, tips_of
+from bridge.bus.views import ReceivedRequest, RequestRef, Submission
 from bridge.errors import BusError, FencedError, RemoteError, RequestRejectedError
 from bridge.limits import HISTORY_MAX_COMMITS, MIB, TREE_MAX_BYTES
 from bridge.records import Delivery, Workload

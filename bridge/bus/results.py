@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from bridge.bus import commits
-from bridge.bus.interface import Tree
 from bridge.bus.store import Reader, RefStore
+from bridge.bus.views import Tree
 from bridge.errors import BusError, IntegrityError
 from bridge.ids import unix_ms
 from bridge.limits import MIB, RESULT_MAX_BYTES, RESULT_MAX_FILES

@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 
 from bridge.bus import names
 from bridge.bus.claims import Claims
-from bridge.bus.interface import RequestRef, Snapshot
 from bridge.bus.store import Listing
+from bridge.bus.views import RequestRef, Snapshot
 from bridge.records import BusRecord
 
 

@@ -35,15 +35,24 @@ class Invocation:
     directory: Path
     opener: Opener | None = None
 
-    def settings(self) -> Settings:
-        """Return where this command works."""
+    def settings(self, run: str | None = None) -> Settings:
+        """Return where this command works.
+
+        Args:
+            run: what was typed for a run, where the command is about one: its bus is the one it was sent to.
+        """
         from bridge.client.config import discover, ssh_route
 
         option: str | None = getattr(self.args, "bus", None)
         via: str | None = getattr(self.args, "via", None)
         if via is not None:
             option = ssh_route(via, option)
-        return discover(self.directory, self.environment, option)
+        found = discover(self.directory, self.environment, option)
+        if run is None:
+            return found
+        from bridge.client.belonging import settings_of_run
+
+        return settings_of_run(found, run)
 
     def open(self, settings: Settings) -> Session:
         """Open the bus, checked."""

@@ -52,7 +52,7 @@ def local_spec(
         ref=request_branch(DEFAULT_TEMPLATE, preset.name, run_id),
         principal=UNSIGNED,
         preset=preset.name,
-        params=params,
+        params=dict(values),  # not what they resolve to: what is a default is to be called one
         profile=profile,
         workload=workload,
         created=rfc3339(now),
@@ -60,4 +60,6 @@ def local_spec(
         idempotency_key=key,
     )
     facts = builtin_policy(environment).facts(embedded=True)
-    return resolve(request, preset, facts, Trust(why="an unsigned request on this machine's own bus"))
+    return resolve(
+        request, preset, facts, Trust(why="an unsigned request on this machine's own bus"), given="command line"
+    )

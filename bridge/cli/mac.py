@@ -18,9 +18,10 @@ from bridge.cli import parser
 from bridge.cli.command import Command
 from bridge.cli.commands import BY_NAME, PROGRAM, find
 from bridge.cli.context import Invocation
+from bridge.cli.oserrors import told
 from bridge.cli.output import Output, make_output
 from bridge.cli.signals import DetachedError, install
-from bridge.errors import InfrastructureError, KakeyaError, UsageError
+from bridge.errors import KakeyaError, UsageError
 from bridge.system.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -88,10 +89,7 @@ def _guarded(words: list[str], output: Output, around: Surroundings) -> int:
         raise
     except OSError as error:
         output.end_line()
-        where = f"{error.filename}: " if error.filename else ""
-        return _report(
-            InfrastructureError(f"{where}{error.strerror or error}", remedy="kakeya-mac doctor"), name, output
-        )
+        return _report(told(error, "kakeya-mac doctor"), name, output)
     except Exception as error:  # noqa: BLE001 - the one place: a bug still ends in a code and a document
         output.end_line()
         output.stderr.write(traceback.format_exc())

@@ -10,6 +10,7 @@ from bridge.cli.mac_look import finished
 from bridge.cli.output import size_text
 from bridge.client import compare as comparing
 from bridge.client import reports as report_rows
+from bridge.client.belonging import is_own, pinned_bus, require_same_bus, sent_from
 from bridge.client.envelope import of_data
 from bridge.client.outcome import Standing
 from bridge.client.pinning import pins, signature_of
@@ -31,7 +32,11 @@ def quote(call: Invocation) -> int:
     origin, standing = finished(call, call.args.id)
     result = _result_of(standing)
     record = origin.record if isinstance(origin, Session) else None
-    signature = signature_of(result.tree.files, pins(call.settings(), record=record))
+    settings = call.settings(result.id)
+    sent = sent_from(settings, result.id)
+    if record is None:
+        require_same_bus(settings, result.id, pinned_bus(settings), "quote")
+    signature = signature_of(result.tree.files, pins(settings, record=record, own=is_own(settings, sent)))
     quoted = make_quote(result, signature, markdown=call.args.markdown)
     for line in quoted.lines:
         call.output.data(line)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bridge.cli.connecting import connect, connect_for
 from bridge.cli.context import Invocation
 from bridge.cli.mac_actions import with_actions
-from bridge.cli.mac_run import connect
 from bridge.cli.output import Output, clock_face
 from bridge.cli.run_view import print_standing
 from bridge.client.envelope import of_data
-from bridge.client.follow import Follower
-from bridge.client.liveness import ago, look, waiting_because
+from bridge.client.follow import Follower, unproven_log
+from bridge.client.liveness import ago, doubts, look, waiting_because
 from bridge.client.outcome import Standing, stand
 from bridge.client.present import document
 from bridge.client.session import Session
 from bridge.client.stored import Origin, find_stored
 from bridge.client.untrusted import PREFIX, LineJoiner, Tail, clean_line, fenced, new_fence, tail
-from bridge.errors import PendingError
+from bridge.errors import PendingError, UntrustedLogError
 from bridge.ids import short
 from bridge.presets import registry
 from bridge.records import Beacon
@@ -38,6 +38,8 @@ def status(call: Invocation) -> int:
             asked = standing.request
             why = waiting_because(origin.bus, origin.record, origin.clock, asked.preset, asked.runner)
             call.output.row("waiting", clean_line(why))
+            if standing.view is not None and (ignored := standing.view.ignored) is not None:
+                call.output.row("ignored", clean_line(f"a claim in the name of {ignored.runner}: {ignored.why}"))
     call.output.document(document(origin, standing, "status", exit_code=0))
     return 0
 
@@ -51,7 +53,7 @@ def logs(call: Invocation) -> int:
     if standing.result is not None:
         last = tail(standing.result.log, count)
     else:
-        lines = _live_lines(origin, standing.id) if isinstance(origin, Session) else []
+        lines = _live_lines(call.output, origin, standing.id) if isinstance(origin, Session) else []
         last = Tail(tuple(lines[-count:]), max(0, len(lines) - count))
     fence = new_fence()
     for line in fenced(last.lines, "log", fence):
@@ -112,6 +114,8 @@ def runners(call: Invocation) -> int:
         )
         for label, words in _offers(beacon):
             call.output.data(f"{'':<18} {label:<9} {clean_line(', '.join(words))}")
+    for line in doubts(session.bus):
+        call.output.say("warning", clean_line(line))
     if not seen:
         awake = "it starts with the first request" if session.embedded else "no beacon on this bus"
         call.output.say("note", f"no runner is awake: {awake}")
@@ -136,11 +140,10 @@ def _offers(beacon: Beacon) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 def known(call: Invocation, text: str) -> tuple[Origin, Standing]:
     """Return where a run stands: from the store when its result is here, from the bus otherwise."""
-    stored = find_stored(call.settings(), text)
+    stored = find_stored(call.settings(text), text)
     if stored is not None:
         return stored
-    session = connect(call, quiet=True)
-    run_id = session.find(text)
+    session, run_id = connect_for(call, text, quiet=True)
     return session, stand(session, run_id, session.bus.view(run_id))
 
 
@@ -191,7 +194,13 @@ def _rest(output: Output, session: Session, run_id: str, *, shown_bytes: int) ->
             output.data(f"{PREFIX}{line}")
 
 
-def _live_lines(session: Session, run_id: str) -> list[str]:
+def _live_lines(output: Output, session: Session, run_id: str) -> list[str]:
     joiner = LineJoiner()
-    lines = [line for chunk in session.bus.read_log(run_id) for line in joiner.feed(chunk.data)]
+    try:
+        lines = [line for chunk in session.bus.read_log(run_id) for line in joiner.feed(chunk.data)]
+    except UntrustedLogError as error:
+        output.note(clean_line(error.message))
+        return []
+    if (unproven := unproven_log(session, run_id)) is not None:
+        output.note(unproven)
     return [*lines, *joiner.finish()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 
+from bridge.cli.connecting import connect, connect_for, find_on
 from bridge.cli.context import Invocation
 from bridge.cli.mac_actions import actions_for, cancel_actions, with_actions
 from bridge.cli.run_view import print_standing
@@ -21,6 +22,7 @@ from bridge.client.present import document
 from bridge.client.session import Session
 from bridge.client.signing import identity_of
 from bridge.client.submit import Sending, Wish, build, find_live, send
+from bridge.client.untrusted import clean_line
 from bridge.client.workflows import warnings
 from bridge.errors import InfrastructureError, UsageError
 from bridge.ids import short
@@ -43,8 +45,7 @@ def run(call: Invocation) -> int:
 
 def retry(call: Invocation) -> int:
     """Send the same request again under a new id, naming the one it repeats."""
-    session = connect(call)
-    run_id = session.find(call.args.id)
+    session, run_id = connect_for(call, call.args.id)
     standing = stand(session, run_id, session.bus.view(run_id), fetch=False)
     if standing.request is None:
         raise UsageError(f"the request of {run_id} cannot be read, so it cannot be repeated")
@@ -57,15 +58,14 @@ def retry(call: Invocation) -> int:
 
 def attach(call: Invocation) -> int:
     """Wait for a run that was sent earlier."""
-    session = connect(call)
-    run_id = session.find(call.args.id)
+    session, run_id = connect_for(call, call.args.id)
     return _see_through(call, session, run_id, _request_of(session, run_id), reattached=True)
 
 
 def wait(call: Invocation) -> int:
     """Wait silently for runs; end in the strongest of their exit codes."""
-    session = connect(call, quiet=True)
-    ids = [session.find(text) for text in call.args.ids]
+    session, first = connect_for(call, call.args.ids[0], quiet=True)
+    ids = [first, *(find_on(call, session, text) for text in call.args.ids[1:])]
     standings: list[Standing] = []
     deadline_s = None if call.args.wait_timeout is None else session.clock.steady_s() + call.args.wait_timeout
     for run_id in ids:
@@ -89,8 +89,7 @@ def cancel(call: Invocation) -> int:
     """Ask the host to cancel a run."""
     from bridge.client.cancel import ask
 
-    session = connect(call)
-    run_id = session.find(call.args.id)
+    session, run_id = connect_for(call, call.args.id)
     standing = ask(session, run_id)
     if standing.terminal:
         call.output.say("run", f"{short(run_id)} has already ended: {standing.reason}")
@@ -100,14 +99,6 @@ def cancel(call: Invocation) -> int:
     call.output.data(run_id)
     call.output.document(document(session, standing, "cancel", exit_code=0))
     return 0
-
-
-def connect(call: Invocation, *, quiet: bool = False) -> Session:
-    """Open the bus of a command and say which one it is."""
-    session = call.open(call.settings())
-    if not quiet:
-        call.output.say("bus", session.bus_line())
-    return session
 
 
 def _send_and_wait(call: Invocation, session: Session, wish: Wish, *, new: bool, queue: bool) -> int:
@@ -255,6 +246,9 @@ def _why_waiting(session: Session, request: Request | None, actions: Actions | N
     def why() -> str:
         if actions is not None and (view := actions.look()) is not None:
             return view.text()
+        words = "" if session.runner_words is None else session.runner_words()
+        if (said := words.partition(f"{short(request.id)} waits: ")[2]) != "":
+            return f"the runner on this machine waits: {clean_line(said)}"
         try:
             return waiting_because(session.bus, session.record, session.clock, request.preset, request.runner)
         except InfrastructureError as error:  # a heartbeat never ends a wait

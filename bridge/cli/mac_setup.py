@@ -82,7 +82,7 @@ def init(call: Invocation) -> int:
 
 def gc(call: Invocation) -> int:
     """Remove old results here, and on request finished branches on the bus."""
-    from bridge.cli.mac_run import connect
+    from bridge.cli.connecting import connect
     from bridge.client.envelope import of_data
     from bridge.client.tidy import tidy
 

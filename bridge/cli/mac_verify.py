@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bridge.cli.connecting import connect_for
 from bridge.cli.context import Invocation
-from bridge.cli.mac_run import connect
 from bridge.client import verify as checking
+from bridge.client.belonging import is_own, pinned_bus, require_same_bus, sent_from
 from bridge.client.envelope import of_data
 from bridge.client.gitdoor import read_branch_result
 from bridge.client.pinning import Pins, pins
 from bridge.client.requestbranch import find_request_branch
+from bridge.client.store import id_in
 from bridge.client.stored import find_stored
 from bridge.client.untrusted import clean_line
 from bridge.errors import InfrastructureError, RunNotFoundError, UsageError
@@ -43,29 +45,39 @@ def verify(call: Invocation) -> int:
 
 
 def _verification(call: Invocation, what: str) -> checking.Verification:
-    settings, option = call.settings(), tuple(call.args.runner_key or ())
+    option = tuple(call.args.runner_key or ())
     folder = Path(call.directory, what)
     if folder.is_dir():
-        return checking.verify_folder(folder, pins(settings, option=option))
+        return checking.verify_folder(folder, _pins_of(call, id_in(folder), option))
+    settings = call.settings()
     top = settings.repository.top if settings.repository is not None else None
     if "/" in what:
         if top is None:
             raise UsageError(f"there is no {what} here, and no git clone whose branch it could be")
         return checking.verify(read_branch_result(top, what), pins(settings, option=option), source=what)
     try:
-        session = connect(call, quiet=True)
-        return checking.verify_id(session, session.find(what), pins(settings, option=option, record=session.record))
+        session, run_id = connect_for(call, what, quiet=True)
+        return checking.verify_id(session, run_id, pins(session.settings, option=option, record=session.record))
     except (InfrastructureError, RunNotFoundError) as error:
-        here = _from_here(call, what, pins(settings, option=option))
+        here = _from_here(call, what, _pins_of(call, what, option))
         if here is None:
             raise
         call.output.say("note", f"the bus was not asked: {error.message}")
         return here
 
 
+def _pins_of(call: Invocation, what: str | None, option: tuple[str, ...]) -> Pins:
+    """Return what to go by for a run of which only a result is here, no bus having been asked."""
+    settings = call.settings(what)
+    sent = sent_from(settings, what)
+    if sent is not None and not option:
+        require_same_bus(settings, sent.id, pinned_bus(settings), "verify")
+    return pins(settings, option=option, own=is_own(settings, sent))
+
+
 def _from_here(call: Invocation, what: str, trusted: Pins) -> checking.Verification | None:
     """Return the verification of a run by what this clone has of it, a stored result or a request branch."""
-    settings = call.settings()
+    settings = call.settings(what)
     stored = find_stored(settings, what)
     if stored is not None and stored[1].result is not None:
         result, folder = stored[1].result, stored[1].folder

@@ -99,9 +99,14 @@ def _gate_rows(standing: Standing) -> Iterator[tuple[str, str]]:
     if result.record is not None and not result.record.commands and standing.reason not in {"passed", "gate_rejected"}:
         return  # nothing ran, so that what the gate misses says nothing more
     from bridge.gate.render import rows as gate_rows
+    from bridge.publish.markdown import STOPPED, unfinished
 
-    for name, text in list(gate_rows(result.verdict, result.record))[1:]:
+    stopped = standing.reason in STOPPED and bool(result.verdict.findings)
+    shown = result.verdict.evolve(findings=()) if stopped else result.verdict
+    for name, text in list(gate_rows(shown, result.record))[1:]:
         yield clean_line(name), clean_line(text)
+    if stopped:
+        yield "gate", clean_line(unfinished(standing.reason, result.verdict))
 
 
 def _log_rows(standing: Standing) -> Iterator[tuple[str, str]]:

@@ -34,7 +34,7 @@ examples:
 
 The keys lie beside policy.toml, in allowed_signers, code_signers and revoked; a running runner reads them anew for each
 request. Policy keys: allowed_signers, code_signers, revoked, require_signature, quota_per_hour, quotas, owners,
-protected_refs, floor_commit.
+protected_refs, floor_commit, runner_keys.
 """
 
 

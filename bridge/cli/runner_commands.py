@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.bus import open_bus
+from bridge.cli.oserrors import told
 from bridge.cli.runner_exec import EXEC_HANDLERS
 from bridge.cli.runner_keys import enrol, enrol_own, keygen, own_name, signed
 from bridge.cli.runner_trust import HANDLERS as TRUST_HANDLERS
@@ -34,11 +35,11 @@ def dispatch(arguments: argparse.Namespace) -> int:
     handler: Callable[[argparse.Namespace], int] = HANDLERS[arguments.verb]
     try:
         return handler(arguments)
-    except KakeyaError as error:
-        print(f"kakeya-runner: {error}", file=sys.stderr)
-        return error.exit_code
     except BrokenPipeError:
         return 0
+    except (KakeyaError, OSError) as error:
+        print(f"kakeya-runner: {(known := told(error, 'kakeya-runner doctor'))}", file=sys.stderr)
+        return known.exit_code
 
 
 def say(line: str) -> None:

@@ -40,8 +40,17 @@ def trust(arguments: argparse.Namespace) -> int:
 def revoke(arguments: argparse.Namespace) -> int:
     """Refuse a principal or a key from now on, and end what runs for it."""
     who = who_is(arguments.who)
-    path = _files(arguments).revoke(who)
-    _say(f"{who} is revoked ({path}); its running requests end within a second, its results stay as they are")
+    done = _files(arguments).revoke(who)
+    also = f", and with it {', '.join(done.keys)}" if done.keys else ""
+    _say(
+        f"{who} is revoked{also} ({done.path}); its running requests end within a second, its results stay as they are"
+    )
+    if done.others:
+        _say(
+            f"the same key was listed for {', '.join(done.others)}: refused too, until trusted with a key of their own"
+        )
+    for key in done.authorities:
+        _say(f"certificate authority {key} stays trusted: others' certificates hang on it; kakeya-runner revoke {key}")
     return 0
 
 

@@ -47,7 +47,14 @@ def diagnose(
     except KakeyaError as error:
         yield Finding("bus", "fail", error.message, error.remedy or "kakeya-mac init --bus ROUTE")
         return
-    checks: list[Callable[[Session], Iterator[Finding]]] = [_bus, _signing, _runners, _state, _hosting(environ)]
+    checks: list[Callable[[Session], Iterator[Finding]]] = [
+        _bus,
+        _signing,
+        _runners,
+        _claims,
+        _state,
+        _hosting(environ),
+    ]
     if push:
         checks.insert(1, _probe_push)
     for check in checks:
@@ -153,6 +160,17 @@ def _runners(session: Session) -> Iterator[Finding]:
         late = f", {len(beacon.spooled)} results it could not deliver yet" if beacon.spooled else ""
         text = f"{beacon.runner} is {beacon.state}, {free}, {len(beacon.presets)} presets{late}"
         yield Finding("runner", level, text, "on the host: kakeya-runner doctor" if level == "warn" else None)
+
+
+def _claims(session: Session) -> Iterator[Finding]:
+    """Say what on the bus does not count because of its signature: claims of waiting requests, and beacons."""
+    seen = session.bus.snapshot()
+    for run_id in {ref.id for ref in seen.requests} & set(seen.claims):
+        session.bus.read_claim(run_id, seen.claims[run_id])
+    for one in session.bus.refused:
+        text = f"a {one.kind} in the name of {one.runner} at {one.ref} does not count: {one.why}"
+        remedy = "keep strangers from pushing there; an older runner that does not sign yet: upgrade kakeya on its host"
+        yield Finding("forged", "warn", text, remedy)
 
 
 def _hosting(environ: Mapping[str, str]) -> Callable[[Session], Iterator[Finding]]:

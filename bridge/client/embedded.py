@@ -56,7 +56,7 @@ class EmbeddedRunner:
             return False
         if self._starts >= STARTS_MAX:
             raise InfrastructureError(
-                f"the embedded runner ended {STARTS_MAX} times as soon as it was started: {self._last_words()}",
+                f"the embedded runner ended {STARTS_MAX} times as soon as it was started: {self.last_words()}",
                 remedy=f"see {self.log}",
             )
         from bridge.system.process import spawn_detached
@@ -67,7 +67,7 @@ class EmbeddedRunner:
         self._starts += 1
         return True
 
-    def _last_words(self) -> str:
+    def last_words(self) -> str:
         """Return the last line of the runner's log."""
         try:
             with self.log.open("rb") as stream:
@@ -89,7 +89,7 @@ def open_session(settings: Settings, clock: Clock) -> Session:
     bus = open_bus(route, repository=repository, state=folder, clock=clock)
     runner = EmbeddedRunner(settings.data_dir, embedded_folder(settings.data_dir))
     record = identify(bus, settings.bus)
-    return Session(settings, bus, record, Store(settings.state_dir), clock, runner.wake, folder)
+    return Session(settings, bus, record, Store(settings.state_dir), clock, runner.wake, folder, runner.last_words)
 
 
 def _is_held(lock: Path) -> bool:

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from bridge.bus.interface import RunView
+from bridge.bus.seals import UNPROVEN
+from bridge.bus.views import RunView
 from bridge.client.liveness import look, spooled_at
 from bridge.client.session import Session
 from bridge.client.states import LeaseWatch, RunState, state_of
 from bridge.client.untrusted import LineJoiner
-from bridge.errors import BusError, RemoteError
+from bridge.errors import BusError, RemoteError, UntrustedLogError
 from bridge.limits import CLOCK_SKEW_MAX_S, LEASE_LOCAL_S
 from bridge.records import Claim
 
@@ -77,6 +78,7 @@ class Follower:
         self._log_tip: str | None = None
         self._log_seq = -1
         self._log_bytes = 0
+        self._log_refused = self._log_doubted = False
         self._woken_s = float("-inf")
         self._state = RunState("queued")
         self._view: RunView | None = None
@@ -155,7 +157,19 @@ class Follower:
         if not self.want_log or tip is None or tip == self._log_tip:
             return
         lines: list[str] = []
-        for chunk in self.session.bus.read_log(self.run_id, self._log_seq):
+        try:
+            chunks = self.session.bus.read_log(self.run_id, self._log_seq)
+        except UntrustedLogError as error:
+            self._log_tip = tip
+            if not self._log_refused:
+                self._log_refused = True
+                yield self._progress("trouble", lines=(f"{error.message}; not shown",))
+            return
+        self._log_refused = False
+        if not self._log_doubted and (doubt := unproven_log(self.session, self.run_id)) is not None:
+            self._log_doubted = True
+            yield self._progress("trouble", lines=(doubt,))
+        for chunk in chunks:
             self._log_seq = chunk.head.seq
             self._log_bytes = chunk.head.offset + chunk.head.length
             lines += self._joiner.feed(chunk.data)
@@ -249,6 +263,14 @@ class Follower:
     ) -> Progress:  # fmt: skip
         elapsed_s = max(0.0, (self.session.clock.now() - self.since).total_seconds())
         return Progress(kind, elapsed_s, self._state, self._view, lines, self._log_bytes, end)
+
+
+def unproven_log(session: Session, run_id: str) -> str | None:
+    """Return what to say of a live log that nobody signed where a key is pinned, None when there is nothing to say."""
+    standing = session.bus.log_standing(run_id)
+    if standing.state != "unproven" or standing == UNPROVEN:
+        return None
+    return "the live log is unverified: it is not signed; the result's own log is"
 
 
 def poll_bounds(session: Session) -> tuple[float, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from bridge.bus.interface import Tree
+from bridge.bus.views import Tree
 from bridge.errors import GitError, IntegrityError, UsageError
 from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
 from bridge.system.git import last_words, run_in_work_tree

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.bus.interface import RunView, Snapshot
+from bridge.bus.views import RunView, Snapshot
 from bridge.client.session import Session
 from bridge.client.states import RunState, state_of
 from bridge.ids import short
@@ -70,6 +70,8 @@ def _row(session: Session, run_id: str, request: Request | None, preset: str | N
     created_s = _unix_s(run_id)
     fetched = session.store.has_result(run_id)
     claim = session.bus.read_claim(run_id, seen.claims[run_id]) if run_id in seen.claims else None
+    if claim is not None and claim.standing.refused:
+        claim = None  # as if it were not there: `status` says why
     if claim is not None:
         asked = run_id in seen.cancels
         state = state_of(RunView(request=None, claim=claim, log=None, delivery=None, cancel_asked=asked))

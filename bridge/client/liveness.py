@@ -74,17 +74,30 @@ def require_runner(
     first = look(bus, record, clock.now())
     if (found := _willing(first, preset, selector)) is not None:
         return found
-    tips = {one.beacon.runner: one.tip for one in first}
+    numbers = {one.beacon.runner: one.beacon.sequence for one in first}
     latest = first
     for _ in range(POLLS):
         clock.sleep(poll_s)
         latest = [
-            replace(one, live=one.live or (tips.get(one.beacon.runner) != one.tip and one.beacon.state != "stopped"))
+            replace(one, live=one.live or (_went_on(one.beacon, numbers) and one.beacon.state != "stopped"))
             for one in look(bus, record, clock.now())
         ]
         if (found := _willing(latest, preset, selector)) is not None:
             return found
-    raise NoRunnerError(_nobody(latest, preset, selector), remedy=_remedy(latest, preset, selector))
+    raise NoRunnerError(
+        _nobody(latest, preset, selector) + "".join(f"; {line}" for line in doubts(bus)[:4]),
+        remedy=_remedy(latest, preset, selector),
+    )
+
+
+def doubts(bus: Bus) -> list[str]:
+    """Return a line for each beacon on the bus that does not count because of its signature."""
+    return [f"a beacon of {one.runner} does not count: {one.why}" for one in bus.refused if one.kind == "beacon"]
+
+
+def _went_on(beacon: Beacon, numbers: dict[str, int]) -> bool:
+    """Return whether a beacon is a new one or has counted on; an older one pushed again is no sign of life."""
+    return beacon.sequence > numbers.get(beacon.runner, -1)
 
 
 def waiting_because(bus: Bus, record: BusRecord, clock: Clock, preset: str, selector: RunnerSelector) -> str:

@@ -10,7 +10,7 @@ import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bridge.bus.interface import RunView, Tree
+from bridge.bus.views import RunView, Tree
 from bridge.client import exits
 from bridge.client.actions import ActionsView
 from bridge.client.follow import EndReason

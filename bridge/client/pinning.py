@@ -59,25 +59,27 @@ class Signature:
     attested: Attested | None = None
 
 
-def pins(settings: Settings, *, option: Sequence[str] = (), record: BusRecord | None = None) -> Pins:
+def pins(settings: Settings, *, option: Sequence[str] = (), record: BusRecord | None = None, own: bool = False) -> Pins:
     """Return what this reader goes by.
 
     Args:
         settings: the clone and its configuration.
         option: keys named on the command line; they stand alone.
         record: the bus the result was read from, or None when only the result is here.
+        own: whether it is of a run that this clone sent to this machine's own bus: that bus's runner must have signed.
 
     Raises:
         UsageError: a pinned key is malformed.
     """
-    own = settings.bus.embedded and record is not None  # what is pinned is another bus's: `--bus embedded` in a clone
-    texts, where = (tuple(option), "--runner-key") if option else ((), "") if own else pinned_keys(settings)
-    if not texts and not own:
+    here = settings.bus.embedded and (own or record is not None)  # what a clone pins is another bus's
+    texts, where = (tuple(option), "--runner-key") if option else ((), "") if here else pinned_keys(settings)
+    if not texts and not here:
         texts, where = _committed(settings)
     keys = tuple(keyring.pinned(text, where) for text in texts)
     required = bool(keys) or (record is not None and record.attestation == "dsse")
     if not keys and settings.bus.embedded:
         keys, where = _embedded(settings), "this machine's own runner"
+        required = required or (own and record is None and bool(keys))
     if record is not None and keys and is_available():
         keys = keyring.followed(keys, record.keys)
     return Pins(keys, where, required, None if record is None else record.bus_id)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pydantic
 
 from bridge import strictjson
-from bridge.bus.interface import Tree
+from bridge.bus.views import Tree
 from bridge.client import exits
 from bridge.errors import IntegrityError
 from bridge.limits import MIB, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES

@@ -24,6 +24,7 @@ class Session:
 
     Attributes:
         wake_runner: starts the embedded runner if none holds its lock; None on any other bus.
+        runner_words: the last line that the embedded runner said; None on any other bus.
         bus_folder: where this bus keeps repositories of its own; None where it has none.
     """
 
@@ -34,6 +35,7 @@ class Session:
     clock: Clock
     wake_runner: Callable[[], bool] | None = None
     bus_folder: Path | None = None
+    runner_words: Callable[[], str] | None = None
 
     @property
     def embedded(self) -> bool:
@@ -75,7 +77,9 @@ def open_session(settings: Settings, clock: Clock) -> Session:
 
         return embedded.open_session(settings, clock)
     from bridge.bus import open_bus
+    from bridge.client.pinning import pins
     from bridge.client.route import check_route
+    from bridge.client.sealing import PinnedSeals
 
     choice = check_route(settings)
     route = choice.route
@@ -85,6 +89,7 @@ def open_session(settings: Settings, clock: Clock) -> Session:
     folder = bus_state(settings, route)
     bus = open_bus(route, repository=repository, state=folder, clock=clock, expect_id=choice.bus_id)
     record = identify(bus, choice)
+    bus.use_seals(PinnedSeals(lambda: pins(settings, record=record), record.bus_id))
     return Session(settings, bus, record, Store(settings.state_dir), clock, bus_folder=folder)
 
 
@@ -100,7 +105,7 @@ def identify(bus: Bus, choice: BusChoice) -> BusRecord:
     except BusMissingError as error:
         raise BusMissingError(
             f"{bus.route} carries no bus (configured by {choice.where})",
-            remedy="on the host: kakeya-runner serve --create-bus; or kakeya-mac run --bus embedded",
+            remedy="on the host, once: kakeya-runner setup --bus ROUTE --create-bus; or kakeya-mac run --bus embedded",
         ) from error
     if choice.bus_id is not None and record.bus_id != choice.bus_id:
         raise WrongBusError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from bridge.bus.interface import RunView
+from bridge.bus.views import RunView
 
 StateName = Literal["unknown", "queued", "claimed", "started", "judging", "published"]
 

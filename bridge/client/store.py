@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge import strictjson
-from bridge.bus.interface import Tree
+from bridge.bus.views import Tree
 from bridge.client.files import write_atomic, write_folder_atomic
 from bridge.errors import IntegrityError
 from bridge.ids import is_id, short
@@ -92,19 +92,19 @@ class Store:
         """Yield (run id, folder) of every stored result."""
         if self._runs.is_dir():
             for folder in sorted(self._runs.iterdir()):
-                if not folder.name.startswith(".") and (run_id := _id_in(folder)) is not None:
+                if not folder.name.startswith(".") and (run_id := id_in(folder)) is not None:
                     yield run_id, folder
 
     def folder(self, run_id: str) -> Path:
         """Return where a run's result lies or would lie; the full id is used where two short ids are the same."""
         plain = self._runs / short(run_id)
-        if not plain.exists() or _id_in(plain) in {run_id, None}:
+        if not plain.exists() or id_in(plain) in {run_id, None}:
             return plain
         return self._runs / run_id
 
     def has_result(self, run_id: str) -> bool:
         """Return whether this run's own result is stored."""
-        return _id_in(self.folder(run_id)) == run_id
+        return id_in(self.folder(run_id)) == run_id
 
     def write_result(self, run_id: str, tree: Tree) -> Path:
         """Write a verified result tree, whole or not at all, and return its folder."""
@@ -162,7 +162,7 @@ def read_folder(folder: Path) -> Tree:
     return Tree(files)
 
 
-def _id_in(folder: Path) -> str | None:
+def id_in(folder: Path) -> str | None:
     """Return the id a stored result says of itself, None when it is no result."""
     try:
         document = json.loads((folder / "manifest.json").read_bytes())

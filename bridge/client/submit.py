@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from bridge.bus.interface import RunView
 from bridge.bus.names import accepts, request_branch
+from bridge.bus.views import RunView
 from bridge.client.session import Session
 from bridge.client.signing import Identity, identity_of
 from bridge.client.states import state_of

@@ -29,7 +29,7 @@ def compare_with_bus(bus: Bus, attested: Attested, trusted: Pins) -> tuple[bool,
             view = bus.read_claim(run_id, oid)
         except InfrastructureError:
             continue  # a claim nobody can read shows as the gap it leaves
-        if view is None:
+        if view is None or view.standing.refused:
             continue
         if view.claim.result_oid is None:
             if view.claim.runner == attested.predicate["runner"]:

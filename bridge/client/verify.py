@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bridge.bus.interface import Tree
+from bridge.bus.views import Tree
 from bridge.client.pinning import Pins, signature_of
 from bridge.client.result import Result, read_result
 from bridge.client.session import Session

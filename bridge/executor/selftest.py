@@ -18,6 +18,7 @@ from bridge.executor.confine import Confinement, enclosed, nothing
 from bridge.executor.escapes import Bait, Escape, laid_out
 from bridge.executor.interface import Execution, Hooks, RunDirectory
 from bridge.executor.running import Run
+from bridge.executor.stale import PREFIX, clear_stale
 from bridge.limits import MIB
 from bridge.records import Command, JobSpec, Limits, SandboxApplied, SandboxSpec
 from bridge.system.clock import Clock
@@ -59,7 +60,8 @@ def try_sandbox(
         enclose: puts the sandbox around a run.
     """
     try:
-        with tempfile.TemporaryDirectory(prefix="kakeya-sandbox-") as name, laid_out(Path(name)) as bait:
+        clear_stale(Path(tempfile.gettempdir()), clock)
+        with tempfile.TemporaryDirectory(prefix=PREFIX) as name, laid_out(Path(name)) as bait:
             directory = make_directory(Path(name) / "run")
             (directory.work / "kakeya_planted.py").write_text("")
             spec = _spec(bait.argv(sys.executable), uid)

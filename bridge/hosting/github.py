@@ -24,6 +24,7 @@ RUNS_MAX_COUNT = 200
 COMMENTS_MAX_COUNT = 500
 PULLS_MAX_COUNT = 300
 NO_COMMIT = "0" * 40
+WORKFLOW_AUTHOR = "github-actions[bot]"
 DESCRIPTION_MAX_CHARS = 140  # GitHub refuses longer commit status texts
 
 REMEDIES = {
@@ -56,6 +57,8 @@ class GitHubHosting:
         self._retries = retries
         self._opened: Repository | None = None
         self._seen: dict[int, Any] = {}
+        self._authors: set[str | None] = set()
+        self._asked_who = False
 
     def repository(self) -> RepositoryFacts:
         """Return what GitHub says of the repository."""
@@ -128,16 +131,40 @@ class GitHubHosting:
             self._repository.get_commit(commit).create_status(state, description=cut, context=context, **page)
 
     def comment(self, pull: int, marker: str, body: str) -> str:
-        """Write or rewrite the comment that carries the marker, so that a repeated run does not add another."""
+        """Write a comment, or rewrite our own that carries the marker, so that a repeated run does not add another."""
         hidden = f"<!-- {marker} -->"
         text = f"{hidden}\n{body}"
         with _told(f"comment on pull request {pull}"):
             issue = self._repository.get_pull(pull)
             for comment in islice(issue.get_issue_comments(), COMMENTS_MAX_COUNT):
-                if comment.body.startswith(hidden):
+                if comment.body.startswith(hidden) and self._wrote(comment):
                     comment.edit(text)
                     return str(comment.html_url)
-            return str(issue.create_issue_comment(text).html_url)
+            written = issue.create_issue_comment(text)
+            self._authors.add(_author(written))
+            return str(written.html_url)
+
+    def _wrote(self, comment: Any) -> bool:
+        """Return whether a comment is by this token's own user: anybody can write the marker into theirs."""
+        if not self._asked_who:
+            self._authors.add(self._login())
+            self._asked_who = True
+        author = _author(comment)
+        return author is not None and author in self._authors
+
+    def _login(self) -> str:
+        """Return who this token is; that of a workflow may not ask, and writes as one known name."""
+        from github import GithubException, RateLimitExceededException
+
+        try:
+            _, user = self._repository.requester.requestJsonAndCheck("GET", "/user")
+        except RateLimitExceededException:
+            raise
+        except GithubException as error:
+            if error.status == 403:
+                return WORKFLOW_AUTHOR
+            raise
+        return str(user["login"])
 
     def open_pulls(self, branch: str | None, commits: frozenset[str]) -> tuple[PullRequest, ...]:
         """Return the open pull requests whose head is this branch or one of these commits."""
@@ -205,6 +232,11 @@ class GitHubHosting:
 
 def _run(run: Any) -> WorkflowRun:
     return WorkflowRun(run.id, run.status, run.conclusion, run.html_url, _moment(run), run.path)
+
+
+def _author(comment: Any) -> str | None:
+    """Return who wrote a comment, None where the account is gone."""
+    return None if comment.user is None else str(comment.user.login)
 
 
 def _moment(run: Any) -> str:

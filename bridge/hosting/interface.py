@@ -90,7 +90,7 @@ class Hosting(Protocol):
         ...
 
     def comment(self, pull: int, marker: str, body: str) -> str:
-        """Write or rewrite the comment that carries the marker; return its URL."""
+        """Write a comment, or rewrite our own that carries the marker; return its URL."""
         ...
 
     def open_pulls(self, branch: str | None, commits: frozenset[str]) -> tuple[PullRequest, ...]:

@@ -27,8 +27,17 @@ _SIGN_IT = (
 _STRICTNESS: dict[SandboxMode, int] = {"off": 0, "preferred": 1, "required": 2}
 
 
-def resolve(request: Request, preset: Preset, policy_facts: PolicyFacts, trust: Trust) -> JobSpec:
+def resolve(
+    request: Request, preset: Preset, policy_facts: PolicyFacts, trust: Trust, *, given: str = "request"
+) -> JobSpec:
     """Return what will run.
+
+    Args:
+        request: what was asked.
+        preset: the host's own.
+        policy_facts: what its owner allows.
+        trust: what is known of sender and code.
+        given: where the request's parameters come from, for people.
 
     Raises:
         RequestRejectedError: the preset is planned, or the request does not fit it.
@@ -65,7 +74,7 @@ def resolve(request: Request, preset: Preset, policy_facts: PolicyFacts, trust: 
         outputs=preset.outputs,
         gate_profile=preset.gate_profile,
         primary_claim=preset.primary_claim,
-        decisions=(*said, *_param_lines(request, params), *limit_lines, *sandbox_lines),
+        decisions=(*said, *_param_lines(request, preset, params, given), *limit_lines, *sandbox_lines),
         labels=tuple(labels),
     )
 
@@ -169,9 +178,15 @@ def _labels(preset: Preset, facts: PolicyFacts, trust: Trust) -> Iterator[str]:
         yield "untrusted_code"
 
 
-def _param_lines(request: Request, params: dict[str, ParamValue]) -> list[str]:
-    origin = {name: "request" if name in request.params else "preset default" for name in params}
-    return [f"parameter {name} = {value} ({origin[name]})" for name, value in params.items()]
+def _param_lines(request: Request, preset: Preset, params: dict[str, ParamValue], given: str) -> list[str]:
+    """Say where each value is from; a client sends defaults too, so that both sides mean the same ones."""
+    lines = []
+    for name, value in params.items():
+        asked = name in request.params
+        default = preset.params[name].default == value
+        origin = (given, "the preset's default") if asked and default else (given,) if asked else ("preset default",)
+        lines.append(f"parameter {name} = {value} ({', '.join(origin)})")
+    return lines
 
 
 def _environment(

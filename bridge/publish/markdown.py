@@ -6,9 +6,12 @@ Knows how to quote, not what to think of a verdict.
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from bridge.records import RunRecord, Verdict
 
+STOPPED: Final = frozenset({"cancelled", "interrupted"})
+"""Endings in which somebody stopped the program: what the gate misses of its reports says nothing more."""
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&$])")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _SHOWN_CHARS = 400
@@ -22,6 +25,14 @@ def escape(text: str) -> str:
     plain = re.sub(r"([@#])(?=\w)", rf"\1{_WORD_JOINER}", plain)
     plain = re.sub(r"(?i)(https?|ftp|www)(?=[:.])", rf"\1{_WORD_JOINER}", plain)
     return _SPECIAL.sub(r"\\\1", plain)
+
+
+def unfinished(reason: str, verdict: Verdict) -> str:
+    """Return one line for all findings of a run that was stopped before its end."""
+    count = len(verdict.findings)
+    codes = ", ".join(dict.fromkeys(finding.code for finding in verdict.findings))
+    what = f"{count} finding(s) of the gate ({codes})"
+    return f"{reason} before its end, so {what} are not listed; see verdict.json"
 
 
 def summary(record: RunRecord, verdict: Verdict) -> str:
@@ -53,5 +64,7 @@ def summary(record: RunRecord, verdict: Verdict) -> str:
         lines.append(f"- {escape(claim.wording)} ({citable})")
     if verdict.findings:
         lines += ["", "## Findings", ""]
+    if verdict.findings and record.reason in STOPPED:
+        return "\n".join([*lines, f"{unfinished(record.reason, verdict)}."]) + "\n"
     lines += [f"- {finding.code} {finding.severity}: {escape(finding.message)}" for finding in verdict.findings]
     return "\n".join(lines) + "\n"

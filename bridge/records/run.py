@@ -64,6 +64,35 @@ class ImportedModule(Record):
     installation: Text | None = None
 
 
+class CacheShape(Record):
+    """What one layer keeps of a position: that many values of keys and of values.
+
+    Attributes:
+        window: newest positions the layer attends to, None for all of them.
+    """
+
+    keys: Count
+    values: Count
+    window: Count | None
+
+
+class ModelShape(Record):
+    """Sizes of a model's text part, as the runner read them from the folder's own files.
+
+    Attributes:
+        parameters: values in all of its tensors.
+        text_only: the folder holds that text part alone, each value stored as it is: the number is exact.
+        dtype: of the first layer's projection of keys as stored; None for codes.
+        caches: of the layers with a cache of their own, in order; None where config.json does not say.
+    """
+
+    parameters: Count
+    text_only: bool
+    vocabulary: Count
+    dtype: Text | None
+    caches: tuple[CacheShape, ...] | None
+
+
 class ModelDigest(Record):
     """A model folder the run could read.
 
@@ -72,6 +101,7 @@ class ModelDigest(Record):
         weights_sha256: of one line ``name digest`` for config.json and each ``model*.safetensors``, in order of names:
             the digest that a report's ``config.target.digest`` states. None in records from before it was taken, and
             for a folder without these files.
+        shape: its sizes; None in records from before they were read, and for a folder of another layout.
     """
 
     name: Text
@@ -80,6 +110,7 @@ class ModelDigest(Record):
     bytes: Count
     sha256: Sha256
     weights_sha256: Sha256 | None = None
+    shape: ModelShape | None = None
 
 
 class CommandResult(Record):

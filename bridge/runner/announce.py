@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bridge.bus.interface import RequestRef
+from bridge.bus.views import RequestRef
 from bridge.endings import Ending
 from bridge.hosting import Hosting
 from bridge.hosting.door import Door, open_door

@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from bridge.bus.interface import History, RequestRef
+from bridge.bus.interface import History
+from bridge.bus.views import RequestRef
 from bridge.errors import BusError, PolicyRefusedError
 from bridge.records import Workload
 from bridge.runner.policy import Policy

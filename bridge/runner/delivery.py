@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bridge.bus.interface import Held, RequestRef
+from bridge.bus.views import Held, RequestRef
 from bridge.endings import Ending
 from bridge.errors import FencedError, InfrastructureError
 from bridge.records import Claim, Delivery

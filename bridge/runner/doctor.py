@@ -26,6 +26,7 @@ from bridge.runner.keys import KEY_FILE, published
 from bridge.runner.models import find_model
 from bridge.runner.policy import Policy, file_problems, load_policy, own_presets
 from bridge.runner.policy_check import problems
+from bridge.runner.sealing import seals_of
 from bridge.runner.setup_checks import RECEIPT, check
 from bridge.runner.signers import Signers
 from bridge.runner.site_checks import check_site
@@ -73,7 +74,7 @@ def examine(patient: Patient) -> Iterator[Finding]:
     yield from _presets(policy)
     if policy is not None:
         yield from _code(policy)
-    yield from _bus(patient)
+    yield from _bus(patient, policy)
     if policy is not None:
         yield from _site(patient, policy)
 
@@ -236,18 +237,25 @@ def _code(policy: Policy) -> Iterator[Finding]:
         yield Finding("model", "ok" if found else "fail", f"{name}: {found or 'not found'}", remedy)
 
 
-def _bus(patient: Patient) -> Iterator[Finding]:
+def _bus(patient: Patient, policy: Policy | None) -> Iterator[Finding]:
     if patient.open_bus is None:
         yield Finding("bus", "warn", "none named", "give --bus ROUTE, or set bus in policy.toml")
         return
     try:
         bus = patient.open_bus()
         record = bus.identity()
+        if policy is not None and record.wake != "embedded":
+            mine = seals_of(patient.state.root, policy.name, record.bus_id, demanded=policy.runner_keys, say=None)
+            if mine is not None:
+                bus.use_seals(mine)
         beacons = bus.read_beacons()
     except KakeyaError as error:
         yield Finding("bus", "fail", error.message, error.remedy or "kakeya-runner serve --create-bus")
         return
     yield Finding("bus", "ok", f"{bus.route}, id {record.bus_id}, {record.wake}, {len(beacons)} runners seen")
+    for one in bus.refused:
+        text = f"a {one.kind} in the name of {one.runner} does not count: {one.why}"
+        yield Finding("forged", "warn", text, "keep strangers from pushing to the runners' refs; upgrade old runners")
     now = patient.clock.now()
     ahead = [b.runner for _, b in beacons if parse_rfc3339(b.time) - now > dt.timedelta(seconds=CLOCK_SKEW_MAX_S)]
     if ahead:

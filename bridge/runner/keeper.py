@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Literal
 
-from bridge.bus.interface import Held, LogChunk
+from bridge.bus.views import Held, LogChunk
 from bridge.errors import FencedError, InfrastructureError
 from bridge.limits import LOG_CHUNK_MAX_BYTES
 from bridge.records import Beacon, Claim, LogHead

@@ -98,6 +98,15 @@ def load(folder: Path, name: str) -> tuple[CryptoSigner, KeyRecord]:
     return CryptoSigner(key, public_key(record.public)), known
 
 
+def private(folder: Path) -> Ed25519PrivateKey:
+    """Return the runner's key.
+
+    Raises:
+        InfrastructureError: missing, unreadable, not ed25519, or readable by others.
+    """
+    return _read(folder / KEY_FILE)
+
+
 def _write_new(path: Path) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

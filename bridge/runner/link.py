@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bridge.bus.interface import Bus
 from bridge.records import BusRecord
 from bridge.runner.pacing import PushBudget
+from bridge.runner.sealing import RunnerSeals
 from bridge.system.clock import Clock
 
 
 @dataclass(frozen=True)
 class Link:
-    """Use `bus` only while holding `lock`."""
+    """Use `bus` only while holding `lock`.
+
+    `judges` says whether this runner knows keys of others, `signs` whether it has one of its own.
+    """
 
     bus: Bus
     record: BusRecord
     budget: PushBudget
     lock: threading.RLock = field(default_factory=threading.RLock)
+    judges: bool = False
+    signs: bool = False
 
     def push_wait_s(self) -> float:
         """Return how long a push that can wait should wait: the host's budget, and our own after failures."""
@@ -29,11 +36,21 @@ class Link:
         return self.budget.wait_s() == 0.0 and self.bus.take_push_turn()
 
 
-def link_to(bus: Bus, clock: Clock) -> Link:
+def link_to(bus: Bus, clock: Clock, seals: Callable[[str], RunnerSeals | None] | None = None) -> Link:
     """Return a link; reads the bus record.
+
+    Args:
+        bus: the bus.
+        clock: the machine's clocks.
+        seals: makes this runner's seals for a bus id; None where nothing is signed and nobody is judged.
 
     Raises:
         BusMissingError: the remote carries no bus.
+        InfrastructureError: this runner's key cannot be used.
     """
     record = bus.identity()
-    return Link(bus, record, PushBudget(clock, record.lease_s))
+    mine = None if seals is None else seals(record.bus_id)
+    if mine is not None:
+        bus.use_seals(mine)
+    signs = mine is not None and mine.signs
+    return Link(bus, record, PushBudget(clock, record.lease_s), judges=mine is not None, signs=signs)

@@ -7,45 +7,31 @@ Knows nothing about processes or formats.
 from __future__ import annotations
 
 import datetime as dt
-import secrets
 import threading
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
 
-from bridge.bus.interface import ClaimView, Held, ReceivedRequest, RequestRef, Snapshot
+from bridge.bus.views import ClaimView, Held, RequestRef
 from bridge.endings import Ending, Outcome
 from bridge.errors import FencedError, InfrastructureError, KakeyaError
 from bridge.limits import EXPIRY_MAX_S
 from bridge.pipeline import finish, run_once
-from bridge.records import Claim
-from bridge.runner.admission import Leave, host_wait, request_wait
+from bridge.runner.admission import host_wait
 from bridge.runner.beacons import Beacons
 from bridge.runner.delivery import Spool
 from bridge.runner.host import Host
+from bridge.runner.hostile import Hostile
 from bridge.runner.keeper import Keeper, following
-from bridge.runner.kept import Kept, drop_all_but
+from bridge.runner.kept import drop_all_but
 from bridge.runner.leases import LeaseWatch
 from bridge.runner.link import Link
 from bridge.runner.pacing import PollPace
-from bridge.runner.reading import peek, quota_name, receive
+from bridge.runner.queue import Queue
 from bridge.runner.recovery import kill_leftovers, recover, saved
 from bridge.runner.session import RunSession
-from bridge.system.clock import parse_rfc3339, rfc3339
+from bridge.runner.work import Work
+from bridge.system.clock import parse_rfc3339
 
 _WAKE_S = 0.1
-
-
-@dataclass(frozen=True)
-class _Work:
-    """A claim we hold and what is to be done with it."""
-
-    ref: RequestRef
-    held: Held
-    received: ReceivedRequest | None
-    claimed: str
-    asked_s: float
-    ending: Ending | None = None  # set for runs that are only finalised
-    kept: Kept | None = None  # set for runs that came to their end before this runner died
 
 
 class Runner:
@@ -55,15 +41,15 @@ class Runner:
         self._host, self._link = host, link
         self._pace = PollPace(host.clock, link.record.lease_s)
         self._watch = LeaseWatch(host.clock)
+        self._hostile = Hostile(link, host.clock)
         self._spool = Spool(host, self._running_ids)
         self._beacons = Beacons(host, link, self._running_ids, self._spool.waiting)
         self._active: dict[str, threading.Thread] = {}
         self._cancels: frozenset[str] = frozenset()
         self._outcomes: list[Outcome] = []
-        self._told: dict[str, str] = {}
         self._run_ended = threading.Event()
-        self._not_ours: set[str] = set()
         self._lock = threading.Lock()
+        self._queue = Queue(host, link, self._running_ids, self._start)
         kill_leftovers(host)
         drop_all_but(host.state.kept, host.journal.open_runs())
 
@@ -97,8 +83,11 @@ class Runner:
         for left in recover(self._host, self._link, refs, snapshot.claims, (*self._running_ids(), *resting)):
             self._go_on(left.ref, left.view, resume=left.resume)
         self._spool.tried(resting)
-        self._look_at_others(refs, snapshot)
-        waiting = self._look_at_queue([ref for ref in requests if ref.id not in snapshot.claims])
+        watched = {run_id: oid for run_id, oid in snapshot.claims.items() if run_id in refs}
+        hostile = self._hostile.among({run_id: oid for run_id, oid in watched.items() if run_id not in self._active})
+        self._look_at_others(refs, {run_id: oid for run_id, oid in watched.items() if run_id not in hostile})
+        free = [ref for ref in requests if ref.id not in snapshot.claims or ref.id in hostile]
+        waiting = self._queue.look(free, hostile)
         self._beacons.saw_queue(waiting)
         self._beacons.send()
         return waiting
@@ -136,70 +125,8 @@ class Runner:
         for thread in threads:
             thread.join()
 
-    def _look_at_queue(self, queue: list[RequestRef]) -> int:
-        host = self._host
-        waiting = 0
-        oids = {ref.oid for ref in queue}
-        self._not_ours &= oids
-        self._told = {oid: reason for oid, reason in self._told.items() if oid in oids}
-        for ref in queue:
-            if ref.id in self._active or ref.oid in self._not_ours:
-                continue
-            blocked = host_wait(host) if len(self._active) < host.policy.slots else Leave("all slots are busy")
-            if host.stopping.is_set() or host.state.drain.exists():
-                blocked = Leave("this runner is about to end")
-            if blocked is None:
-                try:
-                    blocked = self._take(ref)
-                except FencedError:
-                    continue
-                except InfrastructureError as error:
-                    blocked = Leave(error.message)
-            if blocked is not None:
-                self._tell(ref.oid, f"{ref.id[-8:]} waits: {blocked.reason}")
-            if blocked is not None and blocked.ever:
-                self._not_ours.add(ref.oid)
-            elif blocked is not None:
-                waiting += 1
-        return waiting
-
-    def _take(self, ref: RequestRef) -> Leave | None:
-        """Claim a request and start its run, or say why not.
-
-        Raises:
-            FencedError: somebody else has it.
-            InfrastructureError: the bus did not answer.
-        """
-        host, link = self._host, self._link
-        received = receive(link, ref)
-        request = peek(host, link, ref, received)
-        preset = host.presets.get(request.preset) if request is not None else None
-        who = partial(quota_name, host, request, received)
-        blocked = request_wait(host, request, preset, who)
-        if blocked is not None:
-            return blocked
-        claim = Claim(
-            id=ref.id,
-            request_oid=ref.oid,
-            state="claimed",
-            runner=host.name,
-            nonce=secrets.token_hex(16),
-            sequence=0,
-            lease_s=link.record.lease_s,
-            phase="preparing",
-            time=rfc3339(host.clock.now()),
-        )
-        host.journal.append("fetched", ref.id, ref.oid, nonce=claim.nonce)
-        asked_s = host.clock.steady_s()
-        with link.lock:
-            held = link.bus.claim(claim)  # who has it when this is fenced off, recovery finds out: perhaps we, late
-        host.journal.append("claimed", ref.id, held.oid, principal=who())
-        self._start(_Work(ref, held, received, claim.time, asked_s))
-        return None
-
-    def _look_at_others(self, refs: dict[str, RequestRef], snapshot: Snapshot) -> None:
+    def _look_at_others(self, refs: dict[str, RequestRef], watched: Mapping[str, str]) -> None:
         """Take over what another runner only claimed, finalise what it started, once its lease has run out."""
-        watched = {run_id: oid for run_id, oid in snapshot.claims.items() if run_id in refs}
         self._watch.forget_all_but(watched)
         for run_id, oid in watched.items():
             if run_id in self._active or not self._watch.expired(run_id, oid, self._link.record.lease_s):
@@ -215,6 +142,8 @@ class Runner:
     def _may_take_over(self, run_id: str, view: ClaimView) -> bool:
         if not self._watch.expired(run_id, view.oid, view.claim.lease_s):
             return False
+        if view.standing.refused or (view.sealed and not self._link.signs):
+            return False  # what a signed claim holds, only a signed one moves on
         if view.claim.state == "started" and self._is_spooled(run_id, view.claim.runner):
             return False  # it ran, and its runner says that it still holds the result
         full = len(self._active) >= self._host.policy.slots or host_wait(self._host) is not None
@@ -241,7 +170,7 @@ class Runner:
         if not resume:
             found = saved(host, run_id=ref.id, oid=ref.oid)
             vanished = Ending("runner_lost", f"runner {view.claim.runner} vanished while the run was going on")
-            self._start(_Work(ref, held, None, claimed, host.clock.steady_s(), ending=vanished, kept=found))
+            self._start(Work(ref, held, None, claimed, host.clock.steady_s(), ending=vanished, kept=found))
             return
         claim = following(held, host.clock, runner=host.name, state="claimed", lease_s=link.record.lease_s)
         host.journal.append("fetched", ref.id, ref.oid, nonce=claim.nonce)
@@ -249,16 +178,16 @@ class Runner:
         with link.lock:
             held = link.bus.take_over(view, claim)
         host.journal.append("claimed", ref.id, held.oid)
-        self._start(_Work(ref, held, None, claimed, asked_s))
+        self._start(Work(ref, held, None, claimed, asked_s))
 
-    def _start(self, work: _Work) -> None:
+    def _start(self, work: Work) -> None:
         thread = threading.Thread(target=self._work, args=(work,), name=f"run-{work.ref.id[-8:]}", daemon=True)
         with self._lock:
             self._active[work.ref.id] = thread
         self._pace.happened()
         thread.start()
 
-    def _work(self, work: _Work) -> None:
+    def _work(self, work: Work) -> None:
         host, link, run_id = self._host, self._link, work.ref.id
         keeper = Keeper(link, work.held, clock=host.clock, beacon=self._beacons.due, asked_s=work.asked_s)
         session = RunSession(
@@ -294,8 +223,3 @@ class Runner:
     def _running_ids(self) -> tuple[str, ...]:
         with self._lock:
             return tuple(self._active)
-
-    def _tell(self, about: str, reason: str) -> None:
-        if self._told.get(about) != reason:
-            self._told[about] = reason
-            self._host.say(reason)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bridge.records import ModelDigest
 from bridge.runner.files import write_atomically
+from bridge.runner.model_shape import read_shape
 
 _READ_BYTES = 1 << 20
 _HOME_FOLDER = "kakeya-models"
@@ -52,6 +53,7 @@ class ModelDigests:
             bytes=total,
             sha256=digest.hexdigest(),
             weights_sha256=self._weights(folder),
+            shape=read_shape(folder),
         )
 
     def _weights(self, folder: Path) -> str | None:

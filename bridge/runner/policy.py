@@ -200,7 +200,9 @@ def load_policy(path: Path) -> Policy:
     """
     problems = file_problems(path)
     if problems:
-        raise UsageError(f"policy file {path}: {problems[0]}", remedy=f"chmod 600 {path}; kakeya-runner policy check")
+        there = path.exists() or path.is_symlink()
+        repair = f"chmod 600 {path}; kakeya-runner policy check" if there else "kakeya-runner setup --bus ROUTE"
+        raise UsageError(f"policy file {path}: {problems[0]}", remedy=repair)
     policy = read_policy(path.read_bytes(), source=str(path))
     beside = {name: str(path.absolute().parent / name) for name in TRUST_FILES if getattr(policy, name) is None}
     return policy.model_copy(update=beside)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.bus.interface import ReceivedRequest, RequestRef
+from bridge.bus.views import ReceivedRequest, RequestRef
 from bridge.errors import RequestRejectedError
 from bridge.records import Request
 from bridge.request import UNSIGNED, parse

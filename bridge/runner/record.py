@@ -6,7 +6,7 @@ import datetime as dt
 import hashlib
 from dataclasses import dataclass
 
-from bridge.bus.interface import Held, RequestRef
+from bridge.bus.views import Held, RequestRef
 from bridge.endings import Ending
 from bridge.executor.interface import Execution
 from bridge.gate import identity as gate_identity

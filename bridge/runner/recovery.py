@@ -10,15 +10,19 @@ import shutil
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
-from bridge.bus.interface import ClaimView, Held, RequestRef
+import pydantic
+
+from bridge.bus.views import ClaimView, Held, RequestRef
 from bridge.endings import EXIT_CODES, Ending
-from bridge.errors import FencedError, InfrastructureError
-from bridge.records import Reason
+from bridge.errors import BusError, FencedError, InfrastructureError
+from bridge.records import Delivery, Reason, Request
 from bridge.runner import kept
+from bridge.runner.announce import Ended
 from bridge.runner.delivery import copy, deliver, terminal_claim
 from bridge.runner.host import Host
 from bridge.runner.journal import JournalLine
 from bridge.runner.link import Link
+from bridge.strictjson import StrictJsonError
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ def recover(
         try:
             with link.lock:
                 view = link.bus.read_claim(run_id, claims[run_id])
+                if view is not None and view.standing.refused:
+                    view = _last_own(host, link, run_id) or view  # displaced while this runner was down
             if view is None or not _ours(host, run_id, view):
                 if any(line.event == "exited" for line in host.journal.of(run_id)):
                     host.say(f"{run_id[-8:]} came to its end here, but too late: another runner has ended it meanwhile")
@@ -102,6 +108,15 @@ def _ours(host: Host, run_id: str, view: ClaimView) -> bool:
     return view.claim.runner == host.name and any(claim.nonce in nonces for claim in view.history)
 
 
+def _last_own(host: Host, link: Link, run_id: str) -> ClaimView | None:
+    """Return the claim of ours that the journal saw last, None when nothing here holds it any more."""
+    oids = [line.oid for line in host.journal.of(run_id) if line.event in {"claimed", "started"} and line.oid]
+    try:
+        return link.bus.read_claim(run_id, oids[-1]) if oids else None
+    except BusError:
+        return None
+
+
 def _settle(host: Host, link: Link, run_id: str, listed: RequestRef | None, view: ClaimView) -> list[Unfinished]:
     lines = host.journal.of(run_id)
     built = next((line for line in reversed(lines) if line.event == "result_built"), None)
@@ -111,14 +126,39 @@ def _settle(host: Host, link: Link, run_id: str, listed: RequestRef | None, view
         if "terminal" not in events:
             host.journal.append("terminal", run_id, view.oid)
         if "copied" not in events and built is not None:
-            copy(host, link, ref, view.claim.result_oid, tries=1)
+            delivery = copy(host, link, ref, view.claim.result_oid, tries=1)
+            _announce(host, link, ref, _ending(built), result_oid=view.claim.result_oid, delivery=delivery)
         return []
     if built is not None and built.oid is not None:
         held = Held(view.oid, view.claim, view.chain)
         claim = terminal_claim(held, host, _ending(built), built.oid)
-        deliver(host, link, ref, held, claim, tries=1)
+        delivery = deliver(host, link, ref, held, claim, tries=1)
+        _announce(host, link, ref, _ending(built), result_oid=built.oid, delivery=delivery)
         return []
     return [Unfinished(ref, view, resume=view.claim.state == "claimed" and "started" not in events)]
+
+
+def _announce(
+    host: Host, link: Link, ref: RequestRef, ending: Ending, *, result_oid: str | None, delivery: Delivery
+) -> None:
+    """Tell of a result that came late; once, because nothing is recovered again after its copy is in the journal."""
+    if delivery == "spooled" or result_oid is None:
+        return
+    try:
+        with link.lock:
+            files = link.bus.read_result(result_oid).files
+    except InfrastructureError as error:
+        host.say(f"{ref.id[-8:]} delivered, but its result cannot be read to tell of it: {error.message}")
+        return
+    host.announce(Ended(ref, link.bus.route, _request(files), ending, files))
+
+
+def _request(files: Mapping[str, bytes]) -> Request | None:
+    """Return the request in a result, None where it is none."""
+    try:
+        return Request.parse(files.get("request.json", b""))
+    except (StrictJsonError, pydantic.ValidationError):
+        return None
 
 
 def _reference(run_id: str, listed: RequestRef | None, view: ClaimView, built: JournalLine | None) -> RequestRef:

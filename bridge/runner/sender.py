@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridge.bus.interface import ReceivedRequest, RequestRef
+from bridge.bus.views import ReceivedRequest, RequestRef
 from bridge.errors import InfrastructureError, PolicyRefusedError, RequestRejectedError
 from bridge.presets import Preset, Trust
 from bridge.presets.parameters import is_commit_id
@@ -31,6 +31,7 @@ class Sender:
         self._signer: Signer | None = None
         self._stamp: tuple[object, ...] = ()
         self._cancel_known: tuple[float, bool] | None = None
+        self._not_counting: tuple[tuple[object, ...], set[str]] = ((), set())
 
     @property
     def signer(self) -> Signer | None:
@@ -104,11 +105,16 @@ class Sender:
         return self._cancel_known[1]
 
     def _signed_cancel(self) -> bool:
+        """Look at cancels not looked at before: however many others push, the one that counts has its turn."""
+        if (stamp := self._host.signers.stamp()) != self._not_counting[0]:
+            self._not_counting = (stamp, set())
+        seen = self._not_counting[1]
         try:
             with self._link.lock:
-                asked = self._link.bus.history.cancels(self._ref.id)
+                asked = self._link.bus.history.cancels(self._ref.id, seen)
         except InfrastructureError:
             return False
+        seen.update(one.ref.oid for one in asked)
         return any(self._counts(one) for one in asked)
 
     def _counts(self, received: ReceivedRequest) -> bool:

@@ -20,9 +20,10 @@ from bridge.runner.files import NameLock
 from bridge.runner.host import Host, StateFolder
 from bridge.runner.identity import CodeWatch, runner_version
 from bridge.runner.journal import Journal
-from bridge.runner.link import link_to
+from bridge.runner.link import Link, link_to
 from bridge.runner.loop import Runner
 from bridge.runner.policy import Policy, own_presets
+from bridge.runner.sealing import RunnerSeals, seals_of
 from bridge.system.clock import Clock
 
 
@@ -69,7 +70,7 @@ def serve(host: Host, bus: Bus, *, idle_s: float | None = None) -> None:
     Raises:
         BusError: the remote carries no bus, or another one.
     """
-    runner = Runner(host, link_to(bus, host.clock))
+    runner = Runner(host, _linked(host, bus))
     host.state.drain.unlink(missing_ok=True)
     last_s = host.clock.steady_s()
     problem = ""
@@ -94,6 +95,15 @@ def serve(host: Host, bus: Bus, *, idle_s: float | None = None) -> None:
     host.state.drain.unlink(missing_ok=True)
 
 
+def _linked(host: Host, bus: Bus) -> Link:
+    """Return the bus as this runner uses it; on one of this machine's own nobody else writes, and nothing is signed."""
+
+    def seals(bus_id: str) -> RunnerSeals | None:
+        return seals_of(host.state.root, host.name, bus_id, demanded=host.policy.runner_keys, say=host.say)
+
+    return link_to(bus, host.clock, None if host.embedded else seals)
+
+
 def once(host: Host, bus: Bus, *, branch: str | None = None) -> int:
     """Take one request to its end and return the exit code it ends in; 0 when there is nothing to do.
 
@@ -105,7 +115,7 @@ def once(host: Host, bus: Bus, *, branch: str | None = None) -> int:
     Raises:
         InfrastructureError: the bus cannot be listed, or is none.
     """
-    runner = Runner(host, link_to(bus, host.clock))
+    runner = Runner(host, _linked(host, bus))
     runner.step(only=branch)
     while runner.busy and not host.stopping.is_set():
         runner.wait()

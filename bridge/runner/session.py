@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from bridge.bus.interface import ReceivedRequest, RequestRef, Tree
+from bridge.bus.views import ReceivedRequest, RequestRef, Tree
 from bridge.endings import EndedError, Ending, Outcome, of_execution
 from bridge.errors import KakeyaError, PolicyRefusedError, RequestRejectedError
 from bridge.executor.interface import Execution, Hooks, RunDirectory
@@ -106,8 +106,10 @@ class RunSession:
         if self._cancelled() and self._sender.may_be_cancelled():
             raise EndedError(Ending("cancelled", "cancelled before it started"))
         validity = dt.timedelta(seconds=self._host.policy.expiry_max_s)
-        if min(parse_rfc3339(request.expires), parse_rfc3339(request.created) + validity) <= self.clock.now():
-            raise EndedError(Ending("expired", "nobody could take it before it expired; send it again"))
+        until, now = min(parse_rfc3339(request.expires), parse_rfc3339(request.created) + validity), self.clock.now()
+        if until <= now:
+            said = f"it was valid until {rfc3339(until)}, and on this host it is {rfc3339(now)}"
+            raise EndedError(Ending("expired", f"{said}: send it again, or check the clocks if that is not so"))
         if self._host.stopping.is_set():
             raise EndedError(Ending("interrupted", "the runner was asked to stop"))
         self._ask_owner(request, preset)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, Literal
 
@@ -41,6 +42,29 @@ class Listed:
     def matches(self, who: str) -> bool:
         """Return whether a principal, or a key by its fingerprint, names this line."""
         return who in self.principals or who == self.fingerprint
+
+    def lets(self, who: str) -> bool:
+        """Return whether its key can sign as this principal, by name or by one of OpenSSH's patterns."""
+        return any(_is_meant(who, pattern) for pattern in self.principals)
+
+    @property
+    def is_authority(self) -> bool:
+        """Whether the key signs others' certificates, so that it is nobody's own."""
+        return "cert-authority" in self.options.lower()
+
+
+@dataclass(frozen=True)
+class Revoked:
+    """What a revocation came to: the list, the keys that went with the principal, whom else that concerns.
+
+    Attributes:
+        authorities: fingerprints that stay, as others' certificates hang on them.
+    """
+
+    path: Path
+    keys: tuple[str, ...]
+    others: tuple[str, ...]
+    authorities: tuple[str, ...]
 
 
 class TrustFiles:
@@ -79,17 +103,25 @@ class TrustFiles:
             _write(path, kept)
         return len(lines) - len(kept)
 
-    def revoke(self, who: str) -> Path:
-        """Put a principal or a key's fingerprint on the revoked list.
+    def revoke(self, who: str) -> Revoked:
+        """Put a key's fingerprint, or a principal and every key listed for it, on the revoked list.
+
+        A name alone would leave its key to any other name it is listed under.
 
         Raises:
             UsageError: the list is an OpenSSH revocation list, which ssh-keygen writes.
         """
+        listed = [one for one in self.listed() if one.use != "revoked"]
+        keys = tuple(sorted({one.fingerprint for one in listed if one.lets(who) and not one.is_authority}))
+        others = {name for one in listed if one.fingerprint in {*keys, who} for name in one.principals} - {who}
+        left = tuple(sorted({one.fingerprint for one in listed if one.lets(who) and one.is_authority}))
         path = self._revoked()
         lines = _lines(path)
-        if who not in {_revoked_name(line) for line in lines}:
-            _write(path, [*lines, who])
-        return path
+        known = {_revoked_name(line) for line in lines}
+        added = [name for name in dict.fromkeys((who, *keys)) if name not in known]
+        if added:
+            _write(path, [*lines, *added])
+        return Revoked(path, keys, tuple(sorted(others)), left)
 
     def listed(self) -> list[Listed]:
         """Return every line of every list."""
@@ -163,6 +195,11 @@ def check_principal(name: str) -> str:
             f"got principal {name[:80]!r}; expected a name such as agent@example.org", remedy="give --principal NAME"
         )
     return name
+
+
+def _is_meant(who: str, pattern: str) -> bool:
+    """Return whether a line's principal is this one; OpenSSH's lists may hold patterns of * and ?."""
+    return who == pattern or (not pattern.startswith("!") and fnmatchcase(who, pattern.replace("[", "[[]")))
 
 
 def _parsed(use: Use, line: str) -> Listed | None:

@@ -81,7 +81,10 @@ def explain(finished: Finished, what: str) -> RemoteError:
     """Return the error of a call to a remote: what was tried, and git's own last words without user information."""
     if finished.timed_out:
         return RemoteError(f"{what}: no answer within the time limit", remedy="check the connection to the remote")
-    return RemoteError(f"{what}: git ended with {finished.exit_code}: {last_words(finished.stderr)}")
+    return RemoteError(
+        f"{what}: git ended with {finished.exit_code}: {last_words(finished.stderr)}",
+        remedy="check the network, the route and the credentials: git ls-remote ROUTE",
+    )
 
 
 def last_words(stderr: str) -> str:

@@ -7,7 +7,8 @@ import os
 from typing import Any
 
 from bridge.bus.commits import REQUEST_FILE, folder_commit
-from bridge.bus.interface import Bus, RequestRef
+from bridge.bus.interface import Bus
+from bridge.bus.views import RequestRef
 from bridge.ids import new_id
 from bridge.records import LimitRequest, Request, RunnerSelector
 from bridge.request import key_of, request_branch

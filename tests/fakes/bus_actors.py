@@ -8,7 +8,8 @@ import os
 from dataclasses import dataclass, field
 
 from bridge.bus import names
-from bridge.bus.interface import Bus, ClaimView, Held, LogChunk, RequestRef, Submission, Tree
+from bridge.bus.interface import Bus
+from bridge.bus.views import ClaimView, Held, LogChunk, RequestRef, Submission, Tree
 from bridge.ids import new_id
 from bridge.records import Beacon, Claim, LogHead, Request
 from bridge.records.request import LimitRequest, RunnerSelector, Workload

@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 from tests.fakes import openapi
 
 OWNER, REPOSITORY = "kakeya-tests", "bus"
+WORKFLOW = "github-actions[bot]"
 PERMISSIONS = {"admin": False, "pull": True, "push": True}
 PAGE_MAX = 100
 
@@ -41,6 +42,7 @@ class State:
     runs: list[dict[str, Any]] = field(default_factory=list)
     runners: list[dict[str, Any]] = field(default_factory=list)
     statuses: list[dict[str, Any]] = field(default_factory=list)
+    login: str | None = "owner"  # None: a workflow's own token, which may not ask who it is
     comments: dict[int, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     dispatches: list[dict[str, Any]] = field(default_factory=list)
     artifacts: list[dict[str, Any]] = field(default_factory=list)
@@ -218,6 +220,10 @@ class _Handler(BaseHTTPRequestHandler):
                     ),
                     {},
                 )
+            case ("GET", "user"):
+                if state.login is None:
+                    raise RefusalError(403)
+                return 200, openapi.github().example("public-user", self.fake.url, login=state.login), {}
             case ("GET", "actions", "runs"):
                 chosen = [run for run in state.runs if _matches(run, query)]
                 return self._page("workflow_runs", sorted(chosen, key=lambda run: -run["id"]), path, query)
@@ -261,8 +267,9 @@ class _Handler(BaseHTTPRequestHandler):
                 if number == "0":
                     raise RefusalError(404)
                 comment_id = 1 + sum(map(len, state.comments.values()))
+                author = openapi.github().example("simple-user", self.fake.url, login=state.login or WORKFLOW)
                 comment = self._object(
-                    "issue-comment", f"issues/comments/{comment_id}", id=comment_id, body=body["body"]
+                    "issue-comment", f"issues/comments/{comment_id}", id=comment_id, body=body["body"], user=author
                 )
                 state.comments[int(number)].append(comment)
                 return 201, comment, {}

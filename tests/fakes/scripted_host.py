@@ -7,7 +7,8 @@ import json
 import os
 from collections.abc import Mapping
 
-from bridge.bus.interface import Bus, Held, LogChunk, RequestRef, Tree
+from bridge.bus.interface import Bus
+from bridge.bus.views import Held, LogChunk, RequestRef, Tree
 from bridge.presets import PolicyFacts, Trust, find, resolve
 from bridge.publish import build_tree
 from bridge.records import (
@@ -16,6 +17,7 @@ from bridge.records import (
     Claim,
     ClaimResult,
     CodeRecord,
+    CommandResult,
     Decision,
     Finding,
     GateIdentity,
@@ -156,7 +158,8 @@ class ScriptedHost:
             id=run_id, bus_id=request.bus_id, request_digest=hashlib.sha256(request.canonical()).hexdigest(),
             request_oid=self._ref.oid, claims=self.held[run_id].chain, runner=self.name, runner_version="0.1.0",
             preset=request.preset, preset_digest="1" * 64, policy_digest="2" * 64, gate_digest=ANOTHER_GATE.digest,
-            labels=(), host=HOST, code=CODE, models=(), environment=(), commands=(),
+            labels=(), host=HOST, code=CODE, models=(), environment=(),
+            commands=(KILLED,) if reason == "cancelled" and self.held[run_id].claim.state == "started" else (),
             executor_ok=True, program_exit=None if not ran else program_exit, reason=reason, message=message,
             limits_hit=(), sandbox=SANDBOX, telemetry=None, sample_marks=(), sample_marks_dropped=0,
             outputs=tuple(
@@ -169,6 +172,10 @@ class ScriptedHost:
         )  # fmt: skip
 
 
+KILLED = CommandResult(
+    name="probe", argv=("probe",), started_s=0.1, ended_s=0.5, exit_code=None, signal=15, peak_rss_bytes=1, cpu_s=0.1,
+    survivors=0,
+)  # fmt: skip
 ANOTHER_GATE = GateIdentity(version="scripted", digest="5" * 64)
 FACTS = PolicyFacts(digest="2" * 64, interpreter="/usr/bin/python3", embedded=True)
 HOST = HostRecord(

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bridge.bus.interface import Bus, RequestRef
+from bridge.bus.interface import Bus
+from bridge.bus.views import RequestRef
 from bridge.records import Request
 from bridge.request.signature import COMMIT_NAMESPACE, NAMESPACE, fingerprint_of, sign
 from tests.fakes.asking import make_request

@@ -17,7 +17,7 @@ from bridge.bus.refbus import RefBus
 from bridge.bus.route import resolve
 from bridge.limits import PUSHES_PER_MINUTE_HOSTED
 from tests.fakes import git_servers
-from tests.fakes.bus_actors import FakeClock
+from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.git_servers import HELPER, HttpServer, SshServer, bare, git
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
 from tests.fakes.split_store import SplitStore
@@ -165,3 +165,18 @@ def _setter(remote: MemoryRemote) -> Callable[[str, str | None], None]:
             remote.refs[ref] = oid
 
     return set_ref
+
+
+@pytest.fixture
+def host(place: Place) -> Actor:
+    return Actor(place.bus(), place.clock, "host-a")
+
+
+@pytest.fixture
+def other(place: Place) -> Actor:
+    return Actor(place.bus(), place.clock, "host-b")
+
+
+@pytest.fixture
+def client(place: Place) -> Actor:
+    return Actor(place.bus(), place.clock, "client")

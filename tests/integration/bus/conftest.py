@@ -62,3 +62,18 @@ def line(http_server: HttpServer, tmp_path: Path, request: pytest.FixtureRequest
     made.direct("maker").bus.create(bus_record(made.clock))
     yield made
     proxy.close()
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Path:
+    """Return a bare repository that is a bus."""
+    path = bare(tmp_path / "remote.git")
+    open_bus(str(path), repository=None, state=tmp_path / "maker", clock=FakeClock()).create(bus_record(FakeClock()))
+    return path
+
+
+@pytest.fixture
+def host(remote: Path, tmp_path: Path) -> Actor:
+    """Return a host that reads it."""
+    clock = FakeClock()
+    return Actor(open_bus(str(remote), repository=None, state=tmp_path / "host", clock=clock), clock)

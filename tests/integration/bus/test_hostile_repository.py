@@ -7,28 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from bridge.bus import names, open_bus
+from bridge.bus import names
 from bridge.bus.gitstore import GitStore
-from bridge.bus.interface import RequestRef
 from bridge.bus.route import resolve
 from bridge.bus.store import ObjectBoundError
+from bridge.bus.views import RequestRef
 from bridge.errors import RequestRejectedError
-from tests.fakes.bus_actors import Actor, FakeClock
-from tests.fakes.git_servers import bare, git
-from tests.fakes.memory_bus import bus_record
-
-
-@pytest.fixture
-def remote(tmp_path: Path) -> Path:
-    path = bare(tmp_path / "remote.git")
-    open_bus(str(path), repository=None, state=tmp_path / "maker", clock=FakeClock()).create(bus_record(FakeClock()))
-    return path
-
-
-@pytest.fixture
-def host(remote: Path, tmp_path: Path) -> Actor:
-    clock = FakeClock()
-    return Actor(open_bus(str(remote), repository=None, state=tmp_path / "host", clock=clock), clock)
+from tests.fakes.bus_actors import Actor
+from tests.fakes.git_servers import git
 
 
 def push(remote: Path, tmp_path: Path, files: dict[str, bytes], host: Actor) -> tuple[RequestRef, str]:

@@ -9,27 +9,14 @@ import pytest
 from bridge.bus import open_bus
 from bridge.bus.checkout import Bounds, check_out
 from bridge.bus.history import reaches
-from bridge.bus.interface import RequestRef
+from bridge.bus.views import RequestRef
 from bridge.bus.workload import capture
 from bridge.errors import BusError, RequestRejectedError
 from bridge.system.gitobjects import commit as make_commit
 from bridge.system.gitobjects import tree as make_tree
 from tests.fakes.bus_actors import Actor, FakeClock
-from tests.fakes.git_servers import bare, git
-from tests.fakes.memory_bus import MemoryRemote, MemoryStore, bus_record
-
-
-@pytest.fixture
-def remote(tmp_path: Path) -> Path:
-    path = bare(tmp_path / "remote.git")
-    open_bus(str(path), repository=None, state=tmp_path / "maker", clock=FakeClock()).create(bus_record(FakeClock()))
-    return path
-
-
-@pytest.fixture
-def host(remote: Path, tmp_path: Path) -> Actor:
-    clock = FakeClock()
-    return Actor(open_bus(str(remote), repository=None, state=tmp_path / "host", clock=clock), clock)
+from tests.fakes.git_servers import git
+from tests.fakes.memory_bus import MemoryRemote, MemoryStore
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bridge.bus.interface import Bus, Held, RequestRef
+from bridge.bus.interface import Bus
+from bridge.bus.views import Held, RequestRef
 from bridge.executor.interface import RunDirectory
 from bridge.records import Claim, JobSpec
 from bridge.runner.link import link_to

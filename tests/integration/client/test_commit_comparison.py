@@ -70,5 +70,5 @@ def test_explain_names_the_commit_that_a_revision_is(clone):
     ran = clone.mac("explain", "commit-comparison", "-p", "base=HEAD~1")
     assert ran.returncode == 0, ran.stderr
     base = clone.git("rev-parse", "HEAD~1").strip()
-    assert f"parameter base = {base} (request)" in ran.stdout
+    assert f"parameter base = {base} (command line)" in ran.stdout
     assert ran.stdout.count("--confirm") == 1

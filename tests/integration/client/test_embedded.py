@@ -6,9 +6,14 @@ import json
 import re
 import shutil
 import signal
+import subprocess
 
 import pytest
 
+from bridge.bus import open_bus
+from bridge.bus.create import new_record
+from bridge.runner import keys
+from bridge.system.clock import SystemClock
 from tests.fakes.clone import Clone, until
 
 SLOW_TEST = "import pathlib, time\n\n\ndef test_waits():\n    time.sleep(6)\n    print('slept well')\n"
@@ -64,6 +69,44 @@ def test_the_result_verifies_from_its_id_and_from_a_copy_of_its_folder(clone, pr
     forged = clone.mac("verify", str(copy))
     assert forged.returncode == 1
     assert "FAILED      log.txt" in forged.stdout
+
+
+def test_a_run_of_this_machine_is_judged_by_its_own_bus_in_a_clone_that_pins_another(clone, probed, tmp_path):
+    """The README's demo inside a clone that was set up for a remote bus: nobody has to say `--bus embedded`."""
+    run_id = clone.document("status", "@last")["id"]
+    folder = clone.mac("open", run_id).stdout.strip()
+    shutil.copytree(folder, tmp_path / "copy")
+    other, key = bus_with_a_key(tmp_path)
+    config = clone.top / ".git" / "kakeya.toml"
+    config.write_text(f'schema = 1\nroute = "{other}"\nrunner_keys = ["{key}"]\n')
+    try:
+        for what in (run_id, "@last", folder, str(tmp_path / "copy")):
+            checked = clone.mac("verify", what)
+            assert checked.returncode == 0, (what, checked.stdout, checked.stderr)
+        assert "asking the embedded bus on this machine" in clone.mac("verify", run_id).stderr
+        quoted = clone.document("quote", run_id)["data"]
+        assert not [why for why in quoted["refused"] if "signed by none" in why["why"]]
+        assert clone.document("attach", run_id)["outcome"]["reason"] == "passed"
+        log = tmp_path / "copy" / "log.txt"
+        log.write_bytes(log.read_bytes() + b"forged\n")
+        assert clone.mac("verify", str(tmp_path / "copy")).returncode == 1
+        named = clone.document("verify", run_id, "--bus", str(other))
+        assert named["outcome"]["exit_code"] == 2
+        assert f"this clone sent {run_id} to the bus" in named["outcome"]["message"]
+        assert "#" in named["outcome"]["remedy"]
+    finally:
+        config.unlink()
+
+
+def bus_with_a_key(folder):
+    """Make a bus somewhere and return its path with the key of a runner that never saw our run."""
+    route = folder / "other.git"
+    subprocess.run(["git", "init", "-q", "--bare", str(route)], check=True, timeout=60)
+    clock = SystemClock()
+    open_bus(str(route), repository=None, state=folder / "maker", clock=clock).create(
+        new_record(clock, wake="poll", local=True)
+    )
+    return route, keys.generate(folder / "key", "far").public
 
 
 def test_looking_from_a_second_terminal(clone, probed):

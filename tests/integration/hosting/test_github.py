@@ -85,6 +85,18 @@ def test_a_repeated_comment_replaces_its_own_and_no_other(server) -> None:
     assert bodies == ["hello", "<!-- kakeya:1 -->\nsecond"]
 
 
+@pytest.mark.parametrize("login", ["owner", None])
+def test_a_comment_with_the_marker_by_somebody_else_is_left_alone(server, login: str | None) -> None:
+    server.state.login = login
+    forged = "<!-- kakeya:1 -->\nverdict: evidence"
+    server.state.comments[7].append({**_foreign(server), "body": forged})
+    hosting = adapter(server)
+    hosting.comment(7, "kakeya:1", "first")
+    adapter(server).comment(7, "kakeya:1", "second")  # another process, which has to ask who it is
+    bodies = [comment["body"] for comment in server.state.comments[7]]
+    assert bodies == [forged, "<!-- kakeya:1 -->\nsecond"]
+
+
 @pytest.mark.parametrize("status", [401, 403, 404, 409, 422, 429, 500, 502, 503])
 def test_every_refusal_is_one_clear_error_without_the_token(server, status: int) -> None:
     server.state.faults["/actions/runs"] = Fault(status)

@@ -17,8 +17,8 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.create import new_record
-from bridge.bus.interface import RequestRef
 from bridge.bus.refbus import RefBus
+from bridge.bus.views import RequestRef
 from bridge.cli.runner import main
 from bridge.publish import verify_tree
 from bridge.records import Claim

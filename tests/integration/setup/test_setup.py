@@ -410,6 +410,26 @@ class TestOtherWaysIn:
         assert broken is not None
         assert [problem.name for problem in broken.problems] == ["ssh access"]
 
+    @pytest.mark.parametrize("planted", [".ssh", ".ssh/authorized_keys"])
+    def test_a_link_that_the_runner_s_user_planted_is_refused(self, opened, tmp_path, planted) -> None:
+        path = opened.root / "var/lib/kakeya" / planted
+        kept = path.rename(tmp_path / "kept")
+        elsewhere = tmp_path / "elsewhere"
+        if planted == ".ssh":
+            elsewhere.mkdir()
+        else:
+            elsewhere.write_text("# another's\n")
+        path.symlink_to(elsewhere)
+        try:
+            for mode in ((), ("--check",)):
+                done = opened.setup(*opened.options, *mode)
+                assert done.returncode == 2, done.stdout
+                assert f"{planted} is a link" in done.stderr
+        finally:
+            path.unlink()
+            kept.rename(path)
+        assert (list(elsewhere.iterdir()) if planted == ".ssh" else elsewhere.read_text()) in ([], "# another's\n")
+
     def test_it_all_goes_again(self, opened, tmp_path) -> None:
         before = Host(tmp_path / "before").files()
         done = opened.setup(*opened.options, "--uninstall")

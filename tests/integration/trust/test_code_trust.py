@@ -11,8 +11,8 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.create import new_record
-from bridge.bus.interface import RequestRef
 from bridge.bus.refbus import RefBus
+from bridge.bus.views import RequestRef
 from bridge.records import Workload
 from bridge.runner.codetrust import CodeTrust, judge_code, split_signature
 from bridge.runner.policy import read_policy

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bridge.bus import open_bus
-from bridge.bus.interface import RequestRef, Tree
+from bridge.bus.views import RequestRef, Tree
 from bridge.cli.mac import Surroundings, main
 from bridge.records import JobSpec, RunRecord, Workload
 from bridge.system.clock import SystemClock
@@ -175,7 +175,8 @@ def test_request_code_needs_a_signature_and_somebody_who_vouches_for_it(place):
     assert site.starts() == [signed.id]
 
 
-def test_a_revoked_principal_loses_what_is_running_and_what_it_asks_next(place):
+def running_for_long(place):
+    """Start a request that would sleep for longer than any test waits."""
     site, requester = place
     site.set_work("sleep 120")
     allow(site)
@@ -183,6 +184,11 @@ def test_a_revoked_principal_loses_what_is_running_and_what_it_asks_next(place):
     site.start("serve", "--bus", site.route)
     sent = send(site, requester, "count", key)
     site.until(site.starts, "never started")
+    return site, requester, key, sent
+
+
+def test_a_revoked_principal_loses_what_is_running_and_what_it_asks_next(place):
+    site, requester, key, sent = running_for_long(place)
     assert site.run("revoke", WHO).code == 0
     claim = site.ended(sent)
     assert claim.reason == "policy_refused"
@@ -197,25 +203,13 @@ def test_a_revoked_principal_loses_what_is_running_and_what_it_asks_next(place):
 
 
 def test_taking_a_key_off_the_list_ends_what_runs_with_it(place):
-    site, requester = place
-    site.set_work("sleep 120")
-    allow(site)
-    key = set_up(site, requester)
-    site.start("serve", "--bus", site.route)
-    sent = send(site, requester, "count", key)
-    site.until(site.starts, "never started")
+    site, _, key, sent = running_for_long(place)
     assert site.run("trust", "remove", key.fingerprint).code == 0
     assert site.ended(sent).reason == "policy_refused"
 
 
 def test_a_cancel_from_the_same_clone_ends_a_signed_run(place):
-    site, requester = place
-    site.set_work("sleep 120")
-    allow(site)
-    key = set_up(site, requester)
-    site.start("serve", "--bus", site.route)
-    sent = send(site, requester, "count", key)
-    site.until(site.starts, "never started")
+    site, requester, _, sent = running_for_long(place)
     site.requester().ask_cancel(sent.id, b"{}")  # anybody with push rights
     code, _, said = requester.run("cancel", sent.id)
     assert code == 0, said

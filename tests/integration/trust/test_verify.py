@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridge.bus.embedded import embedded_folder
-from bridge.bus.interface import Tree
+from bridge.bus.views import Tree
 from bridge.cli.mac import Surroundings, main
 from bridge.client.config import discover
 from bridge.client.pinning import Pins, pins, signature_of

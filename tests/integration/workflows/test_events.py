@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bridge.bus.interface import RequestRef
+from bridge.bus.views import RequestRef
 from bridge.records import Workload
 from tests.fakes.asking import make_request, push
 from tests.fakes.token_git import HTTP_BACKEND, TokenGitServer

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bridge.bus.interface import ClaimView, Held, RequestRef, Tree
+from bridge.bus.views import ClaimView, Held, RequestRef, Tree
 from bridge.errors import BusError, FencedError, RemoteError
 from bridge.records import Claim
 from tests.fakes.bus_actors import Actor, FakeClock

@@ -4,21 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fakes.requester import Requester
-from tests.fakes.scripted_host import ScriptedHost
-
-
-@pytest.fixture
-def requester(tmp_path):
-    return Requester(tmp_path)
-
-
-@pytest.fixture
-def host(requester):
-    host = ScriptedHost(requester.bus, requester.clock)
-    host.beat()
-    return host
-
 
 @pytest.mark.parametrize("reason", ["request_rejected", "policy_refused", "expired", "cancelled", "interrupted"])
 def test_a_run_that_was_claimed_and_never_executed(requester, host, reason):

@@ -2,57 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from bridge import strictjson
 from bridge.cli.commands import BY_NAME
 from bridge.client.data import DATA
-from bridge.gate import identity
-from bridge.records import ClaimResult, Finding
-from tests.drift import ROOT
-from tests.fakes.requester import Requester
-from tests.fakes.scripted_host import PROBE, ScriptedHost
-
-SCHEMAS = ROOT / "bridge" / "client" / "schemas"
-
-
-@pytest.fixture
-def requester(tmp_path):
-    return Requester(tmp_path)
-
-
-@pytest.fixture
-def host(requester):
-    host = ScriptedHost(requester.bus, requester.clock)
-    host.beat()
-    return host
-
-
-@pytest.fixture
-def sent(requester, host):
-    return requester.run("run", "mlx-env-probe").out.strip()
-
-
-def claim(**changes):
-    fields = {
-        "id": "speed", "metric": "decode_ratio", "role": "primary", "value": 1.09, "interval": (1.03, 1.15),
-        "confidence": 0.95, "unit": "x", "n": 60, "baseline": "mlx_lm", "wording": "faster than mlx_lm by 9 %",
-        "citable": True, "why": (), "detail": {},
-    }  # fmt: skip
-    return ClaimResult.model_validate({**fields, **changes})
-
-
-def take(host, run_id, **ending):
-    host.claim(run_id)
-    host.start(run_id)
-    host.log(run_id, b"one\ntwo\x1b]0;title\x07\n::error::x\n", final=True)
-    host.judge(run_id)
-    host.finish(run_id, **ending)
+from bridge.records import Finding
+from tests.unit.bridge.cli.looking import SCHEMAS, claim, take
 
 
 def test_every_state_is_seen_from_another_clone(requester, host, sent, tmp_path):
@@ -141,74 +100,6 @@ def test_a_stored_result_that_was_edited_is_fetched_anew(requester, host, sent):
     assert log.read_bytes().startswith(b"one\n")
 
 
-def test_quote_prints_only_what_may_be_quoted(requester, host, sent):
-    good, bad = claim(), claim(id="memory", citable=False, why=("G7: too few contexts",), wording="less memory")
-    take(host, sent, decision="evidence", claims=(good, bad))
-    ran = requester.run("quote", "@last")
-    assert ran.code == 0
-    assert "faster than mlx_lm by 9 % (1.09 x, 95% interval 1.03 to 1.15, n = 60)" in ran.out
-    assert "attempt 1 of 1 on this host" in ran.out
-    assert f"check: kakeya-mac verify {sent}" in ran.out
-    assert "less memory" not in ran.out
-    assert "memory may NOT be quoted: G7: too few contexts" in ran.err
-    block = requester.run("quote", "@last", "--markdown").out
-    assert block.startswith("> faster than mlx\\_lm by 9 %")
-
-
-@pytest.mark.parametrize("decision", ["valid_not_citable", "rejected"])
-def test_quote_refuses_loudly_whatever_a_claim_says_of_itself(requester, host, sent, decision):
-    take(host, sent, decision=decision, claims=(claim(),))
-    ran = requester.run("quote", "@last", "--json")
-    assert ran.code == 1
-    assert ran.document["data"]["lines"] == []
-    assert "nothing of" in ran.err
-    assert "faster" not in json.dumps(ran.document["data"]["lines"])
-
-
-def test_verify_checks_id_folder_and_our_own_bytes(requester, host, sent):
-    take(host, sent)
-    ran = requester.run("verify", "@last")
-    assert ran.code == 0
-    assert "integrity only, unsigned" in ran.out
-    folder = requester.folder / requester.run("open", "@last").out.strip()
-    assert requester.run("verify", str(folder)).code == 0
-    (folder / "reports" / "probe.json").write_bytes(b"{}")
-    ran = requester.run("verify", str(folder), "--json")
-    assert ran.code == 1
-    assert ran.document["data"]["ok"] is False
-    assert any(row["name"] == "reports/probe.json" for row in ran.document["data"]["checks"] if not row["ok"])
-    (folder / "extra.txt").symlink_to("/etc/passwd")
-    assert "symbolic link" in requester.run("verify", str(folder)).err
-
-
-def test_verify_judges_again_where_the_gate_is_the_same(requester, host, sent):
-    take(host, sent, decision="evidence", claims=(claim(),), gate=identity())
-    ran = requester.run("verify", "@last")
-    assert ran.code == 1
-    assert "says evidence; the same gate says rejected here" in ran.out
-
-
-def test_verify_sees_that_the_bus_carries_another_history(requester, host, sent, tmp_path):
-    take(host, sent)
-    requester.run("fetch", "@last")
-    request = next((requester.folder / "data" / "requests").glob("*.json"))
-    document = json.loads(request.read_text())
-    document["request"] = document["request"].replace('"smoke"', '"claim"')
-    request.write_text(json.dumps(document))
-    ran = requester.run("verify", sent)
-    assert ran.code == 1
-    assert "not the bytes this clone sent" in ran.out
-
-
-def test_a_fact_that_both_share_is_said_once_and_columns_are_as_wide_as_what_differs(requester):
-    table = [line for line in requester.run("compare", *EVIDENCE).out.splitlines() if line[:2] in {"= ", "* ", "  "}]
-    starts = table[0].index("y6rgxwg2")
-    differing = [line for line in table if line.startswith("*")]
-    assert len(differing) > 3
-    assert all(line[starts - 2 : starts] == "  " and line[starts] != " " for line in differing)
-    assert next(line for line in table if line.startswith("= host")).count("AMD EPYC") == 1
-
-
 def test_the_choices_of_a_parameter_read_as_words(requester):
     out = requester.run("presets", "show", "k3-kv-quant-eval").out
     assert "choices affine8,affine4 | affine8/32,affine4/32" in out
@@ -219,64 +110,6 @@ def test_nothing_to_list_and_the_versions_are_said(requester, host):
     assert "note  no runs yet" in requester.run("ls").err
     out = requester.run("version").out
     assert [line.split()[0] for line in out.splitlines()] == ["kakeya", "gate", "schemas"]
-
-
-def test_compare_says_what_differs_and_warns(requester, host, sent):
-    take(host, sent, claims=(claim(),))
-    second = requester.run("run", "mlx-env-probe").out.strip()
-    take(host, second, claims=(claim(value=1.2, citable=False),))
-    ran = requester.run("compare", sent, second)
-    assert "* claim speed" in ran.out
-    assert "NOT CITABLE" in ran.out
-    assert "not an interleaved comparison" in ran.err
-
-
-EVIDENCE = [str(ROOT / "docs" / "evidence" / f"k3-fused-allmlx-code-{name}") for name in ("rpa4gwnn", "y6rgxwg2")]
-
-
-def test_two_result_folders_are_compared_by_the_gates_statistics(requester):
-    # The golden text is what `kakeya-mac compare` of these two folders prints on stdout.
-    ran = requester.run("compare", *EVIDENCE)
-    golden = Path(__file__).parent / "golden" / "compare.txt"
-    assert (ran.code, ran.out) == (0, golden.read_text("utf-8"))
-
-
-def test_the_document_of_a_comparison_says_that_nothing_is_citable(requester):
-    data = requester.run("compare", *EVIDENCE, "--json").document["data"]
-    jsonschema.validate(data, json.loads((SCHEMAS / "data-compare.schema.json").read_text()))
-    assert len(data["differences"]) == 11
-    assert {(one["citable"], one["n"]) for one in data["differences"]} == {(False, 60)}
-    assert all("not interleaved" in one["why"][0] for one in data["differences"])
-    assert [floor["stage"] for floor in data["noise"]] == ["decode", "prefill"]
-
-
-def test_runs_without_samples_compare_their_facts_and_say_why_no_more(requester, host, sent):
-    take(host, sent)
-    ran = requester.run("compare", sent, sent)
-    assert ran.code == 0
-    assert "impossible" in ran.out
-    assert "B vs A" not in ran.out
-
-
-def test_a_folder_that_is_no_result_is_refused(requester, tmp_path):
-    (tmp_path / "empty").mkdir()
-    ran = requester.run("compare", EVIDENCE[0], str(tmp_path / "empty"))
-    assert ran.code == 1
-    assert "manifest.json" in ran.err
-
-
-def test_report_recomputes_rates_and_survives_nonsense(requester, host, sent, tmp_path):
-    sample = {"is_warmup": False, "output_tokens": 11, "stages": {"decode_s": 2.0}, "stop_reason": "eos"}
-    odd = {"arms": [{"name": "a\x1b[31m", "samples": [sample, 3, {"stages": None}]}, None], "claims": [7], "rows": []}
-    take(host, sent, reports={"speed.json": odd, "probe.json": PROBE})
-    out = requester.run("report", "@last").out
-    assert "5.0 tokens/s decode (median)" in out
-    assert "\x1b" not in out
-    path = tmp_path / "bare.json"
-    path.write_text(json.dumps(PROBE))
-    assert "check       ok" in requester.run("report", str(path)).out
-    path.write_text('{"a": 1, "a": 2}')
-    assert requester.run("report", str(path)).code == 2
 
 
 def test_gc_removes_only_what_is_old_and_over(requester, host, sent):
@@ -378,47 +211,6 @@ def test_every_document_fits_its_published_schema(requester, host, sent, words):
     assert command in BY_NAME
 
 
-def reseal(folder, **changed):
-    """Write files of a result folder anew and make its manifest agree."""
-    manifest = json.loads((folder / "manifest.json").read_bytes())
-    for name, data in changed.items():
-        (folder / name.replace("_", ".")).write_bytes(data)
-    for entry in manifest["files"]:
-        data = (folder / entry["path"]).read_bytes()
-        entry.update(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
-    (folder / "manifest.json").write_bytes(strictjson.encode(manifest))
-
-
-def test_a_result_of_an_older_version_still_verifies_but_a_reformatted_one_does_not(requester, host, sent):
-    take(host, sent)
-    folder = requester.folder / requester.run("open", "@last").out.strip()
-    spec = json.loads((folder / "spec.json").read_bytes())
-    older = {name: value for name, value in spec.items() if name != "labels"}
-    assert older != spec
-    reseal(folder, spec_json=strictjson.encode(older))
-    ran = requester.run("verify", str(folder))
-    assert ran.code == 0, ran.out
-    reseal(folder, spec_json=json.dumps(spec, indent=1).encode())
-    ran = requester.run("verify", str(folder))
-    assert ran.code == 1
-    assert "spec.json: is not in canonical form" in ran.out
-
-
-def test_gate_check_judges_folders_and_bare_reports_and_never_grants_evidence(requester, host, sent, tmp_path):
-    take(host, sent, decision="evidence", claims=(claim(),))
-    requester.run("fetch", sent)
-    ran = requester.run("gate", "check", "data/runs", "--json")
-    assert [row["verdict"]["id"] for row in ran.document["data"]] == [sent]
-    assert ran.document["data"][0]["problems"] == []
-    assert ran.document["data"][0]["verdict"]["decision"] != "evidence"
-    bare = tmp_path / "bare.json"
-    bare.write_text(json.dumps(PROBE))
-    for form in ("table", "markdown", "junit", "annotations"):
-        assert requester.run("gate", "check", str(bare), "--format", form).out
-    assert requester.run("gate", "check", str(bare), "--require", "evidence").code == 1
-    assert requester.run("gate", "check", str(tmp_path / "nothing")).code == 2
-
-
 def test_status_of_a_queued_run_says_why_it_waits(requester, host, sent):
     host.beat("paused")
     out = requester.run("status", sent).out
@@ -436,6 +228,33 @@ def test_runners_says_what_is_offered_what_is_late_and_who_stopped(requester, ho
     again = requester.run("run", "mlx-env-probe", "--new")
     assert again.code == 3
     assert "mini was stopped" in again.err
+
+
+def test_a_cancelled_run_says_so_once_instead_of_what_it_lacks(requester, host, sent):
+    lacking = tuple(
+        Finding(code=f"G1-X{n}", severity="reject", report=None, where="", message=f"no part {n}", remedy="none")
+        for n in range(6)
+    )
+    take(host, sent, reason="cancelled", decision="rejected", findings=lacking)
+    ran = requester.run("status", sent)
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("cancelled ")
+    assert not [line for line in lines if line.startswith("reject")]
+    (folded,) = [line for line in lines if "6 finding(s) of the gate" in line]
+    assert "G1-X0, G1-X1, G1-X2, G1-X3, G1-X4, G1-X5" in folded
+    assert len(requester.run("status", sent, "--json").document["findings"]) == 6
+    summary = Path(requester.run("open", sent).out.strip(), "summary.md").read_text()
+    assert "cancelled before its end, so 6 finding(s) of the gate" in summary
+    assert "no part" not in summary
+
+
+def test_explain_of_a_preset_says_where_each_value_is_from(requester):
+    lines = requester.run("explain", "pytest-path", "-p", "path=tests/x").out.splitlines()
+    assert "parameter path = tests/x (command line)" in lines
+    lines = requester.run("explain", "k3-fused-allmlx-code").out.splitlines()
+    origins = [line.rpartition(" (")[2] for line in lines if line.startswith("parameter ")]
+    assert origins
+    assert set(origins) == {"preset default)"}
 
 
 def test_a_run_that_never_ran_is_not_reproached_with_what_it_lacks(requester, host, sent):

@@ -14,18 +14,6 @@ from tests.fakes.requester import Requester, normal
 from tests.fakes.scripted_host import ScriptedHost
 
 
-@pytest.fixture
-def requester(tmp_path):
-    return Requester(tmp_path)
-
-
-@pytest.fixture
-def host(requester):
-    host = ScriptedHost(requester.bus, requester.clock)
-    host.beat()
-    return host
-
-
 def plan(requester, host, *, ending=None, log=b"line one\n\x1b[31mred\x1b[0m ##[error]x\n", claim_after_s=1.0):
     """Let the host take the newest request through all its states."""
     clock = requester.clock

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridge.bus.interface import RequestRef, Tree
+from bridge.bus.views import RequestRef, Tree
 from bridge.executor.interface import RunDirectory
 from bridge.presets import Preset, registry
 from bridge.publish import verify_tree
@@ -111,6 +111,10 @@ class World:
     def ask(self, preset: str = "mlx-env-probe", data: bytes | None = None, **changes: Any) -> RequestRef:
         request = make_request(self.requester.identity().bus_id, preset, now=self.clock.now(), **changes)
         return push(self.requester, request, data)
+
+    def request_of(self, ref: RequestRef) -> Request:
+        """Return the request that was pushed."""
+        return Request.parse(self.requester.read_request(ref).data)
 
     def request(self, preset: str = "mlx-env-probe", **changes: Any) -> Request:
         return make_request(self.requester.identity().bus_id, preset, now=self.clock.now(), **changes)

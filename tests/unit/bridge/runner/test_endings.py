@@ -110,6 +110,8 @@ def test_a_request_that_expired_in_the_queue_is_never_started(world):
     w.serve_once()
     assert (w.claim(ref.id).reason, w.claim(ref.id).exit_code) == ("expired", 3)
     assert w.executor.executed == []
+    assert f"valid until {rfc3339(past + dt.timedelta(hours=1))}" in w.claim(ref.id).message
+    assert "check the clocks" in w.claim(ref.id).message
 
 
 def test_the_policy_caps_how_long_a_request_is_valid(world):

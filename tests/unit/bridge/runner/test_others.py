@@ -127,7 +127,7 @@ def test_an_owner_that_could_not_renew_kills_its_run_and_publishes_nothing_over_
 
 
 def view_held(view):
-    from bridge.bus.interface import Held
+    from bridge.bus.views import Held
 
     return Held(view.oid, view.claim, view.chain)
 

@@ -3,68 +3,27 @@
 from __future__ import annotations
 
 import itertools
-import threading
-from collections.abc import Sequence
 
 import pytest
 
 from bridge.bus import names
-from bridge.bus.pacing import Pacer
-from bridge.bus.refbus import RefBus
-from bridge.bus.store import RefUpdate
 from bridge.client.liveness import look
 from bridge.limits import (
     BEACON_CHAIN_COUNT,
-    BEACON_INTERVAL_HOSTED_S,
     BEACON_INTERVAL_IDLE_S,
-    LEASE_HOSTED_S,
     PUSHES_PER_MINUTE_HOSTED,
 )
-from bridge.runner.keeper import Keeper
 from bridge.runner.link import link_to
 from bridge.runner.loop import Runner
 from bridge.system.gitobjects import parse_commit
-from tests.fakes.bus_actors import Actor, FakeClock
-from tests.fakes.memory_bus import MemoryRemote, MemoryStore, bus_record
-
-DAY_S = 24 * 3600.0
-HOSTED = {"lease_s": LEASE_HOSTED_S, "beacon_interval_s": BEACON_INTERVAL_HOSTED_S}
+from tests.fakes.bus_actors import FakeClock
+from tests.fakes.counted_pushes import DAY_S, HOSTED, busy, hosted, idle, most_in_a_minute
+from tests.fakes.memory_bus import MemoryStore
 
 
 @pytest.fixture
 def clock():
     return FakeClock()
-
-
-class CountingStore(MemoryStore):
-    """Notes when every push was made and which refs it moved."""
-
-    def __init__(self, remote: MemoryRemote, clock: FakeClock) -> None:
-        super().__init__(remote)
-        self.clock = clock
-        self.pushes: list[tuple[float, tuple[str, ...]]] = []
-
-    def push(self, updates: Sequence[RefUpdate]):
-        self.pushes.append((self.clock.steady_s(), tuple(one.ref for one in updates)))
-        return super().push(updates)
-
-
-def hosted(clock: FakeClock, tmp_path, **record: object) -> tuple[CountingStore, RefBus]:
-    store = CountingStore(MemoryRemote(), clock)
-    pacer = Pacer(tmp_path / "pushes.json", PUSHES_PER_MINUTE_HOSTED, clock)
-    bus = RefBus(store, clock=clock, pacer=pacer)
-    bus.create(bus_record(clock, **record))
-    return store, bus
-
-
-def idle(runner: Runner, clock: FakeClock, seconds: float, step_s: float = 5.0) -> None:
-    for _ in range(int(seconds / step_s)):
-        runner.step()
-        clock.advance(step_s)
-
-
-def most_in_a_minute(moments: list[float]) -> int:
-    return max((sum(first <= one < first + 60.0 for one in moments) for first in moments), default=0)
 
 
 @pytest.mark.parametrize("record", [{}, HOSTED], ids=["local", "hosted"])
@@ -140,28 +99,11 @@ def test_a_beacon_that_could_not_be_sent_is_sent_as_soon_as_it_can(world, clock)
 
 
 def test_a_busy_runner_stays_within_the_budget_with_log_lease_and_beacon_in_one_push(world, clock, tmp_path):
-    w = world()
-    store, bus = hosted(clock, tmp_path, **HOSTED)
-    link = link_to(bus, clock)
-    runner = Runner(w.host, link)
-    actor = Actor(bus, clock, "mini")
-    sent = actor.submit()
-    held = bus.claim(actor.record(sent.ref, "claimed", 0, lease_s=LEASE_HOSTED_S))
-    held = bus.advance(held, actor.record(sent.ref, "started", 1, lease_s=LEASE_HOSTED_S, phase="running"))
-    clock.advance(120.0)
-    keeper = Keeper(link, held, clock=clock, beacon=runner._beacons.due, asked_s=clock.steady_s())
-    before = len(store.pushes)
-    keeper.start()
-    wait = threading.Event()
-    for second in range(600):
-        keeper.feed(f"line {second}\n".encode())
-        clock.advance(1.0)
-        wait.wait(0.004)
-    keeper.stop()
-    pushed = store.pushes[before:]
-    assert len(pushed) >= 4
-    assert most_in_a_minute([moment for moment, _ in pushed]) <= PUSHES_PER_MINUTE_HOSTED
-    kinds = [{ref.split("/")[2] for ref in refs} for _, refs in pushed]
+    done = busy(world().host, clock, tmp_path, 600)
+
+    assert len(done.pushed) == len(done.turns) >= 4
+    assert most_in_a_minute(done.turns) <= PUSHES_PER_MINUTE_HOSTED
+    kinds = [{ref.split("/")[2] for ref in refs} for refs in done.pushed]
     assert {"claim", "log", "runner"} in kinds
     assert all("claim" in kind for kind in kinds)
-    assert keeper.lost() is None
+    assert done.keeper.lost() is None

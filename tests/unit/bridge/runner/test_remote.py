@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import threading
 
@@ -73,8 +74,8 @@ def test_a_push_that_arrives_late_is_not_a_second_run(world, nth):
     w.result(ref.id)
 
 
-def test_a_result_that_cannot_be_published_stays_in_the_spool_until_it_can(world):
-    w = world()
+def spooled(w):
+    """Serve a run whose bus is lost while its program ends; return its ref, the runner, and the event that says so."""
     down = threading.Event()
 
     def goes_down(spec, directory):
@@ -85,7 +86,12 @@ def test_a_result_that_cannot_be_published_stays_in_the_spool_until_it_can(world
     w.program = goes_down
     w.faults.decide = lambda operation: "lost" if down.is_set() else None
     ref = w.ask()
-    runner = w.serve_once()
+    return ref, w.serve_once(), down
+
+
+def test_a_result_that_cannot_be_published_stays_in_the_spool_until_it_can(world):
+    w = world()
+    ref, runner, down = spooled(w)
     assert runner.outcomes[0].delivery == "spooled"
     assert runner.outcomes[0].exit_code == 3
     built = [line.oid for line in read_lines(w.host.state.journal) if line.event == "result_built"]
@@ -97,19 +103,44 @@ def test_a_result_that_cannot_be_published_stays_in_the_spool_until_it_can(world
     w.result(ref.id)
 
 
+def test_a_result_that_came_late_is_told_of_once_and_only_when_it_is_there(world):
+    w = world()
+    told = []
+    w.host = dataclasses.replace(w.host, announce=told.append)
+    ref, runner, down = spooled(w)
+    assert (runner.outcomes[0].delivery, told) == ("spooled", [])
+    down.clear()
+    settle(w, runner, ref)
+    runner.step()
+    (ended,) = told
+    assert (ended.ref, ended.ending.reason) == (ref, "program_failed")
+    assert ended.request == w.request_of(ref)
+    assert ended.files == w.result(ref.id).files
+
+
+def test_a_result_whose_copy_came_late_is_told_of_once(world):
+    w = world()
+    told = []
+    w.host = dataclasses.replace(w.host, announce=told.append)
+    ref = w.ask()
+    copied = threading.Event()
+
+    def decide(operation):
+        ended = (view := w.requester.read_claim(ref.id)) is not None and view.claim.state == "terminal"
+        return "lost" if operation == "push" and ended and not copied.is_set() else None
+
+    w.faults.decide = decide
+    runner = w.serve_once()
+    assert (runner.outcomes[0].delivery, told) == ("spooled", [])
+    copied.set()
+    settle(w, runner, ref)
+    runner.step()
+    assert [ended.ref for ended in told] == [ref]
+
+
 def test_a_result_in_the_spool_survives_a_restart(world):
     w = world()
-    down = threading.Event()
-
-    def goes_down(spec, directory):
-        yield b"x\n"
-        down.set()
-        return 1
-
-    w.program = goes_down
-    w.faults.decide = lambda operation: "lost" if down.is_set() else None
-    ref = w.ask()
-    runner = w.serve_once()
+    ref, runner, down = spooled(w)
     down.clear()
     w.host = w.new_host()
     again = w.runner(w.host)

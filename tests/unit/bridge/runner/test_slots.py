@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import threading
 
 import pytest
 
-from bridge.bus.pacing import Pacer
-from bridge.bus.refbus import RefBus
 from bridge.limits import LEASE_HOSTED_S, PUSHES_PER_MINUTE_HOSTED
 from bridge.runner.keeper import Keeper
 from bridge.runner.link import link_to
 from tests.fakes.bus_actors import Actor, FakeClock
-from tests.fakes.memory_bus import MemoryRemote, MemoryStore, bus_record
+from tests.fakes.counted_pushes import counted_bus, log_every_second, most_in_a_minute
+from tests.fakes.memory_bus import MemoryRemote, bus_record
 
 PUSHING = 'schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\nrate_per_hour = 0\n'
 
@@ -23,34 +21,10 @@ def clock():
     return FakeClock()
 
 
-class CountingStore(MemoryStore):
-    """Counts its pushes."""
-
-    def __init__(self, remote: MemoryRemote) -> None:
-        super().__init__(remote)
-        self.pushes = 0
-
-    def push(self, updates):
-        self.pushes += 1
-        return super().push(updates)
-
-
-def turns_in(path) -> set[float]:
-    """Return the turns of the last minute, none while a runner is writing them."""
-    try:
-        return set(json.loads(path.read_text()))
-    except ValueError:
-        return set()
-
-
 def test_all_slots_of_all_runners_of_a_host_stay_within_one_budget_and_no_lease_is_lost(clock, tmp_path):
     """Two runners with two slots each, all four runs writing log lines without end."""
     remote = MemoryRemote()
-    stores = [CountingStore(remote) for _ in range(2)]
-    buses = [
-        RefBus(store, clock=clock, pacer=Pacer(tmp_path / "pushes.json", PUSHES_PER_MINUTE_HOSTED, clock))
-        for store in stores
-    ]
+    stores, buses = zip(*(counted_bus(remote, clock, tmp_path) for _ in range(2)), strict=True)
     buses[0].create(bus_record(clock, lease_s=LEASE_HOSTED_S))
     keepers = []
     for name, bus in zip(("one", "two"), buses, strict=True):
@@ -60,26 +34,14 @@ def test_all_slots_of_all_runners_of_a_host_stay_within_one_budget_and_no_lease_
             held = bus.claim(actor.record(sent.ref, "claimed", 0, lease_s=LEASE_HOSTED_S))
             keepers.append(Keeper(link, held, clock=clock, beacon=lambda: None, asked_s=clock.steady_s()))
     clock.advance(120.0)
-    before, began_s, turns = sum(store.pushes for store in stores), clock.steady_s(), set()
-    for keeper in keepers:
-        keeper.start()
-    pause = threading.Event()
-    for second in range(900):
-        for keeper in keepers:
-            keeper.feed(f"line {second}\n".encode())
-        clock.advance(1.0)
-        pause.wait(0.004)
-        turns |= turns_in(tmp_path / "pushes.json")
-    for keeper in keepers:
-        keeper.stop()
-    turns |= turns_in(tmp_path / "pushes.json")
-    turns = {turn for turn in turns if turn >= began_s}
-    made = sum(store.pushes for store in stores) - before
+    before = sum(len(store.pushes) for store in stores)
+    turns = log_every_second(keepers, clock, tmp_path, 900)
+    made = sum(len(store.pushes) for store in stores) - before
 
     assert [keeper.lost() for keeper in keepers] == [None] * 4
     assert all(keeper.held.claim.sequence > 0 for keeper in keepers)
     assert made == len(turns) > 4 * len(keepers)
-    assert max(sum(first <= one < first + 60.0 for one in turns) for first in turns) <= PUSHES_PER_MINUTE_HOSTED
+    assert most_in_a_minute(turns) <= PUSHES_PER_MINUTE_HOSTED
 
 
 def test_runs_of_the_same_thing_at_the_same_time_are_different_attempts(world):

@@ -78,6 +78,21 @@ def test_lists_lie_beside_the_policy_unless_it_says_otherwise(policy):
     assert load_policy(policy).revoked == "/elsewhere"
 
 
+def test_a_principal_is_revoked_together_with_its_key_under_every_name(trust, policy):
+    key, other = public(1), public(2)
+    assert trust("trust", "add", key, "--principal", "a@example.org", "--principal", "b@example.org")[0] == 0
+    assert trust("trust", "add", key, "--principal", "c@example.org", "--code")[0] == 0
+    assert trust("trust", "add", other, "--principal", "d@example.org")[0] == 0
+    code, said = trust("revoke", "a@example.org")
+    assert code == 0
+    assert f"a@example.org is revoked, and with it {fingerprint_of(key)}" in said
+    assert "b@example.org, c@example.org: refused too" in said
+    revoked = (policy.parent / "revoked").read_text().split()
+    assert revoked == ["a@example.org", fingerprint_of(key)]
+    assert trust("trust", "add", key, "--principal", "a@example.org")[0] == 0  # and all of it comes back
+    assert (policy.parent / "revoked").read_text() == ""
+
+
 def test_a_key_is_trusted_listed_revoked_and_trusted_again(trust, policy):
     key, other = public(1), public(2)
     assert trust("trust", "list")[1].startswith("nobody is trusted")

@@ -1,0 +1,121 @@
+"""What a bus hands out and takes in: requests and claims by commit, a listing, a run as seen from outside, a result.
+
+Frozen values; the records inside them are in `bridge.records`. Knows no transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bridge.bus.seals import UNPROVEN, Refused, Standing
+from bridge.records import Claim, Delivery, LogHead
+
+
+@dataclass(frozen=True)
+class RequestRef:
+    """A pushed request: its id (from the branch name), full ref name, and the commit it points to."""
+
+    id: str
+    ref: str
+    oid: str
+
+
+@dataclass(frozen=True)
+class ReceivedRequest:
+    """Untrusted bytes as they were pushed; `signature` is the sibling blob, or None."""
+
+    ref: RequestRef
+    data: bytes
+    signature: bytes | None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One listing of the bus: what exists now, nothing fetched.
+
+    Attributes:
+        requests: pushed requests, oldest id first, those that already carry a result left out where that is known.
+        claims: claim ref tips by run id.
+        cancels: run ids somebody asked to cancel.
+        beacons: beacon ref tips by runner name.
+        logs: log ref tips by run id.
+        bytes_received: what this listing cost on the wire, 0 when unknown.
+    """
+
+    requests: tuple[RequestRef, ...]
+    claims: Mapping[str, str]
+    cancels: frozenset[str]
+    beacons: Mapping[str, str]
+    logs: Mapping[str, str]
+    bytes_received: int = 0
+
+
+@dataclass(frozen=True)
+class Held:
+    """A claim this runner owns: the tip it may replace and the chain up to it (commit ids, oldest first)."""
+
+    oid: str
+    claim: Claim
+    chain: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ClaimView:
+    """A claim chain as an observer reads it: tip, its record, and all records oldest first.
+
+    `sealed` says whether its tip carries a signature at all, `standing` what that comes to here.
+    """
+
+    oid: str
+    claim: Claim
+    history: tuple[Claim, ...]
+    chain: tuple[str, ...]
+    sealed: bool = False
+    standing: Standing = UNPROVEN
+
+
+@dataclass(frozen=True)
+class LogChunk:
+    """A piece of a live log; `data` is untrusted."""
+
+    head: LogHead
+    data: bytes
+
+
+@dataclass(frozen=True)
+class RunView:
+    """Everything a client can know of a run without reading its result.
+
+    `claim` is one that counts; `ignored` is one that is on the bus and does not, because of its signature.
+    """
+
+    request: RequestRef | None
+    claim: ClaimView | None
+    log: str | None
+    delivery: Delivery | None
+    cancel_asked: bool
+    ignored: Refused | None = None
+
+
+@dataclass(frozen=True)
+class WorkloadCommit:
+    """A commit as git hashes it (without git's header), and its tree with `.mac-bridge` taken out."""
+
+    raw: bytes
+    tree: str
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What `submit` did: the branch commit, and whether it was already there with the same bytes."""
+
+    ref: RequestRef
+    reattached: bool
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Files of a result tree by relative POSIX path, `manifest.json` included."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict)

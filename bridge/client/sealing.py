@@ -1,0 +1,61 @@
+"""Judge claims, beacons and log heads by the keys this reader pins; a reader without a pin asks nobody.
+
+The same keys, from the same places, as for results: see `bridge.client.pinning`. They are looked up when the first
+signature is to be judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+
+from bridge.bus.seals import UNPROVEN, VERIFIED, Seal, Standing, Statement
+from bridge.client.pinning import Pins
+from bridge.publish import seals
+from bridge.publish.attestation import is_available
+from bridge.publish.keyring import followed
+from bridge.records import KeyRecord
+
+
+class PinnedSeals:
+    """Implements `bridge.bus.seals.Seals` for a requester, who signs none of these.
+
+    Args:
+        look_up: returns what this reader goes by; called once, if at all.
+        bus_id: the bus.
+    """
+
+    def __init__(self, look_up: Callable[[], Pins], bus_id: str) -> None:
+        self._look_up, self._bus_id = look_up, bus_id
+
+    @cached_property
+    def _pins(self) -> Pins:
+        return self._look_up()
+
+    @property
+    def judging(self) -> bool:
+        """Whether signatures are demanded here: a key is pinned, and there is what is needed to check by it."""
+        return bool(self._pins.keys) and is_available()
+
+    def sign(self, statement: Statement) -> Seal | None:
+        """Return None: a requester writes no such ref."""
+        del statement
+        return None
+
+    def judge(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> Standing:
+        """Return what a seal comes to; see the interface."""
+        if not self.judging:
+            return UNPROVEN
+        if seal is None:
+            return Standing("refused", "it is not signed, and the pinned key signs")
+        trusted = followed(self._pins.keys, offered)
+        if seal.runner == statement.runner:
+            trusted = tuple(key for key in trusted if seals.speaks_for(key, seal.runner, offered))
+            found = seals.signer_of(statement.payload_type, statement.payload(), seal.signature, trusted)
+            if found is not None:
+                return VERIFIED
+        return Standing("refused", f"no key pinned for {statement.runner} signed it for this place")
+
+    def vouches(self, files: Mapping[str, bytes], run_id: str, offered: Sequence[KeyRecord]) -> bool:
+        """Return whether a result is attested by a pinned key; see the interface."""
+        return self.judging and seals.attested_by(files, run_id, self._bus_id, followed(self._pins.keys, offered))

@@ -1,0 +1,60 @@
+"""Sign and check short statements with runner keys: ed25519 over DSSE's encoding, in this process.
+
+The same key and the same encoding as attestations, under payload types of their own, so that nothing signed as one is
+ever taken for the other. Knows bytes and keys; what a statement says is put together elsewhere.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bridge.errors import IntegrityError
+from bridge.publish.attestation import verify_attestation
+from bridge.records import KeyRecord
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+
+def encoding(payload_type: str, payload: bytes) -> bytes:
+    """Return DSSE's pre-authentication encoding, https://github.com/secure-systems-lab/dsse (protocol.md)."""
+    kind = payload_type.encode("ascii")
+    return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
+
+
+def sign(payload_type: str, payload: bytes, key: Ed25519PrivateKey) -> str:
+    """Return the signature of a payload, base64."""
+    return base64.b64encode(key.sign(encoding(payload_type, payload))).decode("ascii")
+
+
+def signer_of(payload_type: str, payload: bytes, signature: str, keys: Sequence[KeyRecord]) -> KeyRecord | None:
+    """Return the first of these keys that made a signature, None when none did."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    data = encoding(payload_type, payload)
+    for key in keys:
+        try:
+            public = Ed25519PublicKey.from_public_bytes(base64.b64decode(key.public, validate=True))
+            public.verify(base64.b64decode(signature, validate=True), data)
+        except (InvalidSignature, ValueError):
+            continue
+        return key
+    return None
+
+
+def speaks_for(key: KeyRecord, runner: str, offered: Sequence[KeyRecord]) -> bool:
+    """Return whether a trusted key may sign in a runner's name: the bus names it so, or names it not at all."""
+    called = {one.name for one in offered if one.public == key.public}
+    return not called or runner in called
+
+
+def attested_by(files: Mapping[str, bytes], run_id: str, bus_id: str, keys: Sequence[KeyRecord]) -> bool:
+    """Return whether a result is this run's on this bus, signed by one of these keys."""
+    try:
+        attested = verify_attestation(files, keys)
+    except IntegrityError:
+        return False
+    return attested.run == run_id and attested.predicate.get("bus_id") == bus_id

@@ -1,0 +1,122 @@
+"""Whoever of keeper and runner dies or stands still, the job does not outlive its bounds."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bridge.system.process import Child
+from tests.fakes.local_jobs import Jobs, living
+from tests.integration.executor.hostile import FORKS, no_survivors
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hostile programs are written for Linux")
+
+
+def test_killing_its_keeper_ends_the_job_and_is_told(plain, token):
+    program = f"""
+import os, signal, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(0.5)
+        os.kill(keeper := os.getppid(), signal.SIGKILL)
+        os.execve("/bin/sleep", ["sleep", "600"], {{}})
+    os._exit(0)
+time.sleep(600)  # {token}
+"""
+    before = living("sleep\0600")
+    execution = plain.run(program)
+
+    assert not execution.ok
+    assert "the process that held the command was killed" in execution.message
+    assert living("sleep\0600") == before
+    no_survivors(execution)
+
+
+def test_stopping_its_keeper_does_not_outlast_the_limits(plain, token):
+    program = f"import os, signal, time\nos.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(600)  # {token}"
+    execution = plain.run(program, wall_s=0.8)
+
+    assert execution.ending == "timed_out"
+    no_survivors(execution)
+
+
+def test_a_dead_runner_takes_its_job_with_it(plain, token, tmp_path):
+    program = f"""
+import sys
+sys.path.insert(0, {str(Path.cwd())!r})
+from pathlib import Path
+from tests.fakes.local_jobs import Jobs
+from bridge.executor.local import LocalExecutor
+from bridge.system.clock import SystemClock
+base = Path({str(tmp_path)!r}) / "base"
+base.mkdir()
+job = "import os, time; os.setsid() if os.fork() == 0 else None; print('{token}', flush=True); time.sleep(600)"
+Jobs(LocalExecutor(SystemClock()), base).run(job)
+"""
+    null = os.open(os.devnull, os.O_WRONLY)
+    with Child([sys.executable, "-c", program], env=dict(os.environ), cwd=tmp_path, output_fd=null) as runner:
+        deadline = time.monotonic() + 60
+        while len(living(token)) < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert len(living(token)) == 3
+        runner.kill()
+        while living(token) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    os.close(null)
+    assert living(token) == []
+
+
+def test_leftovers_are_found_by_marker_when_even_the_keeper_is_gone(plain, token):
+    """A restarted runner kills by the recorded id and start time, and by marker what is no longer below that id."""
+    done: list[int] = []
+
+    def stop():
+        if plain.heard and not done:
+            pid, started, marker = plain.started[-1]
+            keeper = psutil.Process(pid)
+            keeper.suspend()
+            done.append(plain.executor.kill_leftovers(pid, started, marker))
+        return
+
+    execution = plain.run(f"{FORKS}\nprint('{token}', flush=True)\ntime.sleep(600)", stop=stop)
+
+    assert done[0] >= 6
+    assert not execution.ok
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/kakeya-{plain.started[-1][2]}-*"))
+
+
+def test_a_process_that_only_reuses_the_id_is_left_alone(plain, token):
+    assert plain.executor.kill_leftovers(os.getpid(), 12345.0, "nobody-has-this-marker") == 0
+
+
+def test_two_runs_at_once_do_not_kill_each_other(executor, tmp_path, token):
+    results = {}
+
+    def go(name: str, seconds: float) -> None:
+        base = tmp_path / name
+        base.mkdir()
+        results[name] = Jobs(executor, base).run(f"import time; time.sleep({seconds}); print('{name} {token}')")
+
+    threads = [threading.Thread(target=go, args=(name, seconds)) for name, seconds in (("short", 0.1), ("long", 1.2))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert {name: result.program_exit for name, result in results.items()} == {"short": 0, "long": 0}
+
+
+def test_a_hook_that_raises_leaves_nothing_running(jobs, token):
+    def stop():
+        if jobs.heard:
+            raise LookupError("the runner's own trouble")
+
+    with pytest.raises(LookupError, match="own trouble"):
+        jobs.run(f"{FORKS}\nprint('{token}', flush=True)\ntime.sleep(600)", stop=stop)

@@ -1,0 +1,295 @@
+"""Claims on a git remote that anybody may push to: who may speak for a runner, and what others come to."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.bus import names
+from bridge.bus.commits import claim_commit
+from bridge.bus.seals import Statement
+from bridge.bus.views import RequestRef
+from bridge.client.states import state_of
+from bridge.errors import FencedError
+from bridge.runner.sealing import RunnerSeals
+from bridge.system.gitobjects import GitObject
+from tests.fakes.git_servers import git
+from tests.fakes.sealed_fleet import Fleet, seal_at
+
+PREFIX = names.DEFAULT_PREFIX
+
+
+@pytest.fixture
+def fleet(tmp_path) -> Fleet:
+    tmp_path.chmod(0o700)
+    return Fleet(tmp_path)
+
+
+def claim_ref(ref: RequestRef) -> str:
+    return names.claim_ref(PREFIX, ref.id)
+
+
+def ask(fleet: Fleet) -> RequestRef:
+    return fleet.forger("a-requester").submit().ref
+
+
+def write(fleet: Fleet, obj: GitObject) -> str:
+    """Store an object in the remote as a push would."""
+    path = fleet.folder / "object"
+    path.write_bytes(obj.data)
+    return git("hash-object", "-t", obj.kind, "-w", str(path), cwd=fleet.path).strip()
+
+
+def test_a_signed_claim_is_verified_by_who_pins_the_key_and_by_who_met_the_runner(fleet) -> None:
+    ref, alpha, beta = ask(fleet), fleet.runner("alpha"), fleet.runner("beta")
+    held = alpha.start(ref, alpha.claim(ref))
+    for bus in (fleet.client(fleet.key("alpha")), alpha.bus, beta.bus):
+        view = bus.read_claim(ref.id)
+        assert (view.oid, view.standing.state, view.sealed) == (held.oid, "verified", True)
+    assert fleet.client().read_claim(ref.id).standing.state == "unproven"  # nobody is pinned, so nobody is asked
+    assert fleet.said == ["runner alpha signs: from now on only what its keys sign counts as its"]
+
+
+@pytest.mark.parametrize("state", ["claimed", "started", "terminal"])
+def test_a_forged_claim_is_nothing_to_a_client_and_does_not_starve_the_request(fleet, state) -> None:
+    ref, alpha = ask(fleet), fleet.runner("alpha")
+    forger = fleet.forger("alpha")
+    held = forger.claim(ref)
+    if state != "claimed":
+        held = forger.start(ref, held)
+    if state == "terminal":
+        held = forger.publish(ref, held)
+    client = fleet.client(fleet.key("alpha"))
+    view = client.view(ref.id)
+    assert (view.claim, state_of(view).name) == (None, "queued")
+    assert (view.ignored.runner, view.ignored.why) == ("alpha", "it is not signed, and the pinned key signs")
+    assert [one.kind for one in client.refused] == ["claim"]
+    assert alpha.bus.read_claim(ref.id).standing.refused
+    with pytest.raises(FencedError):
+        alpha.claim(ref)
+    mine = alpha.bus.claim(alpha.record(ref, "claimed", 0), held.oid)
+    assert client.view(ref.id).claim.oid == mine.oid
+    assert client.refused == () or client.refused[0].oid == held.oid
+
+
+def test_a_forged_end_does_not_hide_a_request_from_runners(fleet) -> None:
+    ref, alpha = ask(fleet), fleet.runner("alpha")
+    forger = fleet.forger("alpha")
+    forger.publish(ref, forger.start(ref, forger.claim(ref)))
+    alpha.bus.read_claim(ref.id)
+    assert [one.id for one in alpha.bus.snapshot().requests] == [ref.id]
+
+
+def test_a_claim_of_another_run_is_refused(fleet) -> None:
+    first, second = ask(fleet), ask(fleet)
+    alpha = fleet.runner("alpha")
+    held = alpha.claim(first)
+    claim = held.claim.evolve(id=second.id, request_oid=second.oid)
+    head, objects = claim_commit(claim, (), seal_at(fleet, held.oid))
+    for one in objects:
+        write(fleet, one)
+    fleet.put(claim_ref(second), head.oid)
+    client = fleet.client(fleet.key("alpha"))
+    assert client.view(second.id).ignored.why == "no key pinned for alpha signed it for this place"
+    assert alpha.bus.read_claim(second.id).standing.refused
+    assert client.view(first.id).claim.standing.state == "verified"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"sequence": 0, "lease_s": 9000.0}, {"nonce": "0" * 32}, {"time": "2026-01-02T03:04:06Z"}, {"phase": "judging"}],
+)
+def test_a_claim_of_which_a_field_was_changed_is_refused(fleet, changes) -> None:
+    ref, alpha = ask(fleet), fleet.runner("alpha")
+    held = alpha.claim(ref)
+    head, objects = claim_commit(held.claim.evolve(**changes), (), seal_at(fleet, held.oid))
+    for one in objects:
+        write(fleet, one)
+    fleet.put(claim_ref(ref), head.oid)
+    assert fleet.client(fleet.key("alpha")).view(ref.id).ignored.oid == head.oid
+
+
+def test_a_claim_of_the_same_run_on_another_bus_is_refused(fleet) -> None:
+    other = Fleet(fleet.folder, "other")
+    other.key("alpha")
+    alpha = fleet.runner("alpha")
+    request = alpha.request()
+    ref = alpha.submit(request).ref
+    held = alpha.claim(ref)
+    other.take_objects_of(fleet)
+    other.put(ref.ref, ref.oid)
+    other.put(claim_ref(ref), held.oid)
+    assert other.client(fleet.key("alpha")).view(ref.id).ignored.oid == held.oid
+    assert other.runner("alpha").bus.read_claim(ref.id).standing.refused
+    assert fleet.client(fleet.key("alpha")).view(ref.id).claim.oid == held.oid
+
+
+def test_a_signed_claim_in_a_commit_of_somebody_else_s_making_is_refused(fleet) -> None:
+    ref, alpha = ask(fleet), fleet.runner("alpha")
+    held = alpha.claim(ref)
+    raw = git("cat-file", "commit", held.oid, cwd=fleet.path).replace("claimed ", "Claimed ")
+    copy = write(fleet, GitObject("commit", raw.encode()))
+    fleet.put(claim_ref(ref), copy)
+    assert fleet.client(fleet.key("alpha")).view(ref.id).ignored.oid == copy
+    assert alpha.renew(ref, held).oid == fleet.tip(claim_ref(ref))  # and its owner goes on
+
+
+def test_a_seal_of_one_kind_is_none_of_another(fleet) -> None:
+    fleet.key("alpha")
+    seals = fleet.seals("alpha")
+    one = Statement("claim", fleet.bus_id, "refs/kakeya/claim/x", "alpha", (), b"{}")
+    other = Statement("log", fleet.bus_id, "refs/kakeya/claim/x", "alpha", (), b"{}")
+    assert seals.judge(one, seals.sign(one), ()).state == "verified"
+    assert seals.judge(other, seals.sign(one), ()).refused
+
+
+@pytest.mark.parametrize("name", ["alpha", "mallory"])
+def test_an_owner_takes_its_claim_back_from_whoever_displaced_it(fleet, name) -> None:
+    ref, alpha = ask(fleet), fleet.runner("alpha")
+    held = alpha.start(ref, alpha.claim(ref))
+    forger = fleet.forger(name)
+    forger.bus.claim(forger.record(ref, "claimed", 0), held.oid)
+    held = alpha.renew(ref, held)
+    assert fleet.tip(claim_ref(ref)) == held.oid
+    forger.take_over(ref, forger.bus.read_claim(ref.id), "terminal", reason="runner_lost", exit_code=3)
+    ended = alpha.publish(ref, held)
+    view = fleet.client(fleet.key("alpha")).view(ref.id)
+    assert (view.claim.oid, view.claim.claim.reason) == (ended.oid, "passed")
+
+
+def test_a_claim_that_was_set_back_is_put_forward_again(fleet) -> None:
+    ref, alpha = ask(fleet), fleet.runner("alpha")
+    first = alpha.claim(ref)
+    held = alpha.start(ref, first)
+    fleet.put(claim_ref(ref), first.oid)
+    assert alpha.renew(ref, held).oid == fleet.tip(claim_ref(ref))
+
+
+def test_a_runner_that_may_take_over_is_not_thrown_out(fleet) -> None:
+    ref, alpha, beta = ask(fleet), fleet.runner("alpha"), fleet.runner("beta")
+    held = alpha.claim(ref)
+    mine = beta.take_over(ref, beta.bus.read_claim(ref.id))
+    with pytest.raises(FencedError):
+        alpha.start(ref, held)
+    assert fleet.tip(claim_ref(ref)) == mine.oid
+    view = fleet.client(fleet.key("alpha"), fleet.key("beta")).view(ref.id)
+    assert (view.claim.claim.runner, view.claim.standing.state) == ("beta", "verified")
+
+
+def test_a_key_signs_for_the_runner_whose_it_is_and_for_no_other(fleet) -> None:
+    ref = ask(fleet)
+    pinned = fleet.key("alpha"), fleet.key("beta")
+    beta = fleet.runner("beta")
+    beta.bus.claim(beta.record(ref, "claimed", 0))
+    held = beta.bus.read_claim(ref.id)
+    claim = held.claim.evolve(runner="alpha")
+    seals = RunnerSeals(fleet.state("beta"), "alpha", fleet.bus_id, say=fleet.said.append)  # beta under alpha's name
+    bus = fleet.open("beta-as-alpha", seals)
+    bus.claim(claim, held.oid)
+    assert fleet.client(*pinned).view(ref.id).ignored.runner == "alpha"
+
+
+def test_runners_without_a_key_go_on_in_a_fleet_where_others_have_one(fleet) -> None:
+    ref, alpha = ask(fleet), fleet.runner("alpha")
+    old = fleet.runner("old", signs=False)
+    held = old.claim(ref)
+    assert (alpha.bus.read_claim(ref.id).standing.state, alpha.bus.refused) == ("unproven", ())
+    ended = old.publish(ref, old.start(ref, held))
+    assert alpha.bus.read_claim(ref.id).standing.state == "unproven"
+    assert fleet.client().view(ref.id).claim.oid == ended.oid  # a client that pins nobody
+    assert fleet.client(fleet.key("alpha")).view(ref.id).ignored.runner == "old"  # one that demands a signature
+
+
+def test_a_runner_that_does_not_sign_yet_is_not_robbed_of_its_run(fleet) -> None:
+    """An older version has a key on the bus, signs results and no claims: others leave its claims alone."""
+    ref, alpha = ask(fleet), fleet.runner("alpha")
+    fleet.key("old")
+    old = fleet.forger("old")
+    old.start(ref, old.claim(ref))
+    assert alpha.bus.read_claim(ref.id).standing.state == "unproven"
+
+
+def test_what_a_signed_claim_holds_only_a_signed_one_moves_on(fleet) -> None:
+    ref, alpha, beta = ask(fleet), fleet.runner("alpha"), fleet.runner("beta")
+    alpha.claim(ref)
+    stranger = fleet.forger("stranger")
+    stranger.take_over(ref, stranger.bus.read_claim(ref.id))
+    standing = beta.bus.read_claim(ref.id).standing
+    assert (standing.refused, standing.why) == (True, "an unsigned claim follows a signed one")
+
+
+def test_an_owner_may_demand_signatures_of_everybody(fleet) -> None:
+    ref = ask(fleet)
+    alpha = fleet.runner("alpha", fleet.key("beta").public)
+    stranger = fleet.forger("stranger")
+    held = stranger.claim(ref)
+    assert alpha.bus.read_claim(ref.id).standing.refused
+    beta = fleet.runner("beta")
+    beta.bus.claim(beta.record(ref, "claimed", 0), held.oid)
+    assert alpha.bus.read_claim(ref.id).standing.state == "verified"
+
+
+def test_a_rotated_key_is_followed_and_a_new_one_in_the_record_alone_is_not(fleet) -> None:
+    ref, other, beta = ask(fleet), ask(fleet), fleet.runner("beta")
+    pinned = fleet.key("alpha")
+    fleet.runner("alpha").claim(ref)
+    assert beta.bus.read_claim(ref.id).standing.state == "verified"  # now beta knows alpha's key
+    fleet.rotate("alpha")
+    rotated = fleet.runner("alpha")
+    rotated.claim(other)
+    beta.bus.snapshot()
+    assert beta.bus.read_claim(other.id).standing.state == "verified"
+    assert fleet.client(pinned).view(other.id).claim is not None
+
+    third = ask(fleet)
+    for left in fleet.state("alpha").iterdir():
+        left.unlink()
+    fleet.key("alpha")  # somebody writes another key into the bus record, under the same name
+    thief = fleet.runner("alpha")
+    thief.claim(third)
+    beta.bus.snapshot()
+    assert beta.bus.read_claim(third.id).standing.refused
+    assert fleet.client(pinned).view(third.id).ignored.runner == "alpha"
+
+
+def test_a_key_that_is_pinned_no_more_signs_for_nobody(fleet) -> None:
+    ref, stolen = ask(fleet), fleet.key("alpha")
+    thief = fleet.runner("alpha")
+    thief.claim(ref)
+    for left in fleet.state("alpha").iterdir():
+        left.unlink()
+    fresh = fleet.key("alpha")
+    assert fleet.client(stolen).view(ref.id).claim is not None
+    assert fleet.client(fresh).view(ref.id).ignored.runner == "alpha"
+    beta = fleet.runner("beta", fresh.public)
+    assert beta.bus.read_claim(ref.id).standing.refused
+
+
+def test_a_changed_bus_record_unlearns_no_key(fleet) -> None:
+    ref, beta = ask(fleet), fleet.runner("beta")
+    alpha = fleet.runner("alpha")
+    alpha.bus.beacon(alpha.beacon())
+    assert len(beta.bus.read_beacons()) == 1
+    maker = fleet.open("maker")
+    maker.update(maker.identity().evolve(attestation="none", keys=()))
+    fleet.forger("alpha").claim(ref)
+    again = fleet.open("beta", fleet.seals("beta"))  # beta after a restart
+    assert again.read_claim(ref.id).standing.refused
+
+
+@pytest.mark.parametrize("pins", [True, False])
+def test_a_rotated_key_that_was_met_survives_a_record_that_names_it_no_more(fleet, pins) -> None:
+    ref = ask(fleet)
+    pinned = (fleet.key("alpha").public,) if pins else ()
+    first, beta = fleet.runner("alpha"), fleet.runner("beta", *pinned)
+    first.bus.beacon(first.beacon())
+    assert len(beta.bus.read_beacons()) == 1
+    fleet.rotate("alpha")
+    second = fleet.runner("alpha")
+    second.bus.beacon(second.beacon(1))
+    beta.bus.snapshot()
+    assert len(beta.bus.read_beacons()) == 1
+    maker = fleet.open("maker")
+    maker.update(maker.identity().evolve(keys=()))
+    second.claim(ref)
+    again = fleet.open("beta", fleet.seals("beta", *pinned))  # beta after a restart
+    assert again.read_claim(ref.id).standing.state == "verified"

@@ -1,0 +1,163 @@
+"""Real runners and the real commands on a remote where somebody forges claims: what runs and what is said."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from bridge.bus import names, open_bus
+from bridge.bus.views import RequestRef
+from bridge.cli.mac import Surroundings, main
+from bridge.errors import FencedError
+from bridge.publish import verify_tree
+from bridge.runner import keys
+from bridge.system.clock import SystemClock
+from tests.fakes.bus_actors import Actor
+from tests.fakes.git_servers import git
+from tests.integration.runner.conftest import Site, site  # noqa: F401 (a fixture)
+from tests.integration.trust.test_verify import told
+
+CLOCK = SystemClock()
+
+
+def signing(site, **changes) -> Site:  # noqa: F811
+    """Return a site whose runner has a key and whose bus names it."""
+    place = site(**changes)
+    assert place.run("keygen").code == 0
+    place.create_bus()
+    assert place.run("keygen", "--bus", place.route).code == 0
+    return place
+
+
+def public(place: Site) -> str:
+    return keys.published(place.folder / "state-mini")[-1].public
+
+
+def forger(place: Site, name: str = "mini") -> Actor:
+    """Return somebody who may push to the remote and has no key."""
+    bus = open_bus(place.route, repository=None, state=place.folder / "forger", clock=CLOCK)
+    return Actor(bus, CLOCK, name)
+
+
+def home(place: Site) -> Path:
+    """Return the folder of a requester who pins the runner's key."""
+    folder = place.folder / "home"
+    folder.mkdir(exist_ok=True)
+    assert told(folder, "init", "--bus", place.route, "--runner-key", public(place))[0] == 0
+    return folder
+
+
+def displace(liar: Actor, ref: RequestRef) -> bool:
+    """Put a claim of the forger's own in place of what is there; whether it got in before the owner moved on."""
+    try:
+        liar.bus.claim(liar.record(ref, "claimed", 0), liar.bus.read_claim(ref.id).oid)
+    except FencedError:
+        return False
+    return True
+
+
+def test_a_request_that_a_forged_claim_would_starve_is_run_and_its_result_verifies(site) -> None:  # noqa: F811
+    place = signing(site)
+    ref = place.ask()
+    liar = forger(place)
+    liar.start(ref, liar.claim(ref))
+    ran = place.run("once", "--bus", place.route)
+    assert "taken over the head of a claim that its runner did not sign" in ran.stderr
+    assert place.starts() == [ref.id]
+    claim = place.ended(ref)
+    assert (claim.runner, claim.reason) == ("mini", "gate_rejected")
+    code, document = told(home(place), "verify", ref.id)
+    assert (code, document["data"]["signed"]) == (0, True), document
+
+
+def test_what_is_ignored_is_said_by_status_and_doctor_and_missing_in_ls(site) -> None:  # noqa: F811
+    place = signing(site)
+    folder, ref = home(place), place.ask()
+    liar = forger(place)
+    liar.publish(ref, liar.start(ref, liar.claim(ref)))
+    liar.bus.beacon(liar.beacon(5))
+    assert told(folder, "ls")[1]["data"][0]["state"] == "queued"
+    _, document = told(folder, "status", ref.id)
+    assert (document["state"], document["terminal"]) == ("queued", False)
+    out = io.StringIO()
+    places = {"KAKEYA_DATA_DIR": str(folder / ".data"), "KAKEYA_CONFIG_DIR": str(folder / ".config")}
+    assert main(["status", ref.id], Surroundings(out, io.StringIO(), places, folder, CLOCK, None)) == 0
+    assert "a claim in the name of mini: it is not signed, and the pinned key signs" in out.getvalue()
+    _, document = told(folder, "doctor")
+    forged = [one["text"] for one in document["data"] if one["check"] == "forged"]
+    assert len(forged) == 2, document["data"]
+    assert any(f"claim/{ref.id} does not count" in text for text in forged)
+    _, document = told(folder, "runners")
+    assert document["data"] == []
+
+
+def test_a_forged_end_does_not_end_what_runs(site) -> None:  # noqa: F811
+    place = signing(site, work="while [ ! -e $(dirname $0)/go ]; do sleep 0.05; done")
+    ref = place.ask()
+    place.start("serve", "--bus", place.route)
+    place.until(lambda: place.starts() == [ref.id], "never started")
+    liar = forger(place, "mallory")
+    place.until(lambda: displace(liar, ref), "the forger never got in")
+    (place.folder / "go").touch()
+    claim = place.ended(ref)
+    assert (claim.runner, claim.reason) == ("mini", "gate_rejected")
+    assert place.starts() == [ref.id]
+
+
+def test_a_claim_displaced_while_its_runner_was_down_is_still_its_own_and_nothing_runs_twice(site) -> None:  # noqa: F811
+    place = signing(site, work="sleep 600")
+    ref = place.ask()
+    process = place.start("serve", "--bus", place.route)
+    place.until(lambda: (claim := place.claim(ref)) is not None and claim.state == "started", "never started")
+    place.until(lambda: place.starts() == [ref.id], "never ran")
+    process.kill()
+    process.wait()
+    liar = forger(place)
+    seen = liar.bus.read_claim(ref.id)
+    liar.bus.claim(liar.record(ref, "claimed", 0), seen.oid)
+    place.set_work(":")
+    place.run("once", "--bus", place.route)
+    claim = place.ended(ref)
+    assert (claim.runner, claim.reason) == ("mini", "runner_lost")
+    assert place.starts() == [ref.id]
+
+
+def test_an_end_of_before_claims_were_signed_counts_by_its_attested_result(site) -> None:  # noqa: F811
+    place = signing(site)
+    ref = place.ask()
+    place.run("once", "--bus", place.route)
+    ended = place.ended(ref)
+    old = forger(place)
+    tip = old.bus.read_claim(ref.id)
+    held = old.bus.claim(old.record(ref, "claimed", 0), tip.oid)
+    held = old.start(ref, held)
+    old.bus.publish(held, old.record(ref, "terminal", 2, reason=ended.reason, exit_code=1, result_oid=ended.result_oid))
+    folder = home(place)
+    _, document = told(folder, "status", ref.id)
+    assert (document["state"], document["outcome"]["reason"]) == ("published", "gate_rejected")
+
+    other = place.ask()  # the same result says nothing of another run
+    held = old.start(other, old.claim(other))
+    old.bus.publish(held, old.record(other, "terminal", 2, result_oid=ended.result_oid))
+    assert told(folder, "status", other.id)[1]["state"] == "queued"
+
+
+def test_the_claims_in_a_result_carry_their_signatures(site) -> None:  # noqa: F811
+    place = signing(site)
+    ref = place.ask()
+    place.run("once", "--bus", place.route)
+    files = dict(place.requester().read_result(place.ended(ref).result_oid).files)
+    assert verify_tree(files, run_id=ref.id) == []
+    lines = files["claims.jsonl"].splitlines()
+    assert len(lines) >= 2
+    assert all(b"Kakeya-Seal: mini " in line for line in lines)
+
+
+def test_a_bus_of_this_machine_s_own_is_not_slowed_down_by_signatures(tmp_path) -> None:
+    tmp_path.chmod(0o700)
+    _, document = told(tmp_path, "run", "mlx-env-probe", "--bus", "embedded", "--wait")
+    assert document["state"] == "published", document
+    bare = next((tmp_path / ".data").rglob("bus.git"))
+    tip = git("for-each-ref", "--format=%(objectname)", names.DEFAULT_PREFIX, cwd=bare).split()
+    assert tip
+    assert not any("Kakeya-Seal" in git("log", "-1", "--format=%B", one, cwd=bare) for one in tip)

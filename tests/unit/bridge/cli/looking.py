@@ -1,0 +1,25 @@
+"""What tests of the looking commands share: a claim of a verdict, and a host that takes a run from claim to end."""
+
+from __future__ import annotations
+
+from bridge.records import ClaimResult
+from tests.drift import ROOT
+
+SCHEMAS = ROOT / "bridge" / "client" / "schemas"
+
+
+def claim(**changes):
+    fields = {
+        "id": "speed", "metric": "decode_ratio", "role": "primary", "value": 1.09, "interval": (1.03, 1.15),
+        "confidence": 0.95, "unit": "x", "n": 60, "baseline": "mlx_lm", "wording": "faster than mlx_lm by 9 %",
+        "citable": True, "why": (), "detail": {},
+    }  # fmt: skip
+    return ClaimResult.model_validate({**fields, **changes})
+
+
+def take(host, run_id, **ending):
+    host.claim(run_id)
+    host.start(run_id)
+    host.log(run_id, b"one\ntwo\x1b]0;title\x07\n::error::x\n", final=True)
+    host.judge(run_id)
+    host.finish(run_id, **ending)

@@ -1,0 +1,79 @@
+"""compare and report read what two results hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+
+from tests.drift import ROOT
+from tests.fakes.scripted_host import PROBE
+from tests.unit.bridge.cli.looking import SCHEMAS, claim, take
+
+
+def test_a_fact_that_both_share_is_said_once_and_columns_are_as_wide_as_what_differs(requester):
+    table = [line for line in requester.run("compare", *EVIDENCE).out.splitlines() if line[:2] in {"= ", "* ", "  "}]
+    starts = table[0].index("y6rgxwg2")
+    differing = [line for line in table if line.startswith("*")]
+    assert len(differing) > 3
+    assert all(line[starts - 2 : starts] == "  " and line[starts] != " " for line in differing)
+    assert next(line for line in table if line.startswith("= host")).count("AMD EPYC") == 1
+
+
+def test_compare_says_what_differs_and_warns(requester, host, sent):
+    take(host, sent, claims=(claim(),))
+    second = requester.run("run", "mlx-env-probe").out.strip()
+    take(host, second, claims=(claim(value=1.2, citable=False),))
+    ran = requester.run("compare", sent, second)
+    assert "* claim speed" in ran.out
+    assert "NOT CITABLE" in ran.out
+    assert "not an interleaved comparison" in ran.err
+
+
+EVIDENCE = [str(ROOT / "docs" / "evidence" / f"k3-fused-allmlx-code-{name}") for name in ("rpa4gwnn", "y6rgxwg2")]
+
+
+def test_two_result_folders_are_compared_by_the_gates_statistics(requester):
+    # The golden text is what `kakeya-mac compare` of these two folders prints on stdout.
+    ran = requester.run("compare", *EVIDENCE)
+    golden = Path(__file__).parent / "golden" / "compare.txt"
+    assert (ran.code, ran.out) == (0, golden.read_text("utf-8"))
+
+
+def test_the_document_of_a_comparison_says_that_nothing_is_citable(requester):
+    data = requester.run("compare", *EVIDENCE, "--json").document["data"]
+    jsonschema.validate(data, json.loads((SCHEMAS / "data-compare.schema.json").read_text()))
+    assert len(data["differences"]) == 11
+    assert {(one["citable"], one["n"]) for one in data["differences"]} == {(False, 60)}
+    assert all("not interleaved" in one["why"][0] for one in data["differences"])
+    assert [floor["stage"] for floor in data["noise"]] == ["decode", "prefill"]
+
+
+def test_runs_without_samples_compare_their_facts_and_say_why_no_more(requester, host, sent):
+    take(host, sent)
+    ran = requester.run("compare", sent, sent)
+    assert ran.code == 0
+    assert "impossible" in ran.out
+    assert "B vs A" not in ran.out
+
+
+def test_a_folder_that_is_no_result_is_refused(requester, tmp_path):
+    (tmp_path / "empty").mkdir()
+    ran = requester.run("compare", EVIDENCE[0], str(tmp_path / "empty"))
+    assert ran.code == 1
+    assert "manifest.json" in ran.err
+
+
+def test_report_recomputes_rates_and_survives_nonsense(requester, host, sent, tmp_path):
+    sample = {"is_warmup": False, "output_tokens": 11, "stages": {"decode_s": 2.0}, "stop_reason": "eos"}
+    odd = {"arms": [{"name": "a\x1b[31m", "samples": [sample, 3, {"stages": None}]}, None], "claims": [7], "rows": []}
+    take(host, sent, reports={"speed.json": odd, "probe.json": PROBE})
+    out = requester.run("report", "@last").out
+    assert "5.0 tokens/s decode (median)" in out
+    assert "\x1b" not in out
+    path = tmp_path / "bare.json"
+    path.write_text(json.dumps(PROBE))
+    assert "check       ok" in requester.run("report", str(path)).out
+    path.write_text('{"a": 1, "a": 2}')
+    assert requester.run("report", str(path)).code == 2

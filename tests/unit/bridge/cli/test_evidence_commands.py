@@ -1,0 +1,113 @@
+"""quote, verify and gate check say only what a result carries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from bridge import strictjson
+from bridge.gate import identity
+from tests.fakes.scripted_host import PROBE
+from tests.unit.bridge.cli.looking import claim, take
+
+
+def test_quote_prints_only_what_may_be_quoted(requester, host, sent):
+    good, bad = claim(), claim(id="memory", citable=False, why=("G7: too few contexts",), wording="less memory")
+    take(host, sent, decision="evidence", claims=(good, bad))
+    ran = requester.run("quote", "@last")
+    assert ran.code == 0
+    assert "faster than mlx_lm by 9 % (1.09 x, 95% interval 1.03 to 1.15, n = 60)" in ran.out
+    assert "attempt 1 of 1 on this host" in ran.out
+    assert f"check: kakeya-mac verify {sent}" in ran.out
+    assert "less memory" not in ran.out
+    assert "memory may NOT be quoted: G7: too few contexts" in ran.err
+    block = requester.run("quote", "@last", "--markdown").out
+    assert block.startswith("> faster than mlx\\_lm by 9 %")
+
+
+@pytest.mark.parametrize("decision", ["valid_not_citable", "rejected"])
+def test_quote_refuses_loudly_whatever_a_claim_says_of_itself(requester, host, sent, decision):
+    take(host, sent, decision=decision, claims=(claim(),))
+    ran = requester.run("quote", "@last", "--json")
+    assert ran.code == 1
+    assert ran.document["data"]["lines"] == []
+    assert "nothing of" in ran.err
+    assert "faster" not in json.dumps(ran.document["data"]["lines"])
+
+
+def test_verify_checks_id_folder_and_our_own_bytes(requester, host, sent):
+    take(host, sent)
+    ran = requester.run("verify", "@last")
+    assert ran.code == 0
+    assert "integrity only, unsigned" in ran.out
+    folder = requester.folder / requester.run("open", "@last").out.strip()
+    assert requester.run("verify", str(folder)).code == 0
+    (folder / "reports" / "probe.json").write_bytes(b"{}")
+    ran = requester.run("verify", str(folder), "--json")
+    assert ran.code == 1
+    assert ran.document["data"]["ok"] is False
+    assert any(row["name"] == "reports/probe.json" for row in ran.document["data"]["checks"] if not row["ok"])
+    (folder / "extra.txt").symlink_to("/etc/passwd")
+    assert "symbolic link" in requester.run("verify", str(folder)).err
+
+
+def test_verify_judges_again_where_the_gate_is_the_same(requester, host, sent):
+    take(host, sent, decision="evidence", claims=(claim(),), gate=identity())
+    ran = requester.run("verify", "@last")
+    assert ran.code == 1
+    assert "says evidence; the same gate says rejected here" in ran.out
+
+
+def test_verify_sees_that_the_bus_carries_another_history(requester, host, sent, tmp_path):
+    take(host, sent)
+    requester.run("fetch", "@last")
+    request = next((requester.folder / "data" / "requests").glob("*.json"))
+    document = json.loads(request.read_text())
+    document["request"] = document["request"].replace('"smoke"', '"claim"')
+    request.write_text(json.dumps(document))
+    ran = requester.run("verify", sent)
+    assert ran.code == 1
+    assert "not the bytes this clone sent" in ran.out
+
+
+def reseal(folder, **changed):
+    """Write files of a result folder anew and make its manifest agree."""
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    for name, data in changed.items():
+        (folder / name.replace("_", ".")).write_bytes(data)
+    for entry in manifest["files"]:
+        data = (folder / entry["path"]).read_bytes()
+        entry.update(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+    (folder / "manifest.json").write_bytes(strictjson.encode(manifest))
+
+
+def test_a_result_of_an_older_version_still_verifies_but_a_reformatted_one_does_not(requester, host, sent):
+    take(host, sent)
+    folder = requester.folder / requester.run("open", "@last").out.strip()
+    spec = json.loads((folder / "spec.json").read_bytes())
+    older = {name: value for name, value in spec.items() if name != "labels"}
+    assert older != spec
+    reseal(folder, spec_json=strictjson.encode(older))
+    ran = requester.run("verify", str(folder))
+    assert ran.code == 0, ran.out
+    reseal(folder, spec_json=json.dumps(spec, indent=1).encode())
+    ran = requester.run("verify", str(folder))
+    assert ran.code == 1
+    assert "spec.json: is not in canonical form" in ran.out
+
+
+def test_gate_check_judges_folders_and_bare_reports_and_never_grants_evidence(requester, host, sent, tmp_path):
+    take(host, sent, decision="evidence", claims=(claim(),))
+    requester.run("fetch", sent)
+    ran = requester.run("gate", "check", "data/runs", "--json")
+    assert [row["verdict"]["id"] for row in ran.document["data"]] == [sent]
+    assert ran.document["data"][0]["problems"] == []
+    assert ran.document["data"][0]["verdict"]["decision"] != "evidence"
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps(PROBE))
+    for form in ("table", "markdown", "junit", "annotations"):
+        assert requester.run("gate", "check", str(bare), "--format", form).out
+    assert requester.run("gate", "check", str(bare), "--require", "evidence").code == 1
+    assert requester.run("gate", "check", str(tmp_path / "nothing")).code == 2

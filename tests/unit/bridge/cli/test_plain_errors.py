@@ -1,0 +1,67 @@
+"""What the machine refuses is one clear message with what to do next, in both programs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bridge.cli import runner
+from bridge.cli.oserrors import told
+from bridge.client.session import Session
+from bridge.ids import short
+from tests.fakes.requester import Requester
+from tests.fakes.scripted_host import ScriptedHost
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_said_to_be_one() -> None:
+    with pytest.raises(OSError, match="space") as caught, Path("/dev/full").open("w", buffering=1) as file:
+        file.write("x\n")
+    error = told(caught.value, "look elsewhere")
+    assert "No space left on device" in error.message
+    assert error.remedy is not None
+    assert error.remedy.startswith("free some space")
+
+
+def test_the_runner_ends_without_a_traceback_where_its_state_cannot_lie(tmp_path, capsys) -> None:
+    (tmp_path / "file").write_text("x")
+    policy = tmp_path / "policy.toml"
+    policy.write_text('schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\n')
+    policy.chmod(0o600)
+    tmp_path.chmod(0o700)
+    code = runner.main(["once", "--bus", "x", "--policy", str(policy), "--state", str(tmp_path / "file" / "state")])
+    said = capsys.readouterr().err
+    assert code == 3
+    assert "Not a directory" in said
+    assert "next: kakeya-runner doctor" in said
+    assert "Traceback" not in said
+
+
+def test_a_runner_without_a_policy_is_told_to_set_one_up(tmp_path, capsys) -> None:
+    assert runner.main(["serve", "--bus", "x", "--policy", str(tmp_path / "policy.toml")]) == 2
+    said = capsys.readouterr().err
+    assert "there is no such file" in said
+    assert "next: kakeya-runner setup --bus ROUTE" in said
+
+
+class OnThisMachine(Requester):
+    """A requester whose bus's runner writes its words where the client can read them."""
+
+    said = ""
+
+    def open(self, settings, clock) -> Session:
+        return replace(super().open(settings, clock), runner_words=lambda: self.said)
+
+
+def test_a_wait_says_why_the_runner_on_this_machine_does_not_start(tmp_path) -> None:
+    requester = OnThisMachine(tmp_path)
+    ScriptedHost(requester.bus, requester.clock).beat()
+    sent = requester.run("run", "mlx-env-probe").out.strip()
+    requester.said = f"2026-11-20T10:00:00.000Z {short(sent)} waits: 0 bytes of disk are free"
+    ran = requester.run("attach", sent, "--wait-timeout", "40")
+    assert ran.code == 8
+    assert "the runner on this machine waits: 0 bytes of disk are free" in ran.err
+    requester.said = "2026-11-20T10:00:00.000Z 00000000 waits: all slots are busy"
+    assert "on this machine waits" not in requester.run("attach", sent, "--wait-timeout", "40").err
