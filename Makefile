@@ -8,7 +8,7 @@ OPENBLAS := $(wildcard /usr/lib/x86_64-linux-gnu/libopenblas.so.0 /usr/lib/aarch
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 PYTEST := $(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m pytest
 
-.PHONY: help demo test unit lint check drift evidence bench gate-score fuzz studies clean
+.PHONY: help demo test unit lint check drift evidence bench engine-study gate-score fuzz studies clean
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -48,6 +48,9 @@ check: lint drift evidence ## what must hold before tests are worth running
 
 bench: $(VENV)/.dev ## ratios inside interleaved runs; needs a quiet machine
 	$(ONE_THREAD) $(BIN)/python -m benchmarks
+
+engine-study: $(VENV)/.dev ## the engine beside its peers; long, needs a quiet machine
+	$(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m benchmarks.engine_study
 
 gate-score: $(VENV)/.dev ## mutation score of the gate
 	$(BIN)/python -m tests.gate_score
