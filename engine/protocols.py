@@ -18,6 +18,7 @@ from engine.types import (
     DrafterInfo,
     Features,
     Forward,
+    Ids,
     Outcome,
     Pause,
     Step,
@@ -60,6 +61,14 @@ class Sequence(Protocol):
 
     def forward_block(self, bonus: int, draft: Draft) -> Forward:
         """Queue one forward over ``[bonus, *draft]`` and append its rows to the cache."""
+
+    def draft_ahead(self, ids: tuple[int, ...], count: int) -> Ids:
+        """Queue ``count`` greedy forwards, the first over ``ids``, each later one over the prediction before it.
+
+        Returns:
+            The ``count`` predicted ids on the device, nothing of them read. ``len(ids) + count - 1`` rows were
+            appended; the caller crops what is not committed. A row without a usable prediction gives any id.
+        """
 
     def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
         """Decode up to ``limit`` tokens greedily without drafting, each forward queued before the previous is read.

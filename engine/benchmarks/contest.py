@@ -1,21 +1,24 @@
 """Run contestants interleaved over prompts, check every token, and compare times prompt by prompt.
 
-Each prompt is decoded by every contestant in a freshly drawn order, ``repeats`` times; a contestant's time for a prompt
-is the median of its repeats. A contestant whose tokens differ from plain decoding is reported as different and gets no
-ratio: it did other work.
+Each prompt is decoded by every contestant ``repeats`` times, all of them in turns of a few tokens; a contestant's time
+for a prompt is the median of its repeats. A contestant whose tokens differ from plain decoding is reported as different
+and gets no ratio: it did other work.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from engine.benchmarks.peer import Peer, Timed
+from engine.benchmarks.peer import Peer
 from engine.benchmarks.ratio import Ratio, paired_ratio
+from engine.benchmarks.turns import SLICE_TOKENS, Decode, take_turns
 from engine.evaluation.selection import Prompt
+from engine.protocols import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,6 @@ class Entry:
     peer: str
     prompt_id: str
     repeat: int
-    order: int
     tokens: int
     first_s: float
     decode_s: float
@@ -34,7 +36,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """What is compared: warm-ups are decoded and forgotten."""
+    """What is compared: warm-ups are decoded and forgotten.
+
+    With ``slice_tokens`` None contestants decode whole prompts one after the other, in a drawn order: for a device that
+    has room for one of them at a time.
+    """
 
     peers: Sequence[Peer]
     prompts: Sequence[Prompt]
@@ -42,6 +48,8 @@ class Contest:
     budget_tokens: int
     repeats: int
     seed: str
+    clock: Clock
+    slice_tokens: int | None = SLICE_TOKENS
 
     def run(
         self, expected: Callable[[Prompt], tuple[int, ...]], heard: Callable[[Entry], None] = lambda _: None
@@ -49,30 +57,41 @@ class Contest:
         """Decode everything; ``expected`` gives the tokens of plain decoding."""
         chooser = random.Random(f"{self.seed}/contest")  # noqa: S311 - a reproducible order, not a secret
         for prompt in self.warmups:
-            for peer in self.peers:
-                peer.decode(prompt.ids, self.budget_tokens)
+            self._decoded(prompt, chooser)
         entries: list[Entry] = []
         turns = [(repeat, prompt) for repeat in range(self.repeats) for prompt in self.prompts]
         for repeat, prompt in turns:
             wanted = expected(prompt)
-            order = list(self.peers)
-            chooser.shuffle(order)
-            for place, peer in enumerate(order):
-                timed = peer.decode(prompt.ids, self.budget_tokens)
-                entries.append(_entry(peer, prompt, (repeat, place), timed, wanted))
+            for name, decode in self._decoded(prompt, chooser):
+                entries.append(_entry(name, prompt, repeat, decode, wanted))
                 heard(entries[-1])
         return entries
 
+    def _decoded(self, prompt: Prompt, chooser: random.Random) -> list[tuple[str, Decode]]:
+        """Return every contestant's finished decode of one prompt."""
+        order = chooser.sample(list(self.peers), len(self.peers))
+        groups = [order] if self.slice_tokens is not None else [[peer] for peer in order]
+        found: list[tuple[str, Decode]] = []
+        for group in groups:
+            with ExitStack() as stack:
+                decodes: list[Decode] = []
+                for peer in group:
+                    running = stack.enter_context(closing(peer.start(prompt.ids, self.budget_tokens)))
+                    decodes.append(Decode(running, self.clock))
+                take_turns(decodes, chooser, self.slice_tokens or self.budget_tokens)
+            found += zip((peer.name for peer in group), decodes, strict=True)
+        return found
 
-def _entry(peer: Peer, prompt: Prompt, place: tuple[int, int], timed: Timed, wanted: tuple[int, ...]) -> Entry:
+
+def _entry(name: str, prompt: Prompt, repeat: int, decode: Decode, wanted: tuple[int, ...]) -> Entry:
     return Entry(
-        peer.name,
+        name,
         prompt.id,
-        *place,
-        tokens=len(timed.tokens),
-        first_s=timed.first_s,
-        decode_s=timed.decode_s,
-        identical=timed.tokens == wanted,
+        repeat,
+        tokens=len(decode.tokens),
+        first_s=decode.first_s,
+        decode_s=decode.arrivals.seconds[-1],
+        identical=tuple(decode.tokens) == wanted,
     )
 
 

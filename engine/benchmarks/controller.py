@@ -1,20 +1,19 @@
 """What the depth controller costs, cold, when drafting does not pay: wall clock against the library's plain decoding.
 
 A world is a drafter and a kind of prompt. In each, the same prompts are decoded to the same forced budget by the
-library's own loop and by the engine with a cold controller. The two take turns of ``SLICE_TOKENS`` tokens in a drawn
-order, each turn ending when its device is idle: a machine whose speed wanders from second to second slows both alike.
-The moments at which tokens reach the host give the ratio for the whole budget and for every shorter one in the same
-run.
+library's own loop and by the engine with a cold controller, in turns. The moments at which tokens reach the host give
+the ratio for the whole budget and for every shorter one in the same run.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from engine.benchmarks.ratio import Ratio, paired_ratio
+from engine.benchmarks.turns import Arrivals, Decode, Pulled, take_turns
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
@@ -23,11 +22,10 @@ from engine.drafters.none import NoDrafter
 from engine.errors import UsageError
 from engine.evaluation.selection import Prompt
 from engine.loading import Engine
-from engine.protocols import Clock, Depth, Drafter, DrafterModel
+from engine.protocols import Depth, Drafter, DrafterModel
 from engine.types import CacheLayout, Draft, Features, Step
 
 PREFILL_CHUNK_TOKENS = 512
-SLICE_TOKENS = 16
 
 
 @dataclass
@@ -89,18 +87,6 @@ class World:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrivals:
-    """One decode: seconds from the first token to the moment when ``tokens[i]`` tokens were there."""
-
-    tokens: tuple[int, ...]
-    seconds: tuple[float, ...]
-
-    def until(self, tokens: int) -> tuple[int, float]:
-        """Return the first (tokens, seconds) at which at least ``tokens`` were there."""
-        return next((have, at) for have, at in zip(self.tokens, self.seconds, strict=True) if have >= tokens)
-
-
-@dataclass(frozen=True, slots=True)
 class Pair:
     """Both decodes of a prompt. ``identical`` says whether their tokens were the same."""
 
@@ -152,13 +138,13 @@ class Trial:
         return self.pairs
 
     def _pair(self, world: World, prompt: Prompt, chooser: random.Random) -> Pair:
-        clock = self.engine.backend.clock
-        plain, controlled = Decode(self._plain(prompt), clock), Decode(self._controlled(world, prompt), clock)
-        for tokens in range(1 + SLICE_TOKENS, self.budget_tokens + SLICE_TOKENS, SLICE_TOKENS):
-            for decode in chooser.sample([plain, controlled], 2):
-                decode.advance(tokens)
+        clock, asked = self.engine.backend.clock, Asked()
+        plain = Decode(Pulled(Asked().count(self._plain(prompt)), clock), clock)
+        controlled = Decode(Pulled(asked.count(self._controlled(world, prompt)), clock), clock)
+        take_turns([plain, controlled], chooser)
         identical = plain.tokens == controlled.tokens
-        return Pair(world.name, prompt.id, plain.arrivals, controlled.arrivals, identical, *controlled.asked)
+        counts = asked.drafted_steps, asked.shadow_drafts
+        return Pair(world.name, prompt.id, plain.arrivals, controlled.arrivals, identical, *counts)
 
     def _plain(self, prompt: Prompt) -> Iterator[Step]:
         return self.engine.native.decode(prompt.ids, Stopping(self.budget_tokens), PREFILL_CHUNK_TOKENS)
@@ -175,43 +161,19 @@ class Trial:
         return speculative(parts, prompt.ids, Stopping(self.budget_tokens), PREFILL_CHUNK_TOKENS)
 
 
-class Decode:
-    """A decode that goes on in turns and counts only the time of its own; the prefill is done before the first."""
+@dataclass(slots=True)
+class Asked:
+    """How many steps of a decode verified a draft, and how many shadow drafts it had."""
 
-    def __init__(self, steps: Iterator[Step], clock: Clock) -> None:
-        self._steps = steps
-        self._clock = clock
-        self._spent_ns = 0
-        self._counts: list[int] = []
-        self._seconds: list[float] = []
-        self._shadows = self._drafted = 0
-        self.tokens: list[int] = []
-        self._take(next(steps), 0)
-        clock.now_ns()
+    drafted_steps: int = 0
+    shadow_drafts: int = 0
 
-    @property
-    def arrivals(self) -> Arrivals:
-        """When tokens arrived."""
-        return Arrivals(tuple(self._counts), tuple(self._seconds))
-
-    @property
-    def asked(self) -> tuple[int, int]:
-        """How many steps verified a draft, and how many shadow drafts there were."""
-        return self._drafted, self._shadows
-
-    def advance(self, tokens: int) -> None:
-        """Decode until there are ``tokens`` tokens, or to the end."""
-        began_ns = self._clock.now_ns()
-        while self._counts[-1] < tokens and (step := next(self._steps, None)) is not None:
-            self._take(step, self._spent_ns + self._clock.host_ns() - began_ns)
-        self._spent_ns += self._clock.now_ns() - began_ns
-
-    def _take(self, step: Step, at_ns: int) -> None:
-        self.tokens.extend(step.tokens)
-        self._counts.append(len(self.tokens))
-        self._seconds.append(at_ns / 1e9)
-        self._drafted += step.drafted > 0
-        self._shadows += step.shadowed > 0
+    def count(self, steps: Iterator[Step]) -> Generator[tuple[int, ...]]:
+        """Pass on the tokens of each step."""
+        for step in steps:
+            self.drafted_steps += step.drafted > 0
+            self.shadow_drafts += step.shadowed > 0
+            yield step.tokens
 
 
 def curve(pairs: Sequence[Pair], budgets: Sequence[int]) -> dict[int, Ratio]:

@@ -1,31 +1,23 @@
-"""What a contestant of a benchmark does: decode a prompt greedily and say when its tokens were there.
+"""What a contestant of a benchmark does: decode a prompt greedily, in turns.
 
 Every contestant decodes the same prompts on the same loaded weights in the same process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Protocol
 
+from engine.benchmarks.turns import Pulled, Running
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.prompt import check_prompt
 from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping
 from engine.drafters.none import NoDrafter
 from engine.loading import Engine
-from engine.protocols import Clock, Depth, DrafterModel
+from engine.protocols import Depth, DrafterModel
 from engine.types import CacheLayout
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """One decode: tokens, and seconds from the idle device to the first token and from there to the last."""
-
-    tokens: tuple[int, ...]
-    first_s: float
-    decode_s: float
 
 
 class Peer(Protocol):
@@ -39,33 +31,8 @@ class Peer(Protocol):
     def code_path(self) -> str:
         """``module:function`` of the code that decodes."""
 
-    def decode(self, prompt: tuple[int, ...], budget_tokens: int) -> Timed:
-        """Decode greedily until a stop id or the budget."""
-
-
-@dataclass(slots=True)
-class Marks:
-    """Tokens as they arrive on the host, with the moments of the first and the last."""
-
-    clock: Clock
-    began_ns: int
-    first_ns: int = 0
-    last_ns: int = 0
-
-    @classmethod
-    def start(cls, clock: Clock) -> Marks:
-        """Wait for the device, then begin."""
-        clock.now_ns()
-        return cls(clock, clock.host_ns())
-
-    def arrived(self) -> None:
-        """Note that tokens have reached the host."""
-        self.last_ns = self.clock.host_ns()
-        self.first_ns = self.first_ns or self.last_ns
-
-    def timed(self, tokens: tuple[int, ...]) -> Timed:
-        """Return the finished decode."""
-        return Timed(tokens, (self.first_ns - self.began_ns) / 1e9, (self.last_ns - self.first_ns) / 1e9)
+    def start(self, prompt: tuple[int, ...], budget_tokens: int) -> Running:
+        """Return a decode, greedy until a stop id or the budget, that has not begun; its first turn is the prefill."""
 
 
 @dataclass(frozen=True)
@@ -79,17 +46,16 @@ class EnginePeer:
     layout: CacheLayout
     code_path: str = "engine.decoding.speculative:speculative"
 
-    def decode(self, prompt: tuple[int, ...], budget_tokens: int) -> Timed:
-        """Decode with a fresh sequence and a cold depth policy."""
+    def start(self, prompt: tuple[int, ...], budget_tokens: int) -> Running:
+        """Return a decode with a fresh sequence and a cold depth policy."""
+        return Pulled(self._tokens(prompt, budget_tokens), self.engine.backend.clock)
+
+    def _tokens(self, prompt: tuple[int, ...], budget_tokens: int) -> Generator[tuple[int, ...]]:
         engine = self.engine
-        tokens: list[int] = []
-        marks = Marks.start(engine.backend.clock)
         sequence = engine.target.open(self.drafter.capture, self.layout)
         parts = Parts(sequence, self.drafter.open(), engine.accept, self.depth(), engine.backend.clock)
         for step in speculative(parts, prompt, stopping(engine, prompt, budget_tokens)):
-            marks.arrived()
-            tokens.extend(step.tokens)
-        return marks.timed(tuple(tokens))
+            yield step.tokens
 
 
 @dataclass(frozen=True)
@@ -104,14 +70,13 @@ class NativePeer:
         """Return the library's code."""
         return self.engine.native.code_path
 
-    def decode(self, prompt: tuple[int, ...], budget_tokens: int) -> Timed:
-        """Decode with a fresh cache."""
-        tokens: list[int] = []
-        marks = Marks.start(self.engine.backend.clock)
+    def start(self, prompt: tuple[int, ...], budget_tokens: int) -> Running:
+        """Return a decode with a fresh cache."""
+        return Pulled(self._tokens(prompt, budget_tokens), self.engine.backend.clock)
+
+    def _tokens(self, prompt: tuple[int, ...], budget_tokens: int) -> Generator[tuple[int, ...]]:
         for step in self.engine.native.decode(prompt, stopping(self.engine, prompt, budget_tokens), 512):
-            marks.arrived()
-            tokens.extend(step.tokens)
-        return marks.timed(tuple(tokens))
+            yield step.tokens
 
 
 def stopping(engine: Engine, prompt: tuple[int, ...], budget_tokens: int) -> Stopping:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ import mlx.core as mx
 from mlx_lm.generate import speculative_generate_step
 from mlx_lm.utils import load_model
 
-from engine.benchmarks.peer import Marks, NativePeer, Peer, Timed, stopping
+from engine.benchmarks.peer import NativePeer, Peer, stopping
+from engine.benchmarks.turns import Pulled, Running
 from engine.errors import UsageError
 from engine.loading import Engine
 
@@ -28,19 +30,21 @@ class DraftModelPeer:
     name: str = "mlx-lm draft model"
     code_path: str = "mlx_lm.generate:speculative_generate_step"
 
-    def decode(self, prompt: tuple[int, ...], budget_tokens: int) -> Timed:
-        """Decode; mlx-lm yields token by token."""
+    def start(self, prompt: tuple[int, ...], budget_tokens: int) -> Running:
+        """Return a decode; mlx-lm yields token by token."""
+        return Pulled(self._tokens(prompt, budget_tokens), self.engine.backend.clock)
+
+    def _tokens(self, prompt: tuple[int, ...], budget_tokens: int) -> Generator[tuple[int, ...]]:
         rule = stopping(self.engine, prompt, budget_tokens)
-        marks = Marks.start(self.engine.backend.clock)
         steps = speculative_generate_step(
             mx.array(prompt), self.module, self.draft, num_draft_tokens=DRAFT_TOKENS, max_tokens=budget_tokens
         )
         with closing(steps):
             for token, *_ in steps:
-                marks.arrived()
-                if rule.cut((int(token),))[1] is not None:
+                emitted, stop = rule.cut((int(token),))
+                yield emitted
+                if stop is not None:
                     break
-        return marks.timed(tuple(rule.emitted))
 
 
 def mlx_peers(engine: Engine, module: Any, draft_model: Path | None) -> list[Peer]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from engine import checkpoint
-from engine.benchmarks.peer import Marks, NativePeer, Peer, Timed
+from engine.benchmarks.peer import NativePeer, Peer
+from engine.benchmarks.turns import Pushed, Running
 from engine.drafters import dflash
 from engine.drafters.dflash import DFlashConfig
 from engine.loading import Engine
@@ -29,39 +30,41 @@ class GeneratePeer:
     extra: Mapping[str, Any]
     code_path: str = "transformers.generation.utils:GenerationMixin.generate"
 
-    def decode(self, prompt: tuple[int, ...], budget_tokens: int) -> Timed:
-        """Decode; a streamer marks when tokens reach the host."""
-        marks = Marks.start(self.engine.backend.clock)
+    def start(self, prompt: tuple[int, ...], budget_tokens: int) -> Running:
+        """Return a decode; a streamer is handed tokens when they reach the host."""
+        clock = self.engine.backend.clock
+        return Pushed(lambda put: self._generate(prompt, budget_tokens, put), clock)
+
+    def _generate(self, prompt: tuple[int, ...], budget_tokens: int, put: Callable[[tuple[int, ...]], None]) -> None:
         ids = torch.tensor([prompt], device=self.module.device)
         stops = list(self.engine.target.info.stop_ids) or None
-        output = self.module.generate(
+        self.module.generate(
             ids,
             attention_mask=torch.ones_like(ids),
             max_new_tokens=budget_tokens,
             do_sample=False,
             eos_token_id=stops,
             pad_token_id=0,
-            streamer=_Streamer(marks),
+            streamer=_Streamer(put),
             **self.extra,
         )
-        return marks.timed(tuple(output[0, len(prompt) :].tolist()))
 
 
 class _Streamer:
-    """Marks every arrival but the first, which is the prompt itself."""
+    """Hands on every arrival but the first, which is the prompt itself."""
 
-    def __init__(self, marks: Marks) -> None:
-        self._marks = marks
+    def __init__(self, put: Callable[[tuple[int, ...]], None]) -> None:
+        self._put = put
         self._seen_prompt = False
 
-    def put(self, value: Any) -> None:
-        del value
+    def put(self, value: torch.Tensor) -> None:
+        """Take the ids that ``generate`` has read."""
         if self._seen_prompt:
-            self._marks.arrived()
+            self._put(tuple(value.flatten().tolist()))
         self._seen_prompt = True
 
     def end(self) -> None:
-        """Do nothing: the last token was marked when it arrived."""
+        """Do nothing: the last token was handed on when it arrived."""
 
 
 def torch_peers(engine: Engine, module: Any, drafter: Path | None, draft_model: Path | None) -> list[Peer]:

@@ -15,6 +15,7 @@ from engine.benchmarks.controller import Pair, Trial, World, curve
 from engine.benchmarks.overhead import Overhead, loop_overhead
 from engine.benchmarks.peer import Peer, engine_peers, oracle
 from engine.benchmarks.ratio import Ratio
+from engine.benchmarks.turns import SLICE_TOKENS
 from engine.cli.options import (
     add_cache_option,
     add_model_options,
@@ -43,9 +44,10 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line of every verb."""
     built = argparse.ArgumentParser(
         prog="kakeya-engine bench",
-        description="compare: decode the same prompts with the engine and with the library's own ways, check every "
-        "token, and print decode-time ratios by prompt with their 95 %% interval. overhead: split a step into calls of "
-        "backend and drafter, and the loop itself.",
+        description="compare: decode the same prompts with the engine and with the library's own ways, in turns of a "
+        "few tokens (on CUDA prompt by prompt), check every token, and print decode-time ratios by prompt with their "
+        "95 % interval. overhead: split a step into calls of backend and drafter, and the loop itself. controller: "
+        "what a cold depth controller costs when drafting does not pay, token budget by token budget.",
     )
     built.add_argument("verb", choices=VERBS)
     add_model_options(built)
@@ -83,9 +85,13 @@ def _compare(options: argparse.Namespace) -> int:
         return oracle(engine, ids, options.max_new)
 
     context = RunContext.current(out=options.out)
-    contest = Contest(peers, prompts, warmups, options.max_new, options.repeats, context.request_digest)
+    # Recorded forwards on CUDA hold one sequence at a time: there contestants decode one after the other.
+    slice_tokens = None if engine.backend.device.startswith("cuda") else SLICE_TOKENS
+    rule = options.max_new, options.repeats, context.request_digest, engine.backend.clock, slice_tokens
+    contest = Contest(peers, prompts, warmups, *rule)
     paths = {peer.name: peer.code_path for peer in peers}
-    config = {"target": asdict(engine.target.info), "drafter": asdict(engine.drafter.info), "code_paths": paths}
+    config: dict[str, Any] = {"target": asdict(engine.target.info), "drafter": asdict(engine.drafter.info)}
+    config |= {"code_paths": paths, "slice_tokens": slice_tokens}
 
     def run() -> tuple[list[Entry], dict[str, Any]]:
         entries = contest.run(lambda prompt: expected(prompt.ids), _show)

@@ -137,6 +137,7 @@ class DFlashDrafter(ABC):
         self._settings = settings
         self._uniforms = None if settings is None else Uniforms(settings.seed, "drafter")
         self._waiting: list[Any] = []
+        self._waiting_rows = 0
         self._forwards = 0
 
     @property
@@ -146,15 +147,22 @@ class DFlashDrafter(ABC):
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Take committed positions."""
-        del start, tokens
+        del start
         self._waiting.append(features)
-        if sum(rows.shape[0] for rows in self._waiting) >= FLUSH_ROWS:
+        self._waiting_rows += len(tokens)
+        if self._waiting_rows >= FLUSH_ROWS:
             self._flush_early()
 
     def _flush_early(self) -> None:
         """Project while no draft is wanted yet."""
         self._flush()
 
-    @abstractmethod
     def _flush(self) -> None:
         """Project whatever waits into the context."""
+        if self._waiting:
+            waiting, self._waiting, self._waiting_rows = self._waiting, [], 0
+            self._project(waiting)
+
+    @abstractmethod
+    def _project(self, waiting: list[Any]) -> None:
+        """Append the keys and values of the rows that waited to the context."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from engine.errors import ModelMismatchError
 from engine.protocols import Sequence, TargetModel
 from engine.types import CacheLayout, Draft, DrafterInfo, Features, TargetInfo
+from engine.verification.greedy import accepted_length
 
 CHUNK_TOKENS = 512
 
@@ -45,33 +46,30 @@ class DraftModelDrafter:
     max_positions: int
     forwards: int = 0
     _committed: list[int] = field(default_factory=list)
-    _drafted: list[int] = field(default_factory=list)
+    _bonus: int = 0
+    _draft: Draft = field(default_factory=Draft)
 
     def propose(self, bonus: int, position: int, count: int) -> Draft:
-        """Decode ``count`` tokens ahead of the bonus."""
+        """Decode ``count`` tokens ahead of the bonus; they stay on the device."""
         if position + count >= self.max_positions:
             return Draft(skipped="the context is past what the draft model holds")
-        self._catch_up()
-        tokens: list[int] = []
-        for outcome, _ in self.sequence.decode_ahead(bonus, count):
-            self.forwards += 1
-            if not outcome.tokens:
-                break
-            tokens.append(outcome.tokens[0])
-        self._drafted = [bonus, *tokens[:-1]]
-        if not tokens:
-            return Draft(skipped="the draft model has no usable next token")
-        return Draft(tokens=tuple(tokens), count=len(tokens))
+        # What the cache does not hold yet goes into the first forward, before the bonus.
+        tokens = self.sequence.draft_ahead((*self._catch_up(), bonus), count)
+        self.forwards += count
+        self._bonus, self._draft = bonus, Draft(tokens=tokens, count=count)
+        return self._draft
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Keep the cache rows of drafts that were committed and drop the others."""
         del features
         kept = 0
-        while kept < min(len(tokens), len(self._drafted)) and tokens[kept] == self._drafted[kept]:
-            kept += 1
+        if self._draft.count:
+            # Read only where there is something to compare: a draft that was verified has long been computed.
+            drafted = (self._bonus, *(self._draft.ids() if len(tokens) > 1 else ()))[: self._draft.count]
+            kept = accepted_length(drafted, tokens)
+            self._draft = Draft()
         if self.sequence.length > start + kept:
             self.sequence.crop(start + kept)
-        self._drafted.clear()
         self._committed.extend(tokens)
 
     def measured_bytes(self) -> int:
@@ -82,23 +80,23 @@ class DraftModelDrafter:
         """Return by reason how many of the small model's forwards did not run as its backend was asked to."""
         return {f"draft model: {reason}": count for reason, count in self.sequence.fallbacks().items()}
 
-    def _catch_up(self) -> None:
-        """Forward the committed tokens that the cache does not hold, dropping drafts that nobody observed."""
+    def _catch_up(self) -> tuple[int, ...]:
+        """Forward the committed tokens that the cache does not hold in chunks, and return the rest of under a chunk.
+
+        Drafts that nobody observed are dropped.
+        """
         known = len(self._committed)
         if self.sequence.length > known:
             self.sequence.crop(known)
-        missing = tuple(self._committed[self.sequence.length :])
-        if not missing:
-            return
-        if self.sequence.length == 0:
-            self.forwards += sum(1 for _ in self.sequence.prefill(missing, CHUNK_TOKENS))
-            return
-        for begin in range(0, len(missing), CHUNK_TOKENS):
-            part = missing[begin : begin + CHUNK_TOKENS]
-            length = self.sequence.length + len(part)
+        if self.sequence.length == 0 and known:
+            self.forwards += sum(1 for _ in self.sequence.prefill(tuple(self._committed), CHUNK_TOKENS))
+        while known - self.sequence.length >= CHUNK_TOKENS:
+            length = self.sequence.length + CHUNK_TOKENS
+            part = tuple(self._committed[self.sequence.length : length])
             self.sequence.forward_block(part[0], Draft(tokens=part[1:], count=len(part) - 1))
             self.sequence.crop(length)
             self.forwards += 1
+        return tuple(self._committed[self.sequence.length :])
 
 
 def check_fits(draft: TargetInfo, target: TargetInfo) -> None:

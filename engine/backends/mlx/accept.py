@@ -1,4 +1,4 @@
-"""Greedy acceptance on MLX: one packed read, then the integer rule of ``engine.verification``."""
+"""Greedy acceptance on MLX: one wait, then the integer rule of ``engine.verification``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ def predictions(logits: mx.array) -> tuple[mx.array, mx.array]:
     return mx.argmax(logits, axis=-1), mx.logsumexp(wide, axis=-1) - mx.max(wide, axis=-1)
 
 
-def packed(best: mx.array, unsure: mx.array, tokens: mx.array | None = None) -> mx.array:
-    """Return everything a decision needs as one float32 vector: ids below 2**24 are exact in it."""
-    parts = [best.astype(mx.float32), unsure]
-    return mx.concatenate(parts if tokens is None else [*parts, tokens.astype(mx.float32)])
+def read(arrays: list[mx.array]) -> list[float]:
+    """Wait once for all of ``arrays`` and return their values one after the other.
+
+    Memory is the host's own on MLX, so only the waiting costs: packing them into one array would cost operations.
+    """
+    mx.async_eval(*arrays)
+    values: list[Any] = [array.tolist() for array in arrays]
+    return [number for part in values for number in part]
 
 
 class GreedyAccept:
@@ -42,7 +46,7 @@ class GreedyAccept:
         """Read draft and predictions together and apply the rule."""
         best, unsure = predictions(forward.logits)
         on_device = isinstance(draft.tokens, mx.array)
-        numbers: Any = packed(best, unsure, draft.tokens if on_device else None).tolist()
+        numbers = read([best, unsure, draft.tokens] if on_device else [best, unsure])
         return greedy.settle(numbers, best.shape[0], None if on_device else draft.tokens, self.vocab_size)
 
     def margin(self, forward: Forward) -> float:

@@ -177,11 +177,8 @@ class MlxDFlashDrafter(DFlashDrafter):
         self._flush()
         return self.context.measured_bytes()
 
-    def _flush(self) -> None:
-        if not self._waiting:
-            return
-        features = self._waiting[0] if len(self._waiting) == 1 else mx.concatenate(self._waiting)
-        self._waiting.clear()
+    def _project(self, waiting: list[mx.array]) -> None:
+        features = waiting[0] if len(waiting) == 1 else mx.concatenate(waiting)
         keys, values = self.context.update_and_fetch(*self.model.project_context(features, self.context.length))
         cap = self.model.config.context_tokens
         self._shown = (keys[..., -cap:, :], values[..., -cap:, :])

@@ -17,13 +17,13 @@ import mlx.core as mx
 from mlx_lm.models.gemma4_text import logit_softcap
 
 from engine.backends.caches import LayerRows, held_rows
-from engine.backends.mlx.accept import packed, predictions
+from engine.backends.mlx.accept import predictions, read
 from engine.backends.mlx.caches import make_cache, next_mask
 from engine.backends.mlx.rows import LIBRARY, squared
 from engine.backends.rows import stored_errors
 from engine.decoding.prompt import check_prompt
 from engine.errors import ModelConfigError, ModelMismatchError
-from engine.types import CacheLayout, Draft, Forward, Outcome, StoredError, TargetInfo
+from engine.types import CacheLayout, Draft, Forward, Ids, Outcome, StoredError, TargetInfo
 from engine.verification import greedy
 
 
@@ -89,8 +89,8 @@ class Gemma4Family:
             )
             shared[index] = (keys_values, position)
             if index in capture:
-                captured.append(hidden[0])
-        return text.norm(hidden), mx.concatenate(captured, axis=-1) if captured else None
+                captured.append(hidden)
+        return text.norm(hidden), mx.concatenate(captured, axis=-1)[0] if captured else None
 
     def head(self, hidden: mx.array, soft_capped: bool = True) -> mx.array:
         """Return logits, soft-capped as the model defines unless told otherwise."""
@@ -121,8 +121,8 @@ class Qwen3Family:
         for index, (layer, cache) in enumerate(zip(inner.layers, caches, strict=True)):
             hidden = layer(hidden, mask, cache)
             if index in capture:
-                captured.append(hidden[0])
-        return inner.norm(hidden), mx.concatenate(captured, axis=-1) if captured else None
+                captured.append(hidden)
+        return inner.norm(hidden), mx.concatenate(captured, axis=-1)[0] if captured else None
 
     def head(self, hidden: mx.array, soft_capped: bool = True) -> mx.array:
         """Return logits; there is no soft cap."""
@@ -213,24 +213,34 @@ class MlxSequence:
     def forward_block(self, bonus: int, draft: Draft) -> Forward:
         """Queue the verify forward of ``[bonus, *draft]``; nothing is read here."""
         if isinstance(draft.tokens, mx.array):
-            ids = mx.concatenate([mx.array([bonus], mx.int32), draft.tokens.astype(mx.int32)])
+            ids = mx.concatenate([mx.array([bonus], draft.tokens.dtype), draft.tokens])
         else:
             ids = mx.array([bonus, *draft.tokens], mx.int32)
         return self._forward(ids)
 
+    def draft_ahead(self, ids: tuple[int, ...], count: int) -> Ids:
+        """Queue ``count`` greedy forwards, the first over ``ids``; return what they predict, on the device."""
+        family, block = self.target.family, mx.array(ids, mx.int32)
+        drafted: list[mx.array] = []
+        for _ in range(count):
+            hidden, _ = family.forward(block, self.caches, ())
+            block = mx.argmax(family.head(hidden[0, -1:]), axis=-1)
+            mx.async_eval(block)
+            drafted.append(block)
+        return mx.concatenate(drafted)
+
     def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
         """Decode greedily with one forward always queued behind the one being read."""
-        forward, best, answer = self._queue(mx.array([bonus], mx.int32))
+        forward, answer = self._queue(mx.array([bonus], mx.int32))
         for index in range(limit):
-            following = self._queue(best) if index + 1 < limit else None
-            read: Any = answer.tolist()
-            yield greedy.settle(read, 1, (), self.target.info.vocab_size), forward
+            following = self._queue(answer[0]) if index + 1 < limit else None
+            yield greedy.settle(read(answer), 1, (), self.target.info.vocab_size), forward
             if following is not None:
-                forward, best, answer = following
+                forward, answer = following
 
     def committed(self, forward: Forward, rows: int) -> mx.array | None:
         """Return the first ``rows`` rows of the captured states."""
-        return None if forward.features is None else forward.features[:rows]
+        return forward.features if forward.features is None or rows == forward.rows else forward.features[:rows]
 
     def crop(self, length: int) -> None:
         """Crop every cache."""
@@ -258,10 +268,9 @@ class MlxSequence:
         hidden, features = self.target.family.forward(ids, self.caches, self.capture)
         return Forward(self.target.family.head(hidden[0]), features, start, ids.shape[0])
 
-    def _queue(self, ids: mx.array) -> tuple[Forward, mx.array, mx.array]:
-        """Start one forward; return it, the next id on the device and the vector to read."""
+    def _queue(self, ids: mx.array) -> tuple[Forward, list[mx.array]]:
+        """Start one forward; return it and what to read: the next id and its min-entropy."""
         forward = self._forward(ids)
-        best, unsure = predictions(forward.logits)
-        answer = packed(best, unsure)
-        mx.async_eval(answer)
-        return forward, best, answer
+        answer = list(predictions(forward.logits))
+        mx.async_eval(*answer)
+        return forward, answer

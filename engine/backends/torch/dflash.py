@@ -181,12 +181,9 @@ class TorchDFlashDrafter(DFlashDrafter):
         return self.context.measured_bytes()
 
     @torch.inference_mode()
-    def _flush(self) -> None:
-        if self._waiting:
-            features = torch.cat(self._waiting)
-            self._waiting.clear()
-            keys, values = self.model.project_context(features, self._table, self.context.length)
-            self.context.append(keys, values)
+    def _project(self, waiting: list[torch.Tensor]) -> None:
+        keys, values = self.model.project_context(torch.cat(waiting), self._table, self.context.length)
+        self.context.append(keys, values)
 
 
 def _rope(config: DFlashConfig, device: torch.device) -> tuple[torch.Tensor, float]:

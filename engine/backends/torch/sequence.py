@@ -14,7 +14,7 @@ from engine.backends.torch.caches import LayerCaches
 from engine.backends.torch.rotary import RotaryTable
 from engine.backends.torch.rows import LIBRARY, squared
 from engine.decoding.prompt import check_prompt
-from engine.types import CacheLayout, Draft, Forward, Outcome, StoredError
+from engine.types import CacheLayout, Draft, Forward, Ids, Outcome, StoredError
 
 if TYPE_CHECKING:
     from engine.backends.torch.models import TorchTarget
@@ -54,6 +54,15 @@ class TorchSequence:
         else:
             ids = torch.tensor([bonus, *draft.tokens], device=self.target.device)
         return self._block(ids)
+
+    @torch.inference_mode()
+    def draft_ahead(self, ids: tuple[int, ...], count: int) -> Ids:
+        """Queue ``count`` greedy forwards, the first over ``ids``; return what they predict, on the device."""
+        block, drafted = torch.tensor(ids, device=self.target.device), []
+        for _ in range(count):
+            block = self._block(block).logits[-1:].argmax(dim=-1)
+            drafted.append(block)
+        return torch.cat(drafted)
 
     def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
         """Decode greedily; on an accelerator one forward is always queued behind the one being read."""

@@ -70,6 +70,32 @@ def test_the_target_as_its_own_drafter_is_always_right(backend: Any, models: Pat
     assert sum(step.accepted for step in steps) > BUDGET / 2
 
 
+@pytest.mark.parametrize("kind", ["gemma4", "qwen3"])
+def test_an_accepted_draft_costs_one_forward_a_token_and_no_more(backend: Any, models: Path, kind: str) -> None:
+    engine = open_engine(backend, str(models / kind), str(models / kind))
+    drafter = engine.drafter.open()
+    parts = Parts(
+        engine.target.open((), CacheLayout.NATIVE), drafter, engine.accept, FixedDepth(4), engine.backend.clock
+    )
+    steps = list(speculative(parts, PROMPT, Stopping(BUDGET)))
+    # The prompt, and then nothing but drafts: the row that a full acceptance leaves out goes along with the next bonus.
+    assert drafter.forwards == 1 + sum(step.drafted for step in steps)
+
+
+@pytest.mark.parametrize("kind", ["gemma4", "qwen3"])
+@pytest.mark.parametrize("known", [1, 5])
+def test_drafting_ahead_predicts_what_plain_decoding_emits(backend: Any, models: Path, kind: str, known: int) -> None:
+    engine = open_engine(backend, str(models / kind), None)
+    answer = oracle(engine)
+    sequence = engine.target.open((), CacheLayout.FULL)
+    list(sequence.prefill(PROMPT, 512))
+    ahead = sequence.draft_ahead(tuple(answer[:known]), 6)
+    assert ahead.tolist() == answer[known : known + 6]
+    assert sequence.length == len(PROMPT) + known + 5
+    sequence.crop(len(PROMPT))
+    assert sequence.draft_ahead((answer[0],), 1).tolist() == [answer[1]]
+
+
 def test_past_its_own_context_it_stops_drafting_and_says_so(models: Path) -> None:
     engine = open_engine(load_backend("torch", "cpu"), str(models / "qwen3"), str(models / "short"))
     steps = drafted(engine, 4)

@@ -1,59 +1,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 from dataclasses import dataclass, field
+
+import pytest
 
 from engine.benchmarks.contest import Contest, standings, table
 from engine.benchmarks.overhead import Meter
-from engine.benchmarks.peer import Timed
+from engine.benchmarks.turns import Pulled
 from engine.evaluation.selection import Prompt
 
 PROMPTS = [Prompt(f"p{index}", "raw", (index, index + 1), "0" * 64) for index in range(4)]
-
-
-@dataclass
-class FakePeer:
-    """Answers with the prompt reversed, or wrongly on some prompts, at a constant pace."""
-
-    name: str
-    pace_s: float
-    wrong: tuple[int, ...] = ()
-    code_path: str = "tests:fake"
-    decoded: list[tuple[int, ...]] = field(default_factory=list)
-
-    def decode(self, prompt: tuple[int, ...], budget_tokens: int) -> Timed:
-        self.decoded.append(prompt)
-        tokens = (*reversed(prompt), 7)
-        return Timed(tokens[:1] if prompt[0] in self.wrong else tokens, 0.5, self.pace_s * (1 + prompt[0]))
-
-
-def answer(prompt: Prompt) -> tuple[int, ...]:
-    return (*reversed(prompt.ids), 7)
-
-
-def test_every_contestant_meets_every_prompt_in_a_drawn_order() -> None:
-    peers = [FakePeer(name, 1.0) for name in "abc"]
-    contest = Contest(peers, PROMPTS[:3], PROMPTS[3:], 8, 5, "seed")
-    entries = contest.run(answer)
-    assert Counter((entry.peer, entry.prompt_id) for entry in entries) == {
-        (name, f"p{index}"): 5 for name in "abc" for index in range(3)
-    }
-    assert all(peer.decoded[0] == PROMPTS[3].ids for peer in peers)
-    assert len({entry.order for entry in entries if entry.peer == "a"}) == 3
-    assert contest.run(answer) == entries
-    assert Contest(peers, PROMPTS[:3], [], 8, 5, "other").run(answer) != entries
-
-
-def test_a_contestant_with_other_tokens_gets_no_ratio() -> None:
-    peers = [FakePeer("plain", 1.0), FakePeer("twice", 0.5), FakePeer("false", 0.1, wrong=(2,))]
-    entries = Contest(peers, PROMPTS, [], 8, 3, "seed").run(answer)
-    found = {row.peer: row for row in standings(entries, "plain")}
-    assert found["plain"].speed.value == 1.0
-    assert round(found["twice"].speed.value, 9) == 2.0
-    assert found["false"].speed is None
-    assert found["false"].different_prompts == 1
-    text = "\n".join(table(list(found.values()), "plain"))
-    assert "other tokens than plain decoding on 1 of 4 prompts" in text
 
 
 class FakeClock:
@@ -69,6 +27,61 @@ class FakeClock:
 
     def host_ns(self) -> int:
         return self.now
+
+
+@dataclass
+class FakePeer:
+    """Answers with the prompt reversed, or wrongly on some prompts, at a constant pace."""
+
+    name: str
+    pace_ns: int
+    clock: FakeClock
+    wrong: tuple[int, ...] = ()
+    code_path: str = "tests:fake"
+    decoded: list[tuple[int, ...]] = field(default_factory=list)
+
+    def start(self, prompt: tuple[int, ...], budget_tokens: int) -> Pulled:
+        return Pulled(self._tokens(prompt), self.clock)
+
+    def _tokens(self, prompt: tuple[int, ...]) -> Generator[tuple[int, ...]]:
+        self.decoded.append(prompt)
+        for token in prompt[:1] if prompt[0] in self.wrong else (*reversed(prompt), 7):
+            self.clock.now += self.pace_ns * (1 + prompt[0])
+            yield (token,)
+
+
+def answer(prompt: Prompt) -> tuple[int, ...]:
+    return (*reversed(prompt.ids), 7)
+
+
+@pytest.mark.parametrize("slice_tokens", [None, 1, 16])
+def test_every_contestant_meets_every_prompt_in_a_drawn_order(slice_tokens: int | None) -> None:
+    clock = FakeClock()
+    peers = [FakePeer(name, 1, clock) for name in "abc"]
+    contest = Contest(peers, PROMPTS[:3], PROMPTS[3:], 8, 5, "seed", clock, slice_tokens)
+    entries = contest.run(answer)
+    assert Counter((entry.peer, entry.prompt_id) for entry in entries) == {
+        (name, f"p{index}"): 5 for name in "abc" for index in range(3)
+    }
+    assert all(peer.decoded[0] == PROMPTS[3].ids for peer in peers)
+    firsts = [entry.peer for entry in entries[::3]]
+    assert set(firsts) == set("abc")
+    assert contest.run(answer) == entries
+    assert Contest(peers, PROMPTS[:3], [], 8, 5, "other", clock, slice_tokens).run(answer) != entries
+    assert {entry.tokens for entry in entries} == {3}
+
+
+def test_a_contestant_with_other_tokens_gets_no_ratio() -> None:
+    clock = FakeClock()
+    peers = [FakePeer("plain", 10, clock), FakePeer("twice", 5, clock), FakePeer("false", 1, clock, wrong=(2,))]
+    entries = Contest(peers, PROMPTS, [], 8, 3, "seed", clock).run(answer)
+    found = {row.peer: row for row in standings(entries, "plain")}
+    assert found["plain"].speed.value == 1.0
+    assert round(found["twice"].speed.value, 9) == 2.0
+    assert found["false"].speed is None
+    assert found["false"].different_prompts == 1
+    text = "\n".join(table(list(found.values()), "plain"))
+    assert "other tokens than plain decoding on 1 of 4 prompts" in text
 
 
 def test_a_meter_sums_the_chosen_calls_and_the_items_of_generators_only_while_it_runs() -> None:

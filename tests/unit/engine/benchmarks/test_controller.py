@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from engine.benchmarks.controller import Arrivals, Decode, Pair, SpoiltDrafter, curve
+from engine.benchmarks.controller import Asked, Pair, SpoiltDrafter, curve
+from engine.benchmarks.turns import Arrivals
 from engine.drafters.ngram import NgramModel
 from engine.errors import UsageError
 from engine.types import Step
@@ -47,36 +46,8 @@ def test_a_spoilt_drafter_proposes_other_tokens_from_its_position_on_and_pays_fo
     assert wrong.count == right.count
 
 
-class WorkClock:
-    """Moves when a step works; a wait for the device takes what is still queued."""
-
-    eager = False
-
-    def __init__(self) -> None:
-        self.ns = 0
-        self.queued_ns = 0
-
-    def now_ns(self) -> int:
-        self.ns, self.queued_ns = self.ns + self.queued_ns, 0
-        return self.ns
-
-    def host_ns(self) -> int:
-        return self.ns
-
-
-def test_a_decode_counts_its_own_turns_and_the_work_it_left_queued() -> None:
-    clock = WorkClock()
-
-    def steps() -> Iterator[Step]:
-        for index in range(6):
-            clock.now_ns()
-            clock.queued_ns = 10
-            yield Step((index,), 3 * (index == 2), 0, 1, 0, 1, 0, 1, prefill=index == 0, shadowed=4 * (index == 1))
-
-    decode = Decode(steps(), clock)
-    for tokens in (3, 5, 7):
-        clock.ns += 1000  # another's turn
-        decode.advance(tokens)
-    assert decode.tokens == [0, 1, 2, 3, 4, 5]
-    assert decode.arrivals == Arrivals((1, 2, 3, 4, 5, 6), (0.0, 0.0, 1e-8, 2e-8, 3e-8, 4e-8))
-    assert decode.asked == (1, 1)
+def test_drafted_steps_and_shadow_drafts_are_counted_while_tokens_pass() -> None:
+    steps = [Step((index,), 3 * (index == 2), 0, 1, 0, 1, 0, 1, shadowed=4 * (index in (1, 3))) for index in range(6)]
+    asked = Asked()
+    assert list(asked.count(iter(steps))) == [(index,) for index in range(6)]
+    assert asked == Asked(drafted_steps=1, shadow_drafts=2)
