@@ -91,8 +91,8 @@ def page() -> Iterator[str]:
     yield (
         "Decode times of the same prompts on the same weights, in turns of 16 tokens within one run; ratios are totals "
         "over prompts with a 95 %\ninterval (delta method on the logarithm, Student's t). Tokens were checked against "
-        "plain decoding: whoever emitted others has no ratio.\n`python -m benchmarks.engine_study` made the reports and "
-        "this page.\n"
+        "plain decoding: whoever emitted others has no ratio.\n`python -m benchmarks.engine_study` made the reports "
+        "and this page.\n"
     )
     for name, words in STUDIES.items():
         path = REPORTS / f"{name}.json"
