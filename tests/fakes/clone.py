@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-PATIENCE_S = 90.0
+PATIENCE_S = 240.0
 
 
 @dataclass
