@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from bridge.client.config import Settings
-from bridge.client.liveness import ago, look
+from bridge.client.liveness import DISTRUSTED, ago, look
 from bridge.client.session import Session
 from bridge.errors import KakeyaError
 from bridge.hosting.checkup import check_place
@@ -169,8 +169,7 @@ def _claims(session: Session) -> Iterator[Finding]:
         session.bus.read_claim(run_id, seen.claims[run_id])
     for one in session.bus.refused:
         text = f"a {one.kind} in the name of {one.runner} at {one.ref} does not count: {one.why}"
-        remedy = "keep strangers from pushing there; an older runner that does not sign yet: upgrade kakeya on its host"
-        yield Finding("forged", "warn", text, remedy)
+        yield Finding("forged", "warn", text, f"keep strangers from pushing there; {DISTRUSTED}")
 
 
 def _hosting(environ: Mapping[str, str]) -> Callable[[Session], Iterator[Finding]]:
