@@ -62,12 +62,19 @@ _RUN = (
     ),
     Command(
         "attach", "Run", "bridge.cli.mac_run:attach", "wait for a run that was sent earlier, showing its progress",
-        (_ID, _WAIT_TIMEOUT, _FOLLOW, _REQUIRE, _JSON, _BUS),
+        (
+            _ID, _WAIT_TIMEOUT, Argument(("--follow",), "show the log on stderr while it grows", "flag"), _REQUIRE,
+            _JSON, _BUS,
+        ),
         examples=("kakeya-mac attach @last",), exit_codes=_RUN_EXITS,
     ),
     Command(
         "wait", "Run", "bridge.cli.mac_run:wait", "wait silently for runs; the strongest exit code of all of them",
-        (Argument(("ids",), "run ids", "many", metavar="ID", complete="run"), _WAIT_TIMEOUT, _REQUIRE, _JSON, _BUS),
+        (
+            Argument(("ids",), "run ids, unique prefixes or suffixes of them, or @last", "many", metavar="ID",
+                     complete="run"),
+            _WAIT_TIMEOUT, _REQUIRE, _JSON, _BUS,
+        ),
         examples=("kakeya-mac wait @last --wait-timeout 300",), exit_codes=_RUN_EXITS,
     ),
     Command(
@@ -157,11 +164,11 @@ _EVIDENCE = (
              _REQUIRE, _KEY, _JSON),
             "The same code that judges on the host. A bare report is never evidence: nobody saw it being measured. A "
             "result folder can be, with a signature by a pinned key.",
-            ("kakeya-mac gate check docs/evidence/*/",), (0, 1)),
+            ("kakeya-mac gate check docs/evidence",), (0, 1)),
     Command("gate rules", "Evidence", "bridge.cli.mac_gate:rules", "list the rules of the gate", (_JSON,)),
     Command("gate explain", "Evidence", "bridge.cli.mac_gate:explain", "say what a rule checks, why, and the remedy",
-            (Argument(("code",), "rule code", metavar="CODE", complete="rule"), _JSON),
-            examples=("kakeya-mac gate explain G4-DECODE-SUM",)),
+            (Argument(("code",), "code of a rule: `kakeya-mac gate rules`", metavar="CODE", complete="rule"), _JSON),
+            examples=("kakeya-mac gate explain G4-MARKS",)),
 )  # fmt: skip
 
 _SETUP = (

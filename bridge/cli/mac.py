@@ -21,7 +21,7 @@ from bridge.cli.context import Invocation
 from bridge.cli.oserrors import told
 from bridge.cli.output import Output, make_output
 from bridge.cli.signals import DetachedError, install
-from bridge.errors import KakeyaError, UsageError
+from bridge.errors import KakeyaError, ParameterError, UsageError
 from bridge.system.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -127,6 +127,8 @@ def _detached(detached: DetachedError, command: str, output: Output) -> int:
 
 def _report(error: KakeyaError, command: str, output: Output) -> int:
     output.say("error", f" {error.message}")
+    if error.remedy is None and isinstance(error, ParameterError):
+        error.remedy = f"{PROGRAM} presets show PRESET lists what each parameter takes"
     if error.remedy is None and isinstance(error, UsageError):
         error.remedy = f"{PROGRAM} {command} --help" if command in BY_NAME else f"{PROGRAM} --help"
     if error.remedy is not None:

@@ -11,7 +11,7 @@ from bridge.cli.output import Output, clock_face
 from bridge.cli.run_view import print_standing
 from bridge.client.envelope import of_data
 from bridge.client.follow import Follower, unproven_log
-from bridge.client.liveness import ago, doubts, look, waiting_because
+from bridge.client.liveness import ago, doubts, ignored_claims, look, waiting_because
 from bridge.client.outcome import Standing, stand
 from bridge.client.present import document
 from bridge.client.session import Session
@@ -38,8 +38,8 @@ def status(call: Invocation) -> int:
             asked = standing.request
             why = waiting_because(origin.bus, origin.record, origin.clock, asked.preset, asked.runner)
             call.output.row("waiting", clean_line(why))
-            if standing.view is not None and (ignored := standing.view.ignored) is not None:
-                call.output.row("ignored", clean_line(f"a claim in the name of {ignored.runner}: {ignored.why}"))
+            for line in ignored_claims(origin.bus, standing.id):
+                call.output.row("ignored", clean_line(line))
     call.output.document(document(origin, standing, "status", exit_code=0))
     return 0
 

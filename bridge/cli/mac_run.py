@@ -16,7 +16,7 @@ from bridge.client import exits
 from bridge.client.actions import Actions
 from bridge.client.envelope import of_data
 from bridge.client.follow import Follower, Progress
-from bridge.client.liveness import require_runner, waiting_because
+from bridge.client.liveness import ignored_claims, require_runner, waiting_because
 from bridge.client.outcome import Standing, stand
 from bridge.client.present import document
 from bridge.client.session import Session
@@ -250,7 +250,8 @@ def _why_waiting(session: Session, request: Request | None, actions: Actions | N
         if (said := words.partition(f"{short(request.id)} waits: ")[2]) != "":
             return f"the runner on this machine waits: {clean_line(said)}"
         try:
-            return waiting_because(session.bus, session.record, session.clock, request.preset, request.runner)
+            said = waiting_because(session.bus, session.record, session.clock, request.preset, request.runner)
+            return clean_line("; ".join((said, *ignored_claims(session.bus, request.id)[-1:])))
         except InfrastructureError as error:  # a heartbeat never ends a wait
             return f"the bus does not answer: {error.message}"
 

@@ -122,7 +122,9 @@ def _trust(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     trust.formatter_class = argparse.RawDescriptionHelpFormatter
     trust.epilog = _TRUST_EPILOG
     trust.add_argument("action", choices=("add", "list", "remove"))
-    trust.add_argument("key", nargs="*", metavar="KEY", help="a public key, or its file; remove also takes a principal")
+    trust.add_argument(
+        "key", nargs="*", default=[], metavar="KEY", help="a public key, or its file; remove also takes a principal"
+    )
     trust.add_argument("--code", action="store_true", help="the key may vouch for code by signing commits")
     trust.add_argument("--principal", action="append", metavar="NAME", help="who holds it; default: the key's comment")
     trust.add_argument("--valid-after", metavar="DATE", help="YYYYMMDD[HHMM[SS]][Z]: signs nothing before")

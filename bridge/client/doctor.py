@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from bridge.client.config import Settings
-from bridge.client.liveness import ago, look
+from bridge.client.liveness import DISTRUSTED, ago, look
 from bridge.client.session import Session
 from bridge.errors import KakeyaError
 from bridge.hosting.checkup import check_place
@@ -101,7 +101,7 @@ def _bus(session: Session) -> Iterator[Finding]:
     took_ms = (session.clock.steady_s() - began_s) * 1000
     yield Finding("bus", "ok", f"{record.bus_id}, wake {record.wake}, a listing takes {took_ms:.0f} ms")
     yield Finding("requests", "ok", f"{len(seen.requests)} waiting or running, {len(seen.claims)} claims")
-    if record.attestation == "none":
+    if record.attestation == "none" and not session.embedded:
         text = "results on this bus carry no signature: verify proves integrity, not origin"
         yield Finding("signatures", "warn", text, f"on the host: kakeya-runner keygen --bus {session.bus.route}")
 
@@ -118,7 +118,7 @@ def _signing(session: Session) -> Iterator[Finding]:
         owner = None if checking else f"on the host: {who.trust_command}"
         yield Finding("signing", "ok" if checking else "warn", text, owner)
     elif session.embedded:
-        yield Finding("signing", "ok", "nothing is signed: requests stay on this machine")
+        yield Finding("signing", "ok", "requests are not signed: they stay on this machine")
     else:
         wanted = f", though {', '.join(checking)} would check a signature" if checking else ""
         text = f"requests are unsigned: they run the host's code only{wanted}"
@@ -169,8 +169,7 @@ def _claims(session: Session) -> Iterator[Finding]:
         session.bus.read_claim(run_id, seen.claims[run_id])
     for one in session.bus.refused:
         text = f"a {one.kind} in the name of {one.runner} at {one.ref} does not count: {one.why}"
-        remedy = "keep strangers from pushing there; an older runner that does not sign yet: upgrade kakeya on its host"
-        yield Finding("forged", "warn", text, remedy)
+        yield Finding("forged", "warn", text, f"keep strangers from pushing there; {DISTRUSTED}")
 
 
 def _hosting(environ: Mapping[str, str]) -> Callable[[Session], Iterator[Finding]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass, replace
+from typing import Final
 
 from bridge.bus.interface import Bus
 from bridge.errors import NoRunnerError
@@ -15,6 +16,10 @@ from bridge.records import Beacon, BusRecord, RunnerSelector
 from bridge.system.clock import Clock, parse_rfc3339
 
 POLLS = 2
+DISTRUSTED: Final = (
+    "on the host: upgrade kakeya and restart kakeya-runner, an older one signs neither claims nor beacons; or compare "
+    "the pinned key with what `kakeya-runner keygen --bus ROUTE` prints there (kakeya-mac init --runner-key KEY)"
+)
 _INTERVAL_MAX_S = 3600.0  # a runner that claims to be silent for longer is believed no more than this
 
 
@@ -84,15 +89,19 @@ def require_runner(
         ]
         if (found := _willing(latest, preset, selector)) is not None:
             return found
-    raise NoRunnerError(
-        _nobody(latest, preset, selector) + "".join(f"; {line}" for line in doubts(bus)[:4]),
-        remedy=_remedy(latest, preset, selector),
-    )
+    doubted = doubts(bus)
+    raise NoRunnerError(_nobody(latest, doubted, preset, selector), remedy=_remedy(latest, doubted, preset, selector))
 
 
 def doubts(bus: Bus) -> list[str]:
     """Return a line for each beacon on the bus that does not count because of its signature."""
     return [f"a beacon of {one.runner} does not count: {one.why}" for one in bus.refused if one.kind == "beacon"]
+
+
+def ignored_claims(bus: Bus, run_id: str) -> list[str]:
+    """Return a line for each claim on a run that was seen and does not count because of its signature."""
+    seen = (one for one in bus.refused if one.kind == "claim" and one.ref.endswith(f"/{run_id}"))
+    return [f"a claim in the name of {one.runner}: {one.why}" for one in seen]
 
 
 def _went_on(beacon: Beacon, numbers: dict[str, int]) -> bool:
@@ -105,7 +114,7 @@ def waiting_because(bus: Bus, record: BusRecord, clock: Clock, preset: str, sele
     runners = look(bus, record, clock.now())
     found = _willing(runners, preset, selector)
     if found is None:
-        return _nobody(runners, preset, selector) if record.wake == "poll" else "no runner has looked yet"
+        return _nobody(runners, doubts(bus), preset, selector) if record.wake == "poll" else "no runner has looked yet"
     busy = f"{found.beacon.runner} is {found.beacon.state}"
     return f"{busy}, {found.beacon.queue} in its queue" if found.beacon.queue else busy
 
@@ -114,19 +123,21 @@ def _willing(runners: list[Seen], preset: str, selector: RunnerSelector) -> Seen
     return next((one for one in runners if why_not(one, preset, selector) is None), None)
 
 
-def _nobody(runners: list[Seen], preset: str, selector: RunnerSelector) -> str:
-    if not runners:
-        return "no runner has ever been seen on this bus"
-    reasons = "; ".join(f"{one.beacon.runner} {why_not(one, preset, selector)}" for one in runners[:4])
-    return f"no live runner would take {preset}: {reasons}"
+def _nobody(runners: list[Seen], doubted: list[str], preset: str, selector: RunnerSelector) -> str:
+    reasons = "; ".join([f"{one.beacon.runner} {why_not(one, preset, selector)}" for one in runners[:4]] + doubted[:4])
+    if runners:
+        return f"no live runner would take {preset}: {reasons}"
+    return f"no runner on this bus counts: {reasons}" if doubted else "no runner has ever been seen on this bus"
 
 
-def _remedy(runners: list[Seen], preset: str, selector: RunnerSelector) -> str:
+def _remedy(runners: list[Seen], doubted: list[str], preset: str, selector: RunnerSelector) -> str:
     """Return what helps against the reasons that were found: waking a machine does not resume a paused runner."""
     if any(why_not(one, preset, selector) == "is paused" for one in runners):
         return "on the host: kakeya-runner resume; or send it anyway: --queue"
     if any(one.live for one in runners):
         return "kakeya-mac runners shows names, labels and presets; or send it anyway: --queue"
+    if doubted:
+        return DISTRUSTED
     return "on the host: kakeya-runner serve; or send it anyway: --queue"
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import Final
 
 from bridge.bus.seals import UNPROVEN, VERIFIED, Seal, Standing, Statement
 from bridge.client.pinning import Pins
 from bridge.publish import seals
-from bridge.publish.attestation import is_available
+from bridge.publish.attestation import is_available, key_id
 from bridge.publish.keyring import followed
 from bridge.records import KeyRecord
+
+_SHOWN_COUNT: Final = 2
 
 
 class PinnedSeals:
@@ -47,14 +50,18 @@ class PinnedSeals:
         if not self.judging:
             return UNPROVEN
         if seal is None:
-            return Standing("refused", "it is not signed, and the pinned key signs")
+            return Standing("refused", f"it is not signed, and {self._expected()} signs")
         trusted = followed(self._pins.keys, offered)
         if seal.runner == statement.runner:
             trusted = tuple(key for key in trusted if seals.speaks_for(key, seal.runner, offered))
             found = seals.signer_of(statement.payload_type, statement.payload(), seal.signature, trusted)
             if found is not None:
                 return VERIFIED
-        return Standing("refused", f"no key pinned for {statement.runner} signed it for this place")
+        return Standing("refused", f"not signed for this place by {statement.runner} with {self._expected()}")
+
+    def _expected(self) -> str:
+        ids = " or ".join(key_id(key.public)[:16] for key in self._pins.keys[:_SHOWN_COUNT])
+        return f"the pinned key {ids} ({self._pins.where})"
 
     def vouches(self, files: Mapping[str, bytes], run_id: str, offered: Sequence[KeyRecord]) -> bool:
         """Return whether a result is attested by a pinned key; see the interface."""

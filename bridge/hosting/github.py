@@ -120,7 +120,7 @@ class GitHubHosting:
             self._repository.get_workflow(workflow).create_dispatch(ref, dict(inputs), throw=True)
 
     def set_status(self, commit: str, state: StatusState, context: str, description: str, url: str) -> None:
-        """Set a commit status; a long description is cut at GitHub's bound."""
+        """Set a commit status, unless the newest one of its context says exactly that; a long text is cut."""
         with _told(f"set the status of {commit[:12]}"):
             cut = (
                 description
@@ -128,7 +128,11 @@ class GitHubHosting:
                 else description[: DESCRIPTION_MAX_CHARS - 1] + "…"
             )
             page = {"target_url": url} if url else {}
-            self._repository.get_commit(commit).create_status(state, description=cut, context=context, **page)
+            target = self._repository.get_commit(commit)
+            newest = target.get_combined_status().statuses
+            there = {(one.context, one.state, one.description or "", one.target_url or "") for one in newest}
+            if (context, state, cut, url) not in there:
+                target.create_status(state, description=cut, context=context, **page)
 
     def comment(self, pull: int, marker: str, body: str) -> str:
         """Write a comment, or rewrite our own that carries the marker, so that a repeated run does not add another."""

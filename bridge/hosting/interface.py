@@ -86,7 +86,7 @@ class Hosting(Protocol):
         ...
 
     def set_status(self, commit: str, state: StatusState, context: str, description: str, url: str) -> None:
-        """Set a commit status."""
+        """Set a commit status, unless the newest one of its context says exactly that."""
         ...
 
     def comment(self, pull: int, marker: str, body: str) -> str:

@@ -1,5 +1,6 @@
 """Tell the hosting site of a result: job summary, commit status, comment on a pull request. Never a reason to fail.
 
+To tell the same again adds nothing: a summary that is there stays, a status stays, a comment is rewritten.
 Everything told is the result's own `summary.md`, escaped when it was made; no log line leaves this way.
 """
 
@@ -93,8 +94,10 @@ class Announcer:
         if not path:
             return
         try:
-            with Path(path).open("ab") as file:
-                file.write(data)
+            with Path(path).open("a+b") as file:
+                file.seek(0)
+                if data not in file.read():
+                    file.write(data)
         except OSError as error:
             self._say(f"{ended.ref.id[-8:]} no job summary: {path}: {error.strerror}")
 
@@ -126,6 +129,17 @@ class Announcer:
         )
         inside = self._environ.get("GITHUB_ACTIONS") == "true" and run.isdigit()
         return f"{server}/{repository}/actions/runs/{run}" if inside and server and repository else ""
+
+
+def announcer(
+    policy: HostingPolicy,
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+    summary: Callable[[str], None] | None = None,
+) -> Callable[[Ended], None]:
+    """Return who tells of results: `nobody` where neither the policy nor the job asks for it."""
+    asked = policy.status or policy.comment or summary is not None or environ.get(SUMMARY_VARIABLE)
+    return Announcer(policy, environ, say, summary) if asked else nobody
 
 
 def nobody(ended: Ended) -> None:

@@ -14,6 +14,7 @@ from bridge.records import Claim, Delivery
 from bridge.runner.host import Host
 from bridge.runner.keeper import following
 from bridge.runner.link import Link
+from bridge.runner.telling import owed
 
 _TRIES = 3
 _REST_S = (5.0, 300.0)
@@ -111,6 +112,6 @@ def copy(host: Host, link: Link, ref: RequestRef, result_oid: str | None, *, tri
             if attempt + 1 < tries:
                 host.clock.sleep(min(2.0**attempt, 10.0))
         else:
-            host.journal.append("copied", ref.id, result_oid, delivery=delivery)
+            host.journal.append("copied", ref.id, result_oid, delivery=delivery, **owed(host, ref))
             return delivery
     return "spooled"

@@ -36,10 +36,12 @@ Event = Literal[
     "result_built",
     "terminal",
     "copied",
+    "announced",
     "fenced",
 ]
 ZERO = "0" * 64
-_ENDS = frozenset({"copied", "fenced"})
+OWED = "owed"  # in the detail of a copy: what is still to be done after it
+_ENDS = frozenset({"announced", "fenced"})
 _SEALED = "attestation"
 _DAY = dt.timedelta(days=1)
 
@@ -168,7 +170,7 @@ class Journal:
         self._first = self._head if line.seq == 0 else self._first
         self._open.setdefault(line.id, []).append(line)
         self._attested = _attested(self._attested, line, self._open[line.id])
-        if line.event in _ENDS:
+        if _ends(line):
             del self._open[line.id]
         if line.event == "claimed":
             time = parse_rfc3339(line.time)
@@ -183,6 +185,11 @@ class Journal:
         whole = data.rfind(b"\n") + 1
         if whole != len(data):
             os.truncate(self._path, whole)
+
+
+def _ends(line: JournalLine) -> bool:
+    """Return whether nothing is left to do for a run after a line."""
+    return line.event in _ENDS or (line.event == "copied" and OWED not in line.detail)
 
 
 def _attested(last: LastAttested, line: JournalLine, lines: list[JournalLine]) -> LastAttested:

@@ -10,19 +10,16 @@ import shutil
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
-import pydantic
-
 from bridge.bus.views import ClaimView, Held, RequestRef
 from bridge.endings import EXIT_CODES, Ending
 from bridge.errors import BusError, FencedError, InfrastructureError
-from bridge.records import Delivery, Reason, Request
+from bridge.records import Reason
 from bridge.runner import kept
-from bridge.runner.announce import Ended
 from bridge.runner.delivery import copy, deliver, terminal_claim
 from bridge.runner.host import Host
 from bridge.runner.journal import JournalLine
 from bridge.runner.link import Link
-from bridge.strictjson import StrictJsonError
+from bridge.runner.telling import debtor, tell_late
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ def recover(
     """
     unfinished: list[Unfinished] = []
     for run_id in host.journal.open_runs():
-        if run_id in active:
+        if run_id in active or _tell_of_delivered(host, link, run_id):
             continue
         if run_id not in claims:
             if run_id not in refs:
@@ -126,39 +123,29 @@ def _settle(host: Host, link: Link, run_id: str, listed: RequestRef | None, view
         if "terminal" not in events:
             host.journal.append("terminal", run_id, view.oid)
         if "copied" not in events and built is not None:
-            delivery = copy(host, link, ref, view.claim.result_oid, tries=1)
-            _announce(host, link, ref, _ending(built), result_oid=view.claim.result_oid, delivery=delivery)
+            copy(host, link, ref, view.claim.result_oid, tries=1)
+            _tell_of_delivered(host, link, run_id)
         return []
     if built is not None and built.oid is not None:
         held = Held(view.oid, view.claim, view.chain)
         claim = terminal_claim(held, host, _ending(built), built.oid)
-        delivery = deliver(host, link, ref, held, claim, tries=1)
-        _announce(host, link, ref, _ending(built), result_oid=built.oid, delivery=delivery)
+        deliver(host, link, ref, held, claim, tries=1)
+        _tell_of_delivered(host, link, run_id)
         return []
     return [Unfinished(ref, view, resume=view.claim.state == "claimed" and "started" not in events)]
 
 
-def _announce(
-    host: Host, link: Link, ref: RequestRef, ending: Ending, *, result_oid: str | None, delivery: Delivery
-) -> None:
-    """Tell of a result that came late; once, because nothing is recovered again after its copy is in the journal."""
-    if delivery == "spooled" or result_oid is None:
-        return
-    try:
-        with link.lock:
-            files = link.bus.read_result(result_oid).files
-    except InfrastructureError as error:
-        host.say(f"{ref.id[-8:]} delivered, but its result cannot be read to tell of it: {error.message}")
-        return
-    host.announce(Ended(ref, link.bus.route, _request(files), ending, files))
+def _tell_of_delivered(host: Host, link: Link, run_id: str) -> bool:
+    """Tell of a run whose result is delivered and not told of; return whether it is such a run.
 
-
-def _request(files: Mapping[str, bytes]) -> Request | None:
-    """Return the request in a result, None where it is none."""
-    try:
-        return Request.parse(files.get("request.json", b""))
-    except (StrictJsonError, pydantic.ValidationError):
-        return None
+    The journal alone decides: the claim of a run that ended long ago may be gone.
+    """
+    lines = {line.event: line for line in host.journal.of(run_id)}
+    copied, built = lines.get("copied"), lines.get("result_built")
+    if copied is None or copied.oid is None or built is None:
+        return False
+    tell_late(host, link, debtor(copied), _ending(built), copied.oid)
+    return True
 
 
 def _reference(run_id: str, listed: RequestRef | None, view: ClaimView, built: JournalLine | None) -> RequestRef:

@@ -13,7 +13,7 @@ from pathlib import Path
 from bridge.bus.interface import Bus
 from bridge.errors import InfrastructureError
 from bridge.executor import local_executor
-from bridge.runner.announce import Announcer
+from bridge.runner.announce import announcer
 from bridge.runner.attempts import Attempts
 from bridge.runner.attesting import Attesting
 from bridge.runner.files import NameLock
@@ -60,7 +60,7 @@ def assemble(
         code_watch=CodeWatch(policy.interpreter),
         version=runner_version(),
         say=say,
-        announce=Announcer(policy.hosting, os.environ, say, summary),
+        announce=announcer(policy.hosting, os.environ, say, summary),
     )
 
 

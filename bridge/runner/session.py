@@ -31,6 +31,7 @@ from bridge.runner.link import Link
 from bridge.runner.models import ModelDigests
 from bridge.runner.record import RunFacts, run_record
 from bridge.runner.sender import Sender
+from bridge.runner.telling import tell
 from bridge.system.clock import parse_rfc3339, rfc3339
 from bridge.system.process import run as run_process
 
@@ -236,7 +237,7 @@ class RunSession:
         said = f"{ending.reason}: {ending.message}" if ending.message else ending.reason
         host.say(f"{self.ref.id[-8:]} {said}" + ("" if delivery == "copied" else f" ({delivery})"))
         if delivery != "spooled":  # what nobody can fetch yet is not told of
-            host.announce(Ended(self.ref, self._link.bus.route, self._request, ending, files))
+            tell(host, Ended(self.ref, self._link.bus.route, self._request, ending, files))
         return Outcome(id=self.ref.id, ending=ending, result_oid=result_oid, delivery=delivery)
 
     def _prepare(self, spec: JobSpec) -> RunDirectory:

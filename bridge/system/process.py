@@ -5,24 +5,22 @@ Knows nothing about jobs, sandboxes or git. Nothing here uses a shell, and nothi
 
 from __future__ import annotations
 
-import contextlib
 import os
-import selectors
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final, NoReturn
+from typing import Final, NoReturn
 
 from bridge.errors import InfrastructureError
 from bridge.system.clock import SystemClock
+from bridge.system.streams import exchange
 
 OUTPUT_MAX_BYTES: Final = 4 * 1024 * 1024
-_DRAIN_S: Final = 1.0  # how long a grandchild may hold the pipes open after its parent's end
-_READ_BYTES: Final = 65536
 _CLOCK: Final = SystemClock()
 _DETACH_CODE: Final = (
     "import os,sys\n"
@@ -127,34 +125,18 @@ def _communicate(
     """Feed stdin and collect both streams until the end, the limit, or a second after the program's own end."""
     assert process.stdout is not None  # noqa: S101 - both were asked for above
     assert process.stderr is not None  # noqa: S101
-    kept: dict[IO[bytes], bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
-    pending = memoryview(data or b"")
-    truncated = timed_out = False
     deadline = _CLOCK.steady_s() + timeout_s
-    ended: float | None = None
-    with selectors.DefaultSelector() as selector:
-        for stream in kept:
-            selector.register(stream, selectors.EVENT_READ)
-        if process.stdin is not None:
-            os.set_blocking(process.stdin.fileno(), False)
-            selector.register(process.stdin, selectors.EVENT_WRITE)
-        while any(stream in selector.get_map() for stream in kept):
-            now = _CLOCK.steady_s()
-            if ended is None and _has_ended(process):
-                ended = now
-            if (ended is None and now >= deadline) or (ended is not None and now >= ended + _DRAIN_S):
-                timed_out = ended is None
-                break
-            for key, _events in selector.select(min(0.1, max(0.0, deadline - now))):
-                if key.fileobj is process.stdin:
-                    pending = _feed(selector, process.stdin, pending)
-                else:
-                    truncated |= _collect(selector, key.fileobj, kept, bound)  # type: ignore[arg-type]
-    timed_out |= not _wait(process, max(0.0, deadline - _CLOCK.steady_s()))
-    code = _finish(process)
-    return Completed(
-        argv, code, bytes(kept[process.stdout]), bytes(kept[process.stderr]), timed_out=timed_out, truncated=truncated
+    drained = exchange(
+        process.stdin,
+        (process.stdout, process.stderr),
+        data,
+        has_ended=partial(_has_ended, process),
+        deadline_s=deadline,
+        max_bytes=bound,
     )
+    timed_out = not _wait(process, max(0.0, deadline - _CLOCK.steady_s())) or drained.timed_out
+    stdout, stderr = drained.kept
+    return Completed(argv, _finish(process), stdout, stderr, timed_out=timed_out, truncated=drained.truncated)
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
@@ -184,32 +166,6 @@ def _finish(process: subprocess.Popen[bytes]) -> int:
     if process.returncode is None:
         kill_group(process.pid)
     return process.wait()
-
-
-def _feed(selector: selectors.BaseSelector, stdin: IO[bytes], pending: memoryview) -> memoryview:
-    """Write what fits into stdin; close it at the end or when the reader has gone."""
-    try:
-        written = os.write(stdin.fileno(), pending[:_READ_BYTES])
-    except BlockingIOError:
-        return pending
-    except BrokenPipeError:
-        written = len(pending)
-    if written == len(pending):
-        selector.unregister(stdin)
-        with contextlib.suppress(BrokenPipeError):
-            stdin.close()
-    return pending[written:]
-
-
-def _collect(selector: selectors.BaseSelector, stream: IO[bytes], kept: dict[IO[bytes], bytearray], bound: int) -> bool:
-    """Read once; return whether bytes beyond the bound were thrown away."""
-    block = os.read(stream.fileno(), _READ_BYTES)
-    if not block:
-        selector.unregister(stream)
-        return False
-    room = max(0, bound - len(kept[stream]))
-    kept[stream] += block[:room]
-    return len(block) > room
 
 
 def kill_group(pgid: int) -> bool:

@@ -70,6 +70,15 @@ class GitHubServer:
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
 
+    @property
+    def environ(self) -> dict[str, str]:
+        """Variables that lead a client here."""
+        return {
+            "KAKEYA_GITHUB_REPOSITORY": f"{OWNER}/{REPOSITORY}",
+            "KAKEYA_GITHUB_API": self.url,
+            "GH_TOKEN": "ghp_" + "t" * 36,
+        }
+
     def close(self) -> None:
         self._http.shutdown()
         self._http.server_close()
@@ -252,6 +261,13 @@ class _Handler(BaseHTTPRequestHandler):
                 return 204, None, {}
             case ("GET", "commits", sha):
                 return 200, self._object("commit", f"commits/{sha}", sha=sha), {}
+            case ("GET", "commits", sha, "status"):
+                newest = {one["context"]: self._object("simple-commit-status", f"statuses/{sha}", target_url=None) | one
+                          for one in state.statuses if one["sha"] == sha}  # fmt: skip
+                listed = [{k: v for k, v in one.items() if k != "sha"} for one in newest.values()]
+                repository = self._object("minimal-repository", "")
+                found = {"sha": sha, "repository": repository, "statuses": listed, "total_count": len(listed)}
+                return 200, self._object("combined-commit-status", f"commits/{sha}/status", **found), {}
             case ("POST", "statuses", sha):
                 if not sha.strip("0"):
                     raise RefusalError(422)

@@ -7,14 +7,25 @@ import threading
 import pytest
 
 from bridge.bus import names
-from bridge.bus.views import RequestRef
-from bridge.errors import (
-    BusError,
-    FencedError,
-)
+from bridge.bus.views import ClaimView, Held, RequestRef
+from bridge.errors import BusError, FencedError
 from bridge.system.gitobjects import GitObject
 from tests.conformance.bus.conftest import Place
 from tests.fakes.bus_actors import Actor
+
+
+def _claim_seen_by(actor: Actor, ref: RequestRef) -> ClaimView:
+    """Return the claim on a run, which is there."""
+    view = actor.bus.read_claim(ref.id)
+    assert view is not None
+    return view
+
+
+def _claimed_before(watcher: Actor, owner: Actor, client: Actor) -> tuple[RequestRef, Held, ClaimView]:
+    """Let one runner claim a new request while another looks on; return the request, what is held and what is seen."""
+    ref = client.submit().ref
+    held = owner.claim(ref)
+    return ref, held, _claim_seen_by(watcher, ref)
 
 
 def test_a_claim_has_one_winner(host: Actor, other: Actor, client: Actor) -> None:
@@ -22,8 +33,7 @@ def test_a_claim_has_one_winner(host: Actor, other: Actor, client: Actor) -> Non
     held = host.claim(sent.ref)
     with pytest.raises(FencedError):
         other.claim(sent.ref)
-    view = client.bus.read_claim(sent.ref.id)
-    assert view is not None
+    view = _claim_seen_by(client, sent.ref)
     assert (view.oid, view.claim, view.chain) == (held.oid, held.claim, held.chain)
 
 
@@ -35,8 +45,7 @@ def test_a_race_of_claimers_has_one_winner_each_time(place: Place, client: Actor
     for _ in range(rounds):
         sent = client.submit()
         won, lost = _race(actors, sent.ref)
-        view = client.bus.read_claim(sent.ref.id)
-        assert view is not None
+        view = _claim_seen_by(client, sent.ref)
         assert won == [view.claim.runner]
         assert len(lost) == racers - 1
 
@@ -71,8 +80,7 @@ def test_repeating_a_claim_after_a_lost_answer_is_no_second_claim(host: Actor, c
 def test_the_chain_tells_the_whole_life_of_a_run(host: Actor, client: Actor) -> None:
     sent = client.submit()
     held = host.publish(sent.ref, host.renew(sent.ref, host.start(sent.ref, host.claim(sent.ref))))
-    view = client.bus.read_claim(sent.ref.id)
-    assert view is not None
+    view = _claim_seen_by(client, sent.ref)
     assert [claim.state for claim in view.history] == ["claimed", "started", "started", "terminal"]
     assert view.chain == held.chain
     raw = host.bus.claim_commits(held.chain)
@@ -81,35 +89,28 @@ def test_the_chain_tells_the_whole_life_of_a_run(host: Actor, client: Actor) -> 
 
 
 def test_an_expired_claim_is_taken_over_and_its_old_owner_is_fenced(host: Actor, other: Actor, client: Actor) -> None:
-    sent = client.submit()
-    held = host.claim(sent.ref)
-    seen = other.bus.read_claim(sent.ref.id)
-    assert seen is not None
-    taken = other.take_over(sent.ref, seen)
+    ref, held, seen = _claimed_before(other, host, client)
+    taken = other.take_over(ref, seen)
     with pytest.raises(FencedError):
-        host.start(sent.ref, held)
+        host.start(ref, held)
     with pytest.raises(FencedError):
-        host.publish(sent.ref, held)
-    started = other.start(sent.ref, taken)
+        host.publish(ref, held)
+    started = other.start(ref, taken)
     assert started.chain[:2] == (held.oid, taken.oid)
 
 
 def test_a_renewed_claim_is_not_taken_over(host: Actor, other: Actor, client: Actor) -> None:
-    sent = client.submit()
-    held = host.claim(sent.ref)
-    seen = other.bus.read_claim(sent.ref.id)
-    assert seen is not None
-    renewed = host.renew(sent.ref, held)
+    ref, held, seen = _claimed_before(other, host, client)
+    renewed = host.renew(ref, held)
     with pytest.raises(FencedError):
-        other.take_over(sent.ref, seen)
-    assert host.start(sent.ref, renewed).claim.state == "started"
+        other.take_over(ref, seen)
+    assert host.start(ref, renewed).claim.state == "started"
 
 
 def test_a_started_run_in_other_hands_may_only_be_ended(host: Actor, other: Actor, client: Actor) -> None:
     sent = client.submit()
     held = host.start(sent.ref, host.claim(sent.ref))
-    seen = other.bus.read_claim(sent.ref.id)
-    assert seen is not None
+    seen = _claim_seen_by(other, sent.ref)
     for state in ("claimed", "started"):
         with pytest.raises(BusError, match="started run"):
             other.take_over(sent.ref, seen, state)
@@ -118,8 +119,7 @@ def test_a_started_run_in_other_hands_may_only_be_ended(host: Actor, other: Acto
     other.take_over(sent.ref, seen, "terminal", reason="runner_lost", exit_code=3)
     with pytest.raises(FencedError):
         host.publish(sent.ref, held)
-    view = client.bus.read_claim(sent.ref.id)
-    assert view is not None
+    view = _claim_seen_by(client, sent.ref)
     assert view.claim.reason == "runner_lost"
 
 

@@ -76,6 +76,17 @@ def test_a_status_text_is_cut_at_the_sites_bound(server) -> None:
     assert len(status["description"]) == DESCRIPTION_MAX_CHARS
 
 
+def test_a_status_that_is_there_is_not_set_again_and_one_that_changed_is(server) -> None:
+    said = ("a" * 40, "success", "kakeya/mlx-env-probe", "v" * 300, "")
+    adapter(server).set_status(*said)
+    adapter(server).set_status(*said)
+    assert len(server.state.statuses) == 1
+    adapter(server).set_status("a" * 40, "failure", *said[2:])
+    adapter(server).set_status("a" * 40, "failure", "kakeya/other", *said[3:])
+    adapter(server).set_status(*said)
+    assert [one["state"] for one in server.state.statuses] == ["success", "failure", "failure", "success"]
+
+
 def test_a_repeated_comment_replaces_its_own_and_no_other(server) -> None:
     hosting = adapter(server)
     server.state.comments[7].append(_foreign(server))

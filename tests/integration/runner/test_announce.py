@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fakes.github_server import OWNER, REPOSITORY, Fault, serving
+from tests.fakes.github_server import Fault, serving
 
 SECRET = "ghp_" + "s" * 36
 LOUD = "[hosting]\nstatus = true\ncomment = true\n"
@@ -24,11 +24,7 @@ def loud(site, server, monkeypatch):
     s.create_bus()
     policy = s.policy()
     policy.write_text(policy.read_text() + LOUD)
-    for name, value in {
-        "KAKEYA_GITHUB_REPOSITORY": f"{OWNER}/{REPOSITORY}",
-        "KAKEYA_GITHUB_API": server.url,
-        "GH_TOKEN": SECRET,
-    }.items():
+    for name, value in {**server.environ, "GH_TOKEN": SECRET}.items():
         monkeypatch.setenv(name, value)
     return s
 
@@ -107,9 +103,8 @@ def test_a_site_that_refuses_changes_nothing_of_the_result(loud, server, status:
 def test_nothing_is_told_unless_the_owner_says_so(site, server, monkeypatch) -> None:
     s = site()
     s.create_bus()
-    monkeypatch.setenv("KAKEYA_GITHUB_REPOSITORY", f"{OWNER}/{REPOSITORY}")
-    monkeypatch.setenv("KAKEYA_GITHUB_API", server.url)
-    monkeypatch.setenv("GH_TOKEN", SECRET)
+    for name, value in {**server.environ, "GH_TOKEN": SECRET}.items():
+        monkeypatch.setenv(name, value)
     s.ask()
     once(s)
     assert server.state.requests == []

@@ -17,6 +17,7 @@ from bridge.records import RunRecord
 from bridge.runner.journal import verify_journal
 from bridge.system.clock import SystemClock
 from tests.fakes.asking import make_request, push
+from tests.fakes.github_server import serving
 from tests.integration.runner.crash import run
 
 ROOT = Path(__file__).parents[3]
@@ -26,7 +27,7 @@ RUNS = ["fetched before", "fetched after", "claimed before", "claimed after", "p
 LOST = ["started before", "started after", "process after"]
 SAVED = [
     "exited before", "exited after", "judged before", "judged after", "result_built before", "result_built after",
-    "terminal before", "terminal after", "copied before", "copied after",
+    "terminal before", "terminal after", "copied before", "copied after", "announced before", "announced after",
 ]  # fmt: skip
 
 INTERPRETER = """#!/bin/sh
@@ -99,8 +100,10 @@ def what_the_program_left_is_in_the_result(files):
 
 
 @pytest.mark.parametrize("point", RUNS + LOST + SAVED)
-def test_after_a_kill_the_next_runner_settles_the_run(scenario, tmp_path, point):
+def test_after_a_kill_the_next_runner_settles_the_run(scenario, tmp_path, monkeypatch, point):
     event, when = point.split()
+    summary = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     told = scenario(event, when)
     died = crash(told, tmp_path)
     assert died.returncode == -9, died.stderr
@@ -126,6 +129,27 @@ def test_after_a_kill_the_next_runner_settles_the_run(scenario, tmp_path, point)
     tree = requester(told, tmp_path).read_result(claim.result_oid)
     assert verify_tree(tree.files, run_id=told["id"]) == []
     assert verify_journal(Path(told["state"]) / "journal.jsonl") > 0
+    assert summary.read_text().count(f"Request `{told['id']}`") == 1
+
+
+@pytest.mark.parametrize("point", SAVED[SAVED.index("terminal after") :])
+def test_the_site_is_told_once_of_a_result_whose_runner_died_after_publishing_it(
+    scenario, tmp_path, monkeypatch, point
+):
+    with serving() as site:
+        for name, value in site.environ.items():
+            monkeypatch.setenv(name, value)
+        told = scenario(*point.split())
+        with Path(told["policy"]).open("a") as policy:
+            policy.write("[hosting]\nstatus = true\ncomment = true\n")
+        site.add_pull(7, told["ref"].removeprefix("refs/heads/"), "0" * 39 + "1")
+        assert crash(told, tmp_path).returncode == -9
+        run(told)
+        run(told)
+        (status,) = site.state.statuses
+        assert (status["context"], status["state"]) == ("kakeya/count", "failure")
+        (comment,) = site.state.comments[7]
+        assert f"Request `{told['id']}`" in comment["body"]
 
 
 def test_what_a_killed_runner_left_running_is_killed_before_anything_else(scenario, tmp_path):

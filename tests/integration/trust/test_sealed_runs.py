@@ -10,6 +10,7 @@ from bridge.bus.views import RequestRef
 from bridge.cli.mac import Surroundings, main
 from bridge.errors import FencedError
 from bridge.publish import verify_tree
+from bridge.publish.attestation import key_id
 from bridge.runner import keys
 from bridge.system.clock import SystemClock
 from tests.fakes.bus_actors import Actor
@@ -47,6 +48,12 @@ def home(place: Site) -> Path:
     return folder
 
 
+def unsigned(place: Site, folder: Path) -> str:
+    """Return what is said there of something that the runner's pinned key has not signed."""
+    pinned = f"{key_id(public(place))[:16]} ({folder / '.config' / 'config.toml'})"
+    return f"it is not signed, and the pinned key {pinned} signs"
+
+
 def displace(liar: Actor, ref: RequestRef) -> bool:
     """Put a claim of the forger's own in place of what is there; whether it got in before the owner moved on."""
     try:
@@ -82,13 +89,29 @@ def test_what_is_ignored_is_said_by_status_and_doctor_and_missing_in_ls(site) ->
     out = io.StringIO()
     places = {"KAKEYA_DATA_DIR": str(folder / ".data"), "KAKEYA_CONFIG_DIR": str(folder / ".config")}
     assert main(["status", ref.id], Surroundings(out, io.StringIO(), places, folder, CLOCK, None)) == 0
-    assert "a claim in the name of mini: it is not signed, and the pinned key signs" in out.getvalue()
+    assert f"a claim in the name of mini: {unsigned(place, folder)}" in out.getvalue()
     _, document = told(folder, "doctor")
     forged = [one["text"] for one in document["data"] if one["check"] == "forged"]
     assert len(forged) == 2, document["data"]
     assert any(f"claim/{ref.id} does not count" in text for text in forged)
     _, document = told(folder, "runners")
     assert document["data"] == []
+
+
+def test_a_request_for_an_older_runner_that_signs_nothing_says_so_and_what_to_do(site) -> None:  # noqa: F811
+    place = signing(site)
+    folder, ref = home(place), place.ask()
+    older = forger(place)
+    older.bus.beacon(older.beacon(5))
+    older.claim(ref)
+    out = io.StringIO()
+    places = {"KAKEYA_DATA_DIR": str(folder / ".data"), "KAKEYA_CONFIG_DIR": str(folder / ".config")}
+    code = main(["run", "mlx-env-probe"], Surroundings(io.StringIO(), out, places, folder, CLOCK, None))
+    assert code == 3
+    assert f"no runner on this bus counts: a beacon of mini does not count: {unsigned(place, folder)}" in out.getvalue()
+    assert "upgrade kakeya" in out.getvalue()
+    assert "kakeya-mac init --runner-key KEY" in out.getvalue()
+    assert place.requester().snapshot().requests == (ref,)  # nothing was sent
 
 
 def test_a_forged_end_does_not_end_what_runs(site) -> None:  # noqa: F811

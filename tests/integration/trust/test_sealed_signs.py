@@ -59,8 +59,9 @@ def test_a_forged_beacon_makes_no_runner_live_and_is_said(fleet) -> None:
     forger = fleet.forger("alpha")
     forger.bus.beacon(forger.beacon(7))
     assert runners(fleet, client) == []
-    assert doubts(client) == ["a beacon of alpha does not count: it is not signed, and the pinned key signs"]
-    with pytest.raises(NoRunnerError, match="a beacon of alpha does not count"):
+    (doubt,) = doubts(client)
+    assert doubt.startswith("a beacon of alpha does not count: it is not signed, and the pinned key ")
+    with pytest.raises(NoRunnerError, match="no runner on this bus counts: a beacon of alpha does not count"):
         require_runner(client, client.identity(), fleet.clock, preset="mlx-env-probe", selector=ANYBODY, poll_s=1.0)
     alpha = fleet.runner("alpha")
     alpha.bus.beacon(alpha.beacon(1))  # lands on top of the forged one
@@ -196,4 +197,4 @@ def test_an_unsigned_log_is_shown_and_said_to_be_unproven(fleet) -> None:
     client = fleet.client(fleet.key("alpha"))
     assert [one.data for one in client.read_log(ref.id)] == [b"one\n"]
     assert client.log_standing(ref.id).state == "unproven"
-    assert client.log_standing(ref.id).why == "it is not signed, and the pinned key signs"
+    assert client.log_standing(ref.id).why.startswith("it is not signed, and the pinned key ")

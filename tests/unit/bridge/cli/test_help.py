@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import pytest
 from bridge.cli import documents, parser
 from bridge.cli.commands import COMMANDS, PROGRAM, find
 from bridge.client.exits import MEANINGS
+from bridge.gate import rules_catalogue
 from tests.drift import ROOT
 from tests.generated.client_documents import generate
 
@@ -95,3 +97,13 @@ def test_the_skill_names_every_command_and_has_front_matter():
     skill = documents.skill()
     assert skill.startswith("---\nname: kakeya\n")
     assert all(f"`{command.usage(PROGRAM)}`" in skill for command in COMMANDS)
+
+
+def test_the_rules_and_folders_that_examples_name_are_there():
+    words = [word for command in COMMANDS for example in command.examples for word in example.split()]
+    codes = [word for word in words if re.fullmatch(r"G\d-[A-Z-]+", word)]
+    folders = [word for word in words if re.fullmatch(r"docs/[a-z/]+", word)]
+    assert codes
+    assert set(codes) <= {entry.code for entry in rules_catalogue()}
+    assert folders
+    assert all((ROOT / folder).is_dir() for folder in folders)

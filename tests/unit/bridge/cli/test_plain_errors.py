@@ -65,3 +65,12 @@ def test_a_wait_says_why_the_runner_on_this_machine_does_not_start(tmp_path) -> 
     assert "the runner on this machine waits: 0 bytes of disk are free" in ran.err
     requester.said = "2026-11-20T10:00:00.000Z 00000000 waits: all slots are busy"
     assert "on this machine waits" not in requester.run("attach", sent, "--wait-timeout", "40").err
+
+
+def test_a_parameter_out_of_bounds_leads_to_where_the_bounds_are(tmp_path) -> None:
+    requester = Requester(tmp_path)
+    ScriptedHost(requester.bus, requester.clock).beat()
+    ran = requester.run("explain", "k3-fused-allmlx-code", "-p", "depth=99")
+    assert ran.code == 2
+    assert "got '99', expected 1 to 15" in ran.err
+    assert "kakeya-mac presets show" in ran.err

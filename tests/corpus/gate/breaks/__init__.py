@@ -1,0 +1,20 @@
+"""One way of breaking each rule: an honest run changed in one place, everything else sealed again."""
+
+from tests.corpus.gate.breaks import design, documents, recorded, rows, sealed, studies, substance
+from tests.corpus.gate.breaks.registry import BREAKS, PASSES, candidate, honest, retoken, samples
+
+__all__ = [
+    "BREAKS",
+    "PASSES",
+    "candidate",
+    "design",
+    "documents",
+    "honest",
+    "recorded",
+    "retoken",
+    "rows",
+    "samples",
+    "sealed",
+    "studies",
+    "substance",
+]

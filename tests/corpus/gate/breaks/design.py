@@ -1,0 +1,76 @@
+"""Breaks of design, noise, identity and state of the machine (G5, G6, G8)."""
+
+from __future__ import annotations
+
+from tests.corpus.gate.breaks.registry import SMALL, breaks, retoken, samples
+from tests.corpus.gate.builders import Case
+from tests.corpus.gate.generations import Plan, code_throughput
+
+
+@breaks("G5-DESIGN", "claim")
+def _(case: Case) -> None:
+    case.report["arms"] = [arm for arm in case.report["arms"] if arm["role"] != "control"]
+    case.report["claims"] = []
+
+
+@breaks("G5-WARMUP")
+def _(case: Case) -> None:
+    for arm in case.report["arms"]:
+        for sample in arm["samples"]:
+            sample["is_warmup"] = False
+
+
+@breaks("G5-DURATION", "claim")
+def _(case: Case) -> None:
+    samples(case)[0]["stages"]["decode_s"] = 0.1
+
+
+@breaks("G5-CONTROL", "claim")
+def _(case: Case) -> None:
+    for sample in samples(case, 1):
+        sample["stages"]["decode_s"] *= 1.05
+
+
+@breaks("G5-SPREAD", "claim")
+def _(case: Case) -> None:
+    samples(case, 1)[3]["stages"]["decode_s"] *= 4.0
+
+
+@breaks("G5-TREND", "claim")
+def _(case: Case) -> None:
+    for arm in case.report["arms"]:
+        for sample in arm["samples"]:
+            sample["stages"]["decode_s"] *= 1.0 + 0.03 * sample["launch"]
+
+
+@breaks("G5-ATTEMPTS", "claim")
+def _(case: Case) -> None:
+    case.record["attempt"].update(number=2, earlier=["01jd7zk3v8q4w2m6x9c5b7n1t0"])
+
+
+@breaks("G5-PLAUSIBLE")
+def _(case: Case) -> None:
+    for sample in samples(case):
+        sample["stages"]["decode_s"] *= 3.0
+
+
+@breaks("G6-IDENTITY", "claim")
+def _(case: Case) -> None:
+    sample = samples(case, 2)[0]
+    retoken(case, sample, [*sample["tokens"][:-1], (sample["tokens"][-1] + 7) % 2000 + 6])
+    sample["top2_margin_at_divergence"] = 1e-5
+
+
+@breaks("G6-LOOPS")
+def _(case: Case) -> Case:
+    return code_throughput(Plan(**{**SMALL.__dict__, "tokens": 64, "answer": lambda rng, n: [9, 8, 7, 6] * (n // 4)}))
+
+
+@breaks("G8-STATE", "claim")
+def _(case: Case) -> None:
+    case.record["telemetry"]["power"] = ["mains", "battery"]
+
+
+@breaks("G8-TELEMETRY")
+def _(case: Case) -> None:
+    case.record["telemetry"]["samples"][2]["cpu_share"] = 7.0

@@ -1,0 +1,66 @@
+"""Honest runs, and how a change to one is registered as the break of a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from engine.reports.tokens import token_digest
+from tests.corpus.gate.builders import Case, probe, suite
+from tests.corpus.gate.generations import Plan, code_throughput
+
+Break = Callable[[], Case]
+
+
+BREAKS: dict[str, Break] = {}
+PASSES: dict[str, Break] = {}
+SMALL = Plan(profile="smoke", launches=1, per_launch=6, warmups=1)
+_HONEST: dict[str, Case] = {}
+
+
+def honest(name: str) -> Case:
+    """Return a fresh copy of an honest run; building the large one takes a moment, so it is built once."""
+    if name not in _HONEST:
+        from tests.corpus.gate.studies import BUILDERS
+
+        made = {
+            **BUILDERS,
+            "probe": probe,
+            "suite": suite,
+            "claim": code_throughput,
+            "smoke": lambda: code_throughput(SMALL),
+        }
+        _HONEST[name] = made[name]()
+    return _HONEST[name].copy()
+
+
+def breaks(code: str, base: str = "smoke") -> Callable[[Callable[[Case], Case | None]], Callable[[Case], Case | None]]:
+    """Register a change to an honest run that must be found by this rule."""
+
+    def register(change: Callable[[Case], Case | None]) -> Callable[[Case], Case | None]:
+        def build() -> Case:
+            case = honest(base)
+            return (change(case) or case).seal()
+
+        BREAKS[code] = build
+        PASSES.setdefault(code, lambda: honest(base))
+        return change
+
+    return register
+
+
+def samples(case: Case, arm: int = 0) -> list[dict[str, Any]]:
+    return [sample for sample in case.report["arms"][arm]["samples"] if not sample["is_warmup"]]
+
+
+def candidate(case: Case) -> dict[str, Any]:
+    return case.report["arms"][-1]
+
+
+def retoken(case: Case, sample: dict[str, Any], tokens: list[int]) -> None:
+    """Give a sample other tokens of the same number, with every digest of them."""
+    sample["tokens"], sample["token_digest"] = tokens, token_digest(tokens)
+    sample["text"] = " ".join(f"w{token}" for token in tokens)
+    for mark in case.record["sample_marks"] if case.record else ():
+        if mark["sample"] == sample["id"] and mark["event"] == "end":
+            mark["token_digest"] = sample["token_digest"]

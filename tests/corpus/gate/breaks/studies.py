@@ -1,0 +1,57 @@
+"""Breaks of the kinds that `tests.corpus.gate.studies` builds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.corpus.gate.breaks.registry import BREAKS, PASSES, honest
+from tests.corpus.gate.builders import Case
+
+
+def study(code: str, kind: str, change: Callable[[Any], None]) -> None:
+    """Register a change to the report of an honest study."""
+
+    def build() -> Case:
+        case = honest(kind)
+        change(case.report)
+        return case.seal()
+
+    BREAKS[code], PASSES[code] = build, lambda: honest(kind)
+
+
+def set_margin(report: Any) -> None:
+    report["rows"]["blocks"][0]["torch_tokens"][2] += 1
+    report["rows"]["blocks"][0]["top2_margin_at_divergence"] = 1e-6
+
+
+def slow(report: Any) -> None:
+    for sample in report["arms"][2]["samples"]:
+        sample["stages"]["decode_s"] *= 1.3
+
+
+study("G4-PARITY", "drafter_parity", lambda report: report["rows"]["blocks"][0]["mlx_tokens"].pop())
+study("G6-PARITY", "drafter_parity", set_margin)
+study("G4-COSTS", "verify_cost", lambda report: report["rows"]["verify"][0]["seconds"].pop())
+study("G5-COSTS", "verify_cost", lambda report: report["rows"]["verify"][0]["seconds"].__setitem__(0, 0.05))
+study("G4-GRAPH", "fused_graph_probe", lambda report: report["rows"]["blocks"].pop(5))
+study("G5-GRAPH", "fused_graph_probe", lambda report: report["rows"].update(blocks=report["rows"]["blocks"][:10]))
+study("G4-POSITIONS", "acceptance", lambda report: report["rows"]["by_position"][1].update(accepted=9))
+study("G4-ERRORS", "kv_quantisation", lambda report: report["rows"]["errors"].pop())
+study(
+    "G4-TRAINING",
+    "f_theta_training",
+    lambda report: report["rows"]["held_out"][0].update(sequence_digest=report["rows"]["training_digests"][0]),
+)
+study("G3-CANARY", "f_theta_training", lambda report: report["rows"]["canaries"].update(noise_logit_change=0.0))
+study("G7-DESIGN", "bounded_kv", lambda report: report["rows"]["points"][0].update(process=4115))
+study("G7-BUFFERS", "bounded_kv", lambda report: report["rows"]["points"][0].update(kv_bytes=4_000_000))
+study("G7-NATIVE", "bounded_kv", lambda report: report["rows"]["points"][0].update(kv_bytes=64))
+study("G4-RPCS", "distributed_e2e", lambda report: report["rows"]["rpcs"].clear())
+study("G5-CONFIRM", "commit_comparison", slow)
+study("G2-PEER", "request_code", lambda report: report["rows"]["launches"][1]["prompts"][3].update(text="known"))
+study(
+    "G4-TREES",
+    "commit_comparison",
+    lambda report: report["rows"]["trees"]["head"].update(imported="base/engine/__init__.py"),
+)

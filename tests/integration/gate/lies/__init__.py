@@ -1,0 +1,18 @@
+"""Every way of lying that is tried, each one change to the honest workload, with the verdict it deserves."""
+
+from tests.integration.gate.lies import claimed, endings, files, memory, models, rows, stale, substituted, timed
+from tests.integration.gate.lies.registry import EARLIER, LIES
+
+__all__ = [
+    "EARLIER",
+    "LIES",
+    "claimed",
+    "endings",
+    "files",
+    "memory",
+    "models",
+    "rows",
+    "stale",
+    "substituted",
+    "timed",
+]

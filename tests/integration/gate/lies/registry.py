@@ -1,0 +1,94 @@
+"""What a lie is, how one is registered, and what they are made with."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.integration.gate.workload import Behaviour, Report
+
+EARLIER = "earlier.json"
+"""The report of an earlier honest run, beside the models."""
+MODELS = "KAKEYA_MODEL_ROOTS"
+
+
+@dataclass(frozen=True)
+class Lie:
+    """A way to lie.
+
+    Attributes:
+        behaviour: makes what the workload does.
+        codes: rules that must say so.
+        decision: what the gate decides.
+        reason: how the run ends.
+        preset: which of the test's presets runs it.
+    """
+
+    behaviour: Callable[[], Behaviour]
+    codes: tuple[str, ...]
+    decision: str = "rejected"
+    reason: str = "gate_rejected"
+    preset: str = "decode"
+
+
+LIES: dict[str, Lie] = {
+    "honest": Lie(Behaviour, (), "valid_not_citable", "passed"),
+    "honest-memory": Lie(Behaviour, (), "valid_not_citable", "passed", "memory"),
+}
+
+
+def lie(name: str, *codes: str, preset: str = "decode", **expected: str) -> Callable[[Callable[[], Behaviour]], None]:
+    def register(behaviour: Callable[[], Behaviour]) -> None:
+        LIES[name] = Lie(behaviour, codes, preset=preset, **expected)
+
+    return register
+
+
+def told(name: str, *codes: str, preset: str = "decode", **expected: str) -> Callable[[Callable[[Report], Any]], None]:
+    """Register a lie that changes the report after an honest measurement."""
+
+    def register(change: Callable[[Report], Any]) -> None:
+        def finish(report: Report) -> Any:
+            changed = change(report)
+            return report if changed is None else changed
+
+        LIES[name] = Lie(lambda: Behaviour(finish=finish), codes, preset=preset, **expected)
+
+    return register
+
+
+def written(name: str, *codes: str, **expected: str) -> Callable[[Callable[[Path, Report], None]], None]:
+    """Register a lie about the file rather than its contents."""
+
+    def register(write: Callable[[Path, Report], None]) -> None:
+        LIES[name] = Lie(lambda: Behaviour(write=write), codes, **expected)
+
+    return register
+
+
+def rows(report: Report, arm: int = 1) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = report["arms"][arm]["samples"]
+    return found
+
+
+def measured(report: Report, arm: int = 1) -> list[dict[str, Any]]:
+    return [row for row in rows(report, arm) if not row["is_warmup"]]
+
+
+def plain_counters(row: dict[str, Any]) -> None:
+    steps = row["output_tokens"] - 1
+    row["accepted_per_step"] = row["drafted_per_step"] = [0] * steps
+    zero = dict.fromkeys(row["counters"], 0)
+    row["counters"] = {**zero, "steps": steps, "target_forwards": steps, "host_syncs": steps + 1}
+
+
+def save(path: Path, report: Report) -> None:
+    path.write_text(json.dumps(report))
+
+
+def earlier() -> Path:
+    return Path(os.environ[MODELS]) / EARLIER

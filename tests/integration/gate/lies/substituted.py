@@ -1,0 +1,71 @@
+"""A report of something else than what ran: another baseline, machine, package, model or drafter."""
+
+from __future__ import annotations
+
+from tests.integration.gate.lies.registry import lie, plain_counters, rows, told
+from tests.integration.gate.workload import Behaviour, Report
+
+
+@lie("fused-with-zero-blocks", "G3-DRAFTER", "G3-SELF")
+def _() -> Behaviour:
+    def finish(report: Report) -> Report:
+        report["fallbacks"] = []
+        return report
+
+    return Behaviour(drafts=False, finish=finish)
+
+
+@told("a-flag-that-says-it-ran", "G0-SCHEMA")
+def _(report: Report) -> None:
+    for row in rows(report):
+        row["restoration_active"] = True
+        plain_counters(row)
+
+
+@lie("a-baseline-against-itself", "G3-SELF")
+def _() -> Behaviour:
+    def finish(report: Report) -> Report:
+        report["arms"][1]["code_path"] = report["arms"][0]["code_path"]
+        return report
+
+    return Behaviour(finish=finish)
+
+
+@lie("a-handicapped-baseline", "G5-PLAUSIBLE")
+def _() -> Behaviour:
+    return Behaviour(token_s=0.015)
+
+
+@told("a-baseline-of-its-own", "G4-CONFIG")
+def _(report: Report) -> None:
+    report["arms"][0]["code_path"] = "engine.decoding.autoregressive:autoregressive"
+
+
+@told("no-backend-at-all", "G4-CONFIG")
+def _(report: Report) -> None:
+    report["environment"]["backend"] = "none"
+
+
+@told("a-package-nobody-has", "G2-HOST")
+def _(report: Report) -> None:
+    report["environment"]["versions"]["flash-nothing"] = "9.9"
+
+
+@told("another-machine", "G2-HOST")
+def _(report: Report) -> None:
+    report["environment"]["machine"] = "riscv64"
+
+
+@told("other-weights", "G2-MODELS")
+def _(report: Report) -> None:
+    report["config"]["target"]["digest"] = "cd" * 32
+
+
+@told("a-declared-accelerator", "G3-ACCELERATOR", decision="valid_not_citable", reason="passed")
+def _(report: Report) -> None:
+    report["environment"]["device"] = "cuda:7"
+
+
+@told("hidden-fallbacks", "G3-FALLBACKS")
+def _(report: Report) -> None:
+    report["fallbacks"] = []

@@ -1,0 +1,86 @@
+"""A Linux machine below a folder, with a stub service manager, that the real set-up script runs on."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from bridge.runner.setup_checks import RECEIPT
+
+ROOT = Path(__file__).resolve().parents[3]
+SETUP = ROOT / "runner-setup"
+SERVICE_MANAGER = """#!/bin/sh
+# A service manager with one unit: `enable --now` starts it, `disable --now` stops it.
+state="$(dirname "$0")/service-state"
+case "$1" in
+  enable) echo on > "$state" ;;
+  disable) rm -f "$state" ;;
+  is-enabled|is-active) test -f "$state" ;;
+esac
+"""
+
+
+class Host:
+    """A machine below a folder, with the folders every Linux has."""
+
+    def __init__(self, folder: Path, source: Path | None = None) -> None:
+        self.source = source
+        self.options: list[str] = []
+        self.root = folder / "root"
+        for name in ("opt", "etc/systemd/system", "etc/logrotate.d", "etc/sudoers.d", "var/lib", "var/log"):
+            (self.root / name).mkdir(parents=True)
+        self.manager = folder / "service-manager"
+        self.manager.write_text(SERVICE_MANAGER)
+        self.manager.chmod(0o755)
+
+    def setup(self, *options: str, token: str = "") -> subprocess.CompletedProcess[str]:
+        command = [
+            *("bash", str(SETUP / "setup_gpu.sh"), "--root", str(self.root), "--service-manager", str(self.manager)),
+            *("--bus", "https://example.org/owner/bus.git", "--name", "box", "--python", sys.executable),
+            *(
+                "--package",
+                str(self.source or ROOT),
+                "--extras",
+                "",
+                "--constraints",
+                str(ROOT / "constraints.txt"),
+                *options,
+            ),
+        ]
+        return subprocess.run(command, input=token, capture_output=True, text=True, timeout=280, check=False)
+
+    def files(self) -> dict[str, str]:
+        return {
+            str(path.relative_to(self.root)): hashlib.sha256(path.read_bytes()).hexdigest()
+            if path.is_file()
+            else "folder"
+            for path in sorted(self.root.rglob("*"))
+            if "opt/kakeya/" not in str(path)
+        }
+
+
+def copied_source(folder: Path) -> Path:
+    """Copy what a package is built from: building writes beside the sources."""
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder / name)
+    for name in ("bridge", "engine"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"))
+    return folder
+
+
+def twin(host: Host, folder: Path) -> Host:
+    """Copy an installed host; the packages, which no fault touches, are shared by a link."""
+    copy = Host(folder, host.source)
+    shutil.rmtree(copy.root)
+    shutil.copytree(host.root, copy.root, symlinks=True, ignore=shutil.ignore_patterns("lib", "lib64"))
+    for name in ("lib", "lib64"):
+        (copy.root / "opt/kakeya" / name).symlink_to(host.root / "opt/kakeya" / name)
+    shutil.copytree(host.root / "var/lib", copy.root / "var/lib")
+    shutil.copy(host.manager.parent / "service-state", copy.manager.parent / "service-state")
+    receipt = copy.root / "etc/kakeya" / RECEIPT
+    moved = receipt.read_text().replace(str(host.root), str(copy.root))
+    receipt.write_text(moved.replace(str(host.manager), str(copy.manager)))
+    return copy
