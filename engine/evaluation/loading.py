@@ -9,6 +9,8 @@ from typing import Any
 
 from engine.drafters import dflash
 from engine.errors import ModelConfigError
+from engine.huggingface import open_causal
+from engine.tokenizer import read_tokenizer
 
 
 @dataclass(frozen=True)
@@ -25,14 +27,12 @@ class EvaluatedTarget:
 
 
 def load_target(folder: Path) -> EvaluatedTarget:
-    """Load a target folder in fp32."""
-    import torch
-    import transformers
-    from tokenizers import Tokenizer
+    """Load a target folder in fp32.
 
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    model.requires_grad_(False)
-    return EvaluatedTarget(folder.name, model, Tokenizer.from_file(str(folder / "tokenizer.json")))
+    Raises:
+        ModelError: If it is missing or unusable.
+    """
+    return EvaluatedTarget(folder.name, open_causal(folder), read_tokenizer(folder))
 
 
 def load_drafter(folder: Path) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from functools import partial
 from importlib.metadata import version
@@ -22,6 +21,7 @@ from engine.backends.torch.native import TorchNative
 from engine.backends.torch.trial import refusal
 from engine.drafters import dflash
 from engine.errors import BackendMissingError, ModelConfigError, ModelWeightsError
+from engine.huggingface import open_causal
 from engine.types import BlasInfo, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
@@ -64,8 +64,7 @@ class TorchBackend:
         """
         config = checkpoint.read_config(folder)
         _check_config(config, folder)
-        checkpoint.weight_files(folder)
-        module = _load(folder, self._dtype).to(self._device).eval().requires_grad_(False)
+        module = open_causal(folder, self._dtype).to(self._device)
         _check_finite(dict(module.named_parameters()), folder)
         text = checkpoint.text_config(config)
         weight = module.get_input_embeddings().weight
@@ -213,36 +212,6 @@ def wants_graphs(asked: str, device: torch.device) -> bool:
             "with a card, or leave the option out."
         )
     return asked != "off" and device.type == "cuda"
-
-
-def _load(folder: Path, dtype: str) -> Any:
-    """Load a causal language model from local files.
-
-    Raises:
-        ModelWeightsError: If a tensor is missing or has another shape than the config says.
-    """
-    from safetensors import SafetensorError
-    from transformers import AutoModelForCausalLM
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.disable_progress_bar()
-    noisy = logging.getLogger("transformers")
-    level = noisy.level
-    noisy.setLevel(logging.ERROR)
-    try:
-        module, report = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, attn_implementation="sdpa", local_files_only=True, output_loading_info=True
-        )
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise ModelWeightsError(f"cannot load {folder}: {error}") from error
-    finally:
-        noisy.setLevel(level)
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise ModelWeightsError(
-            f"{folder} lacks the tensors {missing[:4]} ({len(missing)} in all); expected what its config.json describes"
-        )
-    return module
 
 
 def _check_config(config: Mapping[str, Any], folder: Path) -> None:
