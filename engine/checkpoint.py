@@ -65,6 +65,17 @@ def read_config(folder: Path) -> dict[str, Any]:
             value = part[name]
             if value is not None and (type(value) is not int or value < 1):
                 raise ModelConfigError(f"{name} in {path} is {value!r}; expected a whole number of at least 1")
+    return config
+
+
+def read_target_config(folder: Path) -> dict[str, Any]:
+    """Return config.json of a target's folder.
+
+    Raises:
+        ModelConfigError: If it is no usable config, divides by nothing or shares keys of layers that are not there.
+    """
+    config, path = read_config(folder), folder / "config.json"
+    for part in (config, text_config(config)):
         for name in sorted(SCALES & set(part)):
             value = part[name]
             if value is not None and (type(value) not in {int, float} or not 0 < value < math.inf):

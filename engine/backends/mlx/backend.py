@@ -48,7 +48,7 @@ class MlxBackend:
             ModelConfigError: If the family or a config value cannot be honoured.
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
-        config = checkpoint.read_config(folder)
+        config = checkpoint.read_target_config(folder)
         checkpoint.weight_files(folder)
         supported = {"gemma4", "gemma4_unified", "gemma4_text", "qwen3"}
         if config.get("model_type") not in supported:

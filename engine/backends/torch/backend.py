@@ -62,7 +62,7 @@ class TorchBackend:
             ModelConfigError: If the family or a config value cannot be honoured.
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
-        config = checkpoint.read_config(folder)
+        config = checkpoint.read_target_config(folder)
         _check_config(config, folder)
         module = open_causal(folder, self._dtype).to(self._device)
         _check_finite(dict(module.named_parameters()), folder)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoint import read_config, stop_ids
+from engine.checkpoint import read_config, read_target_config, stop_ids
 from engine.errors import ModelConfigError
 from engine.tokenizer import Tokenizer
 
@@ -27,14 +27,14 @@ def test_a_size_that_is_no_count_is_named(tmp_path: Path, value: Any, nested: bo
 def test_what_is_divided_by_is_above_nothing(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / "config.json").write_text(f'{{"{name}": {text}}}')
     with pytest.raises(ModelConfigError, match=rf"{name} .*expected a number above 0"):
-        read_config(tmp_path)
+        read_target_config(tmp_path)
 
 
 @pytest.mark.parametrize("shared", [-1, 6, 7, "3", True])
 def test_no_more_layers_share_keys_than_there_are(tmp_path: Path, shared: Any) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"num_hidden_layers": 6, "num_kv_shared_layers": shared}))
     with pytest.raises(ModelConfigError, match=r"num_kv_shared_layers .*expected a whole number below"):
-        read_config(tmp_path)
+        read_target_config(tmp_path)
 
 
 @pytest.mark.parametrize("window", [0, -4, "64"])
