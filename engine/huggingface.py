@@ -1,11 +1,12 @@
 """A causal language model of transformers from a folder on this machine, or one error that names what is wrong with it.
 
-Knows no family of models and no device.
+Knows no family of models.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ from engine.checkpoint import resolve_model, weight_files
 from engine.errors import ModelWeightsError
 
 
-def open_causal(folder: Path, dtype: Any = "float32") -> Any:
-    """Load the model of a folder, frozen; nothing is fetched and nothing is written.
+def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu") -> Any:
+    """Load the model of a folder onto a device, frozen; nothing is fetched and nothing is written.
 
     Raises:
         ModelNotFoundError: If there is no such folder.
-        ModelWeightsError: If it cannot be read, or a tensor is missing or has another shape than the config says.
+        ModelWeightsError: If it cannot be read, or a tensor is missing, not finite or of another shape than said.
     """
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging as transformers_logging
@@ -55,4 +56,21 @@ def open_causal(folder: Path, dtype: Any = "float32") -> Any:
         raise ModelWeightsError(
             f"{folder} lacks the tensors {missing[:4]} ({len(missing)} in all); expected what its config.json describes"
         )
-    return module.eval().requires_grad_(False)
+    module = module.to(device).eval().requires_grad_(False)
+    check_finite(dict(module.named_parameters()), folder)
+    return module
+
+
+def check_finite(tensors: Mapping[str, Any], folder: Path) -> None:
+    """Check the floating tensors of a folder, with one read from the device for all of them.
+
+    Raises:
+        ModelWeightsError: If one holds NaN or infinity.
+    """
+    import torch
+
+    floating = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
+    verdicts = torch.stack([tensor.isfinite().all() for tensor in floating.values()]).tolist()
+    bad = [name for name, fine in zip(floating, verdicts, strict=True) if not fine]
+    if bad:
+        raise ModelWeightsError(f"{folder} holds NaN or infinite values in {bad[:4]} ({len(bad)} tensors in all)")

@@ -10,6 +10,8 @@ from engine.reports import Claim, Report, RunContext, write_report
 from engine.reports.parts import merge, read_parts, remove_parts
 from engine.reports.summary import Summary, summarise
 
+KINDS = frozenset({"code_throughput", "needle_recall"})
+
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
@@ -28,7 +30,7 @@ def main(argv: list[str]) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     context = RunContext.current(out=options.out, profile=options.profile)
-    report = merge(read_parts(context.out))
+    report = merge(read_parts(context.out, KINDS))
     summary = summarise(report)
     write_report(replace(report, claims=claims(report, summary)), context, options.report)
     remove_parts(context.out)

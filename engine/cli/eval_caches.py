@@ -181,7 +181,7 @@ def _bounded_kv(options: argparse.Namespace) -> int:
 
 def _assembled_memory(options: argparse.Namespace) -> int:
     context = RunContext.current(out=options.out, profile=options.profile)
-    parts = read_parts(context.out)
+    parts = read_parts(context.out, {"bounded_kv"})
     report = replace(merge(parts), rows={"points": joined_points(parts)})
     write_report(report, context, options.report)
     remove_parts(context.out)

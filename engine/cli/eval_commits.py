@@ -79,7 +79,7 @@ def _run(options: argparse.Namespace) -> int:
     comparison.check(commits)
     number = options.launch
     if options.confirm:
-        first = read_parts(context.out)[: options.launches]
+        first = read_parts(context.out, {comparison.KIND})[: options.launches]
         if not comparison.is_first_pass_slow(first, options.margin):
             print(f"launch {options.launch + 1} of {options.launches}: the first pass is not slow, nothing to confirm")
             return 0
@@ -102,7 +102,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _assemble(options: argparse.Namespace) -> int:
     context = RunContext.current(out=options.out, profile=options.profile)
-    parts = read_parts(context.out)
+    parts = read_parts(context.out, {comparison.KIND})
     if any(part["rows"] != parts[0]["rows"] for part in parts):
         raise UsageError(
             "launches of one run differ in the code they ran; expected the same two checkouts in all of them"

@@ -103,7 +103,7 @@ def _answer(options: argparse.Namespace) -> int:
 
 def _assemble(options: argparse.Namespace) -> int:
     context = RunContext.current()
-    parts = read_parts(context.out)
+    parts = read_parts(context.out, {request_code.KIND})
     report = replace(merge(parts), rows=request_code.joined_rows(parts))
     claim = stated(report)
     write_report(replace(report, claims=(claim,)), context, options.report)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.checkpoint import read_config, weight_files
 from engine.drafters import dflash
 from engine.errors import ModelConfigError
-from engine.huggingface import open_causal
+from engine.huggingface import check_finite, open_causal
 from engine.tokenizer import read_tokenizer
 
 
@@ -40,18 +40,22 @@ def load_drafter(folder: Path) -> Any:
 
     Raises:
         ModelConfigError: When it is of DFlash 2, which is not trained here.
-        RuntimeError: When tensors are missing, unexpected or misshapen.
+        ModelWeightsError: When tensors are missing, unexpected, misshapen or not finite.
     """
     from safetensors.torch import load_file
 
     from engine.training.drafter_model import DFlashDrafter
 
-    config = json.loads((folder / "config.json").read_text())
-    if dflash.parse(config).second is not None:
+    config = read_config(folder)
+    parsed = dflash.parse(config)
+    if parsed.second is not None:
         raise ModelConfigError(
             f"{folder} holds a DFlash 2 drafter; model cards are made for the v1 drafters trained here. "
             "Measure it with `kakeya-engine eval acceptance`."
         )
     drafter = DFlashDrafter(config)
-    drafter.load_state_dict(load_file(folder / "model.safetensors"), strict=True)
+    tensors = load_file(weight_files(folder)[0])
+    dflash.check_tensors(parsed, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
+    check_finite(tensors, folder)
+    drafter.load_state_dict(tensors, strict=True)
     return drafter.eval().requires_grad_(False)

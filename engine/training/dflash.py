@@ -251,7 +251,7 @@ def train_drafter(
     Raises:
         ModelError: If the target's folder is missing or unusable.
     """
-    target, tokenizer = open_causal(target_folder).to(device), read_tokenizer(target_folder)
+    target, tokenizer = open_causal(target_folder, device=device), read_tokenizer(target_folder)
     files = read_corpus()
     source = RowSource(tokenizer, files, word_pool(files), run.seed, documents=8)
     responses = cached_responses(target_folder, target, source, run, report)

@@ -21,7 +21,7 @@ from engine.backends.torch.native import TorchNative
 from engine.backends.torch.trial import refusal
 from engine.drafters import dflash
 from engine.errors import BackendMissingError, ModelConfigError, ModelWeightsError
-from engine.huggingface import open_causal
+from engine.huggingface import check_finite, open_causal
 from engine.types import BlasInfo, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
@@ -64,8 +64,7 @@ class TorchBackend:
         """
         config = checkpoint.read_target_config(folder)
         _check_config(config, folder)
-        module = open_causal(folder, self._dtype).to(self._device)
-        _check_finite(dict(module.named_parameters()), folder)
+        module = open_causal(folder, self._dtype, self._device)
         text = checkpoint.text_config(config)
         weight = module.get_input_embeddings().weight
         info = TargetInfo(
@@ -118,7 +117,7 @@ class TorchBackend:
                 raise ModelWeightsError(f"cannot read {file}: {error}; fetch the file again") from error
             tensors |= {dflash.canonical_name(name): tensor for name, tensor in loaded.items()}
         dflash.check_tensors(config, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
-        _check_finite(tensors, folder)
+        check_finite(tensors, folder)
         parameters = sum(int(tensor.numel()) for tensor in tensors.values())
         info = dflash.info_of(config, folder.name, checkpoint.folder_digest(folder), parameters)
         model = TorchDFlash(config, tensors, target, info)
@@ -228,12 +227,3 @@ def _check_config(config: Mapping[str, Any], folder: Path) -> None:
     kinds = {entry.get("rope_type", "default") for entry in entries}
     if kinds - ROPE_TYPES:
         raise ModelConfigError(f"rope type {sorted(kinds - ROPE_TYPES)} in {folder}; expected {sorted(ROPE_TYPES)}")
-
-
-def _check_finite(tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
-    """Raise when a floating tensor holds NaN or infinity; one read for all of them."""
-    floating = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
-    verdicts = torch.stack([tensor.isfinite().all() for tensor in floating.values()]).tolist()
-    bad = [name for name, fine in zip(floating, verdicts, strict=True) if not fine]
-    if bad:
-        raise ModelWeightsError(f"{folder} holds NaN or infinite values in {bad[:4]} ({len(bad)} tensors in all)")

@@ -44,6 +44,28 @@ def test_a_target_with_a_misshapen_tensor_is_refused(tmp_path: Path, capsys: pyt
     assert "has shape (31,); expected (32,)" in said
 
 
+def test_a_card_is_not_made_of_tensors_that_are_none(tmp_path: Path) -> None:
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    from engine.errors import ModelWeightsError
+    from engine.evaluation.loading import load_drafter, load_target
+
+    for name, load in (("kakeya-tiny-qwen3", load_target), ("kakeya-tiny-qwen3-dflash", load_drafter)):
+        folder = shutil.copytree(ASSETS / name, tmp_path / name)
+        tensors = load_file(folder / "model.safetensors")
+        spoilt = next(iter(tensors))
+        tensors[spoilt].view(-1)[0] = float("nan")
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        with pytest.raises(ModelWeightsError, match="NaN or infinite"):
+            load(folder)
+        del tensors[spoilt]
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        with pytest.raises(ModelWeightsError, match=r"lacks|missing"):
+            load(folder)
+
+
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, steps = ("--out", str(tmp_path / "made")), ("--steps", "2")
     folder = tiny_torch.write_target(tmp_path / "target", "qwen3")
