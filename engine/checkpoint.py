@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,10 +20,12 @@ HASH_CHUNK_BYTES = 1 << 22
 SIZES = frozenset(
     {
         "block_size", "head_dim", "hidden_size", "intermediate_size", "max_position_embeddings", "num_attention_heads",
-        "num_hidden_layers", "num_key_value_heads", "vocab_size",
+        "num_hidden_layers", "num_key_value_heads", "sliding_window", "vocab_size",
     }
 )  # fmt: skip
 """What a config counts; None stands for "there is none"."""
+SCALES = frozenset({"final_logit_softcapping", "rms_norm_eps"})
+"""What a config divides by; None stands for "there is none"."""
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
@@ -65,6 +68,27 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
+def read_target_config(folder: Path) -> dict[str, Any]:
+    """Return config.json of a target's folder.
+
+    Raises:
+        ModelConfigError: If it is no usable config, divides by nothing or shares keys of layers that are not there.
+    """
+    config, path = read_config(folder), folder / "config.json"
+    for part in (config, text_config(config)):
+        for name in sorted(SCALES & set(part)):
+            value = part[name]
+            if value is not None and (type(value) not in {int, float} or not 0 < value < math.inf):
+                raise ModelConfigError(f"{name} in {path} is {value!r}; expected a number above 0")
+        shared, layers = part.get("num_kv_shared_layers") or 0, part.get("num_hidden_layers")
+        if type(shared) is not int or shared < 0 or (layers is not None and shared >= layers):
+            raise ModelConfigError(
+                f"num_kv_shared_layers in {path} is {shared!r}; expected a whole number below num_hidden_layers, which "
+                f"is {layers}"
+            )
+    return config
+
+
 def read_object(path: Path) -> dict[str, Any]:
     """Return a JSON file of a model folder.
 
@@ -73,7 +97,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, RecursionError, ValueError) as error:
         raise ModelConfigError(f"cannot read {path}: {error}; expected a JSON object") from error
     if not isinstance(config, dict):
         raise ModelConfigError(f"{path} holds a {type(config).__name__}; expected a JSON object")

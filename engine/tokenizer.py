@@ -13,6 +13,23 @@ from engine.checkpoint import read_object
 from engine.errors import ModelConfigError
 
 
+def read_tokenizer(folder: Path) -> Any:
+    """Return what the `tokenizers` library makes of a folder's tokenizer.json.
+
+    Raises:
+        ModelConfigError: If there is none, or it cannot be read.
+    """
+    from tokenizers import Tokenizer as Implementation
+
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise ModelConfigError(f"no tokenizer.json in {folder}; expected one beside the weights")
+    try:
+        return Implementation.from_file(str(path))
+    except Exception as error:
+        raise ModelConfigError(f"cannot read {path}: {error}; fetch the file again") from error
+
+
 class Tokenizer:
     """The tokenizer of one model folder."""
 
@@ -22,16 +39,8 @@ class Tokenizer:
         Raises:
             ModelConfigError: If there is none, or it cannot be read.
         """
-        from tokenizers import Tokenizer as Implementation
-
-        path = folder / "tokenizer.json"
-        if not path.is_file():
-            raise ModelConfigError(f"no tokenizer.json in {folder}; expected one beside the weights")
         self.folder = folder
-        try:
-            self._implementation: Any = Implementation.from_file(str(path))
-        except Exception as error:
-            raise ModelConfigError(f"cannot read {path}: {error}; fetch the file again") from error
+        self._implementation = read_tokenizer(folder)
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Return ids with the special tokens the tokenizer itself adds, such as a leading <bos>."""

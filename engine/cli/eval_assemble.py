@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from engine.cli.options import guarded, out_folder
+from engine.cli.options import add_out_option, guarded
 from engine.reports import Claim, Report, RunContext, write_report
 from engine.reports.parts import merge, read_parts, remove_parts
 from engine.reports.summary import Summary, summarise
+
+KINDS = frozenset({"code_throughput", "needle_recall"})
 
 
 def parser() -> argparse.ArgumentParser:
@@ -16,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
     built = argparse.ArgumentParser(prog="kakeya-engine eval assemble", description=__doc__)
     built.add_argument("--report", default="report.json", help="name of the report (default: %(default)s)")
     built.add_argument("--profile", choices=("smoke", "claim"), help="only by hand: the profile of the launches")
-    built.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
+    add_out_option(built)
     return built
 
 
@@ -28,7 +30,7 @@ def main(argv: list[str]) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     context = RunContext.current(out=options.out, profile=options.profile)
-    report = merge(read_parts(context.out))
+    report = merge(read_parts(context.out, KINDS))
     summary = summarise(report)
     write_report(replace(report, claims=claims(report, summary)), context, options.report)
     remove_parts(context.out)

@@ -11,11 +11,11 @@ from engine.cli.eval_compare import answered
 from engine.cli.options import (
     add_chunk_option,
     add_model_options,
+    add_out_option,
     cache_layout,
     counts,
     guarded,
     open_selected,
-    out_folder,
     positive,
     whole,
 )
@@ -62,7 +62,7 @@ def kv_quant(argv: list[str]) -> int:
     add_chunk_option(parser)
     parser.add_argument("--profile", choices=PROFILES, help="how much to measure (default: KAKEYA_PROFILE)")
     parser.add_argument("--report", default="kv-quant.json", help="name of the report (default: %(default)s)")
-    parser.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
+    add_out_option(parser)
     options = parser.parse_args(argv)
     return guarded(lambda: _kv_quant(options))
 
@@ -134,7 +134,7 @@ def bounded_kv(argv: list[str]) -> int:
     parser.add_argument("--assemble", action="store_true", help="join the launches into the report")
     parser.add_argument("--report", default="bounded-kv.json", help="name of the report (default: %(default)s)")
     parser.add_argument("--profile", choices=PROFILES, help="how much to measure (default: KAKEYA_PROFILE)")
-    parser.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
+    add_out_option(parser)
     options = parser.parse_args(argv)
     return guarded(lambda: _assembled_memory(options) if options.assemble else _bounded_kv(options))
 
@@ -181,7 +181,7 @@ def _bounded_kv(options: argparse.Namespace) -> int:
 
 def _assembled_memory(options: argparse.Namespace) -> int:
     context = RunContext.current(out=options.out, profile=options.profile)
-    parts = read_parts(context.out)
+    parts = read_parts(context.out, {"bounded_kv"})
     report = replace(merge(parts), rows={"points": joined_points(parts)})
     write_report(report, context, options.report)
     remove_parts(context.out)

@@ -13,11 +13,12 @@ from engine.cli.options import (
     DEFAULT_DEPTH,
     DEFAULT_TARGET,
     add_chunk_option,
+    add_launch_options,
+    add_out_option,
+    check_launch,
     chosen_drafter,
     guarded,
-    out_folder,
     positive,
-    whole,
 )
 from engine.errors import UsageError
 from engine.evaluation import commits as comparison
@@ -49,10 +50,9 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("--profile", choices=tuple(comparison.ARMS), help="only by hand: how much to measure")
     built.add_argument("--max-new", type=positive, help="token budget (default: the profile's)")
     add_chunk_option(built)
-    built.add_argument("--launch", type=whole, default=0, help="which launch this is, from 0")
-    built.add_argument("--launches", type=positive, default=1, help="how many launches a pass has")
+    add_launch_options(built)
     built.add_argument("--confirm", action="store_true", help="a launch of the second pass, if the first was slow")
-    built.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
+    add_out_option(built)
     return built
 
 
@@ -67,18 +67,19 @@ def assemble(argv: list[str]) -> int:
     built = argparse.ArgumentParser(prog="kakeya-engine eval commits-assemble", description=assemble.__doc__)
     built.add_argument("--report", default="report.json", help="name of the report (default: %(default)s)")
     built.add_argument("--profile", choices=tuple(comparison.ARMS), help="only by hand: the profile of the launches")
-    built.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
+    add_out_option(built)
     options = built.parse_args(argv)
     return guarded(lambda: _assemble(options))
 
 
 def _run(options: argparse.Namespace) -> int:
+    check_launch(options)
     context = RunContext.current(out=options.out, profile=options.profile)
     commits = comparison.Commits(options.base, options.head, options.folder.resolve(), options.margin)
     comparison.check(commits)
     number = options.launch
     if options.confirm:
-        first = read_parts(context.out)[: options.launches]
+        first = read_parts(context.out, {comparison.KIND})[: options.launches]
         if not comparison.is_first_pass_slow(first, options.margin):
             print(f"launch {options.launch + 1} of {options.launches}: the first pass is not slow, nothing to confirm")
             return 0
@@ -101,7 +102,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _assemble(options: argparse.Namespace) -> int:
     context = RunContext.current(out=options.out, profile=options.profile)
-    parts = read_parts(context.out)
+    parts = read_parts(context.out, {comparison.KIND})
     if any(part["rows"] != parts[0]["rows"] for part in parts):
         raise UsageError(
             "launches of one run differ in the code they ran; expected the same two checkouts in all of them"

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 from engine.cli.options import (
     add_decoding_options,
+    add_launch_options,
     add_model_options,
+    add_out_option,
     cache_layout,
+    check_launch,
     depth_factory,
     guarded,
     open_selected,
-    out_folder,
     positive,
-    whole,
 )
-from engine.errors import UsageError
 from engine.evaluation.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, ArmSettings
 from engine.evaluation.launch import Turn, Workload, run_part
 from engine.evaluation.schedule import PROFILES, Profile
@@ -57,13 +57,12 @@ def parser(name: str) -> argparse.ArgumentParser:
     built.add_argument(
         "--profile", choices=tuple(PROFILES), help="how much to measure (default: KAKEYA_PROFILE, smoke)"
     )
-    built.add_argument("--launch", type=whole, default=0, help="which launch this is, from 0")
-    built.add_argument("--launches", type=positive, default=1, help="how many launches the run has")
+    add_launch_options(built)
     built.add_argument("--stop", choices=("natural", "budget"), default="natural", help="budget ignores stop tokens")
     built.add_argument(
         "--max-new", type=positive, default=preset.max_new_tokens, help="token budget (default: the profile's)"
     )
-    built.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
+    add_out_option(built)
     return built
 
 
@@ -88,8 +87,7 @@ def _main(name: str, argv: list[str]) -> int:
 
 
 def _run(preset: Preset, options: argparse.Namespace) -> int:
-    if not 0 <= options.launch < options.launches:
-        raise UsageError(f"--launch {options.launch} of --launches {options.launches}; expected 0 <= launch < launches")
+    check_launch(options)
     context, layout = RunContext.current(out=options.out, profile=options.profile), cache_layout(options, lossless=True)
     if preset.baseline_only:
         options.drafter = "none"

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine.cli.options import guarded, positive, whole
+from engine.cli.options import guarded, out_folder, positive, whole
 from engine.errors import UsageError
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
@@ -39,7 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     build = verbs.add_parser("prompts", parents=[common], help="build the prompt sets and their digests")
     build.add_argument("--targets", type=model_folder, nargs="+", required=True, help="target folders")
     build.add_argument("--seed", type=whole, default=5)
-    build.add_argument("--out", type=Path, required=True)
+    build.add_argument("--out", type=out_folder, required=True)
     card = verbs.add_parser("card", parents=[common], help="measure a model and write card.json and MODEL_CARD.md")
     card.add_argument("--target", type=model_folder, required=True)
     card.add_argument(

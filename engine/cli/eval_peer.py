@@ -12,13 +12,14 @@ from engine.cli.eval_compare import show
 from engine.cli.options import (
     DEFAULT_DEPTH,
     add_chunk_option,
+    add_launch_options,
     add_model_options,
     cache_layout,
+    check_launch,
     depth_factory,
     guarded,
     open_selected,
     positive,
-    whole,
 )
 from engine.errors import UsageError
 from engine.evaluation import answering, request_code
@@ -39,8 +40,7 @@ def main(argv: list[str]) -> int:
     add_model_options(built)
     built.add_argument("--max-new", type=positive, help="token budget (default: the profile's)")
     add_chunk_option(built)
-    built.add_argument("--launch", type=whole, default=0, help="which launch this is, from 0")
-    built.add_argument("--launches", type=positive, default=1, help="how many launches the run has")
+    add_launch_options(built)
     options = built.parse_args(argv)
     return guarded(lambda: _ask(options))
 
@@ -64,6 +64,7 @@ def assemble(argv: list[str]) -> int:
 
 
 def _ask(options: argparse.Namespace) -> int:
+    check_launch(options)
     ends, nonce = Ends.from_environment(os.environ), os.environ.get("KAKEYA_NONCE", "")
     if not nonce:
         raise UsageError("KAKEYA_NONCE is not set; the runner draws it when the command begins")
@@ -102,7 +103,7 @@ def _answer(options: argparse.Namespace) -> int:
 
 def _assemble(options: argparse.Namespace) -> int:
     context = RunContext.current()
-    parts = read_parts(context.out)
+    parts = read_parts(context.out, {request_code.KIND})
     report = replace(merge(parts), rows=request_code.joined_rows(parts))
     claim = stated(report)
     write_report(replace(report, claims=(claim,)), context, options.report)

@@ -6,7 +6,7 @@ import argparse
 import statistics
 from dataclasses import asdict
 
-from engine.cli.options import add_model_options, guarded, open_selected, out_folder, positive
+from engine.cli.options import add_model_options, add_out_option, guarded, open_selected, positive
 from engine.errors import UsageError
 from engine.evaluation.launch import environment
 from engine.evaluation.selection import load_prompts
@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("--limit-s", type=float, default=120.0, help="seconds after which no block starts")
     built.add_argument("--depth", type=positive, default=3, help="drafted tokens per block (default: %(default)s)")
     built.add_argument("--report", default="single-graph.json", help="name of the report (default: %(default)s)")
-    built.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
+    add_out_option(built)
     return built
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from engine.cli.options import LONGEST_DRAFT, add_model_options, counts, guarded, open_selected, out_folder, positive
+from engine.cli.options import (
+    LONGEST_DRAFT,
+    add_model_options,
+    add_out_option,
+    counts,
+    guarded,
+    open_selected,
+    positive,
+)
 from engine.errors import ModelMismatchError, UsageError
 from engine.evaluation.acceptance_eval import AcceptancePlan, acceptance_length, fixed, run_acceptance
 from engine.evaluation.arms import AUTOREGRESSIVE, SPECULATIVE, ArmSettings
@@ -72,7 +80,7 @@ def _parser(name: str, description: str) -> argparse.ArgumentParser:
     add_model_options(built)
     built.add_argument("--profile", choices=("smoke", "claim"), help="how much to measure (default: KAKEYA_PROFILE)")
     built.add_argument("--report", help="name of the report (default: %(default)s)")
-    built.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
+    add_out_option(built)
     return built
 
 

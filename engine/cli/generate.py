@@ -158,8 +158,7 @@ def _prompt_text(argument: str | None) -> str:
 
 
 def _write(piece: str) -> None:
-    sys.stdout.write(piece)
-    sys.stdout.flush()
+    print(piece, end="", flush=True)
 
 
 def _nothing(piece: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import io
 import sys
 
 VERBS = {
@@ -32,6 +33,9 @@ def main(argv: list[str] | None = None) -> int:
         The verb's exit code; 0 for help and version, 2 for an unknown verb.
     """
     arguments = sys.argv[1:] if argv is None else argv
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # An answer may hold any character, a terminal's encoding may not.
+        sys.stdout.reconfigure(errors="replace")
     if not arguments or arguments[0] in {"-h", "--help"}:
         print(usage())
         return 0

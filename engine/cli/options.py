@@ -82,6 +82,27 @@ def out_folder(text: str) -> Path:
     return path
 
 
+def add_out_option(parser: argparse.ArgumentParser) -> None:
+    """Add where a report goes that no runner asked for."""
+    parser.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
+
+
+def add_launch_options(parser: argparse.ArgumentParser) -> None:
+    """Add which launch of how many this process is."""
+    parser.add_argument("--launch", type=whole, default=0, help="which launch this is, from 0")
+    parser.add_argument("--launches", type=positive, default=1, help="how many launches there are")
+
+
+def check_launch(options: argparse.Namespace) -> None:
+    """Check that the launch is one of those there are.
+
+    Raises:
+        UsageError: If it is none.
+    """
+    if not 0 <= options.launch < options.launches:
+        raise UsageError(f"--launch {options.launch} of --launches {options.launches}; expected 0 <= launch < launches")
+
+
 def add_chunk_option(parser: argparse.ArgumentParser) -> None:
     """Add how much of a prompt is forwarded at once."""
     parser.add_argument(
@@ -211,7 +232,11 @@ def depth_factory(text: str, engine: Engine) -> tuple[Callable[[], Depth], dict[
 def guarded(run: Callable[[], int]) -> int:
     """Run a verb; an engine error, the system's refusal, an interruption and a closed pipe become an exit code."""
     try:
-        return run()
+        try:
+            return run()
+        finally:
+            # What is left in the buffer must meet a closed pipe or a full disk here, not when Python ends.
+            print(end="", flush=True)
     except EngineError as error:
         _say(error)
         return error.exit_code

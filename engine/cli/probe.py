@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from pathlib import Path
 
+from engine.cli.options import add_out_option, guarded
 from engine.evaluation.probe import BACKENDS, ProbeResult, probe
 from engine.reports import Report, RunContext, write_report
 from engine.reports.context import machine_facts, thread_facts, utc_now
@@ -18,13 +18,17 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("backend", choices=BACKENDS, help="which array library to ask")
     built.add_argument("--accelerator", action="store_true", help="a machine without a GPU fails the probe")
     built.add_argument("--report", metavar="FILE", help="also write a schema 3 report, below KAKEYA_OUT under a runner")
-    built.add_argument("--out", type=Path, help="report directory when started by hand (default: here)")
+    add_out_option(built)
     return built
 
 
 def main(argv: list[str]) -> int:
     """Probe; exit 0 when every required check holds, 1 otherwise."""
     options = parser().parse_args(argv)
+    return guarded(lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
     started_at, started = utc_now(), time.perf_counter()
     result = probe(options.backend, accelerator=options.accelerator)
     _show(result)

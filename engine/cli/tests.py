@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from pathlib import Path
 
+from engine.cli.options import add_out_option, guarded
 from engine.evaluation.suite import run_suite
 from engine.reports import Report, RunContext, write_report
 from engine.reports.context import machine_facts, thread_facts, utc_now
@@ -21,13 +21,17 @@ def parser() -> argparse.ArgumentParser:
         "--require", action="append", default=[], help="turn the skip for a missing device into a failure"
     )
     built.add_argument("--report", metavar="FILE", default="tests.json", help="report name (default: %(default)s)")
-    built.add_argument("--out", type=Path, help="report directory when started by hand (default: here)")
+    add_out_option(built)
     return built
 
 
 def main(argv: list[str]) -> int:
     """Run the suite; the exit code is pytest's own, and a suite without a single test fails (5)."""
     options = parser().parse_args(argv)
+    return guarded(lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
     arguments = ["-q", *options.paths]
     if options.marker:
         arguments += ["-m", options.marker]

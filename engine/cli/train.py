@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from engine.cli.options import guarded
+from engine.cli.options import guarded, out_folder, positive, whole
+from engine.loading import load_backend
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -17,27 +18,31 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="kakeya-engine train", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--out", type=Path, required=True, help="folder of the finished model")
-    common.add_argument("--seed", type=int, default=1)
-    common.add_argument("--threads", type=int, default=1, help="torch threads")
-    common.add_argument("--work", type=Path, default=None, help="folder of checkpoints and curve (default: OUT.work)")
+    common.add_argument("--out", type=out_folder, required=True, help="folder of the finished model")
+    common.add_argument("--seed", type=whole, default=1)
+    common.add_argument("--threads", type=positive, default=1, help="torch threads")
+    common.add_argument(
+        "--work", type=out_folder, default=None, help="folder of checkpoints and curve (default: OUT.work)"
+    )
     common.add_argument("--device", default="cpu", help="torch device, such as cpu or cuda")
     common.add_argument("--quiet", action="store_true", help="plain log lines instead of a progress bar")
     verbs.add_parser("tokenizer", parents=[common], help="train the tokenizer")
     target = verbs.add_parser("target", parents=[common], help="train a target from nothing")
     target.add_argument("--family", choices=("gemma4", "qwen3"), required=True)
     target.add_argument("--preset-size", choices=("small", "60m"), default="small")
-    target.add_argument("--steps", type=int, required=True, help="optimiser steps of 2,048 tokens after the copy steps")
+    target.add_argument(
+        "--steps", type=positive, required=True, help="optimiser steps of 2,048 tokens after the copy steps"
+    )
     target.add_argument("--tokenizer", type=Path, required=True, help="folder of the trained tokenizer")
-    target.add_argument("--evaluate-every", type=int, default=300)
-    target.add_argument("--documents", type=int, default=12_000, help="structured documents to draw rows from")
-    target.add_argument("--export-at", type=int, default=None, help="stop at this step and export what there is")
+    target.add_argument("--evaluate-every", type=positive, default=300)
+    target.add_argument("--documents", type=positive, default=12_000, help="structured documents to draw rows from")
+    target.add_argument("--export-at", type=positive, default=None, help="stop at this step and export what there is")
     dflash = verbs.add_parser("dflash", parents=[common], help="train a DFlash drafter for a target")
     dflash.add_argument("--target", type=Path, required=True, help="folder of the trained target")
     dflash.add_argument("--preset-size", choices=("small", "60m"), default="small")
-    dflash.add_argument("--steps", type=int, required=True)
-    dflash.add_argument("--rows", type=int, default=4096, help="regenerated rows to train on")
-    dflash.add_argument("--evaluate-every", type=int, default=300)
+    dflash.add_argument("--steps", type=positive, required=True)
+    dflash.add_argument("--rows", type=positive, default=4096, help="regenerated rows to train on")
+    dflash.add_argument("--evaluate-every", type=positive, default=300)
     return parser
 
 
@@ -69,6 +74,12 @@ class Progress:
             self.bar.stop()
 
 
+def work_folder(arguments: argparse.Namespace) -> Path:
+    """Return the folder of checkpoints and curve: the one asked for, else one beside the finished model's."""
+    out: Path = arguments.out.resolve()
+    return arguments.work or out.with_name(f"{out.name}.work")
+
+
 def train_tokenizer_command(arguments: argparse.Namespace) -> None:
     """Train and write the tokenizer."""
     from engine.training.corpus import corpus_record, read_corpus, word_pool
@@ -84,20 +95,21 @@ def train_tokenizer_command(arguments: argparse.Namespace) -> None:
 
 def train_target_command(arguments: argparse.Namespace) -> None:
     """Train and export a target."""
+    load_backend("torch", arguments.device)
     import torch
 
+    from engine.tokenizer import read_tokenizer
     from engine.training.corpus import read_corpus, word_pool
     from engine.training.export import export_target
     from engine.training.recipe import target_recipe
     from engine.training.record import recorded_command, write_training
     from engine.training.target import TargetRun, Trainer
-    from engine.training.tokenizer import load_tokenizer
 
     torch.set_num_threads(arguments.threads)
     files = read_corpus()
-    tokenizer = load_tokenizer(arguments.tokenizer)
+    tokenizer = read_tokenizer(arguments.tokenizer)
     recipe = target_recipe(arguments.family, arguments.preset_size, arguments.steps)
-    work = arguments.work or arguments.out.with_suffix(".work")
+    work = work_folder(arguments)
     run = TargetRun(recipe, arguments.seed, work, arguments.evaluate_every, arguments.device)
     trainer = Trainer(run, tokenizer, files, word_pool(files), arguments.documents)
     model = trainer.train(Progress(arguments.out.name, arguments.quiet), arguments.export_at)
@@ -118,6 +130,7 @@ def train_target_command(arguments: argparse.Namespace) -> None:
 
 def train_dflash_command(arguments: argparse.Namespace) -> None:
     """Regenerate data with the target, train its drafter and export it."""
+    load_backend("torch", arguments.device)
     import torch
 
     from engine.training.corpus import read_corpus
@@ -125,7 +138,7 @@ def train_dflash_command(arguments: argparse.Namespace) -> None:
     from engine.training.record import recorded_command, write_training
 
     torch.set_num_threads(arguments.threads)
-    work = arguments.work or arguments.out.with_suffix(".work")
+    work = work_folder(arguments)
     run = DrafterRun(
         arguments.seed, arguments.steps, arguments.rows, work, arguments.preset_size, arguments.evaluate_every
     )

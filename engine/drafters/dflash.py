@@ -22,6 +22,7 @@ from typing import Any
 
 from engine.drafters import dflash2
 from engine.drafters.dflash2 import DFlash2Config
+from engine.drafters.dflash_settings import Settings, rope
 from engine.errors import ModelConfigError, ModelMismatchError, ModelWeightsError
 from engine.types import DrafterInfo, TargetInfo
 
@@ -103,34 +104,34 @@ def parse(config: Mapping[str, Any]) -> DFlashConfig:
         ModelConfigError: If the architecture is another one or a required field is missing or unusable.
     """
     architecture = _architecture(config)
-    nested: Mapping[str, Any] = config.get("dflash_config") or {}
-    settings = _Settings(config, nested)
-    read, required = settings.read, settings.required
+    settings = Settings.of(config)
+    read, whole = settings.read, settings.whole
     if read("sample_from_anchor"):
         raise ModelConfigError("drafter samples from its anchor: its rows stand one token later than DFlash's")
-    theta, scaling = _rope(config)
-    heads, hidden, block = (int(required(name)) for name in ("num_attention_heads", "hidden_size", "block_size"))
+    theta, scaling = rope(config)
+    heads, hidden, block = (whole(name) for name in ("num_attention_heads", "hidden_size", "block_size"))
     vocab, second = config.get("vocab_size"), architecture == dflash2.ARCHITECTURE
     parsed = DFlashConfig(
         hidden_size=hidden,
-        intermediate_size=int(required("intermediate_size")),
+        intermediate_size=whole("intermediate_size"),
         head_count=heads,
         kv_head_count=int(config.get("num_key_value_heads") or heads),
         head_dim=int(config.get("head_dim") or hidden // heads),
-        rms_norm_eps=float(config.get("rms_norm_eps", 1e-6)),
+        rms_norm_eps=settings.positive("rms_norm_eps") or 1e-6,
         rope_theta=theta,
         rope_scaling=scaling,
-        max_positions=int(config.get("max_position_embeddings", 40960)),
+        max_positions=whole("max_position_embeddings", 40960),
         block_size=block,
-        mask_token_id=int(required("mask_token_id")),
-        target_layer_ids=tuple(int(index) for index in required("target_layer_ids")),
+        mask_token_id=whole("mask_token_id"),
+        target_layer_ids=settings.numbers("target_layer_ids"),
         target_layer_count=config.get("num_target_layers"),
         vocab_size=vocab,
-        layers=_layer_rules(config, nested, architecture),
-        softcap=read("final_logit_softcapping") or None,
-        output_multiplier=float(read("output_multiplier", 1.0)),
-        input_embedding_scale=float(read("input_embedding_scale", 1.0)),
-        context_tokens=int(read("context_tokens", DEFAULT_CONTEXT_TOKENS)),
+        layers=_layer_rules(config, settings.nested, architecture),
+        # Some publishers write 0 for "no cap".
+        softcap=settings.positive("final_logit_softcapping") if read("final_logit_softcapping") else None,
+        output_multiplier=settings.positive("output_multiplier") or 1.0,
+        input_embedding_scale=settings.positive("input_embedding_scale") or 1.0,
+        context_tokens=whole("context_tokens", DEFAULT_CONTEXT_TOKENS),
         second=dflash2.parse(read, hidden, block, vocab) if second else None,
     )
     _check_values(parsed)
@@ -146,38 +147,6 @@ def _architecture(config: Mapping[str, Any]) -> str:
             "Use a DFlash checkpoint."
         )
     return architecture
-
-
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    """Values that stand in ``dflash_config`` or, failing that, at the top level."""
-
-    top: Mapping[str, Any]
-    nested: Mapping[str, Any]
-
-    def read(self, name: str, default: Any = None) -> Any:
-        """Return a value, or the default where there is none."""
-        value = self.nested.get(name)
-        return self.top.get(name, default) if value is None else value
-
-    def required(self, name: str) -> Any:
-        """Return a value, or raise ModelConfigError where there is none."""
-        value = self.read(name)
-        if value is None:
-            raise ModelConfigError(f"drafter config.json has no {name!r}; expected it in dflash_config or at top level")
-        return value
-
-
-def _rope(config: Mapping[str, Any]) -> tuple[float, Mapping[str, Any] | None]:
-    """Return theta and, where positions are scaled, the scaling entry."""
-    nested: Mapping[str, Any] = config.get("rope_parameters") or {}
-    theta = config.get("rope_theta") or nested.get("rope_theta")
-    if theta is None:
-        raise ModelConfigError("drafter config.json has no 'rope_theta'; expected it or rope_parameters.rope_theta")
-    if config.get("rope_interleaved") or config.get("rope_is_neox_style") is False:
-        raise ModelConfigError("drafter uses interleaved RoPE pairs; expected rotate-half pairs")
-    scaled = nested if nested.get("rope_type", "default") != "default" else None
-    return float(theta), config.get("rope_scaling") or scaled
 
 
 def _layer_rules(config: Mapping[str, Any], nested: Mapping[str, Any], architecture: str) -> tuple[LayerRule, ...]:
@@ -209,6 +178,8 @@ def _check_values(config: DFlashConfig) -> None:
         raise ModelConfigError(
             f"drafter block_size is {config.block_size}; expected at least 2 (the bonus and a draft)"
         )
+    if config.context_tokens < 1:
+        raise ModelConfigError(f"drafter context_tokens is {config.context_tokens}; expected at least 1")
     ids = config.target_layer_ids
     if not ids or list(ids) != sorted(set(ids)) or ids[0] < 0:
         raise ModelConfigError(f"drafter target_layer_ids is {list(ids)}; expected ascending zero-based layer numbers")

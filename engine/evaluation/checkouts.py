@@ -77,6 +77,7 @@ class Side:
             steps=steps(),
             kv_bytes=lambda: int(held["kv_bytes"]),
             drafter_bytes=lambda: held.get("drafter_bytes"),
+            fallbacks=lambda: held["fallbacks"],
         )
 
     def allocator_active_bytes(self) -> int | None:

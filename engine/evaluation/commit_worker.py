@@ -74,6 +74,8 @@ class Worker:
                 "kv_bytes": running.kv_bytes(),
                 "drafter_bytes": running.drafter_bytes(),
                 "allocator_active_bytes": self._engine.backend.allocator_active_bytes(),
+                # A checkout from before forwards could fall back has nothing to say.
+                "fallbacks": dict(running.fallbacks()) if hasattr(running, "fallbacks") else {},
             }
         )
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 from engine.decoding.prompt import check_prompt
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping, cut_text
+from engine.decoding.stopping import Stopping
 from engine.evaluation.arms import fell_back
+from engine.evaluation.pieces import Pieces
 from engine.loading import Engine
 from engine.protocols import Accept, Depth
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, Step
-
-INCOMPLETE = "\ufffd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ def generate(
     drafter = engine.drafter.open()
     stopping = Stopping(asked.max_new_tokens, asked.stop_ids, asked.stop_strings, tokenizer.decode)
     parts = Parts(sequence, drafter, rule[0], rule[1], clock)
-    pieces = _Pieces(tokenizer, asked.stop_strings, show)
+    pieces = Pieces(tokenizer, asked.stop_strings, show)
     steps: list[Step] = []
     began_ns = first_ns = last_ns = clock.now_ns()
     for step in speculative(parts, asked.prompt, stopping, asked.chunk_tokens):
@@ -99,30 +98,3 @@ def generate(
         kv_bytes=sequence.measured_bytes(),
         drafter_bytes=drafter.measured_bytes(),
     )
-
-
-class _Pieces:
-    """Turns growing token lists into text pieces that never have to be taken back.
-
-    A character may span tokens and a stop string may span steps: the tail that could still change is held back.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, stop_strings: tuple[str, ...], show: Callable[[str], None]) -> None:
-        self._tokenizer = tokenizer
-        self._stop_strings = stop_strings
-        self._show = show
-        self._tokens: list[int] = []
-        self._shown = 0
-        self.text = ""
-
-    def add(self, tokens: tuple[int, ...], *, final: bool) -> None:
-        self._tokens.extend(tokens)
-        self.text = cut_text(self._tokenizer.decode(self._tokens), self._stop_strings)
-        end = len(self.text)
-        if not final:
-            end -= max((len(stop) - 1 for stop in self._stop_strings), default=0)
-            while end > self._shown and self.text[end - 1] == INCOMPLETE:
-                end -= 1
-        if end > self._shown:
-            self._show(self.text[self._shown : end])
-            self._shown = end

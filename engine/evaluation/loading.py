@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.checkpoint import read_config, weight_files
 from engine.drafters import dflash
 from engine.errors import ModelConfigError
+from engine.huggingface import check_finite, open_causal
+from engine.tokenizer import read_tokenizer
 
 
 @dataclass(frozen=True)
@@ -25,14 +27,12 @@ class EvaluatedTarget:
 
 
 def load_target(folder: Path) -> EvaluatedTarget:
-    """Load a target folder in fp32."""
-    import torch
-    import transformers
-    from tokenizers import Tokenizer
+    """Load a target folder in fp32.
 
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    model.requires_grad_(False)
-    return EvaluatedTarget(folder.name, model, Tokenizer.from_file(str(folder / "tokenizer.json")))
+    Raises:
+        ModelError: If it is missing or unusable.
+    """
+    return EvaluatedTarget(folder.name, open_causal(folder), read_tokenizer(folder))
 
 
 def load_drafter(folder: Path) -> Any:
@@ -40,18 +40,22 @@ def load_drafter(folder: Path) -> Any:
 
     Raises:
         ModelConfigError: When it is of DFlash 2, which is not trained here.
-        RuntimeError: When tensors are missing, unexpected or misshapen.
+        ModelWeightsError: When tensors are missing, unexpected, misshapen or not finite.
     """
     from safetensors.torch import load_file
 
     from engine.training.drafter_model import DFlashDrafter
 
-    config = json.loads((folder / "config.json").read_text())
-    if dflash.parse(config).second is not None:
+    config = read_config(folder)
+    parsed = dflash.parse(config)
+    if parsed.second is not None:
         raise ModelConfigError(
             f"{folder} holds a DFlash 2 drafter; model cards are made for the v1 drafters trained here. "
             "Measure it with `kakeya-engine eval acceptance`."
         )
     drafter = DFlashDrafter(config)
-    drafter.load_state_dict(load_file(folder / "model.safetensors"), strict=True)
+    tensors = load_file(weight_files(folder)[0])
+    dflash.check_tensors(parsed, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
+    check_finite(tensors, folder)
+    drafter.load_state_dict(tensors, strict=True)
     return drafter.eval().requires_grad_(False)

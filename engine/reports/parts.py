@@ -6,7 +6,7 @@ A launch is a process of its own, so that start-up effects are seen as spread be
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from engine.reports.builder import Arm, Fallback, Report
 from engine.reports.sample import Counters, Memory, Sample, Stages
 
 FOLDER = "parts"
+REQUIRED = frozenset({"kind", "config", "environment", "started_at", "ended_at", "wall_s", "arms", "fallbacks"})
+"""What joining needs of every part."""
 
 
 def part_name(launch: int) -> str:
@@ -22,16 +24,32 @@ def part_name(launch: int) -> str:
     return f"{FOLDER}/launch-{launch}.json"
 
 
-def read_parts(out: Path) -> list[dict[str, Any]]:
-    """Return the parts of a run in launch order.
+def read_parts(out: Path, kinds: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Return the parts of a run in launch order; with ``kinds`` those of other workloads are refused.
 
     Raises:
-        UsageError: If there are none, or launches are missing.
+        UsageError: If there are none, launches are missing, or a file is no part of such a workload.
     """
-    files = {int(path.stem.removeprefix("launch-")): path for path in (out / FOLDER).glob("launch-*.json")}
-    if not files or sorted(files) != list(range(len(files))):
-        raise UsageError(f"{out / FOLDER} holds launches {sorted(files)}; expected 0, 1, … without gaps")
-    return [json.loads(files[launch].read_text(encoding="utf-8")) for launch in sorted(files)]
+    found = {path.stem.removeprefix("launch-"): path for path in (out / FOLDER).glob("launch-*.json")}
+    names = sorted(found, key=lambda name: (len(name), name))
+    if not names or names != [str(launch) for launch in range(len(names))]:
+        raise UsageError(f"{out / FOLDER} holds launches [{', '.join(names)}]; expected 0, 1, … without gaps")
+    return [_read_part(found[name], kinds) for name in names]
+
+
+def _read_part(path: Path, kinds: Collection[str]) -> dict[str, Any]:
+    try:
+        part = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {path}: {error}; measure the launch again") from error
+    if not isinstance(part, dict) or not part.keys() >= REQUIRED:
+        raise UsageError(f"{path} is no part of a report; expected an object with {', '.join(sorted(REQUIRED))}")
+    if kinds and part["kind"] not in kinds:
+        raise UsageError(
+            f"{path} is a launch of {part['kind']!r}; expected {' or '.join(sorted(kinds))}. Join it with the command "
+            "of its workload."
+        )
+    return part
 
 
 def remove_parts(out: Path) -> None:

@@ -13,6 +13,9 @@ import numpy as np
 import torch
 from torch.nn import functional as F  # noqa: N812 - torch's customary name
 
+from engine.errors import UsageError
+from engine.huggingface import open_causal
+from engine.tokenizer import read_tokenizer
 from engine.training import checkpoint
 from engine.training.corpus import read_corpus, word_pool
 from engine.training.drafter_model import DFlashDrafter, drafter_config
@@ -20,7 +23,7 @@ from engine.training.models import attention_masks
 from engine.training.optimiser import Optimisers, Schedule
 from engine.training.responses import Response, make_requests, regenerate_in_order
 from engine.training.rows import RowSource
-from engine.training.tokenizer import MASK_ID, PAD_ID, load_tokenizer
+from engine.training.tokenizer import MASK_ID, PAD_ID
 
 BLOCK_SIZE = 8
 GAMMA = {16: 7.0, 10: 5.0, 8: 4.0}
@@ -48,7 +51,11 @@ class DrafterTrainer:
     """Trains one drafter; continues from its last checkpoint."""
 
     def __init__(self, run: DrafterRun, target: Any, responses: list[Response]) -> None:
-        """Build the drafter for `target` and restore the last checkpoint when there is one."""
+        """Build the drafter for `target` and restore the last checkpoint when there is one.
+
+        Raises:
+            UsageError: If too few responses are long enough.
+        """
         self.run, self.target = run, target
         torch.manual_seed(run.seed)
         target_values = target.config.to_dict()
@@ -59,6 +66,11 @@ class DrafterTrainer:
         self.schedule = Schedule(run.steps, min(40, run.steps), 0.5, 0.04)
         usable = [item for item in responses if len(item.ids) - item.prompt_tokens >= 2]
         self.held_back, self.responses = usable[::40][:HELD_BACK], [r for i, r in enumerate(usable) if i % 40]
+        if not self.responses:
+            raise UsageError(
+                f"{len(usable)} of {len(responses)} regenerated rows have two tokens or more; expected at least 2, one "
+                "to hold back and one to train on. Ask for more --rows."
+            )
         self.known: dict[tuple[int, ...], torch.Tensor] = {}
         self.order = sorted(range(len(self.responses)), key=lambda i: len(self.responses[i].ids))
         self.path = run.work / "checkpoint.pt"
@@ -234,13 +246,14 @@ def export_drafter(drafter: DFlashDrafter, folder: Path) -> None:
 def train_drafter(
     target_folder: Path, out: Path, run: DrafterRun, report: Any = None, device: str = "cpu"
 ) -> DrafterTrainer:
-    """Regenerate data with the target of `target_folder`, train its drafter, write it to `out`, return the trainer."""
-    import transformers
+    """Regenerate data with the target of `target_folder`, train its drafter, write it to `out`, return the trainer.
 
-    target = transformers.AutoModelForCausalLM.from_pretrained(target_folder, dtype=torch.float32).eval().to(device)
-    target.requires_grad_(False)
+    Raises:
+        ModelError: If the target's folder is missing or unusable.
+    """
+    target, tokenizer = open_causal(target_folder, device=device), read_tokenizer(target_folder)
     files = read_corpus()
-    source = RowSource(load_tokenizer(target_folder), files, word_pool(files), run.seed, documents=8)
+    source = RowSource(tokenizer, files, word_pool(files), run.seed, documents=8)
     responses = cached_responses(target_folder, target, source, run, report)
     trainer = DrafterTrainer(run, target, responses)
     export_drafter(trainer.train(report), out)

@@ -61,10 +61,3 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
     (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE)
-
-
-def load_tokenizer(folder: Path) -> Tokenizer:
-    """Load tokenizer.json of `folder`."""
-    from tokenizers import Tokenizer
-
-    return Tokenizer.from_file(str(folder / "tokenizer.json"))

@@ -80,6 +80,7 @@ class Running:
     def __init__(self, steps): self.steps = steps
     def kv_bytes(self): return 640
     def drafter_bytes(self): return 64
+    {more}
 def code_path(engine, arm): return "engine.decoding.speculative:speculative"
 def start(engine, arm, settings, ids, stopping):
     {trouble}
@@ -95,7 +96,7 @@ def start(engine, arm, settings, ids, stopping):
 }
 
 
-def write_checkout(folder: Path, *, step_s: float = 0.0, token: int = 7, trouble: str = "pass") -> Path:
+def write_checkout(folder: Path, *, step_s: float = 0.0, token: int = 7, trouble: str = "pass", more: str = "") -> Path:
     """Write the package below a folder and return the folder.
 
     Args:
@@ -103,10 +104,11 @@ def write_checkout(folder: Path, *, step_s: float = 0.0, token: int = 7, trouble
         step_s: seconds of a decode step of a prompt without tokens.
         token: what it always says.
         trouble: a statement run before every generation.
+        more: what a running generation offers besides, a method on one line.
     """
     for name, text in _FILES.items():
         path = folder / "engine" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        body = text.format(step_s=step_s, token=token, trouble=trouble) if name.endswith("arms.py") else text
+        body = text.format(step_s=step_s, token=token, trouble=trouble, more=more) if name.endswith("arms.py") else text
         path.write_text(body, "utf-8")
     return folder

@@ -48,7 +48,7 @@ class MlxBackend:
             ModelConfigError: If the family or a config value cannot be honoured.
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
-        config = checkpoint.read_config(folder)
+        config = checkpoint.read_target_config(folder)
         checkpoint.weight_files(folder)
         supported = {"gemma4", "gemma4_unified", "gemma4_text", "qwen3"}
         if config.get("model_type") not in supported:
@@ -57,8 +57,11 @@ class MlxBackend:
             )
         try:
             module, _ = load_model(folder, lazy=True, model_config=_completed(config))
-        except (ValueError, KeyError, TypeError, RuntimeError) as error:
-            raise ModelWeightsError(f"cannot load {folder}: {error}") from error
+        except Exception as error:
+            # mlx-lm reads configs and quantised formats unguarded: what it raises is what it tripped over.
+            raise ModelWeightsError(
+                f"cannot load {folder}: {type(error).__name__}: {error}; check its files"
+            ) from error
         _check_finite(dict(tree_flatten(module.parameters())), folder)
         text = checkpoint.text_config(config)
         rows = int(family_of(module).embed(mx.arange(1)).shape[-1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from functools import partial
 from importlib.metadata import version
@@ -22,6 +21,7 @@ from engine.backends.torch.native import TorchNative
 from engine.backends.torch.trial import refusal
 from engine.drafters import dflash
 from engine.errors import BackendMissingError, ModelConfigError, ModelWeightsError
+from engine.huggingface import check_finite, open_causal
 from engine.types import BlasInfo, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
@@ -62,11 +62,9 @@ class TorchBackend:
             ModelConfigError: If the family or a config value cannot be honoured.
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
-        config = checkpoint.read_config(folder)
+        config = checkpoint.read_target_config(folder)
         _check_config(config, folder)
-        checkpoint.weight_files(folder)
-        module = _load(folder, self._dtype).to(self._device).eval().requires_grad_(False)
-        _check_finite(dict(module.named_parameters()), folder)
+        module = open_causal(folder, self._dtype, self._device)
         text = checkpoint.text_config(config)
         weight = module.get_input_embeddings().weight
         info = TargetInfo(
@@ -119,7 +117,7 @@ class TorchBackend:
                 raise ModelWeightsError(f"cannot read {file}: {error}; fetch the file again") from error
             tensors |= {dflash.canonical_name(name): tensor for name, tensor in loaded.items()}
         dflash.check_tensors(config, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
-        _check_finite(tensors, folder)
+        check_finite(tensors, folder)
         parameters = sum(int(tensor.numel()) for tensor in tensors.values())
         info = dflash.info_of(config, folder.name, checkpoint.folder_digest(folder), parameters)
         model = TorchDFlash(config, tensors, target, info)
@@ -215,36 +213,6 @@ def wants_graphs(asked: str, device: torch.device) -> bool:
     return asked != "off" and device.type == "cuda"
 
 
-def _load(folder: Path, dtype: str) -> Any:
-    """Load a causal language model from local files.
-
-    Raises:
-        ModelWeightsError: If a tensor is missing or has another shape than the config says.
-    """
-    from safetensors import SafetensorError
-    from transformers import AutoModelForCausalLM
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.disable_progress_bar()
-    noisy = logging.getLogger("transformers")
-    level = noisy.level
-    noisy.setLevel(logging.ERROR)
-    try:
-        module, report = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, attn_implementation="sdpa", local_files_only=True, output_loading_info=True
-        )
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise ModelWeightsError(f"cannot load {folder}: {error}") from error
-    finally:
-        noisy.setLevel(level)
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise ModelWeightsError(
-            f"{folder} lacks the tensors {missing[:4]} ({len(missing)} in all); expected what its config.json describes"
-        )
-    return module
-
-
 def _check_config(config: Mapping[str, Any], folder: Path) -> None:
     if config.get("model_type") not in SUPPORTED:
         raise ModelConfigError(
@@ -259,12 +227,3 @@ def _check_config(config: Mapping[str, Any], folder: Path) -> None:
     kinds = {entry.get("rope_type", "default") for entry in entries}
     if kinds - ROPE_TYPES:
         raise ModelConfigError(f"rope type {sorted(kinds - ROPE_TYPES)} in {folder}; expected {sorted(ROPE_TYPES)}")
-
-
-def _check_finite(tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
-    """Raise when a floating tensor holds NaN or infinity; one read for all of them."""
-    floating = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
-    verdicts = torch.stack([tensor.isfinite().all() for tensor in floating.values()]).tolist()
-    bad = [name for name, fine in zip(floating, verdicts, strict=True) if not fine]
-    if bad:
-        raise ModelWeightsError(f"{folder} holds NaN or infinite values in {bad[:4]} ({len(bad)} tensors in all)")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoint import read_config, stop_ids
+from engine.checkpoint import read_config, read_target_config, stop_ids
 from engine.errors import ModelConfigError
 from engine.tokenizer import Tokenizer
 
@@ -19,6 +19,34 @@ def test_a_size_that_is_no_count_is_named(tmp_path: Path, value: Any, nested: bo
     sizes = {"num_hidden_layers": value}
     (tmp_path / "config.json").write_text(json.dumps({"text_config": sizes} if nested else sizes))
     with pytest.raises(ModelConfigError, match=r"num_hidden_layers .*expected a whole number of at least 1"):
+        read_config(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["final_logit_softcapping", "rms_norm_eps"])
+@pytest.mark.parametrize("text", ["0", "-1.5", "true", "NaN", "Infinity", '"30"'])
+def test_what_is_divided_by_is_above_nothing(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / "config.json").write_text(f'{{"{name}": {text}}}')
+    with pytest.raises(ModelConfigError, match=rf"{name} .*expected a number above 0"):
+        read_target_config(tmp_path)
+
+
+@pytest.mark.parametrize("shared", [-1, 6, 7, "3", True])
+def test_no_more_layers_share_keys_than_there_are(tmp_path: Path, shared: Any) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"num_hidden_layers": 6, "num_kv_shared_layers": shared}))
+    with pytest.raises(ModelConfigError, match=r"num_kv_shared_layers .*expected a whole number below"):
+        read_target_config(tmp_path)
+
+
+@pytest.mark.parametrize("window", [0, -4, "64"])
+def test_a_window_that_is_none_is_named(tmp_path: Path, window: Any) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"sliding_window": window}))
+    with pytest.raises(ModelConfigError, match=r"sliding_window .*expected a whole number of at least 1"):
+        read_config(tmp_path)
+
+
+def test_a_config_nested_without_end_is_no_object(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    with pytest.raises(ModelConfigError, match="expected a JSON object"):
         read_config(tmp_path)
 
 

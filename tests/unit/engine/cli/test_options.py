@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from engine.cli import options
+from engine.cli import eval_commits, eval_compare, eval_peer, generate, main, options
 from engine.errors import EngineError, ModelNotFoundError, ModelWeightsError, PromptError, UsageError
 
 
@@ -88,6 +91,35 @@ def test_an_error_is_one_line_and_its_exit_code(
     assert said.err.startswith("error: ")
     assert said.err.count("\n") == 1
     assert len(said.err) < 600
+
+
+def test_a_closed_pipe_is_met_before_python_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as nobody_reads:
+        monkeypatch.setattr(sys, "stdout", nobody_reads)
+        assert options.guarded(lambda: print("what stays in the buffer") or 0) == 141
+
+
+def test_what_was_closed_before_the_start_is_not_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert options.guarded(lambda: generate._write("an answer") or 0) == 0
+
+
+def test_a_character_that_the_terminal_lacks_does_not_end_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, "ascii"))
+    assert main.main(["--version"]) == 0
+    generate._write("caf\u00e9\n")
+    assert shown.getvalue().endswith(b"caf?\n")
+
+
+@pytest.mark.parametrize("launch", ["1", "3"])
+def test_a_launch_that_is_none_of_those_there_are_is_refused(launch: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (eval_commits.main, eval_compare.code, eval_peer.main):
+        commits = ["--base", "a", "--head", "b"] if command is eval_commits.main else []
+        assert command([*commits, "--launch", launch, "--launches", "1"]) == 2
+        assert f"--launch {launch} of --launches 1; expected" in capsys.readouterr().err
 
 
 def test_an_interruption_says_so_and_exits_as_a_shell_expects(capsys: pytest.CaptureFixture[str]) -> None:

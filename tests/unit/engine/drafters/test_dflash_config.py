@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -115,6 +116,23 @@ def test_the_class_in_transformers_reads_top_level_fields_and_is_bidirectional_w
         ({"num_key_value_heads": 3}, "multiple"),
         ({"rope_is_neox_style": False}, "rotate-half"),
         ({"num_hidden_layers": None}, "num_hidden_layers"),
+        ({"dflash_config": [1]}, "expected an object"),
+        ({"dflash_config": {"mask_token_id": 1.5}}, "mask_token_id is 1.5; expected a whole number"),
+        ({"dflash_config": {"mask_token_id": True}}, "mask_token_id is True; expected a whole number"),
+        ({"dflash_config": {"mask_token_id": 1, "target_layer_ids": "13"}}, "expected a list of whole numbers"),
+        ({"dflash_config": {"mask_token_id": 1, "target_layer_ids": [1, 3.5]}}, "expected a list of whole numbers"),
+        ({"context_tokens": 0}, "context_tokens is 0; expected at least 1"),
+        ({"context_tokens": -3}, "context_tokens is -3; expected at least 1"),
+        ({"final_logit_softcapping": "30"}, "final_logit_softcapping is '30'; expected a number above 0"),
+        ({"final_logit_softcapping": -30.0}, "final_logit_softcapping is -30.0; expected a number above 0"),
+        ({"output_multiplier": math.nan}, "output_multiplier is nan; expected a number above 0"),
+        ({"input_embedding_scale": 0}, "input_embedding_scale is 0; expected a number above 0"),
+        ({"rms_norm_eps": 0.0}, "rms_norm_eps is 0.0; expected a number above 0"),
+        ({"rope_theta": -5.0}, "rope_theta is -5.0; expected a number above 0"),
+        ({"rope_scaling": "yarn"}, "rope_scaling is 'yarn'; expected an object"),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "rope type is 'dynamic'; expected one of"),
+        ({"rope_scaling": {"type": "yarn"}}, "rope type 'yarn' has no 'factor'"),
+        ({"rope_scaling": {"type": "linear", "factor": 0}}, "factor is 0; expected a number above 0"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -133,6 +151,10 @@ def test_what_cannot_be_honoured_is_refused(changes: dict[str, Any], message: st
 def test_another_targets_drafter_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelMismatchError, match=message):
         check_fits(parse(QWEN3_4B_B16), target(**changes))
+
+
+def test_a_cap_of_nothing_is_none() -> None:
+    assert changed(QWEN3_4B_B16, final_logit_softcapping=0.0).softcap is None
 
 
 def test_names_of_other_publishers_are_resolved() -> None:

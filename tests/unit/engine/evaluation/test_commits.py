@@ -115,6 +115,15 @@ def test_other_tokens_carry_the_margin_of_the_base(folder):
     assert {sample.top2_margin_at_divergence for sample in head.samples} == {0.25}
 
 
+def test_forwards_that_fell_back_in_a_side_are_in_the_report(folder):
+    write_checkout(folder / "head", more="def fallbacks(self): return {'graph slots in use': 3}")
+    rows = launch(folder).fallbacks
+    assert {(row.arm, row.component, row.reason, row.count) for row in rows} == {
+        ("head", "graphs", "graph slots in use", 3)
+    }
+    assert len(rows) == 7
+
+
 def test_an_engine_from_elsewhere_is_refused(folder):
     stray = folder / "elsewhere" / "engine_stray.py"
     stray.parent.mkdir()

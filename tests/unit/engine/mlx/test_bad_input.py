@@ -69,6 +69,15 @@ def test_a_target_with_a_bad_tensor_is_refused(backend: MlxBackend, tmp_path: Pa
         backend.load_target(folder)
 
 
+def test_a_quantised_format_that_mlx_lm_trips_over_is_an_error_of_the_folder(
+    backend: MlxBackend, tmp_path: Path
+) -> None:
+    folder = tiny_mlx.write_target(tmp_path, "gemma4")
+    edit_config(folder, quantization_config={"quant_method": "gptq", "bits": 4})
+    with pytest.raises(ModelWeightsError, match=r"cannot load .*; check its files"):
+        backend.load_target(folder)
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_drafter_with_a_bad_tensor_is_refused(backend: MlxBackend, target: Any, tmp_path: Path, fault: str) -> None:
     folder = spoil(tiny_mlx.write_dflash(tmp_path), "fc.weight", fault)

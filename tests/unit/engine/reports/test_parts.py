@@ -101,6 +101,25 @@ def test_a_missing_launch_is_an_error(context: RunContext) -> None:
         read_parts(context.out)
 
 
+@pytest.mark.parametrize("text", ["{", "[]", "{}", "\udcff"])
+def test_what_is_no_part_is_an_error(context: RunContext, text: str) -> None:
+    path = context.out / part_name(0)
+    path.parent.mkdir()
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(UsageError, match=r"launch-0\.json"):
+        read_parts(context.out)
+    path.rename(path.with_name("launch-x.json"))
+    with pytest.raises(UsageError, match=r"holds launches \[x\]"):
+        read_parts(context.out)
+
+
+def test_launches_of_another_workload_are_not_joined(context: RunContext) -> None:
+    write_report(part(0), context, part_name(0))
+    assert read_parts(context.out, {"code_throughput"})
+    with pytest.raises(UsageError, match="is a launch of 'code_throughput'; expected bounded_kv"):
+        read_parts(context.out, {"bounded_kv"})
+
+
 def test_launches_under_different_settings_are_not_joined(context: RunContext) -> None:
     write_report(part(0), context, part_name(0))
     write_report(part(1, max_new_tokens=5), context, part_name(1))

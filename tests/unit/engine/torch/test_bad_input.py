@@ -16,6 +16,7 @@ from engine.errors import (
     BackendMissingError,
     EngineError,
     ModelConfigError,
+    ModelError,
     ModelMismatchError,
     ModelWeightsError,
     PromptError,
@@ -55,7 +56,10 @@ TENSOR_FAULTS = {
     "missing": (lambda tensors, name: tensors.pop(name), "missing|lacks"),
     "nan": (lambda tensors, name: tensors[name].view(-1)[3:4].fill_(float("nan")), "NaN or infinite"),
     "infinite": (lambda tensors, name: tensors[name].view(-1)[:1].fill_(float("inf")), "NaN or infinite"),
-    "misshapen": (lambda tensors, name: tensors.update({name: tensors[name][:-1].clone()}), "shape|size|mismatch"),
+    "misshapen": (
+        lambda tensors, name: tensors.update({name: tensors[name][:-1].clone()}),
+        r"shape \((63|31), (32|96)\); expected",
+    ),
 }
 
 
@@ -107,6 +111,7 @@ def test_a_drafter_of_another_target_is_refused(backend: TorchBackend, target: A
     [
         ({"model_type": "mamba"}, "model type 'mamba'"),
         ({"quantization": {"bits": 4, "group_size": 64}}, "quantised by mlx-lm.*--backend mlx"),
+        ({"num_kv_shared_layers": 6}, "num_kv_shared_layers .* is 6; expected a whole number below"),
         ({"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}}, "rope type.*longrope"),
     ],
 )
@@ -115,6 +120,15 @@ def test_a_target_config_that_cannot_be_honoured_is_refused(
 ) -> None:
     folder = edit_config(tiny_torch.write_target(tmp_path, "qwen3"), **changes)
     with pytest.raises(ModelConfigError, match=message):
+        backend.load_target(folder)
+
+
+@pytest.mark.parametrize("changes", [{"layer_types": "full"}, {"quantization_config": {"quant_method": "gptq"}}])
+def test_a_config_that_transformers_refuses_is_an_error_of_the_folder(
+    backend: TorchBackend, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    folder = edit_config(tiny_torch.write_target(tmp_path, "gemma4"), **changes)
+    with pytest.raises(ModelError, match=r"(?s)cannot load .*; check its files"):
         backend.load_target(folder)
 
 

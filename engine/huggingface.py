@@ -1,0 +1,76 @@
+"""A causal language model of transformers from a folder on this machine, or one error that names what is wrong with it.
+
+Knows no family of models.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from engine.checkpoint import resolve_model, weight_files
+from engine.errors import ModelWeightsError
+
+
+def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu") -> Any:
+    """Load the model of a folder onto a device, frozen; nothing is fetched and nothing is written.
+
+    Raises:
+        ModelNotFoundError: If there is no such folder.
+        ModelWeightsError: If it cannot be read, or a tensor is missing, not finite or of another shape than said.
+    """
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging as transformers_logging
+
+    folder = resolve_model(str(folder.absolute()))
+    weight_files(folder)
+    transformers_logging.disable_progress_bar()
+    noisy = logging.getLogger("transformers")
+    level = noisy.level
+    noisy.setLevel(logging.ERROR)
+    try:
+        module, report = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=dtype,
+            attn_implementation="sdpa",
+            local_files_only=True,
+            output_loading_info=True,
+            # Named below with their shapes; transformers itself would only say that there are some.
+            ignore_mismatched_sizes=True,
+        )
+    except Exception as error:
+        # Readers of configs, weights and quantised formats raise classes of their own, with no common base.
+        raise ModelWeightsError(f"cannot load {folder}: {type(error).__name__}: {error}; check its files") from error
+    finally:
+        noisy.setLevel(level)
+    misshapen, missing = sorted(report["mismatched_keys"]), sorted(report["missing_keys"])
+    if misshapen:
+        name, got, expected = misshapen[0]
+        raise ModelWeightsError(
+            f"tensor {name} in {folder} has shape {tuple(got)}; expected {tuple(expected)} by its config.json "
+            f"({len(misshapen)} of another shape in all). Fetch weights and config of the same model."
+        )
+    if missing:
+        raise ModelWeightsError(
+            f"{folder} lacks the tensors {missing[:4]} ({len(missing)} in all); expected what its config.json describes"
+        )
+    module = module.to(device).eval().requires_grad_(False)
+    check_finite(dict(module.named_parameters()), folder)
+    return module
+
+
+def check_finite(tensors: Mapping[str, Any], folder: Path) -> None:
+    """Check the floating tensors of a folder, with one read from the device for all of them.
+
+    Raises:
+        ModelWeightsError: If one holds NaN or infinity.
+    """
+    import torch
+
+    floating = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
+    verdicts = torch.stack([tensor.isfinite().all() for tensor in floating.values()]).tolist()
+    bad = [name for name, fine in zip(floating, verdicts, strict=True) if not fine]
+    if bad:
+        raise ModelWeightsError(f"{folder} holds NaN or infinite values in {bad[:4]} ({len(bad)} tensors in all)")
