@@ -54,6 +54,10 @@ class MlxDFlash(DFlashModel):
             scaling_config=dict(config.rope_scaling) if config.rope_scaling else None,
             max_position_embeddings=config.max_positions,
         )
+        factor = (config.rope_scaling or {}).get("attention_factor")
+        if factor is not None and hasattr(self.rope, "mscale"):
+            # mlx-lm derives yarn's factor on cosines and sines and does not read one that the config gives.
+            self.rope.mscale = float(factor)
         convolutions = [conv for layer in self.layers for conv in (layer.attention_conv, layer.mlp_conv) if conv]
         weights = [vars(part) for part in (*self.layers, *convolutions)]
         mx.eval(self.fc, self.context_kv, self.context_k_norm, weights)

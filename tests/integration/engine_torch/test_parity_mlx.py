@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -78,13 +80,21 @@ def test_speculative_decoding_takes_the_same_steps(
     assert accepted[0] == accepted[1]
 
 
-def test_drafter_hidden_states_agree(backend: Any, targets: Any, mlx_backend: Any, folders: Path) -> None:
+@pytest.mark.parametrize("yarn", [None, {}, {"attention_factor": 1.5}], ids=["plain", "yarn", "yarn with a factor"])
+def test_drafter_hidden_states_agree(
+    backend: Any, targets: Any, mlx_backend: Any, folders: Path, tmp_path: Path, yarn: dict[str, Any] | None
+) -> None:
     import mlx.core as mx
     import torch
 
+    shutil.copytree(folders / "dflash", tmp_path / "dflash")
+    if yarn is not None:
+        config = json.loads((tmp_path / "dflash" / "config.json").read_text())
+        config["rope_scaling"] = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32} | yarn
+        (tmp_path / "dflash" / "config.json").write_text(json.dumps(config))
     target = mlx_backend.load_target(folders / "gemma4")
-    ours = backend.load_dflash(folders / "dflash", targets["gemma4"]).open()
-    theirs = mlx_backend.load_dflash(folders / "dflash", target).open()
+    ours = backend.load_dflash(tmp_path / "dflash", targets["gemma4"]).open()
+    theirs = mlx_backend.load_dflash(tmp_path / "dflash", target).open()
     features = np.random.default_rng(0).normal(size=(40, 96)).astype(np.float32)
     for start, end in ((0, 17), (17, 18), (18, 40)):
         part = features[start:end]
