@@ -168,7 +168,8 @@ def _controller(options: argparse.Namespace) -> int:
         curves = {world: {str(tokens): asdict(ratio) for tokens, ratio in by.items()} for world, by in found.items()}
         return found, {"rows": rows | {"curves": curves}}
 
-    config = {"target": asdict(engine.target.info), "drafter": asdict(engine.drafter.info), "budgets": budgets}
+    config: dict[str, Any] = {"target": asdict(engine.target.info), "drafter": asdict(engine.drafter.info)}
+    config |= {"budgets": budgets, "slice_tokens": SLICE_TOKENS}
     study = Study("controller_benchmark", engine.backend, config, context, "controller.json")
     print(f"plain decode time over the controller's, {len(short)} prompts, [95 %]; 1 is as fast, below 1 slower")
     for world, by in study.write(run).items():
