@@ -306,7 +306,8 @@ def test_a_drafters_context_is_capped_and_the_cap_changes_only_drafts(
         for model in (whole, capped):
             sequence, drafter = target.open(model.capture, CacheLayout.NATIVE), model.open()
             for forward in sequence.prefill(prompt[:length], 16):
-                drafter.observe(forward.start, (), sequence.committed(forward, forward.rows))
+                shown = prompt[forward.start : forward.start + forward.rows]
+                drafter.observe(forward.start, shown, sequence.committed(forward, forward.rows))
             ids = mx.array([5] + [3] * 7)
             drafts.append(model.hidden_rows(ids, length, drafter.shown()))
             proposed[length, model is capped] = drafter.measured_bytes()
