@@ -14,11 +14,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from benchmarks.first_layers import first_layers
 from bridge.system.process import run
+from engine.benchmarks.contest import Entry, standings
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "docs" / "evidence" / "engine"
@@ -28,6 +30,13 @@ DRAFT = "DRAFT"
 DRAFT_LAYERS = 2
 LIMIT_S = 3600.0
 FASTER = 1.02
+SAME_DRAFTER = {
+    "transformers native DFlash": "-dflash,",
+    "transformers assisted": "-first-layers,",
+    "mlx-lm draft model": "-first-layers,",
+}
+"""Ways of the libraries, and what the names of the engine's contestants with the same drafter hold."""
+ENTRY_FIELDS = [field.name for field in fields(Entry)]
 
 COMPARE = ["compare", "--prompts", "30", "--repeats", "1", "--max-new", "192"]
 COMPARE_QWEN3 = [
@@ -117,6 +126,14 @@ def _standings(report: dict[str, Any]) -> Iterator[str]:
         said = "other tokens" if speed is None else _ratio(speed)
         word = "" if speed is None else "faster" if speed["low"] > FASTER else "slower" if speed["high"] < 1.0 else ""
         yield f"| {row['peer']} | {row['tokens_per_s']:.1f} | {said} | {word} |"
+    entries = [Entry(**{name: row[name] for name in ENTRY_FIELDS}) for row in report["rows"]["entries"]]
+    for peer, kind in SAME_DRAFTER.items():
+        if not any(entry.peer == peer for entry in entries):
+            continue
+        yield f"\nThe same drafter, in the engine against {peer}:\n"
+        for row in standings(entries, peer):
+            if kind in row.peer and row.speed is not None:
+                yield f"- {row.peer}: {_ratio(asdict(row.speed))}"
 
 
 def _controller(report: dict[str, Any]) -> Iterator[str]:
