@@ -182,7 +182,14 @@ def _bounded_kv(options: argparse.Namespace) -> int:
 def _assembled_memory(options: argparse.Namespace) -> int:
     context = RunContext.current(out=options.out, profile=options.profile)
     parts = read_parts(context.out, {"bounded_kv"})
-    report = replace(merge(parts), rows={"points": joined_points(parts)})
+    points = joined_points(parts)
+    native = sum(point["role"] == "baseline" for point in points)
+    if 2 * native != len(points):
+        raise UsageError(
+            f"the launches hold {native} points of the library's cache and {len(points) - native} of the layout; "
+            "expected as many of either. Run the launches that are missing."
+        )
+    report = replace(merge(parts), rows={"points": points})
     write_report(report, context, options.report)
     remove_parts(context.out)
     for point in report.rows["points"] if report.rows else ():

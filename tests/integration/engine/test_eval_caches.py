@@ -121,6 +121,17 @@ def test_the_memory_curve_has_a_process_an_arm_and_every_byte_accounted_for(
         assert max(bounded) <= 1.3 * min(bounded)
 
 
+def test_launches_of_one_arm_alone_are_not_joined_and_stay(
+    root: Path, run_environment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["bounded-kv", "--set", str(root / "needles.json"), "--contexts", "16", "--max-new", "2"]
+    assert eval_cli.main([*asked, "--cache", "sink2+window8", "--launches", "2", "--launch", "0"]) == 0
+    parts = sorted(path.relative_to(run_environment) for path in run_environment.rglob("*.json"))
+    assert eval_cli.main(["bounded-kv", "--assemble"]) == 2
+    assert "hold 1 points of the library's cache and 0 of the layout" in capsys.readouterr().err
+    assert sorted(path.relative_to(run_environment) for path in run_environment.rglob("*.json")) == parts
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
