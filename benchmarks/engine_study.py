@@ -40,7 +40,7 @@ ENTRY_FIELDS = [field.name for field in fields(Entry)]
 
 COMPARE = ["compare", "--prompts", "30", "--repeats", "1", "--max-new", "192"]
 COMPARE_QWEN3 = [
-    "compare", "--prompts", "30", "--repeats", "1", "--max-new", "128", "--target", "kakeya-tiny-qwen3",
+    "compare", "--repeats", "1", "--max-new", "128", "--target", "kakeya-tiny-qwen3",
     "--draft-model", DRAFT, "--depths", "3,7,auto",
 ]  # fmt: skip
 STUDIES = {
@@ -49,8 +49,8 @@ STUDIES = {
     ],
     "compare-mlx-gemma4": [*COMPARE, "--backend", "mlx", "--depths", "3,7,auto"],
     "compare-torch-gemma4": [*COMPARE, "--backend", "torch", "--depths", "3,7,auto"],
-    "compare-mlx-qwen3": [*COMPARE_QWEN3, "--backend", "mlx"],
-    "compare-torch-qwen3": [*COMPARE_QWEN3, "--backend", "torch"],
+    "compare-mlx-qwen3": [*COMPARE_QWEN3, "--backend", "mlx", "--prompts", "30"],
+    "compare-torch-qwen3": [*COMPARE_QWEN3, "--backend", "torch", "--prompts", "12"],
     "controller-torch": [
         "controller", "--backend", "torch", "--prompts", "30", "--max-new", "512", "--worlds", "useless,long,turning",
     ],
