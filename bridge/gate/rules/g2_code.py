@@ -1,7 +1,8 @@
 """The code that ran is known: whose it is, which commit or wheel, unchanged, where it was imported from, on what.
 
 A number without the code behind it cannot be repeated. Changed code has no name. A package that was imported from
-somewhere else than the tree or the installation on record is other code.
+somewhere else than the tree or the installation on record is other code. Every command counts: one that starts another
+program than the engine could have written the report, whatever ran before it.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from typing import Final
 
 from bridge import strictjson
 from bridge.gate.interface import Evidence, Skip, Violation
 from bridge.gate.rule import rule
 from bridge.records import ImportedModule, JobSpec, RunRecord, Severity
+
+ENGINE: Final = ("-m", "engine.cli")
 
 
 @rule(
@@ -50,7 +54,24 @@ def _code(record: RunRecord, spec: JobSpec) -> Iterator[Violation]:
         yield Violation(
             f"the record's interpreter is {code.interpreter!r}, the commands start {first!r}", "interpreter"
         )
+    yield from _programs(spec, code.interpreter)
     yield from _imported(record, spec)
+
+
+def _programs(spec: JobSpec, interpreter: str) -> Iterator[Violation]:
+    """Yield the commands that are not the engine, started as the runner starts it."""
+    # Without -I the working directory comes first on the path: right for the request's tree, nobody's for host code.
+    flags = ("-I",) if spec.code == "host" else ("-I", "-s")
+    for command in spec.commands:
+        engine = any(command.argv[:4] == (interpreter, flag, *ENGINE) for flag in flags)
+        foreign = command.argv[4:5] == ("tests",) and not _only_tests(spec)  # runs whatever files it is given
+        if foreign or not engine:
+            begins = " ".join(command.argv[:5])
+            yield Violation(
+                f"command {command.name} is not the engine measuring: it runs {begins!r}",
+                command.name,
+                severity="not_citable",
+            )
 
 
 def _imported(record: RunRecord, spec: JobSpec) -> Iterator[Violation]:

@@ -197,6 +197,35 @@ def _(case: Case) -> None:
     case.report["environment"]["device"] = "metal"
 
 
+@cheat("a decoder that only sleeps", "G3-PROCESSOR", at_best="valid_not_citable")
+def _(case: Case) -> None:
+    for command in case.record["commands"]:
+        command["cpu_s"] = round(0.01 * (command["ended_s"] - command["started_s"]), 6)
+
+
+@cheat("forwards that only sleep", "G3-PROCESSOR", "verify_cost", at_best="valid_not_citable")
+def _(case: Case) -> None:
+    case.record["commands"][0]["cpu_s"] = 0.02
+
+
+@cheat("the engine doing nothing, then a script", "G2-CODE", at_best="valid_not_citable")
+def _(case: Case) -> None:
+    for command in (case.spec["commands"][-1], case.record["commands"][-1]):
+        command["argv"] = ["/usr/bin/python3", "/home/me/report.py"]
+
+
+@cheat("a script called engine", "G2-CODE", at_best="valid_not_citable")
+def _(case: Case) -> None:
+    for command in (case.spec["commands"][-1], case.record["commands"][-1]):
+        command["argv"] = [command["argv"][0], "-I", "/home/me/report.py", "-m", "engine.cli"]
+
+
+@cheat("tests of the engine that write a report", "G2-CODE", at_best="valid_not_citable")
+def _(case: Case) -> None:
+    for command in (case.spec["commands"][-1], case.record["commands"][-1]):
+        command["argv"] = [*command["argv"][:4], "tests", "/home/me/test_report.py"]
+
+
 @cheat("a headline of the harness's own", "G4-CLAIM")
 def _(case: Case) -> None:
     case.report["claims"][0]["wording"] = "1.9x faster on every prompt"

@@ -59,9 +59,7 @@ drafter = "toy-drafter"
 type = "choice"
 choices = [{choices}]
 help = "how to lie"
-[[commands]]
-name = "measure"
-argv = ["${{engine}}", "{{lie}}", "{name}"]
+{commands}
 [[outputs]]
 path = "report.json"
 kind = "{kind}"
@@ -70,7 +68,17 @@ wall_s = 300.0
 [sandbox]
 mode = "off"
 """
-KINDS = {"decode": "code_throughput", "memory": "bounded_kv"}
+KINDS = {"decode": "code_throughput", "memory": "bounded_kv", "aside": "code_throughput"}
+MEASURE = """[[commands]]
+name = "measure"
+argv = ["${{engine}}", "{{lie}}", "{name}"]"""
+ASIDE = """[[commands]]
+name = "first"
+argv = ["${{engine}}", "{{lie}}", "nothing"]
+[[commands]]
+name = "measure"
+argv = ["/usr/bin/env", "{folder}/python", "{{lie}}", "decode"]"""
+"""The engine does nothing, then a program that is not the engine writes the report."""
 
 
 MODEL = {"num_hidden_layers": 1, "layer_types": ["full_attention"], "vocab_size": 2048, "dtype": "float32"}
@@ -123,7 +131,9 @@ class Site:
         (self.folder / "presets").mkdir(mode=0o700)
         choices = ", ".join(f'"{name}"' for name in LIES)
         for name, kind in KINDS.items():
-            self._write(f"presets/{name}.toml", PRESET.format(name=name, kind=kind, choices=choices))
+            commands = (ASIDE if name == "aside" else MEASURE).format(name=name, folder=self.folder)
+            text = PRESET.format(name=name, kind=kind, choices=choices, commands=commands)
+            self._write(f"presets/{name}.toml", text)
         self._write("policy.toml", POLICY.format(folder=self.folder))
         self._write("python", INTERPRETER.format(python=sys.executable, root=ROOT), mode=0o755)
         self.bus().create(new_record(CLOCK, wake="poll", local=True))
@@ -201,6 +211,16 @@ def test_a_lie_gets_the_verdict_it_deserves(site: Site, name: str) -> None:
     if lie.decision == "rejected":
         assert verdict["headline"].startswith("Rejected")
         assert ended.claim.exit_code != 0
+
+
+def test_a_program_that_ran_beside_the_engine_is_named(site: Site) -> None:
+    said = {
+        name: [one["message"] for one in site.ended(name).verdict["findings"] if "not the engine" in one["message"]]
+        for name in ("the-engine-then-a-program", "honest")
+    }
+    (message,) = said["the-engine-then-a-program"]
+    assert message.startswith("command measure ")
+    assert said["honest"] == []
 
 
 def test_nothing_is_left_to_change_a_report_after_the_end(site: Site) -> None:

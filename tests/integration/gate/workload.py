@@ -301,6 +301,8 @@ def main() -> int:
 
     lie = LIES[json.loads(os.environ["KAKEYA_PARAMS"])["lie"]]
     behaviour = lie.behaviour()
+    if sys.argv[-1] == "nothing":
+        return 0
     report = memory_report() if sys.argv[-1] == "memory" else measure(behaviour)
     behaviour.write(Path(os.environ["KAKEYA_OUT"]) / "report.json", behaviour.finish(report))
     return behaviour.exit_code

@@ -1,4 +1,4 @@
-"""Breaks of what the runner recorded of code, machine, models and ending (G2)."""
+"""Breaks of what the runner recorded of code, machine, models and ending (G2), and of processor time (G3)."""
 
 from __future__ import annotations
 
@@ -59,3 +59,8 @@ def _(case: Case) -> None:
 @breaks("G2-TIMES")
 def _(case: Case) -> None:
     case.record["ended"] = case.record["started"]
+
+
+@breaks("G3-PROCESSOR")
+def _(case: Case) -> None:
+    case.record["commands"][0]["cpu_s"] = 0.5

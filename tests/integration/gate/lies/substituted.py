@@ -69,3 +69,8 @@ def _(report: Report) -> None:
 @told("hidden-fallbacks", "G3-FALLBACKS")
 def _(report: Report) -> None:
     report["fallbacks"] = []
+
+
+@lie("the-engine-then-a-program", "G2-CODE", preset="aside", decision="valid_not_citable", reason="passed")
+def _() -> Behaviour:
+    return Behaviour()

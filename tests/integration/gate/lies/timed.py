@@ -66,3 +66,8 @@ def _() -> Behaviour:
         pipe.write({name: value for name, value in mark.items() if name != "token_digest"})
 
     return Behaviour(announce=announce)
+
+
+@lie("sleeps-for-seconds", "G3-PROCESSOR", decision="valid_not_citable", reason="passed")
+def _() -> Behaviour:
+    return Behaviour(token_s=0.02, step_s=0.035)
