@@ -6,7 +6,6 @@ Knows nothing about limits. Where a platform offers no source, the value is None
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -71,14 +70,31 @@ class NvidiaMeter:
         return GpuReading(sum(shares) / len(shares) if shares else None, sum(used) if used else None)
 
 
+@dataclass(frozen=True)
+class MachineTimes:
+    """Seconds of all processors since the start of the machine, from one reading."""
+
+    busy_s: float
+    total_s: float
+
+
+def machine_times() -> MachineTimes:
+    """Read what the kernel has counted."""
+    times = psutil.cpu_times()
+    # Guest time is part of user time on Linux and would count twice.
+    total_s = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return MachineTimes(total_s - times.idle - getattr(times, "iowait", 0.0), total_s)
+
+
 class Sampler:
     """Collects the samples of one run at an interval that doubles when there get to be too many."""
 
-    def __init__(self, gpu: GpuMeter | str | None = None) -> None:
+    def __init__(self, gpu: GpuMeter | str | None = None, machine: Callable[[], MachineTimes] = machine_times) -> None:
         """Begin.
 
         Args:
             gpu: reads the devices; a text says why nothing does; None looks for an NVIDIA driver.
+            machine: reads the processors.
         """
         meter = NvidiaMeter.open() if gpu is None else gpu
         self._gpu: Callable[[], GpuReading] | None = None if isinstance(meter, str) else meter.read
@@ -87,24 +103,15 @@ class Sampler:
         self._samples: list[TelemetrySample] = []
         self._interval_s = INTERVAL_S
         self._due_s = 0.0
-        self._cpus = os.cpu_count() or 1
-        self._last: tuple[float, float, float] | None = None  # time, family's and machine's busy seconds
+        self._machine = machine
+        self._last: tuple[float, MachineTimes] | None = None  # the family's processor seconds, the machine's
 
     def usage(self, t_s: float, usage: Usage) -> None:
         """Take a measurement of the family; keep it when the next sample is due."""
         if t_s < self._due_s:
             return
         self._due_s = t_s + self._interval_s
-        times = psutil.cpu_times()
-        busy_s = sum(times) - times.idle - getattr(times, "iowait", 0.0)
-        # Guest time is part of user time on Linux and would count twice.
-        busy_s -= getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
-        own = other = None
-        if self._last is not None and t_s > self._last[0] and usage.cpu_s >= self._last[1]:
-            seconds = (t_s - self._last[0]) * self._cpus
-            own = (usage.cpu_s - self._last[1]) / seconds
-            other = max(0.0, (busy_s - self._last[2]) / seconds - own)
-        self._last = (t_s, usage.cpu_s, busy_s)
+        own, other = self._shares(usage.cpu_s, self._machine())
         gpu = self._gpu() if self._gpu is not None else GpuReading(None, None)
         self._samples.append(
             TelemetrySample(
@@ -119,6 +126,17 @@ class Sampler:
         if len(self._samples) > _SAMPLES_MAX:
             del self._samples[1::2]
             self._interval_s *= 2
+
+    def _shares(self, cpu_s: float, machine: MachineTimes) -> tuple[float | None, float | None]:
+        """Return the shares of the machine that the run and others had since the last reading, None where unknown."""
+        last, self._last = self._last, (cpu_s, machine)
+        if last is None or machine.total_s <= last[1].total_s or cpu_s < last[0]:
+            return None, None
+        # Busy and idle are of one reading: on a busy machine any other clock is read some time later.
+        total_s = machine.total_s - last[1].total_s
+        busy = min(1.0, max(0.0, (machine.busy_s - last[1].busy_s) / total_s))
+        own = min(busy, (cpu_s - last[0]) / total_s)  # of what the machine did; the run was read a moment earlier
+        return own, busy - own
 
     def record(self) -> Telemetry:
         """Return what was sampled, with the machine's condition before and now."""

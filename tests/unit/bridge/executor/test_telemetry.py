@@ -4,12 +4,13 @@ import itertools
 
 import pytest
 
-from bridge.executor.telemetry import INTERVAL_S, GpuReading, Sampler
+from bridge.executor.telemetry import INTERVAL_S, GpuReading, MachineTimes, Sampler
 from bridge.executor.tree import Usage
 
 
 def test_samples_keep_their_distance():
-    sampler = Sampler()
+    machine = (MachineTimes(tick * 0.1, tick * 0.2) for tick in itertools.count())
+    sampler = Sampler(machine=lambda: next(machine))
     for tick in range(50):
         sampler.usage(tick * 0.1, Usage(1, 1000 + tick, tick * 0.05))
     record = sampler.record()
@@ -66,3 +67,16 @@ def test_a_gpu_meter_is_read_with_every_sample():
     sample = sampler.record().samples[0]
 
     assert (sample.gpu_share, sample.gpu_memory_bytes) == (pytest.approx(0.5), 4096)
+
+
+def test_a_processor_reading_that_comes_late_makes_no_share_above_one():
+    # Two full processors: between half-second samples, the second reading waits for a core for .4 s.
+    readings = iter([MachineTimes(10.0, 10.0), MachineTimes(11.8, 11.8), MachineTimes(12.0, 12.4)])
+    sampler = Sampler(gpu="unknown: no device", machine=lambda: next(readings))
+    for t_s, cpu_s in ((0.0, 0.0), (0.5, 0.45), (1.0, 0.54)):
+        sampler.usage(t_s, Usage(1, 1, cpu_s))
+    shares = [(sample.cpu_share, sample.other_cpu_share) for sample in sampler.record().samples]
+
+    assert shares[0] == (None, None)
+    assert shares[1] == (pytest.approx(0.25), pytest.approx(0.75))
+    assert shares[2] == (pytest.approx(0.15), pytest.approx(0.2 / 0.6 - 0.15))
