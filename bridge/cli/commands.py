@@ -33,7 +33,9 @@ _PROFILE = Argument(
     default="smoke",
 )  # fmt: skip
 _PRESET = Argument(("preset",), "name of a preset, see `kakeya-mac presets`", metavar="PRESET", complete="preset")
-_KEY = Argument(("--runner-key",), "a runner's public key, got out of band; init pins it", "repeat", metavar="KEY")
+_KEY = Argument(
+    ("--runner-key",), "a runner's name and public key, got out of band; init pins it", "repeat", metavar="NAME=KEY"
+)
 _PATHS = Argument(("paths",), "report files or result folders", "many", metavar="PATH", complete="path")
 _RUN_EXITS: Final = (0, 1, 4, 5, 6, 7, 8, 130, 143)
 
@@ -180,7 +182,8 @@ _SETUP = (
             (_BUS,
              Argument(("--branch-template",), "request branches, e.g. 'AgentMemory/mac-bridge-{preset}-{id}-1f2e'",
                       metavar="TEXT"),
-             Argument(("--runner-key",), "a runner's public key, got out of band", "repeat", metavar="KEY"),
+             Argument(("--runner-key",), "a runner's name and public key, got out of band", "repeat",
+                      metavar="NAME=KEY"),
              Argument(("--signing-key",), "key to sign requests with: a file, 'auto' to find or make one, 'none'",
                       metavar="PATH"),
              Argument(("--principal",), "name to sign as; default: git's user.email", metavar="NAME"),

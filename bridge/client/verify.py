@@ -73,7 +73,8 @@ def verify_id(session: Session, run_id: str, trusted: Pins) -> Verification:
         tree, source = session.bus.read_result(claim.result_oid), session.bus.route
     else:
         raise RunNotFoundError(f"run {run_id} has no result to verify", remedy=f"kakeya-mac status {run_id}")
-    base = verify(tree, trusted, source=source, run_id=run_id)
+    ended = claim is not None and claim.state == "terminal"
+    base = verify(tree, trusted, source=source, run_id=run_id, runner=claim.runner if claim and ended else None)
     extra: list[Check] = []
     sent = session.store.sent(run_id)
     if sent is not None:
@@ -81,7 +82,7 @@ def verify_id(session: Session, run_id: str, trusted: Pins) -> Verification:
         extra.append(
             Check("our request", same, "the bytes this clone sent" if same else "not the bytes this clone sent")
         )
-    if view.claim is not None and claim is not None and claim.state == "terminal":
+    if view.claim is not None and ended:
         extra.append(_chain_on_bus(tree, view.claim.chain, run_id))
     if base.attested is not None:
         extra.append(Check("succession", *compare_with_bus(session.bus, base.attested, trusted)))
@@ -103,8 +104,18 @@ def together(verifications: Sequence[Verification]) -> Verification:
     )
 
 
-def verify(tree: Tree, trusted: Pins, *, source: str, run_id: str | None = None) -> Verification:
-    """Verify a result tree by itself."""
+def verify(
+    tree: Tree, trusted: Pins, *, source: str, run_id: str | None = None, runner: str | None = None
+) -> Verification:
+    """Verify a result tree by itself.
+
+    Args:
+        tree: the result.
+        trusted: what this reader goes by.
+        source: where it came from, for people.
+        run_id: the run it is said to be of, None to take its word.
+        runner: the runner it is said to be of, None to take its word.
+    """
     problems = verify_tree(tree.files, run_id=run_id)
     listed = len(tree.files)
     checks = [Check(f"{problem.path}", ok=False, text=problem.message) for problem in problems]
@@ -120,7 +131,7 @@ def verify(tree: Tree, trusted: Pins, *, source: str, run_id: str | None = None)
         if not problems:
             checks.append(Check("result", ok=False, text=error.message))
         return Verification(source, None, tuple(checks), signed=False)
-    signature = signature_of(tree.files, trusted)
+    signature = signature_of(tree.files, trusted, runner=runner)
     signed = signature.state == "verified"
     checks.append(_judged_again(result, signed=signed))
     if signature.state != "unsigned":
