@@ -141,9 +141,9 @@ _EVIDENCE = (
                       complete="run"), _KEY, _JSON, _BUS),
             "Needs only the result tree: a folder written by fetch, or the request branch of a plain clone. Keys come "
             "from --runner-key, from init, or from kakeya.toml on the default branch; never from the result. With "
-            "several results, or a bus at hand, a run that was left out shows. A result without signature, where none "
-            "is required, proves integrity, not origin, and says so.",
-            ("kakeya-mac verify @last", "kakeya-mac verify origin/mac-bridge/mlx-env-probe-01k9x3…"), (0, 1)),
+            "several results, or a bus at hand, a run that was left out shows. Exit code 0 takes a signature by a "
+            "pinned key; a result that is whole, and unsigned or signed with no key pinned, ends in 9.",
+            ("kakeya-mac verify @last", "kakeya-mac verify origin/mac-bridge/mlx-env-probe-01k9x3…"), (0, 1, 9)),
     Command("quote", "Evidence", "bridge.cli.mac_evidence:quote", "print a pasteable block: the only wording allowed",
             (_ID, Argument(("--markdown",), "as markdown", "flag"), _JSON, _BUS),
             "Claims that may not be quoted are refused, loudly, with the reason.",

@@ -64,6 +64,8 @@ def enrol(bus: Bus, state: StateFolder, name: str, say: Say, *, sign: bool = Fal
     if changed != record:
         bus.update(changed)
         say(f"{bus.route} names key {key_id(newest(state.root).public)[:16]} now")
+    elif record.attestation == "none" and (state.root / keys.KEY_FILE).exists() and is_available():
+        say(f"results are signed, and the bus does not say so: kakeya-runner keygen --bus {bus.route}")
     elif record.attestation == "none":
         say(UNSIGNED)
 

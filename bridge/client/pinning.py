@@ -16,12 +16,14 @@ from typing import Literal
 import pydantic
 
 from bridge.bus.embedded import embedded_folder
+from bridge.bus.seals import seal_in
 from bridge.client import gitdoor
 from bridge.client.config import FILE_NAME, Settings, committed_keys, pinned_keys
-from bridge.errors import GitError, IntegrityError
+from bridge.errors import GitError, IntegrityError, UnknownSignerError
 from bridge.limits import RESULT_MAX_BYTES
 from bridge.publish import keyring
 from bridge.publish.attestation import ATTESTATION_FILE, Attested, is_available, key_id, verify_attestation
+from bridge.publish.chain import read_chain
 from bridge.records import BusRecord, Claim, KeyRecord, Manifest
 from bridge.strictjson import StrictJsonError
 
@@ -51,8 +53,8 @@ class Signature:
     """What a result's signature comes to.
 
     Attributes:
-        state: ``verified``; ``unsigned``, where none is required; ``unpinned``: there is one and nothing to check it
-            by; ``refused``: wrong, unknown, or missing where it is required.
+        state: ``verified``; ``unsigned``, where nothing says that there was one; ``unpinned``: there is one and no
+            pinned key to check it by; ``refused``: wrong, unknown to who pins keys, or missing where there was one.
         text: the reason in a few words.
     """
 
@@ -95,9 +97,8 @@ def signature_of(files: Mapping[str, bytes], trusted: Pins, *, runner: str | Non
         trusted: what this reader goes by.
         runner: the runner whose result it is said to be, None to take the signer's word.
     """
-    if ATTESTATION_FILE not in files and not _says_signed(files):
-        missing = "carries no signature, and one is required here"
-        return Signature("refused", missing) if trusted.required else Signature("unsigned", "carries no signature")
+    if ATTESTATION_FILE not in files:
+        return _missing(files, trusted)
     if not trusted.keys:
         return Signature("unpinned", f"signed, and no key is pinned to check it by: {PIN}")
     if not is_available():
@@ -105,9 +106,33 @@ def signature_of(files: Mapping[str, bytes], trusted: Pins, *, runner: str | Non
     return _checked(files, trusted, runner)
 
 
+def _missing(files: Mapping[str, bytes], trusted: Pins) -> Signature:
+    """Return what a result without a signature comes to: refused where anything says that it had one."""
+    if trusted.required:
+        return Signature("refused", "carries no signature, and one is required here")
+    if _says_signed(files):
+        return Signature("refused", "carries no signature, and its manifest says that it is signed")
+    if (runner := _claims_signed_by(files)) is not None:
+        return Signature("refused", f"carries no signature, and {runner} signed its claims: it was taken off")
+    return Signature("unsigned", "carries no signature")
+
+
+def _claims_signed_by(files: Mapping[str, bytes]) -> str | None:
+    """Return the runner whose signature a claim in a result carries, unchecked: who signs claims signs results."""
+    try:
+        messages = [link.message for link in read_chain(files.get("claims.jsonl", b""), hex_chars=40)]
+    except ValueError:
+        return None  # no claim chain, which is a finding of its own
+    return next((seal.runner for seal in map(seal_in, messages) if seal is not None), None)
+
+
 def _checked(files: Mapping[str, bytes], trusted: Pins, runner: str | None) -> Signature:
     try:
         attested = verify_attestation(files, trusted.keys)
+    except UnknownSignerError as error:
+        # Keys that were pinned for this bus must know it; this machine's own say nothing of a result from elsewhere.
+        state: Literal["refused", "unpinned"] = "refused" if trusted.required else "unpinned"
+        return Signature(state, f"{error.message} ({trusted.where})")
     except IntegrityError as error:
         return Signature("refused", f"{error.message} ({trusted.where})")
     if trusted.bus_id is not None and attested.predicate["bus_id"] != trusted.bus_id:

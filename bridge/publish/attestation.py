@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bridge import strictjson
-from bridge.errors import IntegrityError
+from bridge.errors import IntegrityError, UnknownSignerError
 from bridge.limits import RESULT_MAX_BYTES
 from bridge.records import KeyRecord, Request, RunRecord, Verdict
 
@@ -132,7 +132,8 @@ def open_attestation(data: bytes, keys: Sequence[KeyRecord], *, revoked: frozens
     """Return what an envelope says after checking its signature; whether it fits a tree is not looked at.
 
     Raises:
-        IntegrityError: malformed, signed by no trusted key, or by one that counts for another runner than it names.
+        UnknownSignerError: signed by no trusted key.
+        IntegrityError: malformed, or signed by a key that counts for another runner than it names.
     """
     trusted = [key for key in keys if key.public not in revoked]
     payload, key = _opened(data, trusted)
@@ -195,7 +196,7 @@ def _opened(data: bytes, keys: Sequence[KeyRecord]) -> tuple[bytes, KeyRecord]:
         except VerificationError:
             continue
         return envelope.payload, key
-    raise IntegrityError(
+    raise UnknownSignerError(
         f"{ATTESTATION_FILE} is signed by none of the {len(keys)} trusted keys",
         remedy="pin the runner's key with `kakeya-mac init`, from a source you trust other than the result",
     )

@@ -79,8 +79,8 @@ def test_a_plain_clone_of_the_request_branch_is_enough(signed, tmp_path) -> None
         code, document = told(clone, "verify", what, "--runner-key", pinned(place), "--bus", "origin")
         assert (code, document["data"]["signed"], document["data"]["id"]) == (0, True, refs[0].id), document
     code, document = told(clone, "verify", refs[0].id, "--bus", "origin")
-    assert code == 1
-    assert "no key is pinned" in failures(document)
+    assert (code, document["data"]["signed"]) == (9, False)
+    assert "no key is pinned" in document["outcome"]["message"]
 
 
 def test_keys_come_from_the_default_branch_and_never_from_a_work_tree(signed, tmp_path) -> None:
@@ -90,7 +90,7 @@ def test_keys_come_from_the_default_branch_and_never_from_a_work_tree(signed, tm
     text = f'schema = 1\nroute = "origin"\nrunner_keys = ["{pinned(place)}"]\n'
     (clone / "kakeya.toml").write_text(text)
     code, document = told(clone, "verify", branch)
-    assert (code, document["data"]["signed"]) == (1, False)
+    assert (code, document["data"]["signed"]) == (9, False)
     who = {f"GIT_{role}_{part}": "x" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
     git("checkout", "--quiet", "--orphan", "main", cwd=clone)
     git("add", "kakeya.toml", cwd=clone)
@@ -115,7 +115,7 @@ def test_the_default_branch_of_a_stranger_s_remote_pins_nothing(signed, tmp_path
     git("update-ref", "refs/remotes/a-fork/main", "HEAD", cwd=clone)
     git("symbolic-ref", "refs/remotes/a-fork/HEAD", "refs/remotes/a-fork/main", cwd=clone)
     code, document = told(clone, "verify", branch)
-    assert (code, document["data"]["signed"]) == (1, False), document
+    assert (code, document["data"]["signed"]) == (9, False), document
 
 
 def test_any_changed_byte_of_any_file_is_refused(signed) -> None:
@@ -176,7 +176,8 @@ def test_a_result_resealed_without_its_signature_is_refused_where_one_is_require
     assert not found.ok
     assert "one is required here" in found.checks[-1].text
     unpinned = verify(Tree(files), Pins(), source="test")
-    assert (unpinned.ok, unpinned.signed) == (True, False)  # and it is said: integrity only, unsigned
+    assert (unpinned.ok, unpinned.signed) == (False, False)
+    assert "mini signed its claims: it was taken off" in unpinned.checks[-1].text
 
 
 def test_an_omitted_run_shows_when_several_are_given_and_when_the_bus_is_there(signed, tmp_path) -> None:
@@ -228,11 +229,11 @@ def test_init_pins_a_key_which_a_rotation_may_follow_and_nothing_else(signed, tm
     code, document = told(tmp_path, "verify", ref.id)
     assert (code, document["data"]["signed"]) == (0, True), document
     new = keys.published(tmp_path / "state-mini")[-1]
-    assert signature_of(tree_of(copy, ref), Pins((new,), "a test")).state == "verified"
-    assert signature_of(tree_of(copy, refs[0]), Pins((new,), "a test")).state == "refused"
+    assert signature_of(tree_of(copy, ref), Pins((new,), "a test", required=True)).state == "verified"
+    assert signature_of(tree_of(copy, refs[0]), Pins((new,), "a test", required=True)).state == "refused"
 
 
-def test_an_unsigned_bus_ends_in_zero_and_says_unsigned(tmp_path) -> None:
+def test_an_unsigned_bus_ends_in_unproven_and_says_unsigned(tmp_path) -> None:
     tmp_path.chmod(0o700)
     place = Site(tmp_path)
     made = place.run("once", "--bus", place.route, "--create-bus")
@@ -240,7 +241,7 @@ def test_an_unsigned_bus_ends_in_zero_and_says_unsigned(tmp_path) -> None:
     ref = place.ask()
     place.run("once", "--bus", place.route)
     code, document = told(tmp_path, "verify", ref.id, "--bus", place.route)
-    assert (code, document["data"]["signed"]) == (0, False)
+    assert (code, document["data"]["signed"]) == (9, False)
     assert "integrity only, unsigned" in document["outcome"]["message"]
 
 

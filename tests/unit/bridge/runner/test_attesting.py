@@ -48,7 +48,7 @@ def test_results_carry_attestations_that_follow_each_other(signing) -> None:
     assert all(verify_tree(w.result(ref.id).files, run_id=ref.id) == [] for ref in refs)
 
 
-def test_without_a_key_or_on_a_bus_that_does_not_sign_nothing_pretends(world) -> None:
+def test_without_a_key_nothing_pretends_and_with_one_no_bus_record_switches_signing_off(world) -> None:
     w = world()
     ref = w.ask()
     w.serve_once()
@@ -58,7 +58,8 @@ def test_without_a_key_or_on_a_bus_that_does_not_sign_nothing_pretends(world) ->
     keys.generate(w.host.state.root, "mini")
     second = w.ask()
     w.serve_once()
-    assert ATTESTATION_FILE not in w.result(second.id).files
+    assert w.requester.identity().attestation == "none"
+    assert attested(w, second).link.sequence == 1
 
 
 def test_the_chain_goes_on_after_a_restart(signing) -> None:
