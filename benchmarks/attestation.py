@@ -19,7 +19,7 @@ SIZES = {"small": 2_000, "1 MB": 1_000_000, "16 MB": 16_000_000}
 def measure(repeats: int = 15) -> list[Figure]:
     """Return medians and ratios by size of the reports in the result."""
     with tempfile.TemporaryDirectory() as folder:
-        keys.generate(Path(folder), "bench")
+        keys.generate(Path(folder), "mini")
         return [one for name, size in SIZES.items() for one in _measured(Path(folder), name, size, repeats)]
 
 
@@ -33,7 +33,7 @@ def _measured(folder: Path, name: str, size: int, repeats: int) -> list[Figure]:
     link = Link("c" * 64, 1)
 
     def sign() -> bytes:
-        signer, _ = keys.load(folder, "bench")
+        signer, _ = keys.load(folder, "mini")
         return attest(
             files, ref="refs/heads/x", record=records.RECORD, verdict=records.VERDICT, link=link, signer=signer
         )

@@ -31,7 +31,6 @@ class Claims:
         self._prefix = prefix
         self._sealing = sealing
         self._read: dict[str, tuple[Claim, Commit]] = {}
-        self._vouched: set[str] = set()
 
     def create(self, claim: Claim, over: str | None = None) -> Held:
         """Create the claim ref, one winner; `over` is a tip that does not count and is replaced.
@@ -107,12 +106,7 @@ class Claims:
         _check_chain(run_id, history)
         standing = self._standing(run_id, tuple(chain))
         self._sealing.note("claim", history[-1].runner, ref, tip, standing)
-        sealed = seal_in(self._read[tip][1].message) is not None
-        return ClaimView(tip, history[-1], tuple(history), tuple(chain), sealed, standing)
-
-    def vouched(self, oid: str) -> None:
-        """Let an end count whose result was found to be attested."""
-        self._vouched.add(oid)
+        return ClaimView(tip, history[-1], tuple(history), tuple(chain), self._is_sealed(tip), standing)
 
     def is_terminal(self, oids: dict[str, str]) -> set[str]:
         """Return the run ids, of {run id: claim tip}, whose tip is known to be terminal; nothing is fetched."""
@@ -144,22 +138,23 @@ class Claims:
     def _standing(self, run_id: str, chain: tuple[str, ...]) -> Standing:
         """Return what the seals of a chain that was read come to: its tip's, which binds what it follows.
 
-        What a signed claim holds, only a signed claim moves on.
+        What a signed claim holds, only a signed claim moves on; who can check no signature asks that there be one.
         """
         tip = self._seal_of(run_id, chain[-1])
-        sealed = (oid for oid in chain[:-1] if seal_in(self._read[oid][1].message) is not None)
-        if (
-            self._sealing.judging
-            and tip.state == "unproven"
-            and any(self._seal_of(run_id, oid).state == "verified" for oid in sealed)
-        ):
-            return Standing("refused", "an unsigned claim follows a signed one")
-        return tip
+        if tip.state != "unproven" or not self._sealing.asking:
+            return tip
+        sealed = [oid for oid in chain[:-1] if self._is_sealed(oid)]
+        if self._sealing.judging:
+            held = any(self._seal_of(run_id, oid).state == "verified" for oid in sealed)
+        else:
+            held = bool(sealed) and not self._is_sealed(chain[-1])
+        return Standing("refused", "an unsigned claim follows a signed one") if held else tip
+
+    def _is_sealed(self, oid: str) -> bool:
+        return seal_in(self._read[oid][1].message) is not None
 
     def _seal_of(self, run_id: str, oid: str) -> Standing:
         claim, head = self._read[oid]
-        if oid in self._vouched:
-            return Standing("verified")
         ref, seal = names.claim_ref(self._prefix, run_id), seal_in(head.message)
         standing = self._sealing.judge("claim", ref, oid, runner=claim.runner, head=head, record=claim)
         # The same statement in another commit would be a tip that its owner never wrote.

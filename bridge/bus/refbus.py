@@ -27,7 +27,7 @@ from bridge.bus.snapshots import build_snapshot
 from bridge.bus.store import RefStore
 from bridge.bus.swap import swap
 from bridge.bus.views import ClaimView, Held, LogChunk, ReceivedRequest, RequestRef, RunView, Snapshot, Submission, Tree
-from bridge.errors import BusError, FencedError, IntegrityError, RunNotFoundError
+from bridge.errors import BusError, FencedError, RunNotFoundError
 from bridge.records import Beacon, BusRecord, Claim, Delivery, Workload
 from bridge.system.clock import Clock, rfc3339
 
@@ -89,18 +89,7 @@ class RefBus:
 
     def read_claim(self, run_id: str, oid: str | None = None) -> ClaimView | None:
         """Return the claim chain of a run, or None when there is none."""
-        view = self._claims.read(run_id, oid)
-        if view is None or not view.standing.refused or view.sealed or view.claim.result_oid is None:
-            return view
-        # An end from before claims were signed, or of a runner that signs results only: the attested result speaks.
-        try:
-            files = self._results.read(view.claim.result_oid).files
-        except (IntegrityError, BusError):
-            return view
-        if not self._sealing.vouches(files, run_id):
-            return view
-        self._claims.vouched(view.oid)
-        return self._claims.read(run_id, view.oid)
+        return self._claims.read(run_id, oid)
 
     def read_beacons(self) -> tuple[tuple[str, Beacon], ...]:
         """Return (tip oid, beacon) of every runner; unreadable and refused ones are left out."""

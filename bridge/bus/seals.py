@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
@@ -129,10 +129,6 @@ class Seals(Protocol):
         """
         ...
 
-    def vouches(self, files: Mapping[str, bytes], run_id: str, offered: Sequence[KeyRecord]) -> bool:
-        """Return whether a result is attested by a known key: its end then counts without a seal of its own."""
-        ...
-
 
 class NoSeals:
     """Neither signs nor asks."""
@@ -148,11 +144,6 @@ class NoSeals:
         """Return that nobody asked."""
         del statement, seal, offered
         return UNPROVEN
-
-    def vouches(self, files: Mapping[str, bytes], run_id: str, offered: Sequence[KeyRecord]) -> bool:
-        """Return False: nothing is refused here in the first place."""
-        del files, run_id, offered
-        return False
 
 
 def seal_in(message: str) -> Seal | None:
@@ -176,8 +167,13 @@ class Sealing:
 
     @property
     def judging(self) -> bool:
-        """Whether anybody asks here."""
+        """Whether signatures are checked here."""
         return self.seals.judging
+
+    @property
+    def asking(self) -> bool:
+        """Whether it matters here what is signed, also where no signature can be checked."""
+        return not isinstance(self.seals, NoSeals)
 
     @property
     def refused(self) -> tuple[Refused, ...]:
@@ -186,7 +182,7 @@ class Sealing:
 
     def sign(self, kind: Kind, ref: str, runner: str, parents: tuple[str, ...], record: Record) -> Seal | None:
         """Return this side's seal, or None where it does not sign."""
-        if isinstance(self.seals, NoSeals):
+        if not self.asking:
             return None
         return self.seals.sign(Statement(kind, self._record().bus_id, ref, runner, parents, record.canonical()))
 
@@ -215,7 +211,3 @@ class Sealing:
     def forget(self, kind: Kind, runner: str) -> None:
         """Forget what was refused in a runner's name: it is judged anew."""
         self._refused = {key: one for key, one in self._refused.items() if (one.kind, one.runner) != (kind, runner)}
-
-    def vouches(self, files: Mapping[str, bytes], run_id: str) -> bool:
-        """Return whether a result speaks for the claim that names it."""
-        return self.judging and self.seals.vouches(files, run_id, self._record().keys)

@@ -33,7 +33,9 @@ _PROFILE = Argument(
     default="smoke",
 )  # fmt: skip
 _PRESET = Argument(("preset",), "name of a preset, see `kakeya-mac presets`", metavar="PRESET", complete="preset")
-_KEY = Argument(("--runner-key",), "a runner's public key, got out of band; init pins it", "repeat", metavar="KEY")
+_KEY = Argument(
+    ("--runner-key",), "a runner's name and public key, got out of band; init pins it", "repeat", metavar="NAME=KEY"
+)
 _PATHS = Argument(("paths",), "report files or result folders", "many", metavar="PATH", complete="path")
 _RUN_EXITS: Final = (0, 1, 4, 5, 6, 7, 8, 130, 143)
 
@@ -139,9 +141,9 @@ _EVIDENCE = (
                       complete="run"), _KEY, _JSON, _BUS),
             "Needs only the result tree: a folder written by fetch, or the request branch of a plain clone. Keys come "
             "from --runner-key, from init, or from kakeya.toml on the default branch; never from the result. With "
-            "several results, or a bus at hand, a run that was left out shows. A result without signature, where none "
-            "is required, proves integrity, not origin, and says so.",
-            ("kakeya-mac verify @last", "kakeya-mac verify origin/mac-bridge/mlx-env-probe-01k9x3…"), (0, 1)),
+            "several results, or a bus at hand, a run that was left out shows. Exit code 0 takes a signature by a "
+            "pinned key; a result that is whole, and unsigned or signed with no key pinned, ends in 9.",
+            ("kakeya-mac verify @last", "kakeya-mac verify origin/mac-bridge/mlx-env-probe-01k9x3…"), (0, 1, 9)),
     Command("quote", "Evidence", "bridge.cli.mac_evidence:quote", "print a pasteable block: the only wording allowed",
             (_ID, Argument(("--markdown",), "as markdown", "flag"), _JSON, _BUS),
             "Claims that may not be quoted are refused, loudly, with the reason.",
@@ -180,7 +182,8 @@ _SETUP = (
             (_BUS,
              Argument(("--branch-template",), "request branches, e.g. 'AgentMemory/mac-bridge-{preset}-{id}-1f2e'",
                       metavar="TEXT"),
-             Argument(("--runner-key",), "a runner's public key, got out of band", "repeat", metavar="KEY"),
+             Argument(("--runner-key",), "a runner's name and public key, got out of band", "repeat",
+                      metavar="NAME=KEY"),
              Argument(("--signing-key",), "key to sign requests with: a file, 'auto' to find or make one, 'none'",
                       metavar="PATH"),
              Argument(("--principal",), "name to sign as; default: git's user.email", metavar="NAME"),

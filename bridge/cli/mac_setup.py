@@ -36,6 +36,7 @@ def init(call: Invocation) -> int:
     from bridge.client.pinning import key_lines, pins
     from bridge.client.signing import choose, identity_of
     from bridge.errors import UsageError
+    from bridge.publish.keyring import pin
 
     settings = call.settings()
     if settings.bus.embedded and call.args.bus is None:
@@ -49,7 +50,7 @@ def init(call: Invocation) -> int:
         bus_id=session.record.bus_id if not settings.bus.embedded else None,
         route=settings.bus.route or "embedded",
         branch_template=call.args.branch_template or settings.bus.branch_template,
-        runner_keys=tuple(key.public for key in trusted.keys) if trusted.required else (),
+        runner_keys=tuple(pin(key) for key in trusted.keys) if trusted.required else (),
     )
     signing = choose(session, call.environment, key=call.args.signing_key, principal=call.args.principal)
     path = write_clone_config(settings, choice, signing)

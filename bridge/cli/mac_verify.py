@@ -19,19 +19,21 @@ from bridge.errors import InfrastructureError, RunNotFoundError, UsageError
 
 
 def verify(call: Invocation) -> int:
-    """Check results; exit 1 when something does not hold, be it a signature or a run that was left out."""
+    """Check results; exit 1 when something does not hold, 9 when all does and no pinned key says who wrote it."""
     found = [_verification(call, what) for what in call.args.what]
     verification = found[0] if len(found) == 1 else checking.together(found)
     output = call.output
     for check in verification.checks:
         output.row("ok" if check.ok else "FAILED", f"{clean_line(check.name)}: {clean_line(check.text)}")
     name = verification.run_id or verification.source
-    if verification.ok:
-        output.row("verified", f"{name}   {'signed' if verification.signed else checking.UNSIGNED}")
+    if verification.ok and verification.signed:
+        output.row("verified", f"{name}   signed")
+    elif verification.ok:
+        output.row("NOT PROVEN", f" {name}   {clean_line(verification.unproven)}")
     else:
         broken = sum(not check.ok for check in verification.checks)
         output.row("NOT VERIFIED", f" {name}   {broken} of {len(verification.checks)} checks failed")
-    code = 0 if verification.ok else 1
+    code, reason = verification.exit_code, verification.reason
     data = {
         "source": verification.source,
         "id": verification.run_id,
@@ -39,8 +41,8 @@ def verify(call: Invocation) -> int:
         "signed": verification.signed,
         "checks": [check.data() for check in verification.checks],
     }
-    message = None if verification.signed else checking.UNSIGNED
-    output.document(of_data("verify", data, exit_code=code, reason="ok" if code == 0 else "integrity", message=message))
+    message = None if verification.signed else verification.unproven
+    output.document(of_data("verify", data, exit_code=code, reason=reason, message=message))
     return code
 
 

@@ -55,7 +55,7 @@ def _runner(arguments: argparse.Namespace, summary: Callable[[str], None] | None
         if arguments.rehash:
             state.model_digests.unlink(missing_ok=True)
         bus = _bus(arguments, policy, state)
-        enrol(bus, state, say)
+        enrol(bus, state, policy.name, say)
         yield assemble(policy, state, _CLOCK, say, summary=summary), bus
 
 

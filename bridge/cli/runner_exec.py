@@ -111,6 +111,7 @@ def _show(arguments: argparse.Namespace, state: Path) -> int:
     from bridge.bus import open_bus
     from bridge.cli.runner_commands import say
     from bridge.cli.runner_keys import enrol_own
+    from bridge.publish.keyring import pin
     from bridge.runner.host import StateFolder
 
     policy, clock, folder = _policy(arguments), SystemClock(), StateFolder(state, owner=state.parent)
@@ -122,7 +123,7 @@ def _show(arguments: argparse.Namespace, state: Path) -> int:
     words = [sys.executable, "-P", "-m", "bridge.cli.runner", "exec", "--state", str(state.parent)]
     if arguments.policy is not None:
         words += ["--policy", str(Path(arguments.policy).resolve())]
-    pins = "".join(f" --runner-key {key.public}" for key in record.keys[-1:])
+    pins = "".join(f" --runner-key {pin(key)}" for key in record.keys[-1:])
     print(f'restrict,command="{shlex.join(words)}" PUBLIC-KEY-OF-THE-REQUESTER')
     say(f"requesters pin it with: kakeya-mac init --bus ssh://USER@HOST#{record.bus_id}{pins}")
     return 0

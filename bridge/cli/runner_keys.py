@@ -9,6 +9,7 @@ from collections.abc import Callable
 from bridge.bus.interface import Bus
 from bridge.errors import UsageError
 from bridge.publish.attestation import is_available, key_id
+from bridge.publish.keyring import pin
 from bridge.records import BusRecord
 from bridge.runner import keys
 from bridge.runner.attesting import enrolled, ensure_key, newest
@@ -29,14 +30,15 @@ def keygen(arguments: argparse.Namespace, state: StateFolder, name: str, bus: Bu
     if arguments.rotate:
         record = keys.rotate(state.root, name)
     elif bus is not None and (state.root / keys.KEY_FILE).exists():
+        keys.publish_as(state.root, name)
         record = newest(state.root)  # there is one already, and it is only to be named on a bus
     else:
         record = keys.generate(state.root, name)
-    print(record.public)
+    print(pin(record))
     say(f"key {key_id(record.public)[:16]} of {name}, private half in {state.root / keys.KEY_FILE} (mode 600)")
     if bus is not None:
-        enrol(bus, state, say, sign=True)
-    say(f"requesters pin it with: kakeya-mac init --runner-key {record.public}")
+        enrol(bus, state, name, say, sign=True)
+    say(f"requesters pin it with: kakeya-mac init --runner-key {pin(record)}")
     return 0
 
 
@@ -46,21 +48,24 @@ def signed(record: BusRecord, state: StateFolder, say: Say) -> BusRecord:
     if changed.attestation == "none":
         say(f"{UNSIGNED}; to sign them: pip install 'kakeya[trust]', then kakeya-runner keygen")
     else:
-        say(f"its results are signed; requesters pin: kakeya-mac init --runner-key {newest(state.root).public}")
+        say(f"its results are signed; requesters pin: kakeya-mac init --runner-key {pin(newest(state.root))}")
     return changed
 
 
-def enrol(bus: Bus, state: StateFolder, say: Say, *, sign: bool = False) -> None:
-    """Bring the bus record up to this runner's keys; nothing is written when it is.
+def enrol(bus: Bus, state: StateFolder, name: str, say: Say, *, sign: bool = False) -> None:
+    """Bring the bus record up to this runner's keys, under its name; nothing is written when it is.
 
     Raises:
         UsageError: the bus signs its results and this runner cannot.
     """
+    keys.publish_as(state.root, name)
     record = bus.identity()
     changed = enrolled(record, state.root, sign=sign)
     if changed != record:
         bus.update(changed)
         say(f"{bus.route} names key {key_id(newest(state.root).public)[:16]} now")
+    elif record.attestation == "none" and (state.root / keys.KEY_FILE).exists() and is_available():
+        say(f"results are signed, and the bus does not say so: kakeya-runner keygen --bus {bus.route}")
     elif record.attestation == "none":
         say(UNSIGNED)
 
@@ -69,7 +74,7 @@ def enrol_own(bus: Bus, state: StateFolder, name: str, say: Say) -> None:
     """Make a key for a bus of this machine's own on first use, and sign from then on; without the packages, say so."""
     if bus.identity().attestation == "none":
         ensure_key(state.root, name)
-    enrol(bus, state, say, sign=True)
+    enrol(bus, state, name, say, sign=True)
 
 
 def own_name() -> str:

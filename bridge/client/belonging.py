@@ -72,7 +72,8 @@ def _key_option(sent: Sent) -> str:
     folder = Path(sent.route).parent
     if folder.parent.name != "embedded":
         return ""
-    return f" --runner-key KEY, with the key in {folder / 'runner' / PUBLIC_FILE}; or use the installation that sent it"
+    where = folder / "runner" / PUBLIC_FILE
+    return f" --runner-key NAME=KEY, with name and key in {where}; or use the installation that sent it"
 
 
 def sent_from(settings: Settings, text: str | None) -> Sent | None:

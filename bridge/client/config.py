@@ -39,7 +39,7 @@ class BusChoice:
         route: remote name, path or URL; None for the embedded bus, or when a committed file names only an id.
         bus_id: the pinned id, or None.
         branch_template: full or short branch name with ``{preset}`` and ``{id}``, or None.
-        runner_keys: pinned public keys, OpenSSH text.
+        runner_keys: pinned public keys, each as ``NAME=KEY``.
     """
 
     source: Source

@@ -19,12 +19,14 @@ MEANINGS: Final[dict[int, str]] = {
     6: "cancelled",
     7: "refused by the policy of the host's owner",
     8: "still pending when the wait ended; nothing is lost: attach",
+    9: "verify: every byte holds, and no pinned key says who wrote it: unsigned, or signed and no key is pinned",
     70: "a bug in kakeya-mac",
     130: "detached by Ctrl-C (SIGINT); the run goes on",
     143: "detached by SIGTERM; the run goes on",
 }
 
 PENDING: Final = 8
+UNPROVEN: Final = 9
 DETACHED: Final = {2: 130, 15: 143}
 
 # Precedence, strongest first: a run that was refused never ran, so no later fact can matter.

@@ -16,7 +16,6 @@ from bridge.gate.interface import Authority
 from bridge.gate.judging import BARE_ID
 from bridge.limits import REPORT_MAX_BYTES
 from bridge.publish import verify_tree
-from bridge.publish.attestation import ATTESTATION_FILE
 from bridge.records import RunRecord, Verdict
 
 
@@ -107,7 +106,7 @@ def _folder(path: Path, trusted: Pins) -> Judged:
         return Judged(path, verdict, None, problems)
     # Nobody here saw the run: without a verified attestation the best it can be is valid_not_citable.
     signature = signature_of(tree.files, trusted)
-    if signature.state == "refused" and ATTESTATION_FILE in tree.files:
+    if signature.state == "refused":
         problems = (*problems, signature.text)
     attested = signature.state == "verified" and not problems
     authority: Authority = "attested" if attested else "unattested"

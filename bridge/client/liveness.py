@@ -18,7 +18,7 @@ from bridge.system.clock import Clock, parse_rfc3339
 POLLS = 2
 DISTRUSTED: Final = (
     "on the host: upgrade kakeya and restart kakeya-runner, an older one signs neither claims nor beacons; or compare "
-    "the pinned key with what `kakeya-runner keygen --bus ROUTE` prints there (kakeya-mac init --runner-key KEY)"
+    "the pinned key with what `kakeya-runner keygen --bus ROUTE` prints there (kakeya-mac init --runner-key NAME=KEY)"
 )
 _INTERVAL_MAX_S = 3600.0  # a runner that claims to be silent for longer is believed no more than this
 

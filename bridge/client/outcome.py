@@ -168,7 +168,7 @@ def _result(session: Session, run_id: str, claim: Claim | None, *, fetch: bool) 
         return None, None
     tree = session.bus.read_result(claim.result_oid)
     check(tree, run_id)
-    require_not_refused(tree.files, pins(session.settings, record=session.record), run_id)
+    require_not_refused(tree.files, pins(session.settings, record=session.record), claim)
     result = read_result(tree, run_id)
     return result, session.store.write_result(run_id, tree)
 

@@ -6,7 +6,7 @@ signature is to be judged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -25,11 +25,10 @@ class PinnedSeals:
 
     Args:
         look_up: returns what this reader goes by; called once, if at all.
-        bus_id: the bus.
     """
 
-    def __init__(self, look_up: Callable[[], Pins], bus_id: str) -> None:
-        self._look_up, self._bus_id = look_up, bus_id
+    def __init__(self, look_up: Callable[[], Pins]) -> None:
+        self._look_up = look_up
 
     @cached_property
     def _pins(self) -> Pins:
@@ -53,7 +52,7 @@ class PinnedSeals:
             return Standing("refused", f"it is not signed, and {self._expected()} signs")
         trusted = followed(self._pins.keys, offered)
         if seal.runner == statement.runner:
-            trusted = tuple(key for key in trusted if seals.speaks_for(key, seal.runner, offered))
+            trusted = tuple(key for key in trusted if key.name == seal.runner)
             found = seals.signer_of(statement.payload_type, statement.payload(), seal.signature, trusted)
             if found is not None:
                 return VERIFIED
@@ -62,7 +61,3 @@ class PinnedSeals:
     def _expected(self) -> str:
         ids = " or ".join(key_id(key.public)[:16] for key in self._pins.keys[:_SHOWN_COUNT])
         return f"the pinned key {ids} ({self._pins.where})"
-
-    def vouches(self, files: Mapping[str, bytes], run_id: str, offered: Sequence[KeyRecord]) -> bool:
-        """Return whether a result is attested by a pinned key; see the interface."""
-        return self.judging and seals.attested_by(files, run_id, self._bus_id, followed(self._pins.keys, offered))

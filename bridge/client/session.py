@@ -89,7 +89,7 @@ def open_session(settings: Settings, clock: Clock) -> Session:
     folder = bus_state(settings, route)
     bus = open_bus(route, repository=repository, state=folder, clock=clock, expect_id=choice.bus_id)
     record = identify(bus, choice)
-    bus.use_seals(PinnedSeals(lambda: pins(settings, record=record), record.bus_id))
+    bus.use_seals(PinnedSeals(lambda: pins(settings, record=record)))
     return Session(settings, bus, record, Store(settings.state_dir), clock, bus_folder=folder)
 
 

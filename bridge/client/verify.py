@@ -1,17 +1,19 @@
 """Check a result without trusting whoever shows it: from a folder, an id, or the request branch of a plain clone.
 
 What it can say: these bytes are what the runner wrote down, they are about this request, and with a pinned key who
-wrote them and whether a run of that runner was left out. An unsigned result where none is required is said to be one.
+wrote them and whether a run of that runner was left out. Only a signature by a pinned key verifies a result: one that
+is signed by another key, and one without a signature, are whole at best, so that taking a signature off gains nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bridge.bus.views import Tree
+from bridge.client import exits
 from bridge.client.pinning import Pins, signature_of
 from bridge.client.result import Result, read_result
 from bridge.client.session import Session
@@ -40,18 +42,37 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """What came out; `run_id` is None when there is no manifest to read it from."""
+    """What came out.
+
+    Attributes:
+        run_id: None when there is no manifest to read it from.
+        signed: whether a pinned key signed it.
+        unproven: where none did, what is missing.
+    """
 
     source: str
     run_id: str | None
     checks: tuple[Check, ...]
     signed: bool
     attested: Attested | None = None
+    unproven: str = UNSIGNED
 
     @property
     def ok(self) -> bool:
-        """Whether everything holds."""
+        """Whether everything that could be checked holds."""
         return all(check.ok for check in self.checks)
+
+    @property
+    def exit_code(self) -> int:
+        """What the command ends in: 0 only where a pinned key says who wrote it."""
+        if not self.ok:
+            return 1
+        return 0 if self.signed else exits.UNPROVEN
+
+    @property
+    def reason(self) -> str:
+        """The exit code in a word."""
+        return {0: "ok", 1: "integrity", exits.UNPROVEN: "unproven"}[self.exit_code]
 
 
 def verify_folder(folder: Path, trusted: Pins) -> Verification:
@@ -73,7 +94,8 @@ def verify_id(session: Session, run_id: str, trusted: Pins) -> Verification:
         tree, source = session.bus.read_result(claim.result_oid), session.bus.route
     else:
         raise RunNotFoundError(f"run {run_id} has no result to verify", remedy=f"kakeya-mac status {run_id}")
-    base = verify(tree, trusted, source=source, run_id=run_id)
+    ended = claim is not None and claim.state == "terminal"
+    base = verify(tree, trusted, source=source, run_id=run_id, runner=claim.runner if claim and ended else None)
     extra: list[Check] = []
     sent = session.store.sent(run_id)
     if sent is not None:
@@ -81,11 +103,11 @@ def verify_id(session: Session, run_id: str, trusted: Pins) -> Verification:
         extra.append(
             Check("our request", same, "the bytes this clone sent" if same else "not the bytes this clone sent")
         )
-    if view.claim is not None and claim is not None and claim.state == "terminal":
+    if view.claim is not None and ended:
         extra.append(_chain_on_bus(tree, view.claim.chain, run_id))
     if base.attested is not None:
         extra.append(Check("succession", *compare_with_bus(session.bus, base.attested, trusted)))
-    return Verification(source, base.run_id, (*base.checks, *extra), base.signed, base.attested)
+    return replace(base, source=source, checks=(*base.checks, *extra))
 
 
 def together(verifications: Sequence[Verification]) -> Verification:
@@ -98,13 +120,23 @@ def together(verifications: Sequence[Verification]) -> Verification:
     attested = [one.attested for one in verifications if one.attested is not None]
     if attested:
         checks.append(Check("succession", *compare_results(attested)))
-    return Verification(
-        f"{len(verifications)} results", None, tuple(checks), signed=all(one.signed for one in verifications)
-    )
+    missing = next((one.unproven for one in verifications if not one.signed), UNSIGNED)
+    signed = all(one.signed for one in verifications)
+    return Verification(f"{len(verifications)} results", None, tuple(checks), signed, unproven=missing)
 
 
-def verify(tree: Tree, trusted: Pins, *, source: str, run_id: str | None = None) -> Verification:
-    """Verify a result tree by itself."""
+def verify(
+    tree: Tree, trusted: Pins, *, source: str, run_id: str | None = None, runner: str | None = None
+) -> Verification:
+    """Verify a result tree by itself.
+
+    Args:
+        tree: the result.
+        trusted: what this reader goes by.
+        source: where it came from, for people.
+        run_id: the run it is said to be of, None to take its word.
+        runner: the runner it is said to be of, None to take its word.
+    """
     problems = verify_tree(tree.files, run_id=run_id)
     listed = len(tree.files)
     checks = [Check(f"{problem.path}", ok=False, text=problem.message) for problem in problems]
@@ -120,12 +152,13 @@ def verify(tree: Tree, trusted: Pins, *, source: str, run_id: str | None = None)
         if not problems:
             checks.append(Check("result", ok=False, text=error.message))
         return Verification(source, None, tuple(checks), signed=False)
-    signature = signature_of(tree.files, trusted)
+    signature = signature_of(tree.files, trusted, runner=runner)
     signed = signature.state == "verified"
     checks.append(_judged_again(result, signed=signed))
-    if signature.state != "unsigned":
+    if signature.state in {"verified", "refused"}:
         checks.append(Check("signature", ok=signed, text=signature.text))
-    return Verification(source, result.id, tuple(checks), signed, signature.attested)
+    unproven = UNSIGNED if signature.state == "unsigned" else f"integrity only: {signature.text}"
+    return Verification(source, result.id, tuple(checks), signed, signature.attested, unproven)
 
 
 def _judged_again(result: Result, *, signed: bool) -> Check:

@@ -4,6 +4,8 @@ Subjects are exactly the other files of the tree, the manifest included. The pre
 run and verdict they belong to, and carries the runner's sequence number with the digest of its previous attestation: an
 omitted or picked run shows as a gap. Formats: https://github.com/in-toto/attestation (Statement v1), https://github.com/secure-systems-lab/dsse.
 
+A key speaks for the runner it is pinned for and for no other: the runner that the statement names must be that one.
+
 Knows no disk and no bus. A signature says which key signed, not that what it says is good.
 """
 
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bridge import strictjson
-from bridge.errors import IntegrityError
+from bridge.errors import IntegrityError, UnknownSignerError
 from bridge.limits import RESULT_MAX_BYTES
 from bridge.records import KeyRecord, Request, RunRecord, Verdict
 
@@ -64,7 +66,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Attested:
-    """What a verified envelope says, and the key that signed it."""
+    """What a verified envelope says, and the key that signed it; the key's name is the runner's."""
 
     key: KeyRecord
     link: Link
@@ -111,11 +113,11 @@ def verify_attestation(
 
     Args:
         files: the whole tree, the attestation included.
-        keys: the keys the reader trusts, pinned beforehand; never taken from the tree.
+        keys: the keys the reader trusts, each with the runner it counts for; never taken from the tree.
         revoked: public keys that no longer count.
 
     Raises:
-        IntegrityError: missing, malformed, signed by no trusted key, or about other bytes than these.
+        IntegrityError: missing, malformed, signed by no trusted key of the runner it names, or about other bytes.
     """
     if ATTESTATION_FILE not in files:
         raise IntegrityError("the result carries no attestation", remedy="ask the host's owner whether it was removed")
@@ -130,12 +132,16 @@ def open_attestation(data: bytes, keys: Sequence[KeyRecord], *, revoked: frozens
     """Return what an envelope says after checking its signature; whether it fits a tree is not looked at.
 
     Raises:
-        IntegrityError: malformed, or signed by no trusted key.
+        UnknownSignerError: signed by no trusted key.
+        IntegrityError: malformed, or signed by a key that counts for another runner than it names.
     """
-    payload, key = _opened(data, [key for key in keys if key.public not in revoked])
+    trusted = [key for key in keys if key.public not in revoked]
+    payload, key = _opened(data, trusted)
     statement = _statement(payload)
     predicate = statement["predicate"]
-    return Attested(key, _link(predicate), _digest(data), predicate, statement["subject"])
+    link = _link(predicate)
+    signer = _named(predicate["runner"], [one for one in trusted if one.public == key.public])
+    return Attested(signer, link, _digest(data), predicate, statement["subject"])
 
 
 def is_available() -> bool:
@@ -190,9 +196,21 @@ def _opened(data: bytes, keys: Sequence[KeyRecord]) -> tuple[bytes, KeyRecord]:
         except VerificationError:
             continue
         return envelope.payload, key
-    raise IntegrityError(
+    raise UnknownSignerError(
         f"{ATTESTATION_FILE} is signed by none of the {len(keys)} trusted keys",
         remedy="pin the runner's key with `kakeya-mac init`, from a source you trust other than the result",
+    )
+
+
+def _named(runner: str, signers: Sequence[KeyRecord]) -> KeyRecord:
+    """Return the one of a key's records that counts for a runner."""
+    for key in signers:
+        if key.name == runner:
+            return key
+    names = " or ".join(key.name for key in signers)
+    raise IntegrityError(
+        f"{ATTESTATION_FILE} names runner {runner[:64]!r} and is signed by the key of {names}",
+        remedy="a key counts for the runner it is pinned for; ask both hosts' owners which of them ran this",
     )
 
 
@@ -268,7 +286,8 @@ def _link(predicate: Any) -> Link:
             void=tuple(predicate["void"]),
             journal=predicate["journal_head"],
         )
-        numbers, texts = (link.sequence, *link.void), (link.chain, link.previous, link.journal, predicate["run"])
+        numbers = (link.sequence, *link.void)
+        texts = (link.chain, link.previous, link.journal, predicate["run"], predicate["runner"])
     except (KeyError, TypeError) as error:
         raise IntegrityError(f"{ATTESTATION_FILE}: its place in the runner's chain is malformed") from error
     if not all(type(one) is int for one in numbers) or not all(type(one) is str for one in texts):

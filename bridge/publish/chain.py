@@ -24,12 +24,14 @@ class ChainLink:
         parent: its first parent, or None.
         claim: the claim's JSON bytes.
         holds: whether the commit's tree is exactly this claim.
+        message: the commit's message, where a runner's signature of the claim stands.
     """
 
     oid: str
     parent: str | None
     claim: bytes
     holds: bool
+    message: str
 
 
 def write_chain(claims: Sequence[tuple[bytes, bytes]]) -> bytes:
@@ -67,7 +69,8 @@ def _link(line: bytes, hex_chars: int) -> ChainLink:
     if not isinstance(value, dict) or set(value) != {"claim", "commit"} or not all(map(_is_text, value.values())):
         raise ValueError("a line is not {claim, commit}")
     commit, claim = value["commit"].encode("latin-1"), value["claim"].encode("latin-1")
-    header = commit.split(b"\n\n", 1)[0].split(b"\n")
+    head, _, message = commit.partition(b"\n\n")
+    header = head.split(b"\n")
     parents = [part.removeprefix(b"parent ").decode("latin-1") for part in header if part.startswith(b"parent ")]
     blob = bytes.fromhex(git_oid(b"blob", claim, hex_chars=hex_chars))
     tree = git_oid(b"tree", b"100644 " + CLAIM_FILE + b"\0" + blob, hex_chars=hex_chars)
@@ -76,6 +79,7 @@ def _link(line: bytes, hex_chars: int) -> ChainLink:
         parent=parents[0] if parents else None,
         claim=claim,
         holds=header[0] == b"tree " + tree.encode(),
+        message=message.decode("latin-1"),
     )
 
 

@@ -1,12 +1,12 @@
 """Public keys of runners: how they are written down, and how one vouches for the next.
 
-Knows no disk. Which keys a reader trusts is the reader's decision; a vouched key is trusted as its predecessor is.
+Knows no disk. Which keys a reader trusts is the reader's decision, and each key counts for one runner: the one that the
+reader's pin names. A vouched key is trusted as its predecessor is, in the same name.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Sequence
 
@@ -18,21 +18,34 @@ ROTATION_CONTEXT = b"kakeya runner key rotation v1\n"
 _RAW_BYTES = 32
 
 
+def pin(record: KeyRecord) -> str:
+    """Return a key as people pin it: ``NAME=KEY``."""
+    return f"{record.name}={record.public}"
+
+
 def pinned(text: str, where: str) -> KeyRecord:
-    """Return the record of a key as people pin it.
+    """Return the record of a key as people pin it, ``NAME=KEY``: it counts for the runner of that name and no other.
 
     Raises:
-        UsageError: it is not 32 bytes in base64.
+        UsageError: it names no runner, or the key is not 32 bytes in base64.
     """
-    try:
-        raw = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raw = b""
-    if len(raw) != _RAW_BYTES or base64.b64encode(raw).decode() != text:
+    name, _, public = text.partition("=")
+    record = _record(name, public)
+    if record is None:
         raise UsageError(
-            f"{where}: got key {text[:80]!r}; expected the 44 characters that `kakeya-runner keygen` prints"
+            f"{where}: got runner key {text[:120]!r}; expected NAME=KEY, a runner's name and its key",
+            remedy="ask the host's owner for the line that `kakeya-runner doctor` prints at `key`",
         )
-    return KeyRecord(name="pinned", algorithm="ed25519", public=text)
+    return record
+
+
+def _record(name: str, public: str) -> KeyRecord | None:
+    try:
+        raw = base64.b64decode(public, validate=True)
+        record = KeyRecord(name=name, algorithm="ed25519", public=public)
+    except ValueError:  # binascii.Error and pydantic.ValidationError are ValueErrors
+        return None
+    return record if len(raw) == _RAW_BYTES and base64.b64encode(raw).decode() == public else None
 
 
 def encode(records: Sequence[KeyRecord]) -> bytes:
@@ -53,16 +66,18 @@ def decode(data: bytes) -> tuple[KeyRecord, ...]:
 
 
 def followed(trusted: Sequence[KeyRecord], offered: Sequence[KeyRecord]) -> tuple[KeyRecord, ...]:
-    """Return the trusted keys and every offered one that they vouch for, directly or through another."""
-    found = list(trusted)
-    left = [one for one in offered if one.vouched_by is not None]
-    grew = bool(found)
-    while grew and left:
-        reached = [new for new in left if any(vouched(new, old) for old in found)]
-        left = [new for new in left if new not in reached]
-        found += reached
-        grew = bool(reached)
-    return tuple({one.public: one for one in found}.values())
+    """Return the trusted keys and every offered one that they vouch for, directly or through another.
+
+    A key that is vouched for counts for its predecessor's runner, whatever name it is offered under.
+    """
+    found: dict[tuple[str, str], KeyRecord] = {}
+    reached = list(trusted)
+    while reached:
+        old = reached.pop(0)
+        if found.setdefault((old.name, old.public), old) is old:
+            successors = (new for new in offered if new.vouched_by is not None and vouched(new, old))
+            reached += [new.evolve(name=old.name) for new in successors]
+    return tuple(found.values())
 
 
 def vouched(new: KeyRecord, old: KeyRecord) -> bool:

@@ -7,11 +7,9 @@ ever taken for the other. Knows bytes and keys; what a statement says is put tog
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bridge.errors import IntegrityError
-from bridge.publish.attestation import verify_attestation
 from bridge.records import KeyRecord
 
 if TYPE_CHECKING:
@@ -43,18 +41,3 @@ def signer_of(payload_type: str, payload: bytes, signature: str, keys: Sequence[
             continue
         return key
     return None
-
-
-def speaks_for(key: KeyRecord, runner: str, offered: Sequence[KeyRecord]) -> bool:
-    """Return whether a trusted key may sign in a runner's name: the bus names it so, or names it not at all."""
-    called = {one.name for one in offered if one.public == key.public}
-    return not called or runner in called
-
-
-def attested_by(files: Mapping[str, bytes], run_id: str, bus_id: str, keys: Sequence[KeyRecord]) -> bool:
-    """Return whether a result is this run's on this bus, signed by one of these keys."""
-    try:
-        attested = verify_attestation(files, keys)
-    except IntegrityError:
-        return False
-    return attested.run == run_id and attested.predicate.get("bus_id") == bus_id

@@ -111,8 +111,8 @@ def enrolled(record: BusRecord, folder: Path, *, sign: bool) -> BusRecord:
         )
     if not mine or (record.attestation == "none" and not sign):
         return record
-    known = {key.public for key in record.keys}
-    added = tuple(key for key in mine if key.public not in known)
+    known = {(key.name, key.public) for key in record.keys}
+    added = tuple(key for key in mine if (key.name, key.public) not in known)
     if not added and record.attestation == "dsse":
         return record
     return record.evolve(attestation="dsse", keys=(*record.keys, *added))

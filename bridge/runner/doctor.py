@@ -19,6 +19,7 @@ from bridge.errors import KakeyaError, PolicyRefusedError
 from bridge.executor.interface import Executor
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.presets import registry
+from bridge.publish.keyring import pin
 from bridge.runner.host import StateFolder
 from bridge.runner.identity import ask_interpreter
 from bridge.runner.journal import verify_journal
@@ -69,7 +70,7 @@ def examine(patient: Patient) -> Iterator[Finding]:
         policy = found or policy
         yield finding
     yield from _state(patient, policy)
-    yield _key(patient.state.root / KEY_FILE)
+    yield _key(patient.state.root / KEY_FILE, None if policy is None else policy.name)
     yield from _sandbox(patient, policy)
     yield from _presets(policy)
     if policy is not None:
@@ -160,13 +161,14 @@ def _state(patient: Patient, policy: Policy | None) -> Iterator[Finding]:
             yield Finding(name, "warn", f"{file} exists: nothing new is taken", f"kakeya-runner {undo}")
 
 
-def _key(path: Path) -> Finding:
+def _key(path: Path, name: str | None) -> Finding:
     """Look at the key that signs results; another's eyes on it would be another's results in this runner's name."""
     if not path.exists():
         return Finding("key", "warn", "none: results are not signed", "kakeya-runner keygen")
     wrong = file_problems(path)
     try:
-        public = "".join(f", public half {key.public}" for key in published(path.parent)[-1:])
+        newest = [key.evolve(name=name or key.name) for key in published(path.parent)[-1:]]
+        public = "".join(f", pinned as {pin(key)}" for key in newest)
     except KakeyaError as error:
         return Finding("key", "fail", error.message, error.remedy)
     remedy = f"chmod 600 {path}; kakeya-runner keygen --rotate when somebody may have read it"
@@ -245,7 +247,7 @@ def _bus(patient: Patient, policy: Policy | None) -> Iterator[Finding]:
         bus = patient.open_bus()
         record = bus.identity()
         if policy is not None and record.wake != "embedded":
-            mine = seals_of(patient.state.root, policy.name, record.bus_id, demanded=policy.runner_keys, say=None)
+            mine = seals_of(patient.state.root, policy.name, demanded=policy.runner_keys, say=None)
             if mine is not None:
                 bus.use_seals(mine)
         beacons = bus.read_beacons()

@@ -78,6 +78,13 @@ def published(folder: Path) -> tuple[KeyRecord, ...]:
         raise InfrastructureError(f"{path} is no list of keys", remedy="kakeya-runner keygen --rotate") from error
 
 
+def publish_as(folder: Path, name: str) -> None:
+    """Write the key in use down under the name that its runner has now: a key counts for the name it is known by."""
+    for record in published(folder)[-1:]:
+        if record.name != name:
+            _publish(folder, record.evolve(name=name))
+
+
 def _publish(folder: Path, record: KeyRecord) -> None:
     write_atomically(folder / PUBLIC_FILE, encode((*published(folder), record)))
 

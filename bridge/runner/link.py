@@ -36,20 +36,20 @@ class Link:
         return self.budget.wait_s() == 0.0 and self.bus.take_push_turn()
 
 
-def link_to(bus: Bus, clock: Clock, seals: Callable[[str], RunnerSeals | None] | None = None) -> Link:
+def link_to(bus: Bus, clock: Clock, seals: Callable[[], RunnerSeals | None] | None = None) -> Link:
     """Return a link; reads the bus record.
 
     Args:
         bus: the bus.
         clock: the machine's clocks.
-        seals: makes this runner's seals for a bus id; None where nothing is signed and nobody is judged.
+        seals: makes this runner's seals; None where nothing is signed and nobody is judged.
 
     Raises:
         BusMissingError: the remote carries no bus.
         InfrastructureError: this runner's key cannot be used.
     """
     record = bus.identity()
-    mine = None if seals is None else seals(record.bus_id)
+    mine = None if seals is None else seals()
     if mine is not None:
         bus.use_seals(mine)
     signs = mine is not None and mine.signs

@@ -8,7 +8,7 @@ unsigned. A new key of a known name counts when a known one vouches for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,13 +29,12 @@ KNOWN_MAX_COUNT: Final = 256
 
 
 class RunnerSeals:
-    """Implements `bridge.bus.seals.Seals` for one runner on one bus.
+    """Implements `bridge.bus.seals.Seals` for one runner.
 
     Args:
         folder: its state folder, with its key and the keys of the runners it met.
         name: its name.
-        bus_id: the bus.
-        demanded: keys the owner pins; without any, nobody is asked who never signed.
+        demanded: keys the owner pins, ``NAME=KEY``; without any, nobody is asked who never signed.
         say: told when a runner's key is learnt; None learns none, for who only looks.
 
     Raises:
@@ -43,9 +42,9 @@ class RunnerSeals:
     """
 
     def __init__(
-        self, folder: Path, name: str, bus_id: str, *, demanded: Sequence[str] = (), say: Callable[[str], None] | None
+        self, folder: Path, name: str, *, demanded: Sequence[str] = (), say: Callable[[str], None] | None
     ) -> None:
-        self._name, self._bus_id, self._say = name, bus_id, say
+        self._name, self._say = name, say
         self._key: Ed25519PrivateKey | None = keys.private(folder) if (folder / keys.KEY_FILE).exists() else None
         self._own = keys.published(folder) if self._key is not None else ()
         self._pinned = tuple(pinned(text, "runner_keys") for text in demanded)
@@ -72,7 +71,7 @@ class RunnerSeals:
             return self._compare(statement, seal, self._own)
         if self._pinned:
             trusted = followed((*self._pinned, *self._own), (*offered, *self._known))
-            return self._compare(statement, seal, [key for key in trusted if seals.speaks_for(key, runner, offered)])
+            return self._compare(statement, seal, [key for key in trusted if key.name == runner])
         of_name = [key for key in offered if key.name == runner]
         known = [key for key in self._known if key.name == runner]
         if known:
@@ -82,11 +81,6 @@ class RunnerSeals:
             return UNPROVEN if seal is None else Standing("unproven", f"signed by no key known of {runner}")
         self._learn(signer)
         return VERIFIED
-
-    def vouches(self, files: Mapping[str, bytes], run_id: str, offered: Sequence[KeyRecord]) -> bool:
-        """Return whether a result is attested by a key known here; see the interface."""
-        trusted = (*followed((*self._pinned, *self._own), offered), *followed(self._known, offered))
-        return seals.attested_by(files, run_id, self._bus_id, trusted)
 
     def _compare(self, statement: Statement, seal: Seal | None, trusted: Sequence[KeyRecord]) -> Standing:
         if seal is None:
@@ -112,7 +106,7 @@ class RunnerSeals:
 
 
 def seals_of(
-    folder: Path, name: str, bus_id: str, *, demanded: Sequence[str] = (), say: Callable[[str], None] | None
+    folder: Path, name: str, *, demanded: Sequence[str] = (), say: Callable[[str], None] | None
 ) -> RunnerSeals | None:
     """Return the seals of a runner, None where the packages are missing and nothing is demanded.
 
@@ -120,7 +114,7 @@ def seals_of(
         InfrastructureError: signatures are demanded and cannot be checked here, or the key cannot be used.
     """
     if is_available():
-        return RunnerSeals(folder, name, bus_id, demanded=demanded, say=say)
+        return RunnerSeals(folder, name, demanded=demanded, say=say)
     if demanded:
         raise InfrastructureError(
             "runner_keys demands signatures, and the packages to check them are not installed",

@@ -98,8 +98,8 @@ def serve(host: Host, bus: Bus, *, idle_s: float | None = None) -> None:
 def _linked(host: Host, bus: Bus) -> Link:
     """Return the bus as this runner uses it; on one of this machine's own nobody else writes, and nothing is signed."""
 
-    def seals(bus_id: str) -> RunnerSeals | None:
-        return seals_of(host.state.root, host.name, bus_id, demanded=host.policy.runner_keys, say=host.say)
+    def seals() -> RunnerSeals | None:
+        return seals_of(host.state.root, host.name, demanded=host.policy.runner_keys, say=host.say)
 
     return link_to(bus, host.clock, None if host.embedded else seals)
 

@@ -19,7 +19,7 @@ AbsolutePath = Annotated[str, Field(pattern=r"^/[^\x00-\x1f]*$")]
 Principal = Annotated[str, Field(pattern=f"^{PRINCIPAL_PATTERN}$")]
 KeyTime = Annotated[str, Field(pattern=r"^[0-9]{8}([0-9]{4}([0-9]{2})?)?Z?$")]
 PublicKey = Annotated[str, Field(pattern=r"^(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,2}( [^\x00-\x1f]*)?$")]
-RunnerKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]{43}=$")]
+RunnerKey = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}=[A-Za-z0-9+/]{43}=$")]
 FullRef = Annotated[str, Field(pattern=r"^refs/(heads|tags)/[A-Za-z0-9._/-]{1,200}$")]
 _REQUESTERS = re.compile(r"refs/heads/(.*/)?mac-bridge[/-].*")
 
@@ -62,8 +62,8 @@ class TrustPolicy(Record):
         owners: principals whose signed cancels count for everybody's runs.
         protected_refs: refs of the bus that requesters cannot push; code on their first-parent chain is trusted.
         floor_commit: only what follows this commit on that chain counts.
-        runner_keys: keys of the other runners of the bus; with any, claims and beacons that none of them signed, nor
-            a key that one of them vouches for, do not count.
+        runner_keys: the other runners of the bus, each as ``NAME=KEY``; with any, a claim or beacon does not count
+            unless the key of its runner signed it, or a key that this one vouches for.
     """
 
     allowed_signers: SignerSource = None

@@ -72,7 +72,7 @@ class Fleet:
         return record
 
     def seals(self, name: str, *demanded: str) -> RunnerSeals:
-        return RunnerSeals(self.state(name), name, self.bus_id, demanded=demanded, say=self.said.append)
+        return RunnerSeals(self.state(name), name, demanded=demanded, say=self.said.append)
 
     def runner(self, name: str, *demanded: str, signs: bool = True) -> Actor:
         """Return a runner as it is after a start; one that does not sign is one without a key."""
@@ -86,7 +86,7 @@ class Fleet:
 
     def client(self, *pinned: KeyRecord) -> RefBus:
         found = Pins(pinned, "a test", required=bool(pinned))
-        return self.open(f"client-{len(self.said)}", PinnedSeals(lambda: found, self.bus_id))
+        return self.open(f"client-{len(self.said)}", PinnedSeals(lambda: found))
 
     def tip(self, ref: str) -> str:
         return git("rev-parse", ref, cwd=self.path).strip()

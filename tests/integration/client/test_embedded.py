@@ -12,6 +12,7 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.create import new_record
+from bridge.publish.keyring import pin
 from bridge.runner import keys
 from bridge.system.clock import SystemClock
 from tests.fakes.clone import Clone, until
@@ -106,7 +107,7 @@ def bus_with_a_key(folder):
     open_bus(str(route), repository=None, state=folder / "maker", clock=clock).create(
         new_record(clock, wake="poll", local=True)
     )
-    return route, keys.generate(folder / "key", "far").public
+    return route, pin(keys.generate(folder / "key", "far"))
 
 
 def test_looking_from_a_second_terminal(clone, probed):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -164,14 +165,15 @@ def test_the_embedded_runner_serves_its_machine_until_it_is_idle(site):
 
 def test_doctor_names_a_remedy_for_what_it_finds(site):
     s = site()
-    public = s.run("keygen").stdout.strip()
+    pinned = s.run("keygen").stdout.strip()
+    assert re.fullmatch("mini=[A-Za-z0-9+/]{43}=", pinned)
     told = s.run("doctor", "--bus", s.route, "--json")
     findings = {finding["name"]: finding for finding in json.loads(told.stdout)}
     assert told.code == 1
     assert findings["bus"]["level"] == "fail"
     assert "--create-bus" in findings["bus"]["remedy"]
     assert findings["policy"]["level"] == "ok"
-    assert findings["key"]["text"].endswith(f"public half {public}")  # what requesters pin
+    assert findings["key"]["text"].endswith(f"pinned as {pinned}")  # what requesters pin
     assert all(f["remedy"] for f in findings.values() if f["level"] == "fail")
     (s.folder / "mini.toml").chmod(0o644)
     assert "chmod 600" in s.run("doctor").stdout

@@ -11,6 +11,7 @@ from bridge.bus.views import RequestRef
 from bridge.client.states import state_of
 from bridge.errors import FencedError
 from bridge.publish.attestation import key_id
+from bridge.publish.keyring import pin
 from bridge.runner.sealing import RunnerSeals
 from bridge.system.gitobjects import GitObject
 from tests.fakes.git_servers import git
@@ -185,7 +186,7 @@ def test_a_key_signs_for_the_runner_whose_it_is_and_for_no_other(fleet) -> None:
     beta.bus.claim(beta.record(ref, "claimed", 0))
     held = beta.bus.read_claim(ref.id)
     claim = held.claim.evolve(runner="alpha")
-    seals = RunnerSeals(fleet.state("beta"), "alpha", fleet.bus_id, say=fleet.said.append)  # beta under alpha's name
+    seals = RunnerSeals(fleet.state("beta"), "alpha", say=fleet.said.append)  # beta under alpha's name
     bus = fleet.open("beta-as-alpha", seals)
     bus.claim(claim, held.oid)
     assert fleet.client(*pinned).view(ref.id).ignored.runner == "alpha"
@@ -222,7 +223,7 @@ def test_what_a_signed_claim_holds_only_a_signed_one_moves_on(fleet) -> None:
 
 def test_an_owner_may_demand_signatures_of_everybody(fleet) -> None:
     ref = ask(fleet)
-    alpha = fleet.runner("alpha", fleet.key("beta").public)
+    alpha = fleet.runner("alpha", pin(fleet.key("beta")))
     stranger = fleet.forger("stranger")
     held = stranger.claim(ref)
     assert alpha.bus.read_claim(ref.id).standing.refused
@@ -263,7 +264,7 @@ def test_a_key_that_is_pinned_no_more_signs_for_nobody(fleet) -> None:
     fresh = fleet.key("alpha")
     assert fleet.client(stolen).view(ref.id).claim is not None
     assert fleet.client(fresh).view(ref.id).ignored.runner == "alpha"
-    beta = fleet.runner("beta", fresh.public)
+    beta = fleet.runner("beta", pin(fresh))
     assert beta.bus.read_claim(ref.id).standing.refused
 
 
@@ -282,7 +283,7 @@ def test_a_changed_bus_record_unlearns_no_key(fleet) -> None:
 @pytest.mark.parametrize("pins", [True, False])
 def test_a_rotated_key_that_was_met_survives_a_record_that_names_it_no_more(fleet, pins) -> None:
     ref = ask(fleet)
-    pinned = (fleet.key("alpha").public,) if pins else ()
+    pinned = (pin(fleet.key("alpha")),) if pins else ()
     first, beta = fleet.runner("alpha"), fleet.runner("beta", *pinned)
     first.bus.beacon(first.beacon())
     assert len(beta.bus.read_beacons()) == 1

@@ -44,7 +44,7 @@ def home(place: Site) -> Path:
     """Return the folder of a requester who pins the runner's key."""
     folder = place.folder / "home"
     folder.mkdir(exist_ok=True)
-    assert told(folder, "init", "--bus", place.route, "--runner-key", public(place))[0] == 0
+    assert told(folder, "init", "--bus", place.route, "--runner-key", f"mini={public(place)}")[0] == 0
     return folder
 
 
@@ -110,7 +110,7 @@ def test_a_request_for_an_older_runner_that_signs_nothing_says_so_and_what_to_do
     assert code == 3
     assert f"no runner on this bus counts: a beacon of mini does not count: {unsigned(place, folder)}" in out.getvalue()
     assert "upgrade kakeya" in out.getvalue()
-    assert "kakeya-mac init --runner-key KEY" in out.getvalue()
+    assert "kakeya-mac init --runner-key NAME=KEY" in out.getvalue()
     assert place.requester().snapshot().requests == (ref,)  # nothing was sent
 
 
@@ -143,26 +143,6 @@ def test_a_claim_displaced_while_its_runner_was_down_is_still_its_own_and_nothin
     claim = place.ended(ref)
     assert (claim.runner, claim.reason) == ("mini", "runner_lost")
     assert place.starts() == [ref.id]
-
-
-def test_an_end_of_before_claims_were_signed_counts_by_its_attested_result(site) -> None:  # noqa: F811
-    place = signing(site)
-    ref = place.ask()
-    place.run("once", "--bus", place.route)
-    ended = place.ended(ref)
-    old = forger(place)
-    tip = old.bus.read_claim(ref.id)
-    held = old.bus.claim(old.record(ref, "claimed", 0), tip.oid)
-    held = old.start(ref, held)
-    old.bus.publish(held, old.record(ref, "terminal", 2, reason=ended.reason, exit_code=1, result_oid=ended.result_oid))
-    folder = home(place)
-    _, document = told(folder, "status", ref.id)
-    assert (document["state"], document["outcome"]["reason"]) == ("published", "gate_rejected")
-
-    other = place.ask()  # the same result says nothing of another run
-    held = old.start(other, old.claim(other))
-    old.bus.publish(held, old.record(other, "terminal", 2, result_oid=ended.result_oid))
-    assert told(folder, "status", other.id)[1]["state"] == "queued"
 
 
 def test_the_claims_in_a_result_carry_their_signatures(site) -> None:  # noqa: F811

@@ -19,6 +19,7 @@ from bridge.bus.refbus import RefBus
 from bridge.bus.served import asked_for
 from bridge.cli.mac import Surroundings, main
 from bridge.errors import UsageError
+from bridge.publish import keyring
 from bridge.publish.attestation import ATTESTATION_FILE
 from bridge.system.clock import SystemClock
 from tests.fakes import git_servers
@@ -126,7 +127,7 @@ def test_a_run_over_ssh_is_the_same_run_with_the_same_result(reached) -> None:
     assert {"request.json", "run.json", "spec.json", "verdict.json", "claims.jsonl", ATTESTATION_FILE} <= set(tree)
     assert tree["log.txt"]
     assert b"".join(chunk.data for chunk in reached.requester().read_log(run_id)) == tree["log.txt"]
-    key = json.loads((reached.state / "ssh" / "runner.keys.json").read_bytes())[-1]["public"]
+    key = keyring.pin(keyring.decode((reached.state / "ssh" / keyring.PUBLIC_FILE).read_bytes())[-1])
     assert reached.told("init", "--bus", f"{reached.via}#{document['bus']['id']}", "--runner-key", key)[0] == 0
     verified = reached.told("verify", run_id)
     assert (verified[0], verified[1]["data"]["signed"]) == (0, True), verified

@@ -16,7 +16,7 @@ from bridge.client.config import discover
 from bridge.client.pinning import Pins, pins, signature_of
 from bridge.client.verify import verify
 from bridge.publish.attestation import ATTESTATION_FILE
-from bridge.publish.keyring import PUBLIC_FILE, decode
+from bridge.publish.keyring import PUBLIC_FILE, decode, pin
 from bridge.runner import keys
 from bridge.system.clock import SystemClock
 from tests.fakes.git_servers import git
@@ -48,8 +48,8 @@ def trusted(place) -> Pins:
     return Pins(decode((place.folder / "state-mini" / PUBLIC_FILE).read_bytes()), "a test", required=True)
 
 
-def public(place) -> str:
-    return trusted(place).keys[-1].public
+def pinned(place) -> str:
+    return pin(trusted(place).keys[-1])
 
 
 def told(folder, *words, home=None):
@@ -76,21 +76,21 @@ def test_a_plain_clone_of_the_request_branch_is_enough(signed, tmp_path) -> None
     clone = clone_of(place, refs[0], tmp_path / "clone")
     git("remote", "set-url", "origin", "file:///nowhere", cwd=clone)
     for what in (refs[0].id, refs[0].id[-8:], f"origin/{refs[0].ref.removeprefix('refs/heads/')}"):
-        code, document = told(clone, "verify", what, "--runner-key", public(place), "--bus", "origin")
+        code, document = told(clone, "verify", what, "--runner-key", pinned(place), "--bus", "origin")
         assert (code, document["data"]["signed"], document["data"]["id"]) == (0, True, refs[0].id), document
     code, document = told(clone, "verify", refs[0].id, "--bus", "origin")
-    assert code == 1
-    assert "no key is pinned" in failures(document)
+    assert (code, document["data"]["signed"]) == (9, False)
+    assert "no key is pinned" in document["outcome"]["message"]
 
 
 def test_keys_come_from_the_default_branch_and_never_from_a_work_tree(signed, tmp_path) -> None:
     place, refs = signed
     clone = clone_of(place, refs[0], tmp_path / "clone")
     branch = f"origin/{refs[0].ref.removeprefix('refs/heads/')}"
-    text = f'schema = 1\nroute = "origin"\nrunner_keys = ["{public(place)}"]\n'
+    text = f'schema = 1\nroute = "origin"\nrunner_keys = ["{pinned(place)}"]\n'
     (clone / "kakeya.toml").write_text(text)
     code, document = told(clone, "verify", branch)
-    assert (code, document["data"]["signed"]) == (1, False)
+    assert (code, document["data"]["signed"]) == (9, False)
     who = {f"GIT_{role}_{part}": "x" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
     git("checkout", "--quiet", "--orphan", "main", cwd=clone)
     git("add", "kakeya.toml", cwd=clone)
@@ -107,7 +107,7 @@ def test_the_default_branch_of_a_stranger_s_remote_pins_nothing(signed, tmp_path
     clone = clone_of(place, refs[0], tmp_path / "clone")
     branch = f"origin/{refs[0].ref.removeprefix('refs/heads/')}"
     git("checkout", "--quiet", "--orphan", "theirs", cwd=clone)
-    (clone / "kakeya.toml").write_text(f'schema = 1\nroute = "a-fork"\nrunner_keys = ["{public(place)}"]\n')
+    (clone / "kakeya.toml").write_text(f'schema = 1\nroute = "a-fork"\nrunner_keys = ["{pinned(place)}"]\n')
     who = {f"GIT_{role}_{part}": "x" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
     git("add", "kakeya.toml", cwd=clone)
     git("commit", "--quiet", "-m", "pin", cwd=clone, env=who)
@@ -115,7 +115,7 @@ def test_the_default_branch_of_a_stranger_s_remote_pins_nothing(signed, tmp_path
     git("update-ref", "refs/remotes/a-fork/main", "HEAD", cwd=clone)
     git("symbolic-ref", "refs/remotes/a-fork/HEAD", "refs/remotes/a-fork/main", cwd=clone)
     code, document = told(clone, "verify", branch)
-    assert (code, document["data"]["signed"]) == (1, False), document
+    assert (code, document["data"]["signed"]) == (9, False), document
 
 
 def test_any_changed_byte_of_any_file_is_refused(signed) -> None:
@@ -176,7 +176,8 @@ def test_a_result_resealed_without_its_signature_is_refused_where_one_is_require
     assert not found.ok
     assert "one is required here" in found.checks[-1].text
     unpinned = verify(Tree(files), Pins(), source="test")
-    assert (unpinned.ok, unpinned.signed) == (True, False)  # and it is said: integrity only, unsigned
+    assert (unpinned.ok, unpinned.signed) == (False, False)
+    assert "mini signed its claims: it was taken off" in unpinned.checks[-1].text
 
 
 def test_an_omitted_run_shows_when_several_are_given_and_when_the_bus_is_there(signed, tmp_path) -> None:
@@ -188,7 +189,7 @@ def test_an_omitted_run_shows_when_several_are_given_and_when_the_bus_is_there(s
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(data)
         folders.append(str(folder))
-    key = ("--runner-key", public(place))
+    key = ("--runner-key", pinned(place))
     assert told(tmp_path, "verify", *folders, *key)[0] == 0
     code, document = told(tmp_path, "verify", folders[0], folders[2], *key)
     assert code == 1
@@ -212,7 +213,7 @@ def test_init_pins_a_key_which_a_rotation_may_follow_and_nothing_else(signed, tm
     bus = tmp_path / "bus.git"
     shutil.copytree(place.folder / "bus.git", bus)
     assert told(tmp_path, "init", "--bus", str(bus), "--runner-key", "nonsense")[0] == 2
-    assert told(tmp_path, "init", "--bus", str(bus), "--runner-key", public(place))[0] == 0
+    assert told(tmp_path, "init", "--bus", str(bus), "--runner-key", pinned(place))[0] == 0
     assert told(tmp_path, "verify", refs[0].id)[0] == 0
     state = tmp_path / "state"
     shutil.copytree(place.folder / "state-mini", state)
@@ -228,11 +229,11 @@ def test_init_pins_a_key_which_a_rotation_may_follow_and_nothing_else(signed, tm
     code, document = told(tmp_path, "verify", ref.id)
     assert (code, document["data"]["signed"]) == (0, True), document
     new = keys.published(tmp_path / "state-mini")[-1]
-    assert signature_of(tree_of(copy, ref), Pins((new,), "a test")).state == "verified"
-    assert signature_of(tree_of(copy, refs[0]), Pins((new,), "a test")).state == "refused"
+    assert signature_of(tree_of(copy, ref), Pins((new,), "a test", required=True)).state == "verified"
+    assert signature_of(tree_of(copy, refs[0]), Pins((new,), "a test", required=True)).state == "refused"
 
 
-def test_an_unsigned_bus_ends_in_zero_and_says_unsigned(tmp_path) -> None:
+def test_an_unsigned_bus_ends_in_unproven_and_says_unsigned(tmp_path) -> None:
     tmp_path.chmod(0o700)
     place = Site(tmp_path)
     made = place.run("once", "--bus", place.route, "--create-bus")
@@ -240,7 +241,7 @@ def test_an_unsigned_bus_ends_in_zero_and_says_unsigned(tmp_path) -> None:
     ref = place.ask()
     place.run("once", "--bus", place.route)
     code, document = told(tmp_path, "verify", ref.id, "--bus", place.route)
-    assert (code, document["data"]["signed"]) == (0, False)
+    assert (code, document["data"]["signed"]) == (9, False)
     assert "integrity only, unsigned" in document["outcome"]["message"]
 
 
@@ -273,13 +274,13 @@ def test_the_gate_judges_a_folder_as_its_host_did_only_with_a_signature_by_a_pin
         return {finding["code"] for finding in judged["verdict"]["findings"]}, judged["problems"]
 
     assert "G2-AUTHORITY" in codes()[0]
-    assert "G2-AUTHORITY" not in codes("--runner-key", public(place))[0]
+    assert "G2-AUTHORITY" not in codes("--runner-key", pinned(place))[0]
     log = tmp_path / "result" / "log.txt"
     log.write_bytes(log.read_bytes() + b"more")
-    found, problems = codes("--runner-key", public(place))
+    found, problems = codes("--runner-key", pinned(place))
     assert "G2-AUTHORITY" in found
     assert problems
-    stranger = keys.generate(tmp_path / "stranger", "mini").public
+    stranger = pin(keys.generate(tmp_path / "stranger", "mini"))
     assert any("signed by none" in problem for problem in codes("--runner-key", stranger)[1])
 
 
@@ -287,7 +288,7 @@ def test_a_key_pinned_for_a_bus_does_not_judge_the_embedded_one(signed, tmp_path
     place, _ = signed
     folder = tmp_path / "clone"
     git("init", "--quiet", str(folder))
-    (folder / ".git" / "kakeya.toml").write_text(f'schema = 1\nroute = "a"\nrunner_keys = ["{public(place)}"]\n')
+    (folder / ".git" / "kakeya.toml").write_text(f'schema = 1\nroute = "a"\nrunner_keys = ["{pinned(place)}"]\n')
     environment = {"KAKEYA_DATA_DIR": str(tmp_path / "data"), "KAKEYA_CONFIG_DIR": str(tmp_path / "config")}
     settings = discover(folder, environment, "embedded")
     runner = embedded_folder(settings.data_dir) / "runner"
@@ -297,9 +298,9 @@ def test_a_key_pinned_for_a_bus_does_not_judge_the_embedded_one(signed, tmp_path
     found = pins(settings, record=record.model_copy(update={"keys": (own,)}))
     assert ([key.public for key in found.keys], found.required) == ([own.public], True)
     elsewhere = pins(discover(folder, environment), record=record)
-    assert [key.public for key in elsewhere.keys] == [public(place)]
-    option = pins(settings, option=(public(place),), record=record)
-    assert [key.public for key in option.keys] == [public(place)]
+    assert [pin(key) for key in elsewhere.keys] == [pinned(place)]
+    option = pins(settings, option=(pinned(place),), record=record)
+    assert [pin(key) for key in option.keys] == [pinned(place)]
 
 
 def test_a_branch_that_is_not_there_is_named_with_the_fetch_that_brings_it(tmp_path) -> None:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from bridge import strictjson
 from bridge.errors import InfrastructureError, IntegrityError, UsageError
 from bridge.publish.attestation import ATTESTATION_FILE, Link, attest, verify_attestation
-from bridge.publish.keyring import vouched
+from bridge.publish.keyring import followed, pin, pinned, vouched
 from bridge.publish.succession import chain_problems
 from bridge.runner import keys
 from tests.unit.bridge.publish.records import RECORD, VERDICT
@@ -183,6 +183,30 @@ def test_a_rotated_key_is_vouched_for_by_the_old_one_and_by_no_other(folder, tmp
     assert not vouched(new, stranger)
     assert not vouched(new.evolve(public=stranger.public), old)
     assert not vouched(new.evolve(vouched_by=None), old)
+
+
+def test_a_key_attests_for_the_runner_it_is_pinned_for_and_for_no_other(folder) -> None:
+    (key,) = trusted(folder)
+    other = key.evolve(name="other")
+    with pytest.raises(IntegrityError, match="names runner 'mini' and is signed by the key of other"):
+        verify_attestation(tree(folder), [other])
+    assert verify_attestation(tree(folder), [other, key]).key == key
+
+
+def test_a_vouched_key_counts_for_its_predecessor_s_runner_whatever_it_is_offered_as(folder) -> None:
+    (old,) = trusted(folder)
+    new = keys.rotate(folder, "mini")
+    assert followed([old], [new.evolve(name="other")]) == (old, new)
+    theirs = keys.generate(folder / "theirs", "other")
+    assert followed([old, theirs], [new.evolve(name="other")]) == (old, theirs, new)
+
+
+@pytest.mark.parametrize("text", ["", "{key}", "={key}", "Mini={key}", "mini={key}=", "mini=short", "mini {key}"])
+def test_a_pin_names_its_runner(folder, text) -> None:
+    (key,) = trusted(folder)
+    assert pinned(pin(key), "a test") == key
+    with pytest.raises(UsageError, match="expected NAME=KEY"):
+        pinned(text.format(key=key.public), "a test")
 
 
 def test_a_key_others_can_read_is_not_used_and_one_that_exists_is_not_replaced(folder) -> None:

@@ -1,0 +1,158 @@
+"""Two runners whose keys are both pinned: what one of them signs in the other's name counts nowhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridge.bus import open_bus
+from bridge.bus.views import RequestRef
+from bridge.runner import keys
+from bridge.runner.sealing import RunnerSeals
+from bridge.system.clock import SystemClock
+from tests.fakes.bus_actors import Actor
+from tests.integration.runner.conftest import Site
+from tests.integration.trust.test_verify import clone_of, failures, told
+
+CLOCK = SystemClock()
+
+
+@pytest.fixture
+def place(tmp_path) -> Site:
+    """Return a bus that signs, with a runner `hosta` and a runner `hostb`, each with a key of its own."""
+    tmp_path.chmod(0o700)
+    made = Site(tmp_path)
+    made.create_bus()
+    for name in ("hosta", "hostb"):
+        assert made.run("keygen", "--bus", made.route, name=name).code == 0
+    return made
+
+
+def pins(place: Site) -> tuple[str, ...]:
+    """Return both runners' keys as options."""
+    found = (keys.published(place.folder / f"state-{name}")[0] for name in ("hosta", "hostb"))
+    return tuple(word for key in found for word in ("--runner-key", f"{key.name}={key.public}"))
+
+
+def home(place: Site, *options: str) -> Path:
+    """Return the folder of a requester with these pins."""
+    folder = place.folder / "home"
+    folder.mkdir()
+    assert told(folder, "init", "--bus", place.route, *options)[0] == 0
+    return folder
+
+
+def stored(folder: Path) -> list[Path]:
+    return list((folder / ".data").rglob("verdict.json"))
+
+
+def actor(place: Site, name: str | None) -> Actor:
+    """Return who writes claims with a runner's key, or with none, as whoever can push can."""
+    bus = open_bus(place.route, repository=None, state=place.folder / f"actor-{name}", clock=CLOCK)
+    if name is not None:
+        bus.use_seals(RunnerSeals(place.folder / f"state-{name}", name, say=None))
+    return Actor(bus, CLOCK, name or "mallory")
+
+
+def end_over(who: Actor, ref: RequestRef) -> None:
+    """Write a chain of claims over the one that is there, up to an end that names the result of the run."""
+    tip = who.bus.read_claim(ref.id)
+    held = who.start(ref, who.bus.claim(who.record(ref, "claimed", 0), tip.oid))
+    result = tip.claim.result_oid
+    who.bus.publish(held, who.record(ref, "terminal", 2, reason="passed", exit_code=0, result_oid=result))
+
+
+def test_what_each_runner_signs_in_its_own_name_counts(place) -> None:
+    folder = home(place, *pins(place))
+    for name in ("hosta", "hostb"):
+        ref = place.ask()
+        place.run("once", "--bus", place.route, name=name)
+        code, document = told(folder, "verify", ref.id)
+        assert (code, document["data"]["signed"]) == (0, True), document
+        (said,) = (check["text"] for check in document["data"]["checks"] if check["name"] == "signature")
+        assert said.startswith(f"signed by {name}, key ")
+        assert told(folder, "fetch", ref.id)[1]["where"]["runner"] == name
+
+
+def test_a_key_that_signs_in_another_runner_s_name_counts_nowhere(place, tmp_path) -> None:
+    options = pins(place)
+    folder = home(place, *options)
+    policy = place.folder / "hostb.toml"
+    policy.write_text(policy.read_text().replace('name = "hostb"', 'name = "hosta"'))
+    ref = place.ask()
+    place.run("once", "--bus", place.route, name="hostb")
+    assert place.claim(ref).runner == "hosta"
+    named = [(key.name, key.public) for key in place.requester().identity().keys]
+    assert ("hosta", keys.published(place.folder / "state-hostb")[0].public) in named  # the bus says so too
+
+    clone = clone_of(place, ref, tmp_path / "clone")
+    branch = f"origin/{ref.ref.removeprefix('refs/heads/')}"
+    code, document = told(clone, "verify", branch, *options)
+    assert (code, document["data"]["signed"]) == (1, False), document
+    assert "names runner 'hosta' and is signed by the key of hostb" in failures(document)
+    assert told(folder, "wait", ref.id, "--wait-timeout", "1")[0] == 8
+    for words in (("verify", ref.id), ("fetch", ref.id)):
+        code, document = told(folder, *words)
+        assert code not in {0, 4}, (words, document)
+    assert stored(folder) == []
+
+
+def test_a_key_vouched_for_by_another_runner_s_is_that_runner_s(place, tmp_path) -> None:
+    options = pins(place)
+    assert place.run("keygen", "--rotate", "--bus", place.route, name="hostb").code == 0
+    maker = place.requester()
+    record = maker.identity()
+    moved = tuple(key.evolve(name="hosta") if key.vouched_by else key for key in record.keys)
+    maker.update(record.evolve(keys=moved))
+    ref = place.ask()
+    place.run("once", "--bus", place.route, name="hostb")
+    code, document = told(home(place, *options), "verify", ref.id)
+    assert (code, document["data"]["signed"]) == (0, True), document
+    (said,) = (check["text"] for check in document["data"]["checks"] if check["name"] == "signature")
+    assert said.startswith("signed by hostb, key ")
+
+
+def test_a_claim_by_one_runner_on_the_result_of_another_is_refused(place) -> None:
+    folder = home(place, *pins(place))
+    ref = place.ask()
+    place.run("once", "--bus", place.route, name="hosta")
+    end_over(actor(place, "hostb"), ref)
+    for words in (("wait", ref.id, "--wait-timeout", "5"), ("fetch", ref.id)):
+        code, document = told(folder, *words)
+        assert code == 1, (words, document)
+        assert "signed by hosta, and the claim of this run is hostb's" in document["outcome"]["message"]
+    assert "signed by hosta, and the claim of this run is hostb's" in failures(told(folder, "verify", ref.id)[1])
+    assert stored(folder) == []
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_an_unsigned_end_displaces_no_signed_chain(place, pinned) -> None:
+    folder = home(place, *(pins(place) if pinned else ()))
+    ref = place.ask()
+    hosta, forger = actor(place, "hosta"), actor(place, None)
+    hosta.start(ref, hosta.claim(ref))
+    forger.take_over(ref, forger.bus.read_claim(ref.id), "terminal", reason="runner_lost", exit_code=3)
+    assert told(folder, "status", ref.id)[1]["terminal"] is False
+    assert told(folder, "wait", ref.id, "--wait-timeout", "1")[0] == 8
+
+
+def test_an_unsigned_end_does_not_borrow_the_signature_of_a_result(place) -> None:
+    folder = home(place, *pins(place))
+    ref = place.ask()
+    place.run("once", "--bus", place.route, name="hosta")
+    end_over(actor(place, None), ref)
+    _, document = told(folder, "status", ref.id)
+    assert (document["state"], document["terminal"]) == ("queued", False), document
+    assert told(folder, "fetch", ref.id)[0] not in {0, 1}
+    assert stored(folder) == []
+
+
+def test_a_key_without_a_name_is_pinned_nowhere(place) -> None:
+    folder = place.folder / "home"
+    folder.mkdir()
+    bare = keys.published(place.folder / "state-hosta")[0].public
+    for words in (("init",), ("verify", "x")):
+        code, document = told(folder, *words, "--bus", place.route, "--runner-key", bare)
+        assert code == 2
+        assert "expected NAME=KEY, a runner's name and its key" in document["outcome"]["message"]
