@@ -19,7 +19,7 @@ from typing import Final
 from bridge.errors import SandboxUnavailableError
 from bridge.executor import bwrap, seccomp
 from bridge.executor.allowlist import AllowList, allow_list
-from bridge.executor.confine import Wrapped, drop_to, give_to, group_of
+from bridge.executor.confine import Wrapped, check_readable, drop_to, give_to, group_of, job_uid, may_mount
 from bridge.executor.interface import RunDirectory
 from bridge.executor.tree import MARKER_NAME
 from bridge.limits import TEXT_MAX_CHARS
@@ -54,7 +54,15 @@ def enclose(spec: JobSpec, directory: RunDirectory) -> Bubble:
         SandboxUnavailableError: bubblewrap, the user, a path or a device is not there.
     """
     able = abilities()
-    drop = drop_to(spec.sandbox.uid)
+    uid = job_uid(spec.sandbox.uid)
+    drop = drop_to(uid)
+    if drop:
+        check_readable(uid, spec)
+        if not may_mount():
+            raise SandboxUnavailableError(
+                f"a run here is user {uid}, for whom this process would have to mount and may not (CAP_SYS_ADMIN)",
+                remedy="start the runner as an ordinary user; it needs no root",
+            )
     for device in spec.sandbox.devices:
         if not Path(device).exists() or not stat.S_ISCHR(Path(device).stat().st_mode):
             raise SandboxUnavailableError(
@@ -67,8 +75,7 @@ def enclose(spec: JobSpec, directory: RunDirectory) -> Bubble:
         devices=bool(spec.sandbox.devices),
         tools=spec.code == "request",
     )
-    give_to(directory, spec.sandbox.uid)
-    uid = os.getuid() if spec.sandbox.uid is None else spec.sandbox.uid
+    give_to(directory, uid)
     return Bubble(spec, directory, able, allow, drop, uid)
 
 
@@ -139,6 +146,7 @@ class Bubble:
                 environment={MARKER_NAME: environment[MARKER_NAME]},
                 cwd=Path("/"),
                 wrappers=bwrap.WRAPPERS,
+                cover=tuple({str(Path(place).parent) for place in stage.values()}),
                 pass_fds=(args, *descriptors.numbers()),
                 stage=stage,
                 status_fd=status,
@@ -166,7 +174,7 @@ def stage_for(paths: Sequence[str], places: Sequence[str] = _STAGES) -> dict[str
             return {path: f"{place}/{index}" for index, path in enumerate(paths)}
     raise SandboxUnavailableError(
         f"a run as another user needs one of {', '.join(places)} with nothing in it that the run may read",
-        remedy="move the models elsewhere, or leave sandbox.uid out of policy.toml",
+        remedy="move the models elsewhere, or start the runner as an ordinary user",
     )
 
 

@@ -16,6 +16,8 @@ from bridge.limits import MIB
 
 TMP_BYTES: Final = 64 * MIB  # the sandbox's own /tmp; a run's TMPDIR is in its directory
 WRAPPERS: Final = 2  # bwrap's monitor and the first process of the new process namespace
+# What of /proc is the whole machine's: it belongs to root and not to the process namespace that is mounted there.
+_KERNEL: Final = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
 _NAMESPACES: Final = ("user", "pid", "ipc", "net", "uts", "cgroup", "mount")
 
 
@@ -109,7 +111,10 @@ def _file_system(scene: Scene, descriptors: Descriptors) -> list[str]:
     given: list[str] = []
     for path, target in sorted(scene.allow.links.items()):
         given += ["--symlink", target, path]
-    given += ["--proc", "/proc", "--dev", "/dev"]
+    given += ["--proc", "/proc"]
+    for path in _KERNEL:
+        given += ["--ro-bind-try", path, path]
+    given += ["--dev", "/dev"]
     given += _tmpfs(scene, "/dev/shm", scene.shm_bytes) + _tmpfs(scene, "/tmp", TMP_BYTES)  # noqa: S108 - its own
     for path in (*scene.allow.system, *scene.allow.declared):
         given += ["--ro-bind", staged.get(path, path), path]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -14,11 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from bridge.errors import SandboxUnavailableError
+from bridge.errors import InfrastructureError, SandboxUnavailableError
+from bridge.executor.allowlist import allow_list
 from bridge.executor.interface import RunDirectory
 from bridge.records import JobSpec, SandboxApplied
 
 SETPRIV_PATHS: Final = ("/usr/bin/setpriv", "/bin/setpriv")
+# Nobody (65534) has files and processes of other services; no account has this number.
+JOB_UID: Final = 65533
+_CAP_SYS_ADMIN: Final = 21
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,8 @@ class Wrapped:
         environment: what the outermost program gets; the command's own when nothing wraps it.
         wrappers: how many processes at its top belong to the confinement.
         pass_fds: descriptors it needs.
-        stage: paths to be mounted elsewhere first, from which and where to, by the warden as root.
+        cover: folders that the warden, as root, first covers with an empty one, for this command alone.
+        stage: paths that it then mounts below them, from which and where to.
         status_fd: shows afterwards whether the confinement came to start the command; None when it cannot fail.
     """
 
@@ -38,6 +44,7 @@ class Wrapped:
     cwd: Path
     wrappers: int = 0
     pass_fds: tuple[int, ...] = ()
+    cover: tuple[str, ...] = ()
     stage: Mapping[str, str] = field(default_factory=dict)
     status_fd: int | None = None
 
@@ -62,21 +69,43 @@ class Confinement(Protocol):
 
 @dataclass(frozen=True)
 class Plain:
-    """No sandbox; at most another user."""
+    """No sandbox; at most another user, for whom the way to what it needs is opened."""
 
     applied: SandboxApplied
     work: Path
     drop: tuple[str, ...] = ()
+    cover: tuple[str, ...] = ()
+    stage: Mapping[str, str] = field(default_factory=dict)
 
     def command(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> AbstractContextManager[Wrapped]:
-        """Return the command as it is."""
-        return nullcontext(Wrapped((*self.drop, *argv), environment, self.work))
+        """Return the command as it is.
+
+        Raises:
+            InfrastructureError: there is no such program; who becomes another user first could only exit with a code.
+        """
+        if self.drop and not os.access(argv[0], os.X_OK):
+            raise InfrastructureError(f"cannot start {argv[0]!r}: No such file, or none that can be run")
+        return nullcontext(Wrapped((*self.drop, *argv), environment, self.work, cover=self.cover, stage=self.stage))
 
 
 def nothing(reason: str, uid: int | None = None) -> SandboxApplied:
     """Return the record of a run that no sandbox confines, and why."""
     own = os.getuid() if uid is None else uid
     return SandboxApplied(kind="none", reason=reason, network=True, namespaces=(), filters=(), uid=own)
+
+
+def job_uid(asked: int | None) -> int:
+    """Return the user whose processes a run's are: the one asked for, else ours, never root.
+
+    Raises:
+        SandboxUnavailableError: root is asked for.
+    """
+    if asked == 0:
+        raise SandboxUnavailableError(
+            "a run is never root, and user 0 was asked for", remedy="name an ordinary user as sandbox.uid, or none"
+        )
+    own = os.getuid()
+    return asked if asked is not None else JOB_UID if own == 0 else own
 
 
 def group_of(uid: int) -> int:
@@ -87,27 +116,28 @@ def group_of(uid: int) -> int:
         return uid
 
 
-def drop_to(uid: int | None) -> tuple[str, ...]:
-    """Return the command line prefix that becomes another user; empty when none is asked for or we are that user.
+def drop_to(uid: int) -> tuple[str, ...]:
+    """Return the command line prefix that becomes a user; empty when we are that user.
 
     Raises:
         SandboxUnavailableError: we may not become that user.
     """
-    if uid is None or uid == os.getuid():
+    if uid == os.getuid():
         return ()
     program = next((path for path in SETPRIV_PATHS if Path(path).exists()), None)
     if os.getuid() != 0 or program is None:
         raise SandboxUnavailableError(
             f"the run must be user {uid}, and we are user {os.getuid()}"
             + ("" if program else " without setpriv (util-linux)"),
-            remedy="run the host service as root, or set sandbox.uid in policy.toml to the service's own user",
+            remedy="start the runner as an ordinary user and leave sandbox.uid out of policy.toml; as root, it needs "
+            "setpriv",
         )
     return (program, f"--reuid={uid}", f"--regid={group_of(uid)}", "--clear-groups", "--no-new-privs", "--")
 
 
-def give_to(directory: RunDirectory, uid: int | None) -> None:
+def give_to(directory: RunDirectory, uid: int) -> None:
     """Make the run's folders, with what is in them, the property of its user; nobody else has written there yet."""
-    if uid is None or uid == os.getuid():
+    if uid == os.getuid():
         return
     gid = group_of(uid)
     for top in (directory.work, directory.out, directory.home, directory.tmp):
@@ -117,15 +147,45 @@ def give_to(directory: RunDirectory, uid: int | None) -> None:
                 os.chown(Path(folder) / name, uid, gid, follow_symlinks=False)
 
 
-def reachable(paths: Iterable[Path], uid: int) -> Path | None:
-    """Return the first folder on the way to these paths that keeps a user out by its mode, or None."""
+def closed_to(uid: int, paths: Iterable[str]) -> dict[str, str]:
+    """Return the outermost folder that keeps a user out by its mode, for each of these paths that has one above it."""
+    closed: dict[str, str] = {}
     for path in paths:
-        for folder in reversed(path.parents):
-            facts = folder.stat()
-            shift = 6 if facts.st_uid == uid else 3 if facts.st_gid == group_of(uid) else 0
-            if not facts.st_mode >> shift & 1:
-                return folder
-    return None
+        for folder in reversed(Path(path).parents):
+            if folder.exists() and not _mode_for(uid, folder) & 1:
+                closed[path] = str(folder)
+                break
+    return closed
+
+
+def _mode_for(uid: int, path: Path) -> int:
+    """Return what a path's mode lets a user do: 4 read, 2 write, 1 run or enter."""
+    facts = path.stat()
+    shift = 6 if facts.st_uid == uid else 3 if facts.st_gid == group_of(uid) else 0
+    return facts.st_mode >> shift & 7
+
+
+def may_mount() -> bool:
+    """Whether we may mount; root in a container often may not."""
+    if sys.platform != "linux":
+        return False
+    found = re.search(r"^CapEff:\s*(\w+)", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)
+    return found is not None and bool(int(found[1], 16) >> _CAP_SYS_ADMIN & 1)
+
+
+def check_readable(uid: int, spec: JobSpec) -> None:
+    """See that another user may read what a run's programs consist of.
+
+    Raises:
+        SandboxUnavailableError: a file or folder of them is shut to it by its mode.
+    """
+    for path in map(Path, allow_list([command.argv[0] for command in spec.commands], ()).declared):
+        wanted = 5 if path.is_dir() else 4
+        if path.exists() and _mode_for(uid, path) & wanted != wanted:
+            raise SandboxUnavailableError(
+                f"a run here is user {uid}, which may not read {path}",
+                remedy=f"chmod -R o+rX {path}, or start the runner as the ordinary user whose it is",
+            )
 
 
 def plain(spec: JobSpec, directory: RunDirectory, reason: str) -> Plain:
@@ -134,16 +194,24 @@ def plain(spec: JobSpec, directory: RunDirectory, reason: str) -> Plain:
     Raises:
         SandboxUnavailableError: it must be another user and cannot.
     """
-    uid = spec.sandbox.uid
+    uid = job_uid(spec.sandbox.uid)
     drop = drop_to(uid)
-    if drop and uid is not None:
-        closed = reachable([directory.work, Path(spec.commands[0].argv[0]).resolve()], uid)
-        if closed is not None:
-            raise SandboxUnavailableError(
-                f"user {uid} cannot reach {closed}", remedy="put the data directory and the interpreter where it can"
-            )
-        give_to(directory, uid)
-    return Plain(nothing(reason, uid), directory.work, drop)
+    if not drop:
+        return Plain(nothing(reason, uid), directory.work)
+    check_readable(uid, spec)
+    models = [path for path in spec.sandbox.read_only if Path(path).exists()]
+    needed = allow_list([command.argv[0] for command in spec.commands], models).declared
+    named = [*needed, *map(str, (directory.work, directory.out, directory.home, directory.tmp))]
+    closed = closed_to(uid, dict.fromkeys((*named, *map(os.path.realpath, named))))
+    if closed and not may_mount():
+        shut = next(iter(closed.values()))
+        raise SandboxUnavailableError(
+            f"a run here is user {uid}, which cannot pass {shut}, and this process may not mount (CAP_SYS_ADMIN)",
+            remedy="put interpreter and models where every user can go, or start the runner as an ordinary user",
+        )
+    give_to(directory, uid)
+    cover = tuple(dict.fromkeys(closed.values()))
+    return Plain(nothing(reason, uid), directory.work, drop, cover, {path: path for path in closed})
 
 
 def confine(spec: JobSpec, directory: RunDirectory, offered: SandboxApplied) -> Confinement:

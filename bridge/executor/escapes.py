@@ -12,15 +12,19 @@ import secrets
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+import psutil
 
 from bridge.system.process import Child
 
 _SHARED_TMP: Final = "/tmp"  # noqa: S108 - where the next run would find what this one left
 _SET_ANYHOW: Final = frozenset({"PATH", "HOME", "LANG", "PWD", "TMPDIR", "LC_CTYPE"})
+# What belongs to the whole machine; a setting is opened and never written.
+_KERNEL: Final = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/sys")
 _PROGRAM: Final = r"""
 import ctypes, json, os, signal, socket, sys, time
 bait = json.loads(sys.argv[1])
@@ -41,6 +45,14 @@ def call(name, family, address):
         client.connect(address)
 def kernel(name, *arguments):
     return getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) == 0
+def files(tops):
+    for top in tops:
+        if not os.path.isdir(top):
+            yield top
+        for folder, _, names in os.walk(top):
+            yield from (os.path.join(folder, name) for name in names)
+def opened(path):
+    os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW))
 def stay():
     if os.fork() == 0:
         os.setsid()
@@ -67,9 +79,17 @@ if sys.platform == "linux":
     found["connect to a socket of the host"] |= through(lambda: call("abstract", socket.AF_UNIX, abstract))
     found["make a user namespace"] = through(lambda: kernel("unshare", 0x10000000))
     found["trace a process of the host"] = through(lambda: kernel("ptrace", 0x4206, bait["pid"], None, None))
+    tops = [top for top in bait["kernel"] if os.path.exists(top)]
+    found["open a kernel setting for writing"] = any(through(lambda: opened(path)) for path in files(tops))
+    found["see kernel settings that are not read-only"] = not all(os.statvfs(top).f_flag & os.ST_RDONLY for top in tops)
 through(lambda: write(bait["shared_tmp"]))
 stay()
-print(json.dumps({"escapes": found, "cannot write its own directory": not through(lambda: write("here"))}))
+wrote = through(lambda: write("here"))
+for _ in range(200 if wrote else 0):
+    if os.path.exists("seen"):
+        break
+    time.sleep(0.05)
+print(json.dumps({"escapes": found, "cannot write its own directory": not wrote}))
 """
 
 
@@ -114,6 +134,7 @@ class Bait:
             "outside": str(self.outside),
             "socket": str(self.root / "host.sock"),
             "shared_tmp": str(self.shared_tmp),
+            "kernel": _KERNEL,
             "port": self.port,
             "pid": self.victim.pid,
             "token": self.token,
@@ -121,13 +142,42 @@ class Bait:
         }
         return (interpreter, "-I", "-c", _PROGRAM, json.dumps(told))
 
-    def escapes(self, told: dict[str, Any], survivors: int) -> tuple[Escape, ...]:
+    def escapes(self, told: dict[str, Any], survivors: int, users: set[int]) -> tuple[Escape, ...]:
         """Return every way out with what came of it; what can be seen from outside is believed from outside."""
         through = dict(told["escapes"])
         through["write outside its directories"] = self.outside.exists()
         through["leave a file for the next run"] = self.shared_tmp.exists()
         through["leave a process"] = survivors != 0
+        if users:
+            through["be root on the host"] = 0 in users
         return tuple(Escape(what, refused=not got) for what, got in through.items())
+
+
+@dataclass
+class Witness:
+    """Sees from outside whose the trial's processes are: inside, a root that is mapped to another number looks like it.
+
+    Attributes:
+        work: the trial's working directory, where its program says that it is there and waits to be seen.
+        users: real, effective and saved user of every process of the trial, as the host counts; empty until seen.
+    """
+
+    work: Path
+    pid: int = 0
+    users: set[int] = field(default_factory=set)
+
+    def started(self, pid: int, _started: float, _marker: str) -> None:
+        """Take note of the process that the trial's descend from."""
+        self.pid = pid
+
+    def look(self) -> None:
+        """Look once the program is there, then let it go on."""
+        if self.users or not (self.work / "here").exists():
+            return
+        for process in psutil.Process(self.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                self.users.update(process.uids())
+        (self.work / "seen").touch()
 
 
 @contextmanager

@@ -105,7 +105,7 @@ class Executor(Protocol):
         ...
 
     def sandbox(self, uid: int | None = None) -> SandboxApplied:
-        """Try the sandbox for real, once, and say what a run as this user would get; None is the runner's own."""
+        """Try the sandbox for real, once, and say what a run as this user would get; None as in a `SandboxSpec`."""
         ...
 
     def escapes(self, uid: int | None = None) -> tuple[Escape, ...]:

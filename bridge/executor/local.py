@@ -10,10 +10,11 @@ import threading
 
 from bridge.executor import host as machine
 from bridge.executor import tree
-from bridge.executor.confine import confine, nothing
+from bridge.executor.confine import confine, job_uid, nothing
 from bridge.executor.escapes import Escape
 from bridge.executor.interface import Execution, Hooks, RunDirectory
 from bridge.executor.peer import set_apart
+from bridge.executor.place import within_reach
 from bridge.executor.running import Run
 from bridge.executor.selftest import Trial, try_sandbox
 from bridge.records import HostRecord, JobSpec, SandboxApplied
@@ -64,8 +65,9 @@ class LocalExecutor:
             SandboxUnavailableError: the spec requires a sandbox this host cannot give; nothing was started.
         """
         offered = nothing("not asked for") if spec.sandbox.mode == "off" else self.sandbox(spec.sandbox.uid)
-        beside = set_apart(spec, directory, self.sandbox)
-        confinement = confine(spec, directory, offered)
-        return Run(
-            spec, directory, hooks, secrets=secrets, confinement=confinement, clock=self._clock, beside=beside
-        ).execute()
+        with within_reach(directory, job_uid(spec.sandbox.uid)) as place:
+            beside = set_apart(spec, place, self.sandbox)
+            confinement = confine(spec, place, offered)
+            return Run(
+                spec, place, hooks, secrets=secrets, confinement=confinement, clock=self._clock, beside=beside
+            ).execute()

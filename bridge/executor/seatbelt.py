@@ -16,7 +16,7 @@ from typing import Final
 
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.allowlist import allow_list
-from bridge.executor.confine import Wrapped, drop_to
+from bridge.executor.confine import Wrapped, drop_to, job_uid
 from bridge.executor.interface import RunDirectory
 from bridge.records import JobSpec, SandboxApplied
 
@@ -135,7 +135,7 @@ def enclose(spec: JobSpec, directory: RunDirectory) -> Seatbelt:
     """
     if not Path(PROGRAM).exists():
         raise SandboxUnavailableError(f"{PROGRAM} is missing: this macOS has no sandbox for command lines")
-    drop_to(spec.sandbox.uid)
+    drop_to(job_uid(spec.sandbox.uid))
     allow = allow_list(
         [command.argv[0] for command in spec.commands],
         spec.sandbox.read_only,

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from bridge.errors import InfrastructureError
 from bridge.executor.confine import Confinement, enclosed, nothing
-from bridge.executor.escapes import Bait, Escape, laid_out
+from bridge.executor.escapes import Bait, Escape, Witness, laid_out
 from bridge.executor.interface import Execution, Hooks, RunDirectory
 from bridge.executor.running import Run
 from bridge.executor.stale import PREFIX, clear_stale
@@ -56,7 +56,7 @@ def try_sandbox(
 
     Args:
         clock: measures the try's own limits.
-        uid: the user runs will be, or None for ours.
+        uid: the user runs will be; None is ours, or an ordinary one when we are root.
         enclose: puts the sandbox around a run.
     """
     try:
@@ -66,28 +66,31 @@ def try_sandbox(
             (directory.work / "kakeya_planted.py").write_text("")
             spec = _spec(bait.argv(sys.executable), uid)
             confinement = enclose(spec, directory)
-            quiet = Hooks(on_log=lambda _: None, on_started=lambda *_: None, should_stop=lambda: None)
+            witness = Witness(directory.work)
+            quiet = Hooks(on_log=lambda _: None, on_started=witness.started, should_stop=witness.look)
             execution = Run(spec, directory, quiet, secrets=(), confinement=confinement, clock=clock).execute()
-            return _judged(execution, bait, confinement.applied)
+            return _judged(execution, bait, witness, confinement.applied)
     except InfrastructureError as error:
         return Trial(nothing(error.message))
     except OSError as error:
         return Trial(nothing(f"it could not be tried: {error.strerror}"))
 
 
-def _judged(execution: Execution, bait: Bait, applied: SandboxApplied) -> Trial:
+def _judged(execution: Execution, bait: Bait, witness: Witness, applied: SandboxApplied) -> Trial:
     """Believe what can be seen from outside first, then what the program says."""
     told = _told(execution)
     if isinstance(told, str):
         wrote = "tried, and a run can write outside its directories"
         return Trial(nothing(wrote if bait.outside.exists() else told))
     survivors = sum(command.survivors for command in execution.commands)
-    escapes = bait.escapes(told, survivors)
+    escapes = bait.escapes(told, survivors, witness.users)
     wrong = [escape.what for escape in escapes if not escape.refused]
     if wrong:
         return Trial(nothing(f"tried, and a run can {', '.join(wrong)}"), escapes)
     if told["cannot write its own directory"]:
         return Trial(nothing("tried, and a run cannot write its own directory"), escapes)
+    if not witness.users:
+        return Trial(nothing("tried, and its processes were not seen from outside"), escapes)
     return Trial(applied, escapes)
 
 

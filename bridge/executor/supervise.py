@@ -115,6 +115,7 @@ class Supervisor:
             "env": dict(wrapped.environment),
             "cwd": str(wrapped.cwd),
             "wrappers": wrapped.wrappers,
+            "cover": wrapped.cover,
             "stage": dict(wrapped.stage),
             "rlimits": plan.rlimits,
             "pass_fds": [plan.marks_fd, *wrapped.pass_fds],

@@ -19,6 +19,7 @@ import os
 import resource
 import select
 import signal
+import stat
 import sys
 import time
 from pathlib import Path
@@ -57,8 +58,10 @@ def descendants(ancestor: int) -> list[tuple[int, int]]:
     return found
 
 
-def stage(places: dict[str, str]) -> None:
-    """Mount paths at places that any user can reach, in a mount namespace of our own; needs root.
+def stage(cover: list[str], places: dict[str, str]) -> None:
+    """Cover folders with empty ones, and mount paths below them where any user reaches them; needs root.
+
+    In a mount namespace of our own. A path may be mounted at its own place below a folder that was closed until then.
 
     Raises:
         OSError: the kernel does not let us.
@@ -72,16 +75,20 @@ def stage(places: dict[str, str]) -> None:
 
     check(libc.unshare(CLONE_NEWNS), "own mount namespace")
     check(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "private mounts")
-    top = os.path.commonpath([str(Path(place).parent) for place in places.values()])
-    check(
-        libc.mount(b"tmpfs", os.fsencode(top), b"tmpfs", MS_NOSUID | MS_NODEV, b"mode=755,size=1m"), f"tmpfs on {top}"
-    )
-    for path, place in places.items():
-        if Path(path).is_dir():
-            Path(place).mkdir(mode=0o755)
+    held = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in places}  # a cover hides them from their names
+    for folder in cover:
+        options = MS_NOSUID | MS_NODEV
+        check(libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", options, b"mode=755,size=1m"), f"tmpfs on {folder}")
+    for path, descriptor in held.items():
+        place = Path(places[path])
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            place.mkdir(exist_ok=True)
         else:
-            Path(place).touch(mode=0o644)
-        check(libc.mount(os.fsencode(path), os.fsencode(place), None, MS_BIND, None), f"bind of {path}")
+            place.touch()
+        source = f"/proc/self/fd/{descriptor}".encode()
+        check(libc.mount(source, os.fsencode(place), None, MS_BIND, None), f"bind of {path}")
+        os.close(descriptor)
 
 
 def send(pid: int, number: int) -> bool:
@@ -220,7 +227,7 @@ class Warden:
                     value = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
                     resource.setrlimit(which, (value, value))
             if plan["stage"]:
-                stage(plan["stage"])
+                stage(plan["cover"], plan["stage"])
             prctl(PR_SET_NO_NEW_PRIVS, 1)
             os.chdir(plan["cwd"])
             for descriptor in plan["pass_fds"]:

@@ -69,7 +69,7 @@ class SandboxSpec(Record):
         network: whether the run may reach a network.
         read_only: absolute paths it may read beyond the interpreter and the packages.
         devices: absolute paths of device nodes it may open.
-        uid: numeric user it runs as, or None for the runner's own.
+        uid: numeric user it runs as; None is the runner's own, or one without rights of its own when that is root.
         peer_uid: numeric user that peers run as; another one than `uid`.
     """
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bridge.errors import SandboxUnavailableError
-from bridge.executor.confine import nothing, plain
+from bridge.executor.confine import Plain, nothing
 from bridge.executor.local import LocalExecutor
 from bridge.executor.selftest import Trial, try_sandbox
 from bridge.records import SandboxSpec
@@ -26,7 +26,7 @@ class Leaky(LocalExecutor):
 
     def trial(self, uid: int | None = None) -> Trial:
         if uid not in self._trials:
-            self._trials[uid] = try_sandbox(CLOCK, uid, lambda spec, directory: plain(spec, directory, "a sieve"))
+            self._trials[uid] = try_sandbox(CLOCK, uid, lambda _, directory: Plain(nothing("a sieve"), directory.work))
         return self._trials[uid]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +14,20 @@ import pytest
 
 from bridge.executor import bubble, local_executor, selftest
 from bridge.executor.bwrap import Abilities
-from bridge.executor.confine import plain
+from bridge.executor.confine import Plain, nothing
 from bridge.records import HostRecord
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import OTHER_UID
+
+FRESH = "--proc /proc"  # mounted last, over the one with the read-only binds
+
+
+def as_ourselves(box: bubble.Bubble) -> bubble.Bubble:
+    """Return the sandbox as it would be if nothing became another user before it."""
+    directory = box.directory
+    for folder in (directory.work, directory.out, directory.home, directory.tmp):
+        os.chown(folder, os.getuid(), os.getgid())
+    return replace(box, drop=(), uid=os.getuid())
 
 
 def test_the_host_is_described_from_sources(executor):
@@ -50,6 +63,9 @@ def test_every_way_out_was_tried_and_refused(executor, need_sandbox, uid):
     assert set(tried.values()) == {True}
     assert len(tried) >= 11
     assert {"read the runner's key", "connect to the host's loopback", "leave a process"} <= set(tried)
+    assert "be root on the host" in tried
+    if sys.platform == "linux":
+        assert {"open a kernel setting for writing", "see kernel settings that are not read-only"} <= set(tried)
 
 
 def test_a_sandbox_that_does_not_start_is_no_sandbox(need_sandbox):
@@ -65,7 +81,7 @@ def test_a_sandbox_that_does_not_start_is_no_sandbox(need_sandbox):
 
 
 def test_a_sandbox_that_lets_a_run_out_is_no_sandbox():
-    offered = selftest.try_sandbox(SystemClock(), None, lambda spec, directory: plain(spec, directory, "a sieve"))
+    offered = selftest.try_sandbox(SystemClock(), None, lambda _, directory: Plain(nothing("a sieve"), directory.work))
 
     assert offered.applied.kind == "none"
     assert offered.applied.reason.startswith("tried, and a run can ")
@@ -79,7 +95,7 @@ def test_a_sandbox_that_only_stops_writing_is_no_sandbox(need_sandbox, tmp_path)
     need_sandbox("sandboxed")
 
     def leaky(spec, directory):
-        box = bubble.enclose(spec, directory)
+        box = as_ourselves(bubble.enclose(spec, directory))
         shown = (*box.allow.declared, str(directory.root.parent))
         return replace(box, allow=replace(box.allow, declared=shown))
 
@@ -89,4 +105,38 @@ def test_a_sandbox_that_only_stops_writing_is_no_sandbox(need_sandbox, tmp_path)
         escape.what for escape in offered.escapes if not escape.refused
     )
     reads = {"read the runner's key", "read another run's directory", "connect to a socket of the host"}
-    assert {escape.what for escape in offered.escapes if not escape.refused} == reads
+    root = {"be root on the host"} if os.getuid() == 0 else set()
+    assert {escape.what for escape in offered.escapes if not escape.refused} == reads | root
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="an ordinary user's sandbox cannot be root")
+def test_a_sandbox_whose_root_is_the_hosts_is_no_sandbox(need_sandbox):
+    need_sandbox("sandboxed")
+    offered = selftest.try_sandbox(
+        SystemClock(), None, lambda spec, directory: as_ourselves(bubble.enclose(spec, directory))
+    )
+
+    assert offered.applied.reason == "tried, and a run can be root on the host"
+    assert [escape.what for escape in offered.escapes if not escape.refused] == ["be root on the host"]
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_sandbox_in_which_kernel_settings_are_not_read_only_is_no_sandbox(need_sandbox, own):
+    need_sandbox("sandboxed")
+
+    def bare(spec, directory):
+        box = bubble.enclose(spec, directory)
+        box = as_ourselves(box) if own else box
+        return replace(box, able=replace(box.able, path=str(program)))
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:  # where any user can go
+        Path(name).chmod(0o755)
+        program = Path(name) / "bwrap"
+        program.write_text(f'#!/bin/sh\nargs=$2\nshift 2\nexec {bubble.abilities().path} --args "$args" {FRESH} "$@"\n')
+        program.chmod(0o755)
+        offered = selftest.try_sandbox(SystemClock(), None, bare)
+
+    ways = {"open a kernel setting for writing", "see kernel settings that are not read-only"}
+    root = {"be root on the host"} if own and os.getuid() == 0 else set()
+    assert offered.applied.kind == "none"
+    assert {escape.what for escape in offered.escapes if not escape.refused} == ways | root

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -18,20 +19,31 @@ from tests.integration.executor.hostile import FORKS, no_survivors
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hostile programs are written for Linux")
 
 
+def send_to_keeper(jobs: Jobs, number: int):
+    """Return a hook that sends the keeper a signal once the job runs; as root's, the job itself may not."""
+    sent: list[int] = []
+
+    def hook() -> None:
+        if jobs.heard and not sent:
+            sent.append(jobs.started[-1][0])
+            os.kill(sent[0], number)
+
+    return hook
+
+
 def test_killing_its_keeper_ends_the_job_and_is_told(plain, token):
     program = f"""
-import os, signal, time
+import os, time
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        time.sleep(0.5)
-        os.kill(keeper := os.getppid(), signal.SIGKILL)
+        print("here", flush=True)
         os.execve("/bin/sleep", ["sleep", "600"], {{}})
     os._exit(0)
 time.sleep(600)  # {token}
 """
     before = living("sleep\0600")
-    execution = plain.run(program)
+    execution = plain.run(program, stop=send_to_keeper(plain, signal.SIGKILL))
 
     assert not execution.ok
     assert "the process that held the command was killed" in execution.message
@@ -40,8 +52,8 @@ time.sleep(600)  # {token}
 
 
 def test_stopping_its_keeper_does_not_outlast_the_limits(plain, token):
-    program = f"import os, signal, time\nos.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(600)  # {token}"
-    execution = plain.run(program, wall_s=0.8)
+    program = f"import time\nprint('here', flush=True)\ntime.sleep(600)  # {token}"
+    execution = plain.run(program, wall_s=0.8, stop=send_to_keeper(plain, signal.SIGSTOP))
 
     assert execution.ending == "timed_out"
     no_survivors(execution)

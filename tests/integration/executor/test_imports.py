@@ -69,7 +69,8 @@ def test_a_link_out_of_the_tree_is_followed_and_seen(plain, tmp_path):
     (elsewhere / "__init__.py").write_text("")
     (elsewhere / "main.py").write_text(PACKAGE)
     link = lambda directory: (directory.work / "workload").symlink_to(elsewhere)  # noqa: E731 (one line)
-    execution = plain.run(argv=command("-s"), prepare=link)
+    given = plain.sandbox(read_only=(str(elsewhere),))  # a user of its own does not get there by itself
+    execution = plain.run(argv=command("-s"), prepare=link, sandbox=given)
 
     assert execution.imported.path == f"{elsewhere.resolve()}/__init__.py"
 

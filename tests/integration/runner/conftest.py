@@ -43,6 +43,7 @@ rate_per_hour = 0
 folder = "{folder}/presets"
 [sandbox]
 mode = "off"
+read_only = ["{folder}/starts"]
 """
 PRESET = """schema = 1
 name = "count"
@@ -85,6 +86,8 @@ class Site:
         (self.folder / "presets").mkdir(mode=0o700)
         (self.folder / "presets" / "count.toml").write_text(PRESET)
         (self.folder / "presets" / "count.toml").chmod(0o600)
+        (self.folder / "starts").touch()
+        (self.folder / "starts").chmod(0o666)  # a root runner's runs are another user
         self.interpreter = self.folder / "python"
         self.set_work(self.work)
         self.route = f"file://{self.folder}/bus.git"

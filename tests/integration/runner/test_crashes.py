@@ -48,8 +48,11 @@ def scenario(tmp_path):
         subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bus.git"], check=True)
         interpreter.write_text(INTERPRETER.format(python=sys.executable, counter=counter, wait=wait))
         interpreter.chmod(0o755)
+        counter.touch()
+        counter.chmod(0o666)  # a root runner's runs are another user
         policy.write_text(
             f'schema = 1\nname = "mini"\ninterpreter = "{interpreter}"\nrate_per_hour = 0\n[sandbox]\nmode = "off"\n'
+            f'read_only = ["{counter}"]\n'
         )
         policy.chmod(0o600)
         bus = open_bus(str(tmp_path / "bus.git"), repository=None, state=tmp_path / "requester", clock=CLOCK)

@@ -34,7 +34,8 @@ GOLDEN = """
 --unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup-try --unshare-net --disable-userns
 --die-with-parent --new-session --cap-drop ALL --hostname sandbox --json-status-fd 14 --seccomp 10
 --symlink usr/lib /lib
---proc /proc --dev /dev
+--proc /proc --ro-bind-try /proc/sys /proc/sys --ro-bind-try /proc/sysrq-trigger /proc/sysrq-trigger
+--ro-bind-try /proc/irq /proc/irq --ro-bind-try /proc/bus /proc/bus --dev /dev
 --size 1024 --tmpfs /dev/shm --size 67108864 --tmpfs /tmp
 --ro-bind /usr/lib /usr/lib --ro-bind /etc/localtime /etc/localtime
 --ro-bind /opt/venv /opt/venv --ro-bind /models/tiny /models/tiny

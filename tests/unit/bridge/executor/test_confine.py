@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
 from bridge.errors import SandboxUnavailableError
 from bridge.executor import allowlist
 from bridge.executor.bubble import stage_for
-from bridge.executor.confine import confine, drop_to, nothing, reachable
+from bridge.executor.confine import JOB_UID, check_readable, closed_to, confine, drop_to, job_uid, nothing
 from bridge.executor.selftest import make_directory
 from bridge.records import SandboxSpec
 from tests.fakes.local_jobs import Jobs
@@ -33,14 +32,34 @@ def test_a_preferred_sandbox_that_is_not_there_is_done_without_and_said(tmp_path
 def test_a_sandbox_that_is_off_is_said_too(tmp_path):
     confinement = confine(spec("off"), make_directory(tmp_path / "run"), nothing("never tried"))
     with confinement.command(("/bin/true",), {"A": "1"}) as wrapped:
-        assert (wrapped.argv, wrapped.environment, wrapped.wrappers) == (("/bin/true",), {"A": "1"}, 0)
+        expected = (*drop_to(job_uid(None)), "/bin/true")
+        assert (wrapped.argv, wrapped.environment, wrapped.wrappers) == (expected, {"A": "1"}, 0)
 
     assert confinement.applied.reason == "the job spec asks for none"
 
 
 def test_our_own_user_needs_no_change():
-    assert drop_to(None) == ()
     assert drop_to(os.getuid()) == ()
+
+
+def test_a_run_is_never_root(tmp_path):
+    assert job_uid(None) == (JOB_UID if os.getuid() == 0 else os.getuid())
+    assert job_uid(54321) == 54321
+    with pytest.raises(SandboxUnavailableError, match="never root"):
+        confine(spec("off", uid=0), make_directory(tmp_path / "run"), nothing("never tried"))
+
+
+def test_a_program_its_user_may_not_read_is_an_error_with_a_remedy(tmp_path):
+    program = tmp_path / "tool"
+    program.write_bytes(b"\x7fELF")
+    program.chmod(0o700)
+    wanted = Jobs(executor=None, base=None).spec(argv=[(str(program),)])
+
+    with pytest.raises(SandboxUnavailableError, match=f"user 54321, which may not read {program}") as refusal:
+        check_readable(54321, wanted)
+    assert f"chmod -R o+rX {program}" in str(refusal.value)
+    program.chmod(0o755)
+    check_readable(54321, wanted)
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may become anybody")
@@ -54,9 +73,11 @@ def test_a_folder_that_keeps_a_user_out_is_named(tmp_path):
     (shut / "inner").mkdir(parents=True)
     shut.chmod(0o700)
 
-    assert reachable([shut / "inner" / "x"], 54321) in {shut, *shut.parents}
-    assert reachable([shut / "inner" / "x"], os.getuid()) is None
-    assert reachable([Path("/usr/lib/x")], 54321) is None
+    path = str(shut / "inner" / "x")
+
+    assert closed_to(54321, [path])[path] in {str(folder) for folder in (shut, *shut.parents)}
+    assert closed_to(os.getuid(), [path]) == {}
+    assert closed_to(54321, ["/usr/lib/x"]) == {}
 
 
 def test_a_project_folder_gives_its_packages_and_nothing_else(tmp_path):
