@@ -10,8 +10,8 @@ from pathlib import Path
 from benchmarks.figures import Figure
 from benchmarks.interleave import interleave, ratio
 from bridge.publish import build_tree, verify_tree
-from bridge.publish.attestation import ATTESTATION_FILE, Link, attest, verify_attestation
-from bridge.runner import keys
+from bridge.trust import runner_key as keys
+from bridge.trust.attestation import ATTESTATION_FILE, Link, attest, verify_attestation
 
 SIZES = {"small": 2_000, "1 MB": 1_000_000, "16 MB": 16_000_000}
 

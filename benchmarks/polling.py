@@ -13,9 +13,9 @@ from pathlib import Path
 from benchmarks.bus_overhead import actor
 from benchmarks.figures import Figure
 from benchmarks.interleave import interleave, ratio
-from bridge.bus import names
-from bridge.bus.gitstore import GitStore
-from bridge.bus.route import Route
+from bridge.bus.refs import names
+from bridge.bus.store.git import GitStore
+from bridge.bus.store.route import Route
 
 COUNTS = (10, 10_000)
 

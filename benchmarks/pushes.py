@@ -10,8 +10,8 @@ from pathlib import Path
 
 from benchmarks.figures import Figure
 from bridge.limits import PUSHES_PER_MINUTE_HOSTED
-from bridge.runner.link import link_to
-from bridge.runner.loop import Runner
+from bridge.runner.connection.link import link_to
+from bridge.runner.service.loop import Runner
 from tests.fakes.bus_actors import FakeClock
 from tests.fakes.counted_pushes import DAY_S, HOSTED, busy, hosted, idle, most_in_a_minute
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record

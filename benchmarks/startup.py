@@ -12,9 +12,9 @@ from benchmarks.interleave import interleave, ratio
 BARE = "python -c pass"
 COMMANDS = {
     BARE: [sys.executable, "-c", "pass"],
-    "kakeya-mac --help": [sys.executable, "-m", "bridge.cli.mac", "--help"],
-    "kakeya-mac completion bash": [sys.executable, "-m", "bridge.cli.mac", "completion", "bash"],
-    "kakeya-runner --help": [sys.executable, "-m", "bridge.cli.runner", "--help"],
+    "kakeya-mac --help": [sys.executable, "-m", "bridge.cli.mac.main", "--help"],
+    "kakeya-mac completion bash": [sys.executable, "-m", "bridge.cli.mac.main", "completion", "bash"],
+    "kakeya-runner --help": [sys.executable, "-m", "bridge.cli.host.main", "--help"],
     "kakeya-engine --help": [sys.executable, "-m", "engine.cli", "--help"],
 }
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Literal, Protocol
 
 from bridge.bus.views import RequestRef
-from bridge.endings import Ending, Outcome, of_error, of_execution
 from bridge.errors import FencedError
 from bridge.executor.interface import Execution
 from bridge.gate import judge
@@ -19,6 +18,7 @@ from bridge.presets import PolicyFacts, Preset, Trust, find, resolve
 from bridge.publish import build_tree
 from bridge.records import JobSpec, Request, RunRecord
 from bridge.request import parse
+from bridge.run.outcomes import Ending, Outcome, of_error, of_execution
 from bridge.system.clock import Clock
 
 

@@ -36,6 +36,6 @@ def open_bus(
         UsageError: the route leads nowhere.
         BusError: the clone's configuration sends pushes elsewhere.
     """
-    from bridge.bus.opening import open_git_bus
+    from bridge.bus.open.remote import open_git_bus
 
     return open_git_bus(route, repository=repository, state=state, clock=clock, expect_id=expect_id, budget=budget)

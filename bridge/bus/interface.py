@@ -14,8 +14,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from bridge.bus.largefiles import Handling
-from bridge.bus.seals import Refused, Seals, Standing
+from bridge.bus.content.large_files import Handling
 from bridge.bus.views import (
     ClaimView,
     Held,
@@ -29,6 +28,7 @@ from bridge.bus.views import (
     WorkloadCommit,
 )
 from bridge.records import Beacon, BusRecord, Claim, Delivery, Workload
+from bridge.trust.seals import Refused, Seals, Standing
 
 
 class History(Protocol):

@@ -10,26 +10,27 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from bridge.bus import commits, names, trees
-from bridge.bus.beacons import Beacons
-from bridge.bus.claims import Claims
-from bridge.bus.collecting import delete, ended_runs
-from bridge.bus.history import StoreHistory
-from bridge.bus.identity import Identity
-from bridge.bus.largefiles import Handling
-from bridge.bus.logs import Logs
-from bridge.bus.pacing import Pacer
-from bridge.bus.requests import Requests, base_name
-from bridge.bus.results import Results
-from bridge.bus.runs import Runs
-from bridge.bus.seals import Refused, Sealing, Seals, Standing
-from bridge.bus.snapshots import build_snapshot
-from bridge.bus.store import RefStore
-from bridge.bus.swap import swap
+from bridge.bus.content import commits, trees
+from bridge.bus.content.large_files import Handling
+from bridge.bus.content.results import Results
+from bridge.bus.refs import names
+from bridge.bus.refs.beacons import Beacons
+from bridge.bus.refs.bus_record import Identity
+from bridge.bus.refs.claims import Claims
+from bridge.bus.refs.collect import delete, ended_runs
+from bridge.bus.refs.history import StoreHistory
+from bridge.bus.refs.logs import Logs
+from bridge.bus.refs.requests import Requests, base_name
+from bridge.bus.refs.runs import Runs
+from bridge.bus.refs.snapshots import build_snapshot
+from bridge.bus.store.interface import RefStore
+from bridge.bus.store.push_budget import Pacer
+from bridge.bus.store.swap import swap
 from bridge.bus.views import ClaimView, Held, LogChunk, ReceivedRequest, RequestRef, RunView, Snapshot, Submission, Tree
 from bridge.errors import BusError, FencedError, RunNotFoundError
 from bridge.records import Beacon, BusRecord, Claim, Delivery, Workload
 from bridge.system.clock import Clock, rfc3339
+from bridge.trust.seals import Refused, Sealing, Seals, Standing
 
 
 class RefBus:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bridge.bus.seals import UNPROVEN, Refused, Standing
 from bridge.records import Claim, Delivery, LogHead
+from bridge.trust.seals import UNPROVEN, Refused, Standing
 
 
 @dataclass(frozen=True)

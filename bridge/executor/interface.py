@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from bridge.executor.escapes import Escape
+from bridge.executor.sandbox.escapes import Escape
 from bridge.records import (
     CommandResult,
     HostRecord,

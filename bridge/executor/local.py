@@ -8,15 +8,15 @@ from __future__ import annotations
 import functools
 import threading
 
-from bridge.executor import host as machine
-from bridge.executor import tree
-from bridge.executor.confine import confine, job_uid, nothing
-from bridge.executor.escapes import Escape
 from bridge.executor.interface import Execution, Hooks, RunDirectory
-from bridge.executor.peer import set_apart
-from bridge.executor.place import within_reach
+from bridge.executor.observe import host as machine
+from bridge.executor.process import tree
+from bridge.executor.run_folders import within_reach
 from bridge.executor.running import Run
-from bridge.executor.selftest import Trial, try_sandbox
+from bridge.executor.sandbox.confine import confine, job_uid, nothing
+from bridge.executor.sandbox.escapes import Escape
+from bridge.executor.supervision.peer_isolation import set_apart
+from bridge.executor.trial import Trial, try_sandbox
 from bridge.records import HostRecord, JobSpec, SandboxApplied
 from bridge.system.clock import Clock
 

@@ -10,20 +10,20 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from bridge.errors import InfrastructureError
-from bridge.executor.bounds import Bounds, Stop, rlimits
-from bridge.executor.confine import Confinement
-from bridge.executor.environment import command_environment
-from bridge.executor.imports import ANSWER_MAX_BYTES, answer, question
+from bridge.executor.capture.logs import LogKeeper
+from bridge.executor.capture.marks import MarkReader
+from bridge.executor.capture.outputs import import_outputs, start_stamp
 from bridge.executor.interface import Ending, Execution, Hooks, RunDirectory
-from bridge.executor.logs import LogKeeper
-from bridge.executor.marks import MarkReader
-from bridge.executor.outputs import import_outputs, start_stamp
-from bridge.executor.peer import Beside, Peer
-from bridge.executor.pipe import open_pipe
-from bridge.executor.plan import Ended, Plan
-from bridge.executor.supervise import Supervisor
-from bridge.executor.telemetry import Sampler
-from bridge.executor.tree import Usage
+from bridge.executor.observe.telemetry import Sampler
+from bridge.executor.process.pipe import open_pipe
+from bridge.executor.process.tree import Usage
+from bridge.executor.sandbox.confine import Confinement
+from bridge.executor.sandbox.imports import ANSWER_MAX_BYTES, answer, question
+from bridge.executor.supervision.bounds import Bounds, Stop, rlimits
+from bridge.executor.supervision.environment import command_environment
+from bridge.executor.supervision.peer_isolation import Beside, Peer
+from bridge.executor.supervision.plan import Ended, Plan
+from bridge.executor.supervision.supervise import Supervisor
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.records import Command, CommandResult, ImportedModule, JobSpec, LimitHit, PeerRecord
 from bridge.system.clock import Clock

@@ -2,6 +2,6 @@
 
 from bridge.publish.markdown import escape, summary
 from bridge.publish.tree import MASK, build_tree, mask
-from bridge.publish.verify import Problem, verify_tree
+from bridge.trust.verifier import Problem, verify_tree
 
 __all__ = ["MASK", "Problem", "build_tree", "escape", "mask", "summary", "verify_tree"]

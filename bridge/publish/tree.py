@@ -11,9 +11,9 @@ from typing import Literal
 
 from bridge.errors import PublishError
 from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
-from bridge.publish.chain import write_chain
 from bridge.publish.markdown import summary
 from bridge.records import JobSpec, Manifest, ManifestEntry, RunRecord, Verdict
+from bridge.trust.claim_chain import write_chain
 
 MASK = "***"
 _OWN_FILES = 2  # the manifest and the attestation

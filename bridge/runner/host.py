@@ -10,14 +10,14 @@ from pathlib import Path
 
 from bridge.executor.interface import Executor
 from bridge.presets import PolicyFacts, Preset
-from bridge.runner.announce import Ended, nobody
-from bridge.runner.attempts import Attempts
-from bridge.runner.attesting import Attesting
-from bridge.runner.identity import CodeFacts, CodeWatch
-from bridge.runner.journal import Journal
-from bridge.runner.ledger import Ledger
-from bridge.runner.policy import Policy
-from bridge.runner.signers import Signers
+from bridge.runner.actions.announce import Ended, nobody
+from bridge.runner.authorisation.signers import Signers
+from bridge.runner.machine.identity import CodeFacts, CodeWatch
+from bridge.runner.policy.file import Policy
+from bridge.runner.state.attempts import Attempts
+from bridge.runner.state.attestations import Attesting
+from bridge.runner.state.journal import Journal
+from bridge.runner.state.ledger import Ledger
 from bridge.system.clock import Clock
 
 

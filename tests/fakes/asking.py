@@ -6,7 +6,7 @@ import datetime as dt
 import os
 from typing import Any
 
-from bridge.bus.commits import REQUEST_FILE, folder_commit
+from bridge.bus.content.commits import REQUEST_FILE, folder_commit
 from bridge.bus.interface import Bus
 from bridge.bus.views import RequestRef
 from bridge.ids import new_id

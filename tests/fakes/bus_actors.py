@@ -7,8 +7,8 @@ import hashlib
 import os
 from dataclasses import dataclass, field
 
-from bridge.bus import names
 from bridge.bus.interface import Bus
+from bridge.bus.refs import names
 from bridge.bus.views import ClaimView, Held, LogChunk, RequestRef, Submission, Tree
 from bridge.ids import new_id
 from bridge.records import Beacon, Claim, LogHead, Request

@@ -63,7 +63,7 @@ class Clone:
 
     def mac(self, *words: str, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "bridge.cli.mac", *words],
+            [sys.executable, "-m", "bridge.cli.mac.main", *words],
             cwd=self.top, env=self.env, capture_output=True, text=True, timeout=timeout_s, check=False,
         )  # fmt: skip
 
@@ -73,7 +73,7 @@ class Clone:
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start a command and return at once; its streams are pipes."""
         return subprocess.Popen(
-            [sys.executable, "-m", "bridge.cli.mac", *words],
+            [sys.executable, "-m", "bridge.cli.mac.main", *words],
             cwd=self.top, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bridge.bus.pacing import Pacer
 from bridge.bus.refbus import RefBus
-from bridge.bus.store import RefUpdate
+from bridge.bus.store.interface import RefUpdate
+from bridge.bus.store.push_budget import Pacer
 from bridge.limits import BEACON_INTERVAL_HOSTED_S, LEASE_HOSTED_S, PUSHES_PER_MINUTE_HOSTED
+from bridge.runner.connection.link import link_to
 from bridge.runner.host import Host
-from bridge.runner.keeper import Keeper
-from bridge.runner.link import link_to
-from bridge.runner.loop import Runner
+from bridge.runner.run.claim_renewal import Keeper
+from bridge.runner.service.loop import Runner
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.memory_bus import MemoryRemote, MemoryStore, bus_record
 

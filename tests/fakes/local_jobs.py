@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bridge.executor.interface import Execution, Hooks, RunDirectory
 from bridge.executor.local import LocalExecutor
-from bridge.executor.selftest import make_directory
+from bridge.executor.trial import make_directory
 from bridge.limits import MIB
 from bridge.records import Command, DeclaredOutput, JobSpec, Limits, SandboxSpec
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from bridge.bus import names
-from bridge.bus.pacing import Pacer
 from bridge.bus.refbus import RefBus
-from bridge.bus.store import Listing, MissingObjectError, ObjectBoundError, RefUpdate
+from bridge.bus.refs import names
+from bridge.bus.store.interface import Listing, MissingObjectError, ObjectBoundError, RefUpdate
+from bridge.bus.store.push_budget import Pacer
 from bridge.errors import RemoteError
 from bridge.limits import BEACON_INTERVAL_LOCAL_S, LEASE_LOCAL_S
 from bridge.records import BusRecord
@@ -66,7 +66,7 @@ class Faults:
 
 
 class MemoryStore:
-    """`bridge.bus.store.RefStore` in memory."""
+    """`bridge.bus.store.interface.RefStore` in memory."""
 
     def __init__(self, remote: MemoryRemote, faults: Faults | None = None, parent: MemoryStore | None = None) -> None:
         self.remote = remote

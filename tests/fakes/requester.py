@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bridge.cli.mac import Surroundings, main
-from bridge.client.session import Session, identify
-from bridge.client.store import Store
+from bridge.cli.mac.main import Surroundings, main
+from bridge.client.clone.store import Store
+from bridge.client.connection.session import Session, identify
 from bridge.ids import ID_PATTERN
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
 

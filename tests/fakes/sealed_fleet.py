@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bridge.bus import open_bus
-from bridge.bus.create import new_record
+from bridge.bus.open.create import new_record
 from bridge.bus.refbus import RefBus
-from bridge.bus.seals import Seal, Seals
-from bridge.client.pinning import Pins
-from bridge.client.sealing import PinnedSeals
+from bridge.client.connection.pins import Pins
+from bridge.client.connection.seals import PinnedSeals
 from bridge.records import KeyRecord
-from bridge.runner import keys
-from bridge.runner.attesting import enrolled
-from bridge.runner.sealing import RunnerSeals
+from bridge.runner.state.attestations import enrolled
+from bridge.trust import runner_key as keys
+from bridge.trust.runner_seals import RunnerSeals
+from bridge.trust.seals import Seal, Seals
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.git_servers import git
 

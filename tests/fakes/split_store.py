@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
-from bridge.bus.gitstore import GitStore
-from bridge.bus.store import Listing, Reader, RefStore, RefUpdate
+from bridge.bus.store.git import GitStore
+from bridge.bus.store.interface import Listing, Reader, RefStore, RefUpdate
 from bridge.system.gitobjects import GitObject
 
 REQUESTS = "refs/heads/"
 
 
 class SplitStore:
-    """Implements `bridge.bus.store.RefStore`."""
+    """Implements `bridge.bus.store.interface.RefStore`."""
 
     def __init__(self, requester: GitStore, host: GitStore) -> None:
         self._requester, self._host = requester, host

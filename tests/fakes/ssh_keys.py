@@ -10,7 +10,7 @@ from typing import Any
 from bridge.bus.interface import Bus
 from bridge.bus.views import RequestRef
 from bridge.records import Request
-from bridge.request.signature import COMMIT_NAMESPACE, NAMESPACE, fingerprint_of, sign
+from bridge.trust.ssh_signatures import COMMIT_NAMESPACE, NAMESPACE, fingerprint_of, sign
 from tests.fakes.asking import make_request
 
 WHO = "agent@example.org"

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.cli import commands as mac_commands
-from bridge.cli import parser as mac_parser
-from bridge.cli.runner import build_parser as build_runner_parser
+from bridge.cli.host.main import build_parser as build_runner_parser
+from bridge.cli.table import commands as mac_commands
+from bridge.cli.table import parser as mac_parser
 from bridge.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from bridge.bus import open_bus
-from bridge.bus.embedded import ensure_embedded
-from bridge.bus.gitstore import GitStore, read_clone
-from bridge.bus.pacing import Pacer
+from bridge.bus.open.embedded import ensure_embedded
 from bridge.bus.refbus import RefBus
-from bridge.bus.route import resolve
+from bridge.bus.store.git import GitStore, read_clone
+from bridge.bus.store.push_budget import Pacer
+from bridge.bus.store.route import resolve
 from bridge.limits import PUSHES_PER_MINUTE_HOSTED
 from tests.fakes import git_servers
 from tests.fakes.bus_actors import Actor, FakeClock
@@ -53,7 +53,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
         missing("servers", f"not installed: {', '.join(absent)}")
     root = tmp_path_factory.mktemp("served")
     started: dict[str, SshServer | HttpServer] = {}
-    door = f"env PYTHONPATH={ROOT} {sys.executable} -m bridge.cli.runner exec --no-start --state {root}/current"
+    door = f"env PYTHONPATH={ROOT} {sys.executable} -m bridge.cli.host.main exec --no-start --state {root}/current"
     forced = {"ssh": git_servers.GIT_SHELL, "exec": door}
 
     def get(kind: str) -> SshServer | HttpServer:

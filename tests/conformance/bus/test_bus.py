@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.bus import names
+from bridge.bus.refs import names
 from bridge.bus.views import RequestRef
 from bridge.errors import (
     BusError,

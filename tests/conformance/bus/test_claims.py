@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from bridge.bus import names
+from bridge.bus.refs import names
 from bridge.bus.views import ClaimView, Held, RequestRef
 from bridge.errors import BusError, FencedError
 from bridge.system.gitobjects import GitObject

@@ -13,7 +13,7 @@ import pytest
 
 from bridge.executor.interface import Execution, Executor, Hooks, RunDirectory
 from bridge.executor.local import LocalExecutor
-from bridge.executor.selftest import make_directory
+from bridge.executor.trial import make_directory
 from bridge.records import HostRecord, JobSpec, SandboxApplied, SandboxSpec
 from bridge.system.clock import SystemClock
 from tests.fakes.fake_executor import FakeExecutor

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from bridge.bus import open_bus
-from bridge.bus.gitstore import GitStore
-from bridge.bus.pacing import Pacer
 from bridge.bus.refbus import RefBus
-from bridge.bus.route import Route
+from bridge.bus.store.git import GitStore
+from bridge.bus.store.push_budget import Pacer
+from bridge.bus.store.route import Route
 from tests.fakes import git_servers
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.git_servers import HELPER, HttpServer, Proxy, bare

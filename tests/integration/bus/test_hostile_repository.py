@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.bus import names
-from bridge.bus.gitstore import GitStore
-from bridge.bus.route import resolve
-from bridge.bus.store import ObjectBoundError
+from bridge.bus.refs import names
+from bridge.bus.store.git import GitStore
+from bridge.bus.store.interface import ObjectBoundError
+from bridge.bus.store.route import resolve
 from bridge.bus.views import RequestRef
 from bridge.errors import RequestRejectedError
 from tests.fakes.bus_actors import Actor

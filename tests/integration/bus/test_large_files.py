@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bridge.bus import open_bus
-from bridge.bus.largefiles import Handling
+from bridge.bus.content.large_files import Handling
 from bridge.errors import (
     InfrastructureError,
     KakeyaError,
@@ -22,8 +22,8 @@ from bridge.errors import (
     RequestRejectedError,
     UsageError,
 )
-from bridge.runner.largefiles import PinnedServer, large_files
-from bridge.runner.policy import read_policy
+from bridge.runner.policy.file import read_policy
+from bridge.runner.run.large_files import PinnedServer, large_files
 from bridge.system.clock import SystemClock
 from bridge.system.gitlfs import LfsServer
 from tests.fakes.bus_actors import Actor
@@ -101,7 +101,7 @@ def test_what_real_git_lfs_pushed_is_what_the_run_gets(
     git("-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "--quiet", "-m", "x", cwd=work)
     git("push", "--quiet", str(remote), "HEAD:refs/heads/main", cwd=work)
     git("lfs", "push", "--all", str(remote), cwd=work)
-    from bridge.bus.workload import capture
+    from bridge.bus.content.workload import capture
 
     state = tmp_path / "client"
     client = Actor(open_bus(str(remote), repository=work, state=state, clock=CLOCK), CLOCK)

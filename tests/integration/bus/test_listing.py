@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.bus import names, open_bus
-from bridge.bus.gitstore import GitStore
-from bridge.bus.route import Route
+from bridge.bus import open_bus
+from bridge.bus.refs import names
+from bridge.bus.store.git import GitStore
+from bridge.bus.store.route import Route
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.git_servers import bare, git
 from tests.fakes.memory_bus import bus_record

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from bridge.bus import open_bus
-from bridge.bus.checkout import Bounds, check_out
-from bridge.bus.history import reaches
+from bridge.bus.content.checkout import Bounds, check_out
+from bridge.bus.content.workload import capture
+from bridge.bus.refs.history import reaches
 from bridge.bus.views import RequestRef
-from bridge.bus.workload import capture
 from bridge.errors import BusError, RequestRejectedError
 from bridge.system.gitobjects import commit as make_commit
 from bridge.system.gitobjects import tree as make_tree

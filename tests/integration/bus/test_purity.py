@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge.bus import open_bus
-from bridge.bus.workload import capture
+from bridge.bus.content.workload import capture
 from bridge.errors import BusError, KakeyaError, RemoteError, UsageError
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.git_servers import bare, git

@@ -12,8 +12,8 @@ from bridge.bus.interface import Bus
 from bridge.bus.views import Held, RequestRef
 from bridge.executor.interface import RunDirectory
 from bridge.records import Claim, JobSpec
-from bridge.runner.link import link_to
-from bridge.runner.loop import Runner
+from bridge.runner.connection.link import link_to
+from bridge.runner.service.loop import Runner
 from tests.fakes.git_servers import Proxy, git
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
 from tests.integration.bus.conftest import Line

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.bus.embedded import embedded_route, ensure_embedded
-from bridge.bus.gitstore import GitStore
-from bridge.bus.route import Route
-from bridge.bus.store import MissingObjectError, ObjectBoundError, RefUpdate
+from bridge.bus.open.embedded import embedded_route, ensure_embedded
+from bridge.bus.store.git import GitStore
+from bridge.bus.store.interface import MissingObjectError, ObjectBoundError, RefUpdate
+from bridge.bus.store.route import Route
 from bridge.system.git import run_in_work_tree
 from bridge.system.gitobjects import blob, commit, tree
 from tests.fakes.bus_actors import FakeClock

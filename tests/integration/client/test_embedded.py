@@ -11,10 +11,10 @@ import subprocess
 import pytest
 
 from bridge.bus import open_bus
-from bridge.bus.create import new_record
-from bridge.publish.keyring import pin
-from bridge.runner import keys
+from bridge.bus.open.create import new_record
 from bridge.system.clock import SystemClock
+from bridge.trust import runner_key as keys
+from bridge.trust.keyring import pin
 from tests.fakes.clone import Clone, until
 
 SLOW_TEST = "import pathlib, time\n\n\ndef test_waits():\n    time.sleep(6)\n    print('slept well')\n"

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from bridge.bus import open_bus
-from bridge.bus.create import new_record
-from bridge.cli.mac import Surroundings, main
-from bridge.client import gitdoor
+from bridge.bus.open.create import new_record
+from bridge.cli.mac.main import Surroundings, main
+from bridge.client.clone import git_door as gitdoor
 from bridge.errors import IntegrityError, UsageError
 from bridge.system.clock import SystemClock
 from tests.fakes.clone import Clone

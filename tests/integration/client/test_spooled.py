@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from bridge.bus import open_bus
-from bridge.bus.create import new_record
-from bridge.cli.mac import Surroundings, main
-from bridge.runner.link import link_to
-from bridge.runner.loop import Runner
+from bridge.bus.open.create import new_record
+from bridge.cli.mac.main import Surroundings, main
+from bridge.runner.connection.link import link_to
+from bridge.runner.service.loop import Runner
 from bridge.system.clock import SystemClock
 from tests.fakes.git_servers import bare
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record

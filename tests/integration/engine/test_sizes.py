@@ -14,7 +14,7 @@ from bridge.gate.loading import load
 from bridge.gate.registry import rules
 from bridge.gate.shapes import least_bytes, most_bytes, native_bytes
 from bridge.records import ModelDigest
-from bridge.runner.models import ModelDigests
+from bridge.runner.machine.models import ModelDigests
 from engine.checkpoint import ASSETS
 from engine.cli import eval as eval_cli
 from engine.decoding.depth import FixedDepth

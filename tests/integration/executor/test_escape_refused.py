@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from bridge.errors import SandboxUnavailableError
-from bridge.executor.confine import Plain, nothing
 from bridge.executor.local import LocalExecutor
-from bridge.executor.selftest import Trial, try_sandbox
+from bridge.executor.sandbox.confine import Plain, nothing
+from bridge.executor.trial import Trial, try_sandbox
 from bridge.records import SandboxSpec
-from bridge.runner.doctor import Patient, examine
 from bridge.runner.host import StateFolder
+from bridge.runner.maintenance.doctor import Patient, examine
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs
 

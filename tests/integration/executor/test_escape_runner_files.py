@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from bridge.runner import keys
 from bridge.runner.host import StateFolder
-from bridge.runner.setup import Wish, steps
+from bridge.runner.maintenance.setup import Wish, steps
+from bridge.trust import runner_key as keys
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these are ways out of a Linux sandbox")
 

@@ -12,9 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bridge.executor import bubble, local_executor, selftest
-from bridge.executor.bwrap import Abilities
-from bridge.executor.confine import Plain, nothing
+from bridge.executor import local_executor
+from bridge.executor import trial as selftest
+from bridge.executor.sandbox import bubblewrap as bubble
+from bridge.executor.sandbox.bwrap_options import Abilities
+from bridge.executor.sandbox.confine import Plain, nothing
 from bridge.records import HostRecord
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import OTHER_UID

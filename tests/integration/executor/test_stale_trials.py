@@ -10,13 +10,13 @@ import sys
 
 import pytest
 
-from bridge.executor.stale import STALE_AFTER_S, clear_stale
+from bridge.executor.sandbox.stale import STALE_AFTER_S, clear_stale
 from bridge.system.clock import SystemClock
 from tests.fakes.clone import until
 
 PROGRAM = """
 import signal
-from bridge.executor.selftest import try_sandbox
+from bridge.executor.trial import try_sandbox
 from bridge.system.clock import SystemClock
 def wait(spec, directory):
     print("in the middle", flush=True)

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from bridge.bus import open_bus
-from bridge.bus.create import new_record
+from bridge.bus.open.create import new_record
 from bridge.bus.refbus import RefBus
 from bridge.bus.views import RequestRef
 from bridge.publish import verify_tree
@@ -139,7 +139,7 @@ class Site:
         self.bus().create(new_record(CLOCK, wake="poll", local=True))
         argv = ["serve", "--policy", self.folder / "policy.toml", "--state", self.folder / "state", "--bus", self.route]
         with (self.folder / "log").open("wb") as log:
-            self.runner = subprocess.Popen([sys.executable, "-m", "bridge.cli.runner", *argv], cwd=ROOT, stderr=log)
+            self.runner = subprocess.Popen([sys.executable, "-m", "bridge.cli.host.main", *argv], cwd=ROOT, stderr=log)
 
     def _write(self, name: str, text: str, mode: int = 0o600) -> None:
         (self.folder / name).write_text(text)

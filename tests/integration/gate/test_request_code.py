@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bridge.bus import open_bus
-from bridge.bus.create import new_record
+from bridge.bus.open.create import new_record
 from bridge.executor.local import LocalExecutor
 from bridge.system.clock import SystemClock
 from tests.fakes.clone import Clone
@@ -84,7 +84,7 @@ class Site:
         policy.chmod(0o600)
         argv = ["serve", "--policy", policy, "--state", folder / "state", "--bus", self.route]
         with (folder / "log").open("wb") as log:
-            self.runner = subprocess.Popen([sys.executable, "-m", "bridge.cli.runner", *argv], cwd=ROOT, stderr=log)
+            self.runner = subprocess.Popen([sys.executable, "-m", "bridge.cli.host.main", *argv], cwd=ROOT, stderr=log)
         self.clone = Clone(folder / "requester", {"PYTHONPATH": str(ROOT)})
         files = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in (ROOT / "engine").rglob("*.py")}
         self.clone.commit(files)

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from bridge.bus import open_bus
-from bridge.bus.create import new_record
+from bridge.bus.open.create import new_record
 from bridge.bus.refbus import RefBus
 from bridge.bus.views import RequestRef
-from bridge.cli.runner import main
+from bridge.cli.host.main import main
 from bridge.publish import verify_tree
 from bridge.records import Claim
 from bridge.system.clock import SystemClock
@@ -115,7 +115,7 @@ class Site:
             self.policy(name)
         state = str(self.folder / f"state-{name}")
         verb, *rest = arguments
-        return [sys.executable, "-m", "bridge.cli.runner", verb, "--policy", str(policy), "--state", state, *rest]
+        return [sys.executable, "-m", "bridge.cli.host.main", verb, "--policy", str(policy), "--state", state, *rest]
 
     def run(self, *arguments: str, name: str = "mini") -> Ran:
         """Run a command in this process."""

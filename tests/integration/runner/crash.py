@@ -11,12 +11,12 @@ from pathlib import Path
 
 from bridge.bus import open_bus
 from bridge.presets import load
-from bridge.runner.files import NameLock
 from bridge.runner.host import Host, StateFolder
-from bridge.runner.journal import Journal
-from bridge.runner.policy import load_policy
-from bridge.runner.serve import assemble, once
+from bridge.runner.policy.file import load_policy
+from bridge.runner.service.serve import assemble, once
+from bridge.runner.state.journal import Journal
 from bridge.system.clock import SystemClock
+from bridge.system.durable import NameLock
 
 PRESET = """
 schema = 1

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from bridge.bus import open_bus
-from bridge.bus.create import new_record
+from bridge.bus.open.create import new_record
 from bridge.publish import verify_tree
 from bridge.records import RunRecord
-from bridge.runner.journal import verify_journal
+from bridge.runner.state.journal import verify_journal
 from bridge.system.clock import SystemClock
 from tests.fakes.asking import make_request, push
 from tests.fakes.github_server import serving

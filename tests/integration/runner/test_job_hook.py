@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from bridge.errors import PolicyRefusedError
-from bridge.runner.job_hook import AllowedWorkflow, JobFacts, completed, decide, facts_of
+from bridge.runner.actions.job_hook import AllowedWorkflow, JobFacts, completed, decide, facts_of
 
 WORKFLOW = b"name: mac-bridge\n"
 COMMIT = "1" * 40
@@ -97,7 +97,7 @@ WORKER = """
 
 HOOK = """
     import sys
-    from bridge.runner.job_hook import AllowedWorkflow, decided, started
+    from bridge.runner.actions.job_hook import AllowedWorkflow, decided, started
     digest, marker = sys.argv[1], sys.argv[2]
     allowed = (AllowedWorkflow("owner/repo", ".github/workflows/mac-bridge.yml", digest, ("refs/heads/*",)),)
     environ = {

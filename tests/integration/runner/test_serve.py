@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from bridge.bus import open_bus
-from bridge.bus.embedded import ensure_embedded
+from bridge.bus.open.embedded import ensure_embedded
 from bridge.records import LimitRequest
 from bridge.system.clock import SystemClock
 from tests.fakes.asking import make_request, push
@@ -153,7 +153,7 @@ def test_the_embedded_runner_serves_its_machine_until_it_is_idle(site):
     bus = open_bus(str(route), repository=None, state=s.folder / "requester-2", clock=clock)
     ref = push(bus, make_request(bus.identity().bus_id, "count"))
     policy = s.policy("embedded")
-    argv = [sys.executable, "-m", "bridge.cli.runner", "serve", "--embedded", str(data), "--policy", str(policy)]
+    argv = [sys.executable, "-m", "bridge.cli.host.main", "serve", "--embedded", str(data), "--policy", str(policy)]
     done = subprocess.run([*argv, "--idle", "1"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     claim = bus.view(ref.id).claim.claim

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bridge.cli.runner import main
+from bridge.cli.host.main import main
 from bridge.runner.host import StateFolder
-from bridge.runner.policy import load_policy
-from bridge.runner.setup import Wish, policy_text, serve_argv, service_commands, template, unit
+from bridge.runner.maintenance.setup import Wish, policy_text, serve_argv, service_commands, template, unit
+from bridge.runner.policy.file import load_policy
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bridge.runner.setup_checks import RECEIPT
+from bridge.runner.maintenance.setup_checks import RECEIPT
 
 ROOT = Path(__file__).resolve().parents[3]
 SETUP = ROOT / "runner-setup"

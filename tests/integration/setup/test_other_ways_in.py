@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from bridge.runner.setup_checks import RECEIPT, check
+from bridge.runner.maintenance.setup_checks import RECEIPT, check
 from tests.integration.setup.machine import Host, twin
 
 

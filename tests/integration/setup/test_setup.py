@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from bridge.runner.policy import read_policy
-from bridge.runner.setup_checks import RECEIPT, check
+from bridge.runner.maintenance.setup_checks import RECEIPT, check
+from bridge.runner.policy.file import read_policy
 from tests.integration.setup.machine import ROOT, SETUP, Host, twin
 
 
@@ -113,7 +113,7 @@ class TestLinux:
         command = [
             sys.executable,
             "-m",
-            "bridge.cli.runner",
+            "bridge.cli.host.main",
             "doctor",
             "--policy",
             str(host.root / "etc/kakeya/policy.toml"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bridge.bus.commits import REQUEST_FILE, SIGNATURE, folder_commit
+from bridge.bus.content.commits import REQUEST_FILE, SIGNATURE, folder_commit
 from tests.unit.bridge.runner.conftest import POLICY
 
 OTHER = "other@example.org"

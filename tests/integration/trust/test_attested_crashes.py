@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from bridge.bus import open_bus
-from bridge.bus.create import new_record
-from bridge.publish.attestation import verify_attestation
-from bridge.publish.succession import chain_problems
-from bridge.runner import keys
-from bridge.runner.attesting import enrolled
+from bridge.bus.open.create import new_record
+from bridge.runner.state.attestations import enrolled
 from bridge.system.clock import SystemClock
+from bridge.trust import runner_key as keys
+from bridge.trust.attestation import verify_attestation
+from bridge.trust.succession import chain_problems
 from tests.fakes.asking import make_request, push
 from tests.integration.runner.crash import run
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.runner.codetrust import CodeTrust, judge_base
-from bridge.runner.policy import read_policy
-from bridge.runner.signers import Signers
+from bridge.runner.authorisation.code_trust import CodeTrust, judge_base
+from bridge.runner.authorisation.signers import Signers
+from bridge.runner.policy.file import read_policy
 from tests.integration.trust.test_code_trust import Repository
 
 

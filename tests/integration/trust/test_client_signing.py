@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bridge.client.config import discover
+from bridge.client.clone.config import discover
 from bridge.errors import UsageError
 from bridge.records.bus import SIGNED_REQUESTS
 from bridge.request import parse
-from bridge.request.signature import made_with
+from bridge.trust.ssh_signatures import made_with
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
 from tests.fakes.ssh_keys import WHO, make_key, push_signed, signed_request
@@ -186,7 +186,7 @@ def test_a_committed_file_chooses_nobodys_key(tmp_path):
 
 
 def test_nobody_signs_to_their_own_machine(requester, tmp_path):
-    from bridge.client.signing import identity_of
+    from bridge.client.send.signing import identity_of
 
     key = make_key(tmp_path, "mine")
     init(requester, "--signing-key", str(key.path))

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from bridge.bus import open_bus
-from bridge.bus.create import new_record
+from bridge.bus.open.create import new_record
 from bridge.bus.refbus import RefBus
 from bridge.bus.views import RequestRef
 from bridge.records import Workload
-from bridge.runner.codetrust import CodeTrust, judge_code, split_signature
-from bridge.runner.policy import read_policy
-from bridge.runner.signers import Signers
+from bridge.runner.authorisation.code_trust import CodeTrust, judge_code, split_signature
+from bridge.runner.authorisation.signers import Signers
+from bridge.runner.policy.file import read_policy
 from bridge.system.clock import SystemClock
 from tests.fakes.asking import make_request
 from tests.fakes.ssh_keys import Key, signers_line, write_list

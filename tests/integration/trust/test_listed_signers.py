@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.request.signature import sign
+from bridge.trust.ssh_signatures import sign
 from tests.fakes.ssh_keys import WHO, push_signed, signed_request, write_list
 from tests.integration.trust.asking import OTHER, RAN, ended, push_anything, serve
 

@@ -8,9 +8,9 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.views import RequestRef
-from bridge.runner import keys
-from bridge.runner.sealing import RunnerSeals
 from bridge.system.clock import SystemClock
+from bridge.trust import runner_key as keys
+from bridge.trust.runner_seals import RunnerSeals
 from tests.fakes.bus_actors import Actor
 from tests.integration.runner.conftest import Site
 from tests.integration.trust.test_verify import clone_of, failures, told

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.bus import names
-from bridge.bus.commits import claim_commit
-from bridge.bus.seals import Statement
+from bridge.bus.content.commits import claim_commit
+from bridge.bus.refs import names
 from bridge.bus.views import RequestRef
-from bridge.client.states import state_of
+from bridge.client.run.states import state_of
 from bridge.errors import FencedError
-from bridge.publish.attestation import key_id
-from bridge.publish.keyring import pin
-from bridge.runner.sealing import RunnerSeals
 from bridge.system.gitobjects import GitObject
+from bridge.trust.attestation import key_id
+from bridge.trust.keyring import pin
+from bridge.trust.runner_seals import RunnerSeals
+from bridge.trust.seals import Statement
 from tests.fakes.git_servers import git
 from tests.fakes.sealed_fleet import Fleet, seal_at
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.bus import names
-from bridge.bus.commits import beacon_commit, log_commit
-from bridge.bus.store import RefUpdate
-from bridge.client.liveness import doubts, look, require_runner
+from bridge.bus.content.commits import beacon_commit, log_commit
+from bridge.bus.refs import names
+from bridge.bus.store.interface import RefUpdate
+from bridge.client.connection.liveness import doubts, look, require_runner
 from bridge.errors import NoRunnerError, UntrustedLogError
 from bridge.records import RunnerSelector
 from tests.fakes.bus_actors import chunk

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge.errors import PolicyRefusedError, UsageError
-from bridge.request import signature
-from bridge.request.signature import NAMESPACE, fingerprint, sign, verify
+from bridge.trust import ssh_signatures as signature
+from bridge.trust.ssh_signatures import NAMESPACE, fingerprint, sign, verify
 
 DATA = b'{"id":"x","preset":"mlx-env-probe"}'
 WHO = "agent@example.org"

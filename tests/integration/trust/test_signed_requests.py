@@ -15,7 +15,7 @@ from bridge.errors import KakeyaError
 from bridge.ids import new_id
 from bridge.records import Request
 from bridge.request import parse, request_branch
-from bridge.runner.journal import read_lines
+from bridge.runner.state.journal import read_lines
 from bridge.system.clock import rfc3339
 from tests.fakes.asking import make_request
 from tests.fakes.ssh_keys import WHO, push_signed, signed_request

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from bridge.bus import open_bus
+from bridge.bus.open.served import asked_for
 from bridge.bus.refbus import RefBus
-from bridge.bus.served import asked_for
-from bridge.cli.mac import Surroundings, main
+from bridge.cli.mac.main import Surroundings, main
 from bridge.errors import UsageError
-from bridge.publish import keyring
-from bridge.publish.attestation import ATTESTATION_FILE
 from bridge.system.clock import SystemClock
+from bridge.trust import keyring
+from bridge.trust.attestation import ATTESTATION_FILE
 from tests.fakes import git_servers
 from tests.fakes.asking import make_request, push
 from tests.fakes.git_servers import SshServer, git, stop
@@ -42,9 +42,8 @@ class Reached:
         self.server_folder = folder / "sshd"
         self.server_folder.mkdir()
         policy = self.site.policy()
-        self.forced = (
-            f"env PYTHONPATH={ROOT} {sys.executable} -m bridge.cli.runner exec --state {self.state} --policy {policy}"
-        )
+        program = f"{sys.executable} -m bridge.cli.host.main"
+        self.forced = f"env PYTHONPATH={ROOT} {program} exec --state {self.state} --policy {policy}"
         self.server = SshServer(self.server_folder, forced=self.forced)
         self.clone = folder / "clone"
         git("init", "--quiet", str(self.clone))

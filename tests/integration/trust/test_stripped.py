@@ -9,12 +9,12 @@ import pytest
 
 from bridge import strictjson
 from bridge.bus import open_bus
-from bridge.bus.embedded import embedded_folder
-from bridge.publish.attestation import ATTESTATION_FILE
-from bridge.publish.chain import read_chain, write_chain
-from bridge.publish.keyring import pin
-from bridge.runner import keys
+from bridge.bus.open.embedded import embedded_folder
 from bridge.system.clock import SystemClock
+from bridge.trust import runner_key as keys
+from bridge.trust.attestation import ATTESTATION_FILE
+from bridge.trust.claim_chain import read_chain, write_chain
+from bridge.trust.keyring import pin
 from tests.fakes.bus_actors import Actor
 from tests.fakes.git_servers import git
 from tests.integration.runner.conftest import Site

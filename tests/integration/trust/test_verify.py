@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from bridge.bus.embedded import embedded_folder
+from bridge.bus.open.embedded import embedded_folder
 from bridge.bus.views import Tree
-from bridge.cli.mac import Surroundings, main
-from bridge.client.config import discover
-from bridge.client.pinning import Pins, pins, signature_of
-from bridge.client.verify import verify
-from bridge.publish.attestation import ATTESTATION_FILE
-from bridge.publish.keyring import PUBLIC_FILE, decode, pin
-from bridge.runner import keys
+from bridge.cli.mac.main import Surroundings, main
+from bridge.client.clone.config import discover
+from bridge.client.connection.pins import Pins, pins, signature_of
+from bridge.client.evidence.verify import verify
 from bridge.system.clock import SystemClock
+from bridge.trust import runner_key as keys
+from bridge.trust.attestation import ATTESTATION_FILE
+from bridge.trust.keyring import PUBLIC_FILE, decode, pin
 from tests.fakes.git_servers import git
 from tests.integration.runner.conftest import Site, site  # noqa: F401 (a fixture)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.publish.attestation import ATTESTATION_FILE
-from bridge.publish.keyring import pin
+from bridge.trust.attestation import ATTESTATION_FILE
+from bridge.trust.keyring import pin
 from tests.integration.runner.conftest import Site
 
 ROOT = Path(__file__).parents[3]

@@ -57,7 +57,7 @@ class Hosted:
         bin_folder.mkdir(exist_ok=True)
         command = bin_folder / "kakeya-runner"
         own = f"--policy {self.folder}/mini.toml --state {self.folder}/state-mini --bus {route or self.site.route}"
-        run = f'PYTHONPATH={ROOT} exec {sys.executable} -m bridge.cli.runner "$verb" {own} "$@"'
+        run = f'PYTHONPATH={ROOT} exec {sys.executable} -m bridge.cli.host.main "$verb" {own} "$@"'
         command.write_text(f"#!/bin/bash\nverb=$1; shift\n{run}\n")
         command.chmod(0o755)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.endings import Ending, one_line
 from bridge.limits import TEXT_MAX_CHARS
+from bridge.run.outcomes import Ending, one_line
 
 
 @pytest.mark.parametrize("text", ["x" * 5000, "two\nlines", "\x1b[31mred\x00", " " * 3000 + "end", "\ud800"])

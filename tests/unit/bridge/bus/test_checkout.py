@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.bus.checkout import Bounds, check_out
+from bridge.bus.content.checkout import Bounds, check_out
 from bridge.errors import RequestRejectedError
 from bridge.system.gitobjects import (
     DIRECTORY,

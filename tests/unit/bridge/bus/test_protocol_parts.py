@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.bus.create import new_record
-from bridge.bus.listing import parse_ls_remote, parse_trace
-from bridge.bus.pacing import Pacer
-from bridge.bus.store import RefUpdate
-from bridge.bus.swap import swap
-from bridge.bus.transitions import check_first, check_next
+from bridge.bus.open.create import new_record
+from bridge.bus.store.interface import RefUpdate
+from bridge.bus.store.listing import parse_ls_remote, parse_trace
+from bridge.bus.store.push_budget import Pacer
+from bridge.bus.store.swap import swap
 from bridge.errors import BusError, RemoteError
 from bridge.records import Claim
+from bridge.run.transitions import check_first, check_next
 from bridge.system.gitobjects import (
     DIRECTORY,
     REGULAR,

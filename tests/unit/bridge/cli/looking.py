@@ -5,7 +5,7 @@ from __future__ import annotations
 from bridge.records import ClaimResult
 from tests.drift import ROOT
 
-SCHEMAS = ROOT / "bridge" / "client" / "schemas"
+SCHEMAS = ROOT / "bridge" / "client" / "document" / "schemas"
 
 
 def claim(**changes):

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from bridge.cli.commands import COMMANDS
-from bridge.cli.completion import script
+from bridge.cli.table.commands import COMMANDS
+from bridge.cli.table.completion import script
 
 ASK = """
 source "$1"; shift

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from bridge.cli import documents, parser
-from bridge.cli.commands import COMMANDS, PROGRAM, find
-from bridge.client.exits import MEANINGS
+from bridge.cli.table import documents, parser
+from bridge.cli.table.commands import COMMANDS, PROGRAM, find
 from bridge.gate import rules_catalogue
+from bridge.run.exits import MEANINGS
 from tests.drift import ROOT
 from tests.generated.client_documents import generate
 
@@ -24,7 +24,7 @@ HEAVY = ("pydantic", "pydantic_core", "git", "rich", "numpy", "jsonschema", "asy
 )
 def test_help_and_completion_import_nothing_heavy(words):
     code = (
-        "import sys\nfrom bridge.cli.mac import main\n"
+        "import sys\nfrom bridge.cli.mac.main import main\n"
         f"code = main({words!r})\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules], code, file=sys.stderr)"
     )

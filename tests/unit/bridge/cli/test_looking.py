@@ -8,8 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from bridge.cli.commands import BY_NAME
-from bridge.client.data import DATA
+from bridge.cli.table.commands import BY_NAME
+from bridge.client.document.data import DATA
 from bridge.records import Finding
 from tests.unit.bridge.cli.looking import SCHEMAS, claim, take
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.cli import runner
-from bridge.cli.oserrors import told
-from bridge.client.session import Session
+from bridge.cli.host import main as runner
+from bridge.cli.os_errors import told
+from bridge.client.connection.session import Session
 from bridge.ids import short
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost

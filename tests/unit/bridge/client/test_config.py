@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.client.config import BusChoice, candidates, check_template, discover, parse_route, write_clone_config
-from bridge.client.repository import find_repository
+from bridge.client.clone.config import BusChoice, candidates, check_template, discover, parse_route, write_clone_config
+from bridge.client.clone.repository import find_repository
 from bridge.errors import UsageError
 
 ID = "0123456789abcdef0123456789abcdef"

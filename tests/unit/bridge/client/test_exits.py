@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 
 from bridge import errors
-from bridge.client import exits
-from bridge.endings import EXIT_CODES
 from bridge.records import Reason
+from bridge.run import exits
+from bridge.run.outcomes import EXIT_CODES
 
 
 def test_requester_and_runner_agree_on_every_reason():

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.client.store import Store
+from bridge.client.clone.store import Store
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
 

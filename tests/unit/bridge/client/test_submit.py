@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from bridge.client.config import discover
-from bridge.client.params import split, typed
-from bridge.client.resolve import resolve
-from bridge.client.session import Session
-from bridge.client.store import Sent, Store, check_path
-from bridge.client.submit import build, find_live, make_wish, parse_selector, send
+from bridge.client.clone.config import discover
+from bridge.client.clone.run_ids import resolve
+from bridge.client.clone.store import Sent, Store, check_path
+from bridge.client.connection.session import Session
+from bridge.client.send.parameters import split, typed
+from bridge.client.send.submit import build, find_live, make_wish, parse_selector, send
 from bridge.errors import IntegrityError, ParameterError, RemoteError, RunNotFoundError, UsageError
 from bridge.ids import new_id
 from bridge.presets import Preset, find

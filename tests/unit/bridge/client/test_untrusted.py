@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.client.untrusted import (
+from bridge.client.document.untrusted import (
     LINE_MAX_CHARS,
     LineJoiner,
     clean_line,

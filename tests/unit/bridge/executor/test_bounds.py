@@ -5,9 +5,9 @@ import signal
 
 import pytest
 
-from bridge.executor.bounds import Bounds, rlimits
-from bridge.executor.quota import DiskUse, disk_use
-from bridge.executor.tree import Usage
+from bridge.executor.process.disk_use import DiskUse, disk_use
+from bridge.executor.process.tree import Usage
+from bridge.executor.supervision.bounds import Bounds, rlimits
 from bridge.limits import MIB
 from bridge.records import Limits
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.executor import bwrap
-from bridge.executor.allowlist import AllowList
 from bridge.executor.interface import RunDirectory
+from bridge.executor.sandbox import bwrap_options as bwrap
+from bridge.executor.sandbox.allowlist import AllowList
 
 RUN = Path("/data/run")
 DIRECTORY = RunDirectory(RUN, RUN / "work", RUN / "out", RUN / "home", RUN / "tmp")

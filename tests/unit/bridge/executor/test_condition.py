@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.executor import condition
-from bridge.executor.condition import Reading
+from bridge.executor.observe import condition
+from bridge.executor.observe.condition import Reading
 
 PMSET = "pmset -g therm"
 

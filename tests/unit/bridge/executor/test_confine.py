@@ -5,10 +5,10 @@ import os
 import pytest
 
 from bridge.errors import SandboxUnavailableError
-from bridge.executor import allowlist
-from bridge.executor.bubble import stage_for
-from bridge.executor.confine import JOB_UID, check_readable, closed_to, confine, drop_to, job_uid, nothing
-from bridge.executor.selftest import make_directory
+from bridge.executor.sandbox import allowlist
+from bridge.executor.sandbox.bubblewrap import stage_for
+from bridge.executor.sandbox.confine import JOB_UID, check_readable, closed_to, confine, drop_to, job_uid, nothing
+from bridge.executor.trial import make_directory
 from bridge.records import SandboxSpec
 from tests.fakes.local_jobs import Jobs
 

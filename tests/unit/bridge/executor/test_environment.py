@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import json
 
-from bridge.executor.environment import command_environment
-from bridge.executor.selftest import make_directory
+from bridge.executor.supervision.environment import command_environment
+from bridge.executor.trial import make_directory
 from bridge.records import EnvironmentVariable
 from tests.fakes.local_jobs import Jobs
 

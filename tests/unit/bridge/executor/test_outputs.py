@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from bridge.executor.outputs import import_outputs, start_stamp
+from bridge.executor.capture.outputs import import_outputs, start_stamp
 from bridge.limits import REPORT_MAX_BYTES, REPORTS_MAX_COUNT
 
 

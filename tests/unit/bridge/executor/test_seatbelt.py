@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.executor import seatbelt
 from bridge.executor.interface import RunDirectory
+from bridge.executor.sandbox import seatbelt
 
 GOLDEN = Path(__file__).with_name("golden") / "seatbelt.sb"
 READABLE = ("/opt/venv", "/models/tiny")

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from bridge.executor import seccomp
+from bridge.executor.sandbox import seccomp
 
 ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from bridge.executor.telemetry import INTERVAL_S, GpuReading, MachineTimes, Sampler
-from bridge.executor.tree import Usage
+from bridge.executor.observe.telemetry import INTERVAL_S, GpuReading, MachineTimes, Sampler
+from bridge.executor.process.tree import Usage
 
 
 def test_samples_keep_their_distance():

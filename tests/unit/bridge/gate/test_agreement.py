@@ -18,7 +18,7 @@ from bridge.gate import kinds, profiles, rules_catalogue, sampled, schemas
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.registry import rules
 from bridge.gate.rules.g4_order import shuffled
-from bridge.runner.models import ModelDigests
+from bridge.runner.machine.models import ModelDigests
 from engine.checkpoint import folder_digest, number_format
 from engine.cli.eval_studies import ACCEPTANCE_PROFILES
 from engine.evaluation.schedule import shuffled as engine_shuffled

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.cli.mac import Surroundings, main
-from bridge.client.gatefiles import Judged, NoReport, judge_paths
-from bridge.client.pinning import Pins
+from bridge.cli.mac.main import Surroundings, main
+from bridge.client.connection.pins import Pins
+from bridge.client.evidence.gate_files import Judged, NoReport, judge_paths
 from bridge.system.clock import SystemClock
 
 ROOT = Path(__file__).parents[4]

@@ -10,7 +10,7 @@ import pytest
 from bridge.errors import PolicyRefusedError, UsageError
 from bridge.presets import PolicyFacts, Trust, load, registry, resolve
 from bridge.records import Workload
-from bridge.runner.policy import read_policy
+from bridge.runner.policy.file import read_policy
 from tests.fakes.asking import make_request
 
 NOW = dt.datetime(2026, 11, 20, 10, 0, tzinfo=dt.UTC)

@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from bridge import strictjson
 from bridge.errors import InfrastructureError, IntegrityError, UsageError
-from bridge.publish.attestation import ATTESTATION_FILE, Link, attest, verify_attestation
-from bridge.publish.keyring import followed, pin, pinned, vouched
-from bridge.publish.succession import chain_problems
-from bridge.runner import keys
+from bridge.trust import runner_key as keys
+from bridge.trust.attestation import ATTESTATION_FILE, Link, attest, verify_attestation
+from bridge.trust.keyring import followed, pin, pinned, vouched
+from bridge.trust.succession import chain_problems
 from tests.unit.bridge.publish.records import RECORD, VERDICT
 
 FIRST_LINK = Link("c" * 64, 1)

@@ -15,14 +15,14 @@ from bridge.executor.interface import RunDirectory
 from bridge.presets import Preset, registry
 from bridge.publish import verify_tree
 from bridge.records import Claim, JobSpec, Request, RunRecord, Verdict
-from bridge.runner.attempts import Attempts
-from bridge.runner.attesting import Attesting
+from bridge.runner.connection.link import link_to
 from bridge.runner.host import Host, StateFolder
-from bridge.runner.identity import CodeFacts
-from bridge.runner.journal import Journal
-from bridge.runner.link import link_to
-from bridge.runner.loop import Runner
-from bridge.runner.policy import Policy, read_policy
+from bridge.runner.machine.identity import CodeFacts
+from bridge.runner.policy.file import Policy, read_policy
+from bridge.runner.service.loop import Runner
+from bridge.runner.state.attempts import Attempts
+from bridge.runner.state.attestations import Attesting
+from bridge.runner.state.journal import Journal
 from bridge.system.clock import SystemClock
 from tests.fakes.asking import make_request, push
 from tests.fakes.fake_executor import FakeExecutor, Program

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bridge.errors import JournalError
-from bridge.runner.journal import Journal
+from bridge.runner.state.journal import Journal
 from bridge.system.clock import SystemClock
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.runner import archive
+from bridge.runner.state import archive
 
 
 def test_a_second_attempt_of_the_same_thing_is_counted_with_its_earlier_reports(world):

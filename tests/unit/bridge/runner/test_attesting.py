@@ -9,12 +9,12 @@ import pytest
 
 from bridge.errors import UsageError
 from bridge.publish import verify_tree
-from bridge.publish.attestation import ATTESTATION_FILE, FIRST, verify_attestation
-from bridge.publish.keyring import vouched
-from bridge.publish.succession import chain_problems
-from bridge.runner import keys
-from bridge.runner.attesting import enrolled, newest
-from bridge.runner.journal import Journal
+from bridge.runner.state.attestations import enrolled, newest
+from bridge.runner.state.journal import Journal
+from bridge.trust import runner_key as keys
+from bridge.trust.attestation import ATTESTATION_FILE, FIRST, verify_attestation
+from bridge.trust.keyring import vouched
+from bridge.trust.succession import chain_problems
 from tests.fakes.memory_bus import MemoryBus
 
 

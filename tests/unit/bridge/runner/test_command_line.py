@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from bridge.cli.runner import build_parser
-from bridge.cli.runner_commands import HANDLERS
-from bridge.cli.runner_exec import EXEC_HANDLERS
+from bridge.cli.host.commands import HANDLERS
+from bridge.cli.host.exec import EXEC_HANDLERS
+from bridge.cli.host.main import build_parser
 
 
 def test_help_imports_nothing_heavy():
     code = (
         "import sys, contextlib, io\n"
-        "from bridge.cli.runner import build_parser\n"
+        "from bridge.cli.host.main import build_parser\n"
         "build_parser().format_help()\n"
         "heavy = {'pydantic', 'git', 'numpy', 'psutil', 'torch', 'mlx', 'jsonschema', 'platformdirs'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"

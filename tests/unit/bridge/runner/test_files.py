@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from bridge.errors import JournalError
-from bridge.runner.attempts import Attempts
-from bridge.runner.files import append_whole, write_atomically
-from bridge.runner.ledger import Ledger
+from bridge.runner.state.attempts import Attempts
+from bridge.runner.state.ledger import Ledger
+from bridge.system.durable import append_whole, write_atomically
 from tests.fakes.asking import make_request
 from tests.fakes.requester import StepClock
 

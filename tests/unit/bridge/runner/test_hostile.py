@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge import strictjson
-from bridge.runner.journal import read_lines
+from bridge.runner.state.journal import read_lines
 from tests.fakes.asking import push_bytes
 
 

@@ -9,7 +9,7 @@ from base64 import urlsafe_b64encode
 
 import pytest
 
-from bridge.runner.identity import CodeWatch, ask_interpreter
+from bridge.runner.machine.identity import CodeWatch, ask_interpreter
 
 FILES = {"bridge/__init__.py": b"", "engine/__init__.py": b"", "engine/decode.py": b"x = 1\n"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bridge.errors import JournalError
-from bridge.runner.attempts import Attempts
-from bridge.runner.journal import Journal, read_lines, verify_journal
+from bridge.runner.state.attempts import Attempts
+from bridge.runner.state.journal import Journal, read_lines, verify_journal
 
 ONE, TWO = "0" * 26, "1" * 26
 OID = "a" * 40

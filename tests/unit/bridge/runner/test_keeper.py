@@ -10,8 +10,8 @@ import pytest
 from bridge.errors import FencedError
 from bridge.limits import LOG_CHUNK_MAX_BYTES
 from bridge.records import Claim
-from bridge.runner.keeper import Keeper, following
-from bridge.runner.link import link_to
+from bridge.runner.connection.link import link_to
+from bridge.runner.run.claim_renewal import Keeper, following
 from bridge.system.clock import rfc3339
 from tests.fakes.asking import make_request, push
 from tests.fakes.memory_bus import Faults, MemoryBus, MemoryRemote, bus_record

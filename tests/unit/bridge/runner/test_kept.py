@@ -9,9 +9,9 @@ import pytest
 
 from bridge.publish import mask
 from bridge.records import EnvironmentVariable
-from bridge.runner import kept
-from bridge.runner.journal import Journal
-from bridge.runner.recovery import saved
+from bridge.runner.service.recovery import saved
+from bridge.runner.state import kept
+from bridge.runner.state.journal import Journal
 
 
 class LookingJournal(Journal):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 
-from bridge.runner.admission import condition_wait
-from bridge.runner.leases import LeaseWatch, OwnLease
-from bridge.runner.pacing import PollPace, PushBudget
+from bridge.run.lease import LeaseWatch, OwnLease
+from bridge.runner.connection.pacing import PollPace, PushBudget
+from bridge.runner.queue.admission import condition_wait
 
 
 class HandClock:

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from bridge.runner.files import write_atomically
-from bridge.runner.models import ModelDigests
+from bridge.runner.machine.models import ModelDigests
+from bridge.system.durable import write_atomically
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from bridge.records import Claim
-from bridge.runner.keeper import following
-from bridge.runner.link import link_to
+from bridge.runner.connection.link import link_to
+from bridge.runner.run.claim_renewal import following
 from bridge.system.clock import SystemClock, rfc3339
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
 

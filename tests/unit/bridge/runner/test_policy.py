@@ -7,7 +7,7 @@ import os
 import pytest
 
 from bridge.errors import UsageError
-from bridge.runner.policy import builtin_policy, load_policy, read_policy
+from bridge.runner.policy.file import builtin_policy, load_policy, read_policy
 
 GOOD = b'schema = 1\nname = "mini"\n'
 

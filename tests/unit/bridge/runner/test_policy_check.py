@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.runner.policy_check import content_problems, problems
+from bridge.runner.policy.check import content_problems, problems
 
 GOOD = f'schema = 1\nname = "mini"\ninterpreter = "{sys.executable}"\n'
 

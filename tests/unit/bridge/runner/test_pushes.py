@@ -6,15 +6,15 @@ import itertools
 
 import pytest
 
-from bridge.bus import names
-from bridge.client.liveness import look
+from bridge.bus.refs import names
+from bridge.client.connection.liveness import look
 from bridge.limits import (
     BEACON_CHAIN_COUNT,
     BEACON_INTERVAL_IDLE_S,
     PUSHES_PER_MINUTE_HOSTED,
 )
-from bridge.runner.link import link_to
-from bridge.runner.loop import Runner
+from bridge.runner.connection.link import link_to
+from bridge.runner.service.loop import Runner
 from bridge.system.gitobjects import parse_commit
 from tests.fakes.bus_actors import FakeClock
 from tests.fakes.counted_pushes import DAY_S, HOSTED, busy, hosted, idle, most_in_a_minute

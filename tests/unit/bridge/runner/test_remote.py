@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from bridge.errors import InfrastructureError
-from bridge.runner.journal import read_lines
+from bridge.runner.state.journal import read_lines
 from bridge.system.clock import SystemClock
 
 

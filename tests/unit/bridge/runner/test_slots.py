@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from bridge.limits import LEASE_HOSTED_S, PUSHES_PER_MINUTE_HOSTED
-from bridge.runner.keeper import Keeper
-from bridge.runner.link import link_to
+from bridge.runner.connection.link import link_to
+from bridge.runner.run.claim_renewal import Keeper
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.counted_pushes import counted_bus, log_every_second, most_in_a_minute
 from tests.fakes.memory_bus import MemoryRemote, bus_record

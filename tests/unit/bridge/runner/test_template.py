@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from importlib import resources
 
-from bridge.runner.policy import Policy, read_policy
+from bridge.runner.policy.file import Policy, read_policy
 
-TEXT = resources.files("bridge.runner").joinpath("policy_template.toml").read_text("utf-8").replace('"NAME"', '"mini"')
+TEXT = (
+    resources.files("bridge.runner.policy")
+    .joinpath("policy_template.toml")
+    .read_text("utf-8")
+    .replace('"NAME"', '"mini"')
+)
 
 
 def test_the_example_is_a_policy_of_defaults():

@@ -6,11 +6,11 @@ import base64
 
 import pytest
 
-from bridge.cli.runner import main
+from bridge.cli.host.main import main
 from bridge.errors import UsageError
-from bridge.request.signature import fingerprint_of
-from bridge.runner.doctor import _policy
-from bridge.runner.policy import load_policy, read_policy
+from bridge.runner.maintenance.doctor import _policy
+from bridge.runner.policy.file import load_policy, read_policy
+from bridge.trust.ssh_signatures import fingerprint_of
 
 GOOD = 'schema = 1\nname = "mini"\n'
 

@@ -1,0 +1,1 @@
+"""What a bus carries as git objects: commits, request trees, results, workloads, large files."""

@@ -1,0 +1,41 @@
+"""Make the record of a new bus.
+
+Knows nothing about remotes.
+"""
+
+from __future__ import annotations
+
+import os
+
+from bridge.bus.refs import names
+from bridge.limits import BEACON_INTERVAL_HOSTED_S, BEACON_INTERVAL_LOCAL_S, LEASE_HOSTED_S, LEASE_LOCAL_S
+from bridge.records import BusRecord, Wake
+from bridge.system.clock import Clock, rfc3339
+
+MINIMUM_CLIENT = "0.1.0"
+
+
+def new_record(
+    clock: Clock, *, wake: Wake, local: bool, branch_prefix: bool = False, entropy: bytes | None = None
+) -> BusRecord:
+    """Return the record of a new bus with a random id.
+
+    Args:
+        clock: for the time of creation.
+        wake: what makes its runners look.
+        local: whether the remote is on this machine, which allows short leases.
+        branch_prefix: keep the runner's refs below ``refs/heads/kakeya/``, for hosts that protect only branches.
+        entropy: 16 random bytes; tests pass their own.
+    """
+    return BusRecord(
+        bus_id=(os.urandom(16) if entropy is None else entropy).hex(),
+        wake=wake,
+        request_form="workload" if wake == "actions" else "manifest",
+        request_branches=names.DEFAULT_PATTERNS,
+        prefix=names.BRANCH_PREFIX if branch_prefix else names.DEFAULT_PREFIX,
+        attestation="none",
+        lease_s=LEASE_LOCAL_S if local else LEASE_HOSTED_S,
+        beacon_interval_s=BEACON_INTERVAL_LOCAL_S if local else BEACON_INTERVAL_HOSTED_S,
+        minimum_client=MINIMUM_CLIENT,
+        created=rfc3339(clock.now()),
+    )

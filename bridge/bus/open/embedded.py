@@ -1,0 +1,50 @@
+"""The bus in the user's data directory: the default when nothing is configured.
+
+One per installed environment, so that a request of one clone never runs with another's packages. Knows nothing about
+who starts its runner.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from bridge.bus.open.create import new_record
+from bridge.bus.refs.bus_record import Identity
+from bridge.bus.store.git import GitStore
+from bridge.bus.store.route import Route
+from bridge.errors import BusMissingError
+from bridge.system.clock import Clock
+from bridge.system.gitrepository import BareRepository
+
+
+def embedded_folder(data_dir: Path) -> Path:
+    """Return the folder of this environment's embedded bus: its repository, state and logs."""
+    key = f"{os.path.realpath(sys.prefix)}\n{version('kakeya')}"
+    return data_dir / "embedded" / hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+def embedded_route(data_dir: Path) -> Path:
+    """Return the path of this environment's embedded bus; it may not be there yet."""
+    return embedded_folder(data_dir) / "bus.git"
+
+
+def ensure_embedded(data_dir: Path, clock: Clock) -> Path:
+    """Make the embedded bus unless it is there, readable by its user only; return its path."""
+    folder = embedded_folder(data_dir)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)
+    path = embedded_route(data_dir)
+    repository = BareRepository(path)
+    repository.create()
+    repository.tidy()
+    store = GitStore(Route(str(path), str(path), (), is_local=True), folder / "maker")
+    identity = Identity(store, None, None)
+    try:
+        identity.record()
+    except BusMissingError:
+        identity.create_if_missing(new_record(clock, wake="embedded", local=True))
+    return path

@@ -1,0 +1,91 @@
+"""The bus that a host keeps for requesters who reach it over ssh: one bare repository, and what they may do with it.
+
+They speak git to exactly this repository, whatever path they name. They may read all of it and write request and cancel
+branches; the refs of bus and runner are hidden from their pushes, so only this host's runner moves them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+from bridge.errors import UsageError
+from bridge.limits import GIT_WALL_S, TREE_MAX_BYTES
+from bridge.system.clock import Clock
+from bridge.system.gitrepository import BareRepository, Settings
+from bridge.system.process import become
+
+Verb = Literal["upload-pack", "receive-pack"]
+WRITABLE: Final = ("refs/heads/mac-bridge", "refs/heads/AgentMemory")
+COMMAND_MAX_CHARS: Final = 1000
+_COMMAND = re.compile(r"git[ -](upload-pack|receive-pack)")
+_PROTOCOL = re.compile(r"version=[0-2]")
+_CONFIG: Final = (
+    ("receive.hideRefs", "refs"),
+    *(("receive.hideRefs", f"!{ref}") for ref in WRITABLE),
+    ("receive.maxInputSize", str(TREE_MAX_BYTES)),
+    ("receive.fsckObjects", "true"),
+    ("receive.autogc", "false"),
+    ("uploadpack.allowAnySHA1InWant", "true"),  # a result is read by its id after its ref moved on
+)
+
+
+def asked_for(command: str) -> Verb:
+    """Return what an ssh client asked for; the path it names is not looked at.
+
+    Raises:
+        UsageError: anything but git reading or writing one repository.
+    """
+    refusal = UsageError(
+        f"this key may only send Kakeya requests; got {command[:80]!r}",
+        remedy="kakeya-mac run PRESET --via ssh://USER@HOST",
+    )
+    if len(command) > COMMAND_MAX_CHARS:
+        raise refusal
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        raise refusal from None
+    match = _COMMAND.fullmatch(" ".join(words[:-1]))
+    if match is None or words[-1].startswith("-"):
+        raise refusal
+    return "upload-pack" if match[1] == "upload-pack" else "receive-pack"
+
+
+def serve_git(path: Path, verb: Verb, environment: Mapping[str, str]) -> None:
+    """Become git, serving the repository on the standard streams under the bounds above; does not return.
+
+    Raises:
+        InfrastructureError: git cannot be started.
+    """
+    argv, wanted = BareRepository(path, Settings(config=_CONFIG)).serving(verb)
+    protocol = environment.get("GIT_PROTOCOL", "")
+    if _PROTOCOL.fullmatch(protocol):
+        wanted["GIT_PROTOCOL"] = protocol
+    wanted |= {"PATH": environment.get("PATH", os.defpath), "LC_ALL": "C"}
+    become(argv, env=wanted, wall_s=int(2 * GIT_WALL_S))
+
+
+def ensure_served(path: Path, clock: Clock) -> None:
+    """Make the repository and its bus record unless they are there, for its user only."""
+    made = path.parent / "made"
+    if made.exists():
+        return
+    from bridge.bus.open.create import new_record
+    from bridge.bus.refs.bus_record import Identity
+    from bridge.bus.store.git import GitStore
+    from bridge.bus.store.route import Route
+    from bridge.errors import BusMissingError
+
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    BareRepository(path).create()
+    identity = Identity(GitStore(Route(str(path), str(path), (), is_local=True), path.parent / "maker"), None, None)
+    try:
+        identity.record()
+    except BusMissingError:
+        identity.create_if_missing(new_record(clock, wake="embedded", local=True))
+    made.touch(mode=0o600)

@@ -1,0 +1,93 @@
+"""Signs of life over a store: one chain of commits a runner, read without its history.
+
+The chain begins anew every BEACON_CHAIN_COUNT beacons, so that the history of a runner that idles for years stays
+small. Below ``refs/heads`` it never does: shared remotes refuse a branch that does not descend from its tip.
+"""
+
+from __future__ import annotations
+
+from bridge.bus.content import commits
+from bridge.bus.refs import names
+from bridge.bus.store.interface import MissingObjectError, RefStore, RefUpdate
+from bridge.bus.store.swap import Outcome, tips_of
+from bridge.errors import BusError
+from bridge.limits import BEACON_CHAIN_COUNT, MIB
+from bridge.records import Beacon
+from bridge.system.gitobjects import Commit
+from bridge.trust.seals import Sealing, Standing
+
+
+class Beacons:
+    """The beacon refs of one bus."""
+
+    def __init__(self, store: RefStore, prefix: str, sealing: Sealing) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._sealing = sealing
+        self._mine: dict[str, str | None] = {}
+        self._read: dict[str, tuple[Beacon, Commit]] = {}
+        self._newest: dict[str, int] = {}
+
+    def prepare(self, beacon: Beacon) -> RefUpdate:
+        """Build a beacon's commit on top of the runner's last one and return the update that sends it."""
+        ref = names.beacon_ref(self._prefix, beacon.runner)
+        if ref not in self._mine:
+            self._mine[ref] = tips_of(self._store, [ref]).get(ref)
+        before = self._mine[ref]
+        if beacon.sequence % BEACON_CHAIN_COUNT == 0 and not self._prefix.startswith("refs/heads/"):
+            before = None
+        if before is not None:
+            try:
+                self._store.obtain({ref: before})
+            except MissingObjectError:  # moved meanwhile; the swap will say where to
+                before = None
+        parents = () if before is None else (before,)
+        head, objects = commits.beacon_commit(
+            beacon, parents, self._sealing.sign("beacon", ref, beacon.runner, parents, beacon)
+        )
+        self._store.write(objects)
+        return RefUpdate(ref, head.oid, self._mine[ref])
+
+    def acknowledge(self, update: RefUpdate, outcome: Outcome | None) -> None:
+        """Note what became of the update that `prepare` gave."""
+        if outcome is not None:
+            self._mine[update.ref] = update.new if outcome.landed else outcome.tip
+
+    def read(self) -> tuple[tuple[str, Beacon], ...]:
+        """Return (tip, beacon) of every runner whose beacon is readable, is its own, and is not refused."""
+        head = names.beacon_ref(self._prefix, "")
+        tips = {
+            name: oid
+            for ref, oid in self._store.list([head]).refs.items()
+            if (name := names.runner_name_of(self._prefix, ref)) is not None
+        }
+        fresh = [oid for oid in tips.values() if oid not in self._read]
+        if fresh:
+            store = self._store.isolate("beacons", fresh, max_bytes=MIB)
+            with store.reader() as reader:
+                for oid in fresh:
+                    try:
+                        self._read[oid] = commits.read_record(reader, oid, commits.BEACON_FILE, Beacon)
+                    except BusError:  # unreadable: left out, as the interface says
+                        continue
+            self._store.drop("beacons")
+        self._read = {oid: self._read[oid] for oid in tips.values() if oid in self._read}
+        return tuple(
+            (oid, self._read[oid][0])
+            for name, oid in sorted(tips.items())
+            if oid in self._read and self._read[oid][0].runner == name and not self._judge(name, oid).refused
+        )
+
+    def _judge(self, name: str, oid: str) -> Standing:
+        """Return what a beacon's seal comes to; one that is older than another of the same key is a replay."""
+        beacon, head = self._read[oid]
+        ref = names.beacon_ref(self._prefix, name)
+        standing = self._sealing.judge("beacon", ref, oid, runner=name, head=head, record=beacon)
+        newest = self._newest.get(name, -1)
+        if standing.state == "verified" and beacon.sequence < newest:
+            standing = Standing("refused", f"an old one again: number {beacon.sequence}, {newest} was seen")
+        elif standing.state == "verified":
+            self._newest[name] = beacon.sequence
+        self._sealing.forget("beacon", name)
+        self._sealing.note("beacon", name, ref, oid, standing)
+        return standing

@@ -1,0 +1,149 @@
+"""Which bus this is: its record found, read and compared with the pinned id before anything is written.
+
+A remote that carries another bus is most likely a fork. Knows nothing about routes.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+
+from bridge.bus.content import commits
+from bridge.bus.refs import names
+from bridge.bus.store.interface import RefStore, RefUpdate
+from bridge.bus.store.swap import swap, tips_of
+from bridge.errors import BusError, BusMissingError, WrongBusError
+from bridge.records import BusRecord
+
+
+class Identity:
+    """The record of one bus.
+
+    Args:
+        store: the remote.
+        expect_id: the pinned id, or None.
+        prefix: where to look, or None for both usual places.
+    """
+
+    def __init__(self, store: RefStore, expect_id: str | None, prefix: str | None) -> None:
+        self._store = store
+        self._expect_id = expect_id
+        self._prefixes = names.PREFIXES if prefix is None else (prefix,)
+        self._record: BusRecord | None = None
+        self._tip: str | None = None
+
+    def record(self) -> BusRecord:
+        """Return the bus record, read once.
+
+        Raises:
+            BusMissingError: the remote carries none.
+            WrongBusError: it carries another one than the pinned one.
+            BusError: two records and no pin, an unreadable record, or one that needs a newer client.
+        """
+        if self._record is None:
+            self._tip, self._record = self._find()
+        return self._record
+
+    def check_tip(self, tip: str | None) -> None:
+        """Read the record again when a listing shows that it moved.
+
+        Raises:
+            BusMissingError, WrongBusError, BusError: as `record`.
+        """
+        if tip != self._tip:
+            self._record = None
+            self.record()
+
+    def create(self, record: BusRecord) -> None:
+        """Write the record on a remote that carries none.
+
+        Raises:
+            BusError: it carries one already.
+        """
+        if not self.create_if_missing(record):
+            raise BusError(f"{self._store.route} carries a bus already", remedy="leave out --create-bus")
+
+    def create_if_missing(self, record: BusRecord) -> bool:
+        """Write the record unless the remote carries one; return whether it was written."""
+        if tips_of(self._store, [names.bus_ref(prefix) for prefix in names.PREFIXES]):
+            return False
+        ref = names.bus_ref(record.prefix)
+        head, objects = commits.bus_commit(record)
+        self._store.write(objects)
+        return swap(self._store, [RefUpdate(ref, head.oid, None)], authority=ref)[ref].landed
+
+    def update(self, record: BusRecord, moment: str) -> None:
+        """Replace the record by a newer one of the same bus: a child of the old one, by compare-and-swap.
+
+        Args:
+            record: what the bus says of itself from now on.
+            moment: when, RFC 3339.
+
+        Raises:
+            BusError: the record moved meanwhile, or it is another bus's.
+        """
+        old = self.record()
+        if (record.bus_id, record.prefix) != (old.bus_id, old.prefix) or self._tip is None:
+            raise BusError(f"{self._store.route}: a bus keeps its id and its prefix")
+        ref = names.bus_ref(record.prefix)
+        head, objects = commits.bus_update(record, moment, self._tip)
+        self._store.write(objects)
+        if not swap(self._store, [RefUpdate(ref, head.oid, self._tip)], authority=ref)[ref].landed:
+            raise BusError(f"somebody else changed the bus record of {self._store.route}", remedy="run it again")
+        self._record, self._tip = record, head.oid
+
+    def _find(self) -> tuple[str, BusRecord]:
+        tips = tips_of(self._store, [names.bus_ref(prefix) for prefix in self._prefixes])
+        found = [(ref, oid, self._read(ref, oid)) for ref, oid in sorted(tips.items())]
+        if not found:
+            raise BusMissingError(
+                f"{self._store.route} carries no bus",
+                remedy="on the host: kakeya-runner serve --create-bus, or choose another remote with --bus ROUTE",
+            )
+        matching = [one for one in found if self._expect_id in (None, one[2].bus_id)]
+        if not matching:
+            raise WrongBusError(
+                f"{self._store.route} carries bus {found[0][2].bus_id}, expected {self._expect_id} (a fork?)",
+                remedy="choose the right remote with --bus ROUTE, or pin this one: kakeya-mac init --bus ROUTE#ID",
+            )
+        if len(matching) > 1:
+            raise BusError(
+                f"{self._store.route} carries two bus records, {' and '.join(one[2].bus_id for one in matching)}",
+                remedy="pin the right one: --bus ROUTE#ID",
+            )
+        ref, oid, record = matching[0]
+        if names.bus_ref(record.prefix) != ref:
+            raise BusError(f"the bus record at {ref} says that its prefix is {record.prefix}")
+        _check_client(record)
+        return oid, record
+
+    def _read(self, ref: str, oid: str) -> BusRecord:
+        self._store.obtain({ref: oid})
+        with self._store.reader() as reader:
+            head = commits.read_commit(reader, oid)
+            entries = commits.read_entries(reader, head.tree)
+            data = commits.read_file(reader, entries, commits.BUS_FILE, commits.RECORD_MAX_BYTES)
+            _check_schema(ref, data)
+            return commits.read_record(reader, oid, commits.BUS_FILE, BusRecord)[0]
+
+
+def _check_schema(ref: str, data: bytes | None) -> None:
+    """A newer record means "upgrade", never "absent"."""
+    try:
+        schema = json.loads(data or b"")["schema_version"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise BusError(f"{ref} holds no bus record") from error
+    if isinstance(schema, int) and schema > 1:
+        raise BusError(f"the bus record has schema {schema}, this client reads 1", remedy="upgrade kakeya")
+
+
+def _check_client(record: BusRecord) -> None:
+    mine = version("kakeya")
+    if _numbers(record.minimum_client) > _numbers(mine):
+        raise BusError(
+            f"this bus needs kakeya {record.minimum_client} or newer; this is {mine}", remedy="upgrade kakeya"
+        )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:3] if part.isdigit())

@@ -1,0 +1,132 @@
+"""What a decision about trust reads of a bus: commits as raw bytes, and cancels.
+
+Every commit is hashed again and parents are read from its own bytes, so nothing that is kept beside the objects
+(replace refs, grafts, a shallow list) can lend a commit another history. Knows nothing about who is trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Container, Iterator
+from typing import Final
+
+from bridge.bus.content import commits
+from bridge.bus.refs import names
+from bridge.bus.store.interface import MissingObjectError, Reader, RefStore
+from bridge.bus.store.swap import tips_of
+from bridge.bus.views import ReceivedRequest, RequestRef, WorkloadCommit
+from bridge.errors import BusError
+from bridge.limits import MIB, TREE_MAX_BYTES
+from bridge.records import BusRecord
+from bridge.system.gitobjects import ObjectFormatError, parse_commit, parse_tree, tree
+
+COMMIT_MAX_BYTES: Final = MIB
+TREE_ENTRIES_MAX_BYTES: Final = MIB
+CHAIN_MAX_COUNT: Final = 100_000
+CANCELS_MAX_COUNT: Final = 16  # of one look; what a look leaves, the next one sees
+
+
+class StoreHistory:
+    """Implements `bridge.bus.interface.History` over a store."""
+
+    def __init__(self, store: RefStore, record: BusRecord) -> None:
+        self._store, self._record = store, record
+
+    def workload_commit(self, ref: RequestRef, oid: str) -> WorkloadCommit:
+        """Return the commit a request says its workload is; see the interface."""
+        store = self._store.isolate(ref.id, [ref.oid, oid], max_bytes=TREE_MAX_BYTES)
+        with store.reader() as reader:
+            raw = _raw(reader, oid)
+            try:
+                top = parse_commit(raw).tree
+                entries = parse_tree(reader.read(top, "tree", TREE_ENTRIES_MAX_BYTES))
+            except ObjectFormatError as error:
+                raise BusError(f"{oid[:12]} is no commit the bridge reads: {error}") from error
+        kept = [entry for entry in entries if entry.name != commits.FOLDER]
+        return WorkloadCommit(raw, top if len(kept) == len(entries) else tree(kept).oid)
+
+    def first_parents(self, ref: str) -> Iterator[str]:
+        """Yield the first-parent chain of a ref of the bus, newest first; see the interface."""
+        tip = tips_of(self._store, [ref]).get(ref)
+        if tip is None:
+            raise MissingObjectError(f"{self._store.route} has no {ref}")
+        self._store.obtain({ref: tip})
+        at: str | None = tip
+        with self._store.reader() as reader:
+            for _ in range(CHAIN_MAX_COUNT):
+                if at is None:
+                    return
+                yield at
+                parents = _parents(_raw(reader, at))
+                at = parents[0] if parents else None
+        raise BusError(f"{ref} has more than {CHAIN_MAX_COUNT} commits in a row")
+
+    def cancels(self, run_id: str, seen: Container[str] = ()) -> tuple[ReceivedRequest, ...]:
+        """Return what was pushed on some cancel branches of a run; see the interface."""
+        listed = self._store.list(names.listing_prefixes(self._record.request_branches)).refs
+        accepted = self._record.request_branches
+        tips = {
+            ref: oid
+            for ref, oid in listed.items()
+            if names.cancelled_id_of(ref) == run_id and names.accepts(accepted, ref) and oid not in seen
+        }
+        found: list[ReceivedRequest] = []
+        # Names are anybody's choice, so an order of names would let others stand before the one that counts.
+        chosen = sorted(tips.items(), key=lambda _: secrets.randbits(64))[:CANCELS_MAX_COUNT]
+        for ref, oid in chosen:
+            name = f"cancel-{run_id}"
+            try:
+                with self._store.isolate(name, [oid], max_bytes=MIB).reader() as reader:
+                    folder = commits.read_folder(reader, commits.read_commit(reader, oid), MIB)
+                    data, signature = commits.read_cancel_files(reader, folder)
+            except BusError:
+                data = signature = None  # malformed or too large: no cancel
+            finally:
+                self._store.drop(name)
+            found.append(ReceivedRequest(RequestRef(run_id, ref, oid), data or b"", signature))
+        return tuple(found)
+
+
+def reaches(reader: Reader, start: str, wanted: str, most: int) -> bool:
+    """Say whether a commit is among the ancestors of another, parents of merges included.
+
+    What lies beyond the history that was fetched does not count.
+
+    Raises:
+        BusError: a commit on the way is malformed, or there are more than `most`.
+    """
+    seen, pending = {start}, [start]
+    while pending:
+        try:
+            parents = _parents(_raw(reader, pending.pop()))
+        except MissingObjectError:
+            continue
+        if wanted in parents:
+            return True
+        pending += [one for one in parents if one not in seen]
+        seen.update(parents)
+        if len(seen) > most:
+            raise BusError(f"{wanted[:12]} is not among the last {most} commits of {start[:12]}")
+    return False
+
+
+def _raw(reader: Reader, oid: str) -> bytes:
+    """Return a commit's bytes, hashed again.
+
+    Raises:
+        BusError: missing, too large, or not what its id says.
+    """
+    raw = reader.read(oid, "commit", COMMIT_MAX_BYTES)
+    algorithm = "sha256" if len(oid) == 64 else "sha1"
+    found = hashlib.new(algorithm, b"commit %d\0" % len(raw) + raw, usedforsecurity=False).hexdigest()
+    if found != oid:
+        raise BusError(f"commit {oid[:12]} reads as {found[:12]}")
+    return raw
+
+
+def _parents(raw: bytes) -> tuple[str, ...]:
+    try:
+        return parse_commit(raw).parents
+    except ObjectFormatError as error:
+        raise BusError(f"a commit on the way is none the bridge reads: {error}") from error

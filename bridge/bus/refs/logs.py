@@ -1,0 +1,134 @@
+"""Live logs over a store: a chain of chunk commits, so that a slow reader loses nothing.
+
+Knows nothing about what a log says; its bytes are untrusted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bridge.bus.content import commits
+from bridge.bus.refs import names
+from bridge.bus.store.interface import RefStore, RefUpdate
+from bridge.bus.store.swap import Outcome, tips_of
+from bridge.bus.views import LogChunk
+from bridge.errors import BusError, UntrustedLogError
+from bridge.limits import LOG_CHUNK_MAX_BYTES
+from bridge.system.gitobjects import Commit
+from bridge.trust.seals import UNPROVEN, Sealing, Standing, seal_in
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A log as its writer knows it: what the remote has, what has been built on top, the last chunk's end."""
+
+    remote: str | None
+    built: str
+    seq: int
+    end_bytes: int
+
+
+class Logs:
+    """The log refs of one bus."""
+
+    def __init__(self, store: RefStore, prefix: str, sealing: Sealing) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._sealing = sealing
+        self._sent: dict[str, _Sent] = {}
+        self._standing: dict[str, Standing] = {}
+
+    def append(self, chunk: LogChunk, time_unix_s: int, runner: str) -> None:
+        """Build a chunk's commit in a runner's name; `pending` sends it.
+
+        Raises:
+            BusError: it is too large, or does not follow the chunk before it.
+        """
+        head = chunk.head
+        sent = self._sent.get(head.id)
+        expected = (0, 0) if sent is None else (sent.seq + 1, sent.end_bytes)
+        if (head.seq, head.offset) != expected or len(chunk.data) != head.length or head.length > LOG_CHUNK_MAX_BYTES:
+            raise BusError(
+                f"log chunk {head.seq} at byte {head.offset} with {len(chunk.data)} bytes does not follow; "
+                f"expected chunk {expected[0]} at byte {expected[1]}, at most {LOG_CHUNK_MAX_BYTES} bytes"
+            )
+        parents = () if sent is None else (sent.built,)
+        seal = self._sealing.sign("log", names.log_ref(self._prefix, head.id), runner, parents, head)
+        made, objects = commits.log_commit(chunk, parents, time_unix_s, seal)
+        self._store.write(objects)
+        self._sent[head.id] = _Sent(
+            None if sent is None else sent.remote, made.oid, head.seq, head.offset + head.length
+        )
+
+    def pending(self, run_id: str) -> list[RefUpdate]:
+        """Return the update that brings the remote up to date, or nothing."""
+        sent = self._sent.get(run_id)
+        if sent is None or sent.remote == sent.built:
+            return []
+        return [RefUpdate(names.log_ref(self._prefix, run_id), sent.built, sent.remote)]
+
+    def acknowledge(self, run_id: str, outcome: Outcome | None) -> None:
+        """Note what became of the update that `pending` gave."""
+        sent = self._sent.get(run_id)
+        if sent is None or outcome is None:
+            return
+        remote = sent.built if outcome.landed else outcome.tip
+        self._sent[run_id] = _Sent(remote, sent.built, sent.seq, sent.end_bytes)
+
+    def forget(self, run_id: str) -> None:
+        """Drop what is remembered of a run that has ended."""
+        self._sent.pop(run_id, None)
+
+    def read(self, run_id: str, after_seq: int) -> tuple[LogChunk, ...]:
+        """Return the chunks after a sequence number, in order.
+
+        Raises:
+            UntrustedLogError: it is not signed by its runner, or was set back behind what this reader has seen.
+            BusError: the chain has a gap, or holds something else.
+        """
+        ref = names.log_ref(self._prefix, run_id)
+        tip = tips_of(self._store, [ref]).get(ref)
+        if tip is None:
+            return ()
+        self._store.obtain({ref: tip})
+        found: list[LogChunk] = []
+        at: str | None = tip
+        with self._store.reader() as reader:
+            while at is not None:
+                chunk, head = commits.read_chunk(reader, at)
+                if at == tip:
+                    self._check(ref, tip, chunk, head, after_seq)
+                if chunk.head.id != run_id or (found and chunk.head.seq != found[-1].head.seq - 1):
+                    raise BusError(f"log of run {run_id} has a gap before chunk {found[-1].head.seq if found else '?'}")
+                if chunk.head.seq <= after_seq:
+                    break
+                found.append(chunk)
+                at = head.parents[0] if head.parents else None
+        if found and found[-1].head.seq > max(0, after_seq + 1):
+            raise BusError(f"log of run {run_id} begins at chunk {found[-1].head.seq}")
+        return tuple(reversed(found))
+
+    def standing(self, run_id: str) -> Standing:
+        """Return what the signature of the log last read came to."""
+        return self._standing.get(run_id, UNPROVEN)
+
+    def _check(self, ref: str, tip: str, chunk: LogChunk, head: Commit, after_seq: int) -> None:
+        """Judge the newest chunk; it binds those before it.
+
+        Raises:
+            UntrustedLogError: it does not count.
+        """
+        seal = seal_in(head.message)
+        runner = "" if seal is None else seal.runner
+        standing = self._sealing.judge("log", ref, tip, runner=runner, head=head, record=chunk.head)
+        if self._sealing.judging and chunk.head.seq < after_seq:
+            standing = Standing("refused", f"set back from chunk {after_seq} to {chunk.head.seq}")
+        elif standing.refused and seal is None:
+            standing = Standing("unproven", standing.why)  # shown, and said to be unproven: the result has the log
+        self._standing[chunk.head.id] = standing
+        self._sealing.note("log", runner, ref, tip, standing)
+        if standing.refused:
+            raise UntrustedLogError(
+                f"the live log of run {chunk.head.id} is not its runner's: {standing.why}",
+                remedy="wait for the result, whose log is signed with it",
+            )

@@ -1,0 +1,254 @@
+"""Request and cancel branches over a store, and the copy of a result on its request branch.
+
+The requester creates branches and never overwrites one; what is read back is untrusted and stays in a store of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from bridge.bus.content import commits
+from bridge.bus.refs.history import reaches
+from bridge.bus.refs.names import cancel_branch
+from bridge.bus.store.interface import (
+    MalformedObjectError,
+    MissingObjectError,
+    ObjectBoundError,
+    Reader,
+    RefStore,
+    RefUpdate,
+)
+from bridge.bus.store.swap import swap, tips_of
+from bridge.bus.views import ReceivedRequest, RequestRef, Submission
+from bridge.errors import BusError, FencedError, RemoteError, RequestRejectedError
+from bridge.limits import HISTORY_MAX_COMMITS, MIB, TREE_MAX_BYTES
+from bridge.records import Delivery, Workload
+from bridge.system.clock import parse_rfc3339
+from bridge.system.gitobjects import DIRECTORY, TreeEntry, commit, parse_tree, tree
+
+TOP_TREE_MAX_BYTES: Final = MIB
+
+
+class Requests:
+    """Requests of one bus."""
+
+    def __init__(self, store: RefStore) -> None:
+        self._store = store
+
+    def submit(self, data: bytes, ref: RequestRef, workload: Workload | None, signature: bytes | None) -> Submission:
+        """Create a request branch; `ref.oid` is ignored.
+
+        Raises:
+            FencedError: the branch exists with something else on it.
+            BusError: the workload's objects cannot be read here.
+        """
+        files = _signed(commits.REQUEST_FILE, data, signature)
+        over: tuple[TreeEntry, ...] = ()
+        parents: tuple[str, ...] = ()
+        if workload is not None:
+            parents = (workload.commit,)
+            with self._store.reader() as reader:
+                over = parse_tree(reader.read(workload.tree, "tree", TOP_TREE_MAX_BYTES))
+        made, objects = commits.folder_commit(
+            files, over=over, parents=parents, time_unix_s=_created(data), message=f"request {ref.id}"
+        )
+        self._store.write(objects)
+        pushed = RequestRef(ref.id, ref.ref, made.oid)
+        known = tips_of(self._store, [ref.ref]).get(ref.ref)
+        if known is None:
+            outcome = swap(self._store, [RefUpdate(ref.ref, made.oid, None)], authority=ref.ref)[ref.ref]
+            if outcome.landed:
+                return Submission(pushed, reattached=False)
+            known = outcome.tip
+        if known == made.oid or (known is not None and self._is_copy(pushed, known)):
+            return Submission(pushed, reattached=True)
+        raise FencedError(f"{ref.ref} exists with another commit, {known}; a request branch is never overwritten")
+
+    def read(self, ref: RequestRef) -> ReceivedRequest:
+        """Return the pushed bytes.
+
+        Raises:
+            RequestRejectedError: no request, or too large.
+            FencedError: the branch already carries a result.
+        """
+        store = self._isolated(ref)
+        try:
+            with store.reader() as reader:
+                head = commits.read_commit(reader, ref.oid)
+                folder = commits.read_folder(reader, head, TOP_TREE_MAX_BYTES)
+                data, signature = commits.read_request_files(reader, folder)
+        except BusError as error:
+            raise RequestRejectedError(f"{ref.ref}: {error.message}") from error
+        if commits.RESULT_FOLDER in folder:
+            raise FencedError(f"{ref.ref} already carries a result")
+        if data is None:
+            raise RequestRejectedError(f"{ref.ref} holds no .mac-bridge/request.json")
+        return ReceivedRequest(ref, data, signature)
+
+    def workload(self, ref: RequestRef, tree_oid: str) -> tuple[RefStore, str]:
+        """Return the store and the tree that a request brought, `.mac-bridge` taken out.
+
+        Raises:
+            RequestRejectedError: the pushed tree is not the one the request names.
+        """
+        store = self._isolated(ref)
+        try:
+            with store.reader() as reader:
+                head = commits.read_commit(reader, ref.oid)
+                entries = commits.read_entries(reader, head.tree, TOP_TREE_MAX_BYTES)
+        except BusError as error:
+            raise RequestRejectedError(f"{ref.ref}: {error.message}") from error
+        bare = tree(entry for entry in entries.values() if entry.name != commits.FOLDER)
+        if bare.oid != tree_oid:
+            raise RequestRejectedError(f"{ref.ref} brings tree {bare.oid}, its request names {tree_oid}")
+        store.write([bare])
+        return store, bare.oid
+
+    def base(self, ref: RequestRef, commit_oid: str) -> tuple[RefStore, str]:
+        """Return a store with, and the tree of, a commit of the history a request brought, `.mac-bridge` taken out.
+
+        Raises:
+            RequestRejectedError: the commit is not in that history: what was not pushed is not compared with.
+        """
+        asked = f"base commit {commit_oid[:12]}"
+        try:
+            store = self._store.isolate(
+                base_name(ref.id), [ref.oid], max_bytes=TREE_MAX_BYTES, commits=HISTORY_MAX_COMMITS
+            )
+            with store.reader() as reader:
+                if not reaches(reader, ref.oid, commit_oid, HISTORY_MAX_COMMITS):
+                    raise RequestRejectedError(
+                        f"{asked} is not in the history that was pushed to {ref.ref}",
+                        remedy="name a commit that the sent one descends from: git merge-base BASE HEAD",
+                    )
+                entries = commits.read_entries(reader, commits.read_commit(reader, commit_oid).tree, TOP_TREE_MAX_BYTES)
+        except BusError as error:
+            raise RequestRejectedError(f"{asked} cannot be read: {error.message}") from error
+        bare = tree(entry for entry in entries.values() if entry.name != commits.FOLDER)
+        store.write([bare])
+        return store, bare.oid
+
+    def cancel(self, run_id: str, ref: str, data: bytes, signature: bytes | None, time_unix_s: int) -> None:
+        """Create a cancel branch of a request branch; an unsigned one that exists is as good."""
+        branch = cancel_branch(ref, commits.mark_of(signature))
+        made, objects = commits.folder_commit(
+            _signed(commits.CANCEL_FILE, data, signature),
+            over=(),
+            parents=(),
+            time_unix_s=time_unix_s,
+            message=f"cancel {run_id}",
+        )
+        self._store.write(objects)
+        swap(self._store, [RefUpdate(branch, made.oid, None)], authority=branch)
+
+    def probe(self, ref: str, time_unix_s: int) -> str | None:
+        """Create a branch and delete it again; return its name when it could not be deleted.
+
+        Raises:
+            RemoteError: the remote refuses to create it.
+        """
+        made, objects = commits.folder_commit(
+            {commits.CANCEL_FILE: b"{}"}, over=(), parents=(), time_unix_s=time_unix_s, message="probe"
+        )
+        self._store.write(objects)
+        if not swap(self._store, [RefUpdate(ref, made.oid, None)], authority=ref)[ref].landed:
+            raise RemoteError(f"{self._store.route} refuses to create {ref}")
+        return None if self._store.push([RefUpdate(ref, None, made.oid)]).get(ref) else ref
+
+    def copy_result(self, ref: RequestRef, result_oid: str) -> Delivery:
+        """Append a result to its request branch if the branch is where the request was.
+
+        Nothing is appended to a commit that is too large or malformed; its result stays under the claim, like that of
+        a branch that moved.
+
+        Raises:
+            RemoteError: the remote did not answer; the same call may be repeated.
+        """
+        try:
+            store = self._isolated(ref)
+        except RequestRejectedError as error:
+            if not isinstance(error.__cause__, MissingObjectError):
+                return "branch_moved"
+            return self._delivery_elsewhere(ref)
+        with store.reader() as reader:
+            request = commits.read_commit(reader, ref.oid)
+            result = commits.read_commit(reader, result_oid)
+            entries = commits.read_entries(reader, request.tree, TOP_TREE_MAX_BYTES)
+            folder = commits.read_folder(reader, request, TOP_TREE_MAX_BYTES)
+        folder[commits.RESULT_FOLDER] = TreeEntry(DIRECTORY, commits.RESULT_FOLDER, result.tree)
+        inner = tree(folder.values())
+        entries[commits.FOLDER] = TreeEntry(DIRECTORY, commits.FOLDER, inner.oid)
+        top = tree(entries.values())
+        made = commit(top.oid, (ref.oid,), result.time_unix_s, f"result of {ref.id} [skip ci]")
+        store.write([inner, top, made])
+        outcome = swap(store, [RefUpdate(ref.ref, made.oid, ref.oid)], authority=ref.ref)[ref.ref]
+        if outcome.landed:
+            return "copied"
+        return "branch_deleted" if outcome.tip is None else "branch_moved"
+
+    def delivery(self, run_id: str, asked_oid: str, tip: str | None, result_oid: str) -> Delivery | None:
+        """Return what a request branch's tip says of a published result; None: not copied yet."""
+        if tip is None:
+            return "branch_deleted"
+        if tip == asked_oid:
+            return None
+        name = f"copy-{run_id}"
+        try:
+            store = self._store.isolate(name, [tip], max_bytes=TREE_MAX_BYTES)
+            with store.reader() as reader:
+                entry = _result_entry(reader, tip)
+                copied = entry is not None and entry.oid == commits.read_commit(reader, result_oid).tree
+        except BusError:
+            copied = False
+        finally:
+            self._store.drop(name)
+        return "copied" if copied else "branch_moved"
+
+    def _isolated(self, ref: RequestRef) -> RefStore:
+        try:
+            return self._store.isolate(ref.id, [ref.oid], max_bytes=TREE_MAX_BYTES)
+        except ObjectBoundError as error:
+            raise RequestRejectedError(f"{ref.ref} is too large: {error.message}") from error
+        except MalformedObjectError as error:
+            raise RequestRejectedError(f"{ref.ref}: {error.message}") from error
+        except MissingObjectError as error:
+            raise RequestRejectedError(f"{ref.ref} no longer leads to {ref.oid[:12]}: {error.message}") from error
+
+    def _delivery_elsewhere(self, ref: RequestRef) -> Delivery:
+        tip = tips_of(self._store, [ref.ref]).get(ref.ref)
+        if tip == ref.oid:
+            raise RemoteError(f"{self._store.route} lists {ref.oid[:12]} at {ref.ref} but does not give it")
+        return "branch_deleted" if tip is None else "branch_moved"
+
+    def _is_copy(self, pushed: RequestRef, tip: str) -> bool:
+        """Whether a tip is the runner's copy on top of our request."""
+        name = f"copy-{pushed.id}"
+        try:
+            with self._store.isolate(name, [tip], max_bytes=TREE_MAX_BYTES).reader() as reader:
+                return pushed.oid in commits.read_commit(reader, tip).parents
+        finally:
+            self._store.drop(name)
+
+
+def base_name(run_id: str) -> str:
+    """Return the name of the isolated store that holds a request's history."""
+    return f"{run_id}-base"
+
+
+def _result_entry(reader: Reader, tip: str) -> TreeEntry | None:
+    head = commits.read_commit(reader, tip)
+    return commits.read_folder(reader, head, TOP_TREE_MAX_BYTES).get(commits.RESULT_FOLDER)
+
+
+def _signed(name: bytes, data: bytes, signature: bytes | None) -> Mapping[bytes, bytes]:
+    return {name: data} if signature is None else {name: data, name + commits.SIGNATURE: signature}
+
+
+def _created(data: bytes) -> int:
+    """Return the time in a request's own bytes, so that the same request is always the same commit."""
+    try:
+        return int(parse_rfc3339(json.loads(data)["created"]).timestamp())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BusError("a request to be sent must be JSON with the time `created`") from error

@@ -1,0 +1,93 @@
+"""One run, as whoever asked for it sees it: its refs listed, its request branch found, what is known put together.
+
+Reads no claim itself, and knows nothing about results or logs beyond where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from bridge.bus.refs import names
+from bridge.bus.refs.requests import Requests
+from bridge.bus.store.interface import RefStore
+from bridge.bus.views import ClaimView, RequestRef, RunView
+from bridge.records import BusRecord, Delivery
+from bridge.trust.seals import Refused
+
+
+class Runs:
+    """Finds runs by their id, and remembers which branch each was asked for on.
+
+    Args:
+        store: the remote.
+        requests: its request branches.
+    """
+
+    def __init__(self, store: RefStore, requests: Requests) -> None:
+        self._store, self._requests = store, requests
+        self._request_refs: dict[str, str] = {}
+
+    def remember(self, run_id: str, ref: str) -> None:
+        """Note the request branch of a run that was sent from here."""
+        self._request_refs[run_id] = ref
+
+    def request_ref(self, record: BusRecord, run_id: str) -> str | None:
+        """Return the full name of a run's request branch, None where there is none."""
+        known = self._request_refs.get(run_id)
+        if known is not None:
+            return known
+        found = self._find_request(record, run_id, self._list_for(record, run_id))
+        return None if found is None else found.ref
+
+    def view(
+        self, record: BusRecord, run_id: str, read_claim: Callable[[str, str | None], ClaimView | None]
+    ) -> RunView:
+        """Return what is known of a run.
+
+        Args:
+            record: the bus record.
+            run_id: the run.
+            read_claim: returns the claim chain of a run that ends in a commit.
+        """
+        refs = self._list_for(record, run_id)
+        claim_ref = names.claim_ref(record.prefix, run_id)
+        claim_oid = refs.get(claim_ref)
+        claim = None if claim_oid is None else read_claim(run_id, claim_oid)
+        ignored = None
+        if claim is not None and claim.standing.refused:
+            ignored = Refused("claim", claim.claim.runner, claim_ref, claim.oid, claim.standing.why)
+            claim = None
+        request = self._find_request(record, run_id, refs)
+        delivery: Delivery | None = None
+        if claim is not None and claim.claim.result_oid is not None:
+            tip = None if request is None else request.oid
+            delivery = self._requests.delivery(run_id, claim.claim.request_oid, tip, claim.claim.result_oid)
+        return RunView(
+            request=request,
+            claim=claim,
+            log=refs.get(names.log_ref(record.prefix, run_id)),
+            delivery=delivery,
+            cancel_asked=any(names.cancelled_id_of(ref) == run_id for ref in refs),
+            ignored=ignored,
+        )
+
+    def _list_for(self, record: BusRecord, run_id: str) -> Mapping[str, str]:
+        """List one run's refs; by their exact names once its branch is known, which costs the same on a full bus."""
+        own = [names.claim_ref(record.prefix, run_id), names.log_ref(record.prefix, run_id)]
+        known = self._request_refs.get(run_id)
+        branches = (
+            names.listing_prefixes(record.request_branches) if known is None else (known, names.cancel_prefix(known))
+        )
+        refs = self._store.list([*own, *branches]).refs
+        return {ref: oid for ref, oid in refs.items() if run_id in ref}
+
+    def _find_request(self, record: BusRecord, run_id: str, refs: Mapping[str, str]) -> RequestRef | None:
+        """Return the request branch of a run; a branch somebody else named after the same id does not become known."""
+        found = [
+            RequestRef(run_id, ref, oid)
+            for ref, oid in sorted(refs.items())
+            if names.run_id_of(ref) == run_id and names.accepts(record.request_branches, ref)
+        ]
+        if len(found) == 1:
+            self._request_refs.setdefault(run_id, found[0].ref)
+        return found[0] if found else None

@@ -1,0 +1,52 @@
+"""Make a snapshot out of a listing: which refs are requests, claims, logs, beacons and cancels.
+
+Fetches nothing; what is known locally of ended runs leaves their requests out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from bridge.bus.refs import names
+from bridge.bus.refs.claims import Claims
+from bridge.bus.store.interface import Listing
+from bridge.bus.views import RequestRef, Snapshot
+from bridge.records import BusRecord
+
+
+def build_snapshot(record: BusRecord, listing: Listing, claims: Claims, done: Collection[str]) -> Snapshot:
+    """Return the snapshot of a listing.
+
+    Args:
+        record: the bus's own record: prefix and accepted branches.
+        listing: all its refs.
+        claims: to recognise the terminal ones that are here.
+        done: request commits that are known to carry a result.
+    """
+    refs = listing.refs
+    tips = _by_id(record.prefix, "claim", refs)
+    pushed = [
+        RequestRef(run_id, ref, oid)
+        for ref, oid in refs.items()
+        if (run_id := names.run_id_of(ref)) is not None and names.accepts(record.request_branches, ref)
+    ]
+    ended = claims.is_terminal({one.id: tips[one.id] for one in pushed if one.id in tips})
+    pending = [one for one in pushed if one.id not in ended and one.oid not in done]
+    return Snapshot(
+        requests=tuple(sorted(pending, key=lambda one: (one.id, one.ref))),
+        claims=tips,
+        cancels=frozenset(
+            run_id
+            for ref in refs
+            if (run_id := names.cancelled_id_of(ref)) is not None and names.accepts(record.request_branches, ref)
+        ),
+        beacons={
+            name: oid for ref, oid in refs.items() if (name := names.runner_name_of(record.prefix, ref)) is not None
+        },
+        logs=_by_id(record.prefix, "log", refs),
+        bytes_received=listing.bytes_received,
+    )
+
+
+def _by_id(prefix: str, kind: str, refs: Mapping[str, str]) -> dict[str, str]:
+    return {run_id: oid for ref, oid in refs.items() if (run_id := names.runner_id_of(prefix, kind, ref)) is not None}

@@ -1,0 +1,1 @@
+"""Where refs and objects lie: compare-and-swap on a git remote, routes, the push budget."""

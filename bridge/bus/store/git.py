@@ -1,0 +1,286 @@
+"""`bridge.bus.store.interface.RefStore` with git: any remote git can push to.
+
+All work happens in bare repositories of the bus's own; the user's clone is only ever read, as a second object folder.
+Pushes go to the URL, so no tracking ref moves; fetches name their refs, so nothing follows. Knows nothing about the
+protocol.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bridge.bus.store.interface import (
+    Listing,
+    MalformedObjectError,
+    MissingObjectError,
+    ObjectBoundError,
+    Reader,
+    RefUpdate,
+)
+from bridge.bus.store.listing import parse_ls_remote, parse_trace
+from bridge.bus.store.route import Route
+from bridge.errors import InfrastructureError, UsageError
+from bridge.limits import GIT_WALL_S, TREE_MAX_BYTES
+from bridge.system.git import Finished, explain, run_in_work_tree
+from bridge.system.gitobjects import GitObject, Kind
+from bridge.system.gitreader import GitObjectMissingError, GitObjectTooLargeError, ObjectReader
+from bridge.system.gitrepository import BareRepository, Settings
+
+_PUSH: Final = (
+    "push",
+    "--porcelain",
+    "--no-verify",
+    "--no-follow-tags",
+    "--recurse-submodules=no",
+    "--no-signed",
+    "--no-thin",
+)
+_FETCH: Final = ("fetch", "--quiet", "--no-write-fetch-head", "--no-auto-maintenance", "--no-tags")
+_ABSENT = re.compile(r"couldn't find remote ref|not our ref|no such (remote )?ref|unadvertised object", re.IGNORECASE)
+_MALFORMED = re.compile(r"error in (tree|commit|blob|tag|object) [0-9a-f]{40}|fsck error|invalid object", re.IGNORECASE)
+_TOO_LARGE = re.compile(r"signal 25|signal 31|File size limit|File too large", re.IGNORECASE)
+_TIDY_EVERY: Final = 256
+_ISOLATED_MAX: Final = 64
+_NAME = re.compile(r"[a-z0-9-]{1,64}")
+
+
+@dataclass(frozen=True)
+class UserClone:
+    """Where in the user's clone things lie that are read: objects, the list of cut-off commits, the index."""
+
+    objects: Path
+    shallow: Path
+    index: Path
+
+
+def read_clone(repository: Path) -> UserClone:
+    """Return what is read of the user's clone, linked work trees included.
+
+    Raises:
+        UsageError: it is no git repository.
+    """
+    names = ("objects", "shallow", "index")
+    finished = run_in_work_tree(repository, ["rev-parse", *(part for name in names for part in ("--git-path", name))])
+    lines = finished.stdout.decode("utf-8", "surrogateescape").splitlines()
+    if finished.exit_code != 0 or len(lines) != len(names):
+        raise UsageError(f"{repository} is no git repository")
+    return UserClone(*((repository / line).resolve() for line in lines))
+
+
+class GitStore:
+    """A remote, through git.
+
+    Args:
+        route: where it is.
+        state: a folder of our own for repositories.
+        clone: the user's clone, or None.
+        folder: the repository, when it is not the bus's main one.
+        wall_s: the limit of one git call.
+    """
+
+    def __init__(
+        self,
+        route: Route,
+        state: Path,
+        clone: UserClone | None = None,
+        *,
+        folder: Path | None = None,
+        wall_s: float = GIT_WALL_S,
+    ) -> None:
+        self._wall_s = wall_s
+        self._route = route
+        self._state = state
+        self._clone = clone
+        alternates = [] if clone is None else [clone.objects]
+        if folder is not None:
+            alternates.insert(0, state / "control.git" / "objects")
+        self._repository = BareRepository(
+            folder or state / "control.git",
+            Settings(config=route.config, alternates=tuple(alternates), environment=_ssh(route)),
+        )
+        self._repository.create()
+        self._written = 0
+
+    @property
+    def route(self) -> str:
+        """Where the remote is, without user information."""
+        return self._route.shown
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the remote is on this machine."""
+        return self._route.is_local
+
+    def list(self, prefixes: Sequence[str]) -> Listing:
+        """Return every ref that starts with one of the prefixes, asking the remote for no more than those.
+
+        `git ls-remote` always asks for all refs. A fetch whose refspecs are all excluded again asks for the prefixes
+        and fetches nothing; the answer is read from git's packet trace. Where that shows nothing, ls-remote decides.
+        """
+        listing = self._list_by_prefix(prefixes)
+        if listing is None:
+            finished = self._run(["ls-remote", "--quiet", self._route.url])
+            if finished.exit_code != 0:
+                raise explain(finished, f"cannot list {self.route}")
+            listing = parse_ls_remote(finished.stdout)
+        wanted = tuple(prefixes)
+        return Listing(
+            {ref: oid for ref, oid in listing.refs.items() if ref.startswith(wanted)}, listing.bytes_received
+        )
+
+    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, bool]:
+        """Send updates, each its own compare-and-swap; see the interface."""
+        leases = [f"--force-with-lease={one.ref}:{one.expect or ''}" for one in updates]
+        specs = [f"{one.new or ''}:{one.ref}" for one in updates]
+        environment = {}
+        if self._clone is not None and self._clone.shallow.exists():
+            environment["GIT_SHALLOW_FILE"] = str(self._clone.shallow)
+        finished = self._run([*_PUSH, *leases, self._route.url, *specs], environment)
+        said = _said(finished.stdout.decode("utf-8", "replace"))
+        if not said:
+            raise explain(finished, f"cannot push to {self.route}")
+        return said
+
+    def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
+        """Store objects locally."""
+        self._repository.write(objects, durable=durable)
+        self._written += 1
+        if self._written % _TIDY_EVERY == 0:
+            self._repository.tidy()
+
+    def obtain(self, refs: Mapping[str, str]) -> None:
+        """Make tips, with all that they reach, readable here; see the interface."""
+        missing = self._missing(refs)
+        if not missing:
+            return
+        specs = [f"+{ref}:{_kept(ref)}" if ref else oid for ref, oid in missing.items()]
+        finished = self._fetch(specs, TREE_MAX_BYTES)
+        left = self._missing(missing)
+        if left and finished.exit_code != 0 and not _ABSENT.search(finished.stderr):
+            raise _fetch_error(finished, self.route)
+        for ref, oid in left.items():  # the ref moved on since it was listed, to something that does not contain it
+            finished = self._fetch([oid], TREE_MAX_BYTES)
+            if finished.exit_code != 0:
+                raise _fetch_error(finished, f"{self.route} {ref}")
+
+    @contextmanager
+    def reader(self) -> Iterator[Reader]:
+        """Open the local objects for reading."""
+        with self._repository.reader() as reader:
+            yield _Reader(reader)
+
+    def isolate(self, name: str, oids: Sequence[str], *, max_bytes: int, commits: int = 1) -> GitStore:
+        """Return a store of its own holding these untrusted commits, no more history than asked; see the interface."""
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name for an isolated store")
+        folder = self._state / "isolated" / f"{name}.git"
+        if not folder.exists():
+            _make_room(folder.parent)
+        store = GitStore(self._route, self._state, self._clone, folder=folder, wall_s=self._wall_s)
+        wanted = {oid: oid for oid in oids}
+        missing = store._missing(wanted) if commits == 1 else wanted
+        if missing:
+            finished = store._fetch([f"--depth={commits}", *missing], max_bytes)
+            if finished.exit_code != 0:
+                raise _fetch_error(finished, self.route)
+        return store
+
+    def drop(self, name: str) -> None:
+        """Delete an isolated store, if there is one."""
+        shutil.rmtree(self._state / "isolated" / f"{name}.git", ignore_errors=True)
+
+    def _list_by_prefix(self, prefixes: Sequence[str]) -> Listing | None:
+        descriptor, name = tempfile.mkstemp(prefix="listing-", dir=self._state)
+        os.close(descriptor)
+        trace = Path(name)
+        try:
+            specs = [f"{prefix}*:refs/none/{number}/*" for number, prefix in enumerate(prefixes)]
+            finished = self._run([*_FETCH, self._route.url, *specs, "^refs/*"], {"GIT_TRACE_PACKET": name})
+            listing = parse_trace(trace.read_bytes())
+        finally:
+            trace.unlink(missing_ok=True)
+        if finished.timed_out or (finished.exit_code != 0 and listing is None):
+            raise explain(finished, f"cannot list {self.route}")
+        return listing
+
+    def _missing(self, refs: Mapping[str, str]) -> dict[str, str]:
+        with self._repository.reader() as reader:
+            return {ref: oid for ref, oid in refs.items() if not reader.has(oid)}
+
+    def _fetch(self, arguments: Sequence[str], max_bytes: int) -> Finished:
+        options = [one for one in arguments if one.startswith("--")]
+        specs = [one for one in arguments if not one.startswith("--")]
+        return self._repository.run(
+            [*_FETCH, *options, self._route.url, *specs], timeout_s=self._wall_s, max_file_bytes=max_bytes
+        )
+
+    def _run(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Finished:
+        return self._repository.run(arguments, timeout_s=self._wall_s, environment=environment)
+
+
+class _Reader:
+    """A repository's reader with the store's errors."""
+
+    def __init__(self, reader: ObjectReader) -> None:
+        self._reader = reader
+
+    def read(self, oid: str, kind: Kind, max_bytes: int) -> bytes:
+        """Return an object's content; see `bridge.bus.store.interface.Reader`."""
+        try:
+            return self._reader.read(oid, kind, max_bytes)
+        except GitObjectMissingError as error:
+            raise MissingObjectError(error.message) from error
+        except GitObjectTooLargeError as error:
+            raise ObjectBoundError(error.message) from error
+
+
+def _make_room(folder: Path) -> None:
+    """Delete the oldest isolated stores when there are many; what is needed again is fetched again."""
+    if not folder.is_dir():
+        return
+    oldest = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
+    for path in oldest[: max(0, len(oldest) - _ISOLATED_MAX + 1)]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _ssh(route: Route) -> dict[str, str]:
+    """Never prompt over ssh; a command of the user's own is left as it is."""
+    chosen = {"GIT_SSH_COMMAND", "GIT_SSH"} & os.environ.keys()
+    configured = any(key.lower() == "core.sshcommand" for key, _ in route.config)
+    return {} if chosen or configured else {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=15"}
+
+
+def _said(porcelain: str) -> dict[str, bool]:
+    """Return what the remote said of each ref; a ref whose report was lost is left out."""
+    said = {}
+    for line in porcelain.splitlines():
+        parts = line.split("\t")
+        if len(parts) == 3 and len(parts[0]) == 1 and ":" in parts[1]:
+            if parts[0] == "!" and "failed to report" in parts[2]:
+                continue
+            said[parts[1].rpartition(":")[2]] = parts[0] != "!"
+    return said
+
+
+def _kept(ref: str) -> str:
+    """Return the local ref under which a fetched tip is kept, so that later fetches send only what is new."""
+    return f"refs/fetched/{hashlib.sha256(ref.encode()).hexdigest()[:24]}"
+
+
+def _fetch_error(finished: Finished, what: str) -> InfrastructureError:
+    if _TOO_LARGE.search(finished.stderr) or finished.exit_code in (153, -25):
+        return ObjectBoundError(f"{what}: more would be received than the bound allows")
+    if _MALFORMED.search(finished.stderr):
+        return MalformedObjectError(explain(finished, f"{what} gave a malformed object").message)
+    if _ABSENT.search(finished.stderr):
+        return MissingObjectError(f"{what}: {explain(finished, 'not there any more').message}")
+    return explain(finished, f"cannot fetch from {what}")

@@ -1,0 +1,124 @@
+"""What the protocol needs of a remote: refs with compare-and-swap, and git objects.
+
+`bridge.bus.store.git` does it with git; the tests' simulator does it in memory and can lose, delay and repeat. The
+protocol itself (`bridge.bus.refbus`) is the same code over both. Knows nothing about claims, logs or requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from bridge.errors import BusError
+from bridge.system.gitobjects import GitObject, Kind
+
+
+class MissingObjectError(BusError):
+    """An object is not here, and the remote does not give it."""
+
+
+class ObjectBoundError(BusError):
+    """An object, or what had to be fetched for it, is larger than its reader allows."""
+
+
+class MalformedObjectError(BusError):
+    """The remote gave an object that git's own check refuses."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Refs and their tips; `bytes_received` is what it cost on the wire, 0 when unknown."""
+
+    refs: Mapping[str, str]
+    bytes_received: int = 0
+
+
+@dataclass(frozen=True)
+class RefUpdate:
+    """Move one ref from exactly `expect` to `new`; None means absent."""
+
+    ref: str
+    new: str | None
+    expect: str | None
+
+
+class Reader(Protocol):
+    """Reads objects one after the other, cheaply."""
+
+    def read(self, oid: str, kind: Kind, max_bytes: int) -> bytes:
+        """Return an object's content.
+
+        Raises:
+            MissingObjectError: it is not here, or is of another kind.
+            ObjectBoundError: it is larger than `max_bytes`.
+        """
+        ...
+
+
+class RefStore(Protocol):
+    """A remote and the local objects prepared for it."""
+
+    @property
+    def route(self) -> str:
+        """Where the remote is, without user information."""
+        ...
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the remote is on this machine, so that frequent pushes harm nobody."""
+        ...
+
+    def list(self, prefixes: Sequence[str]) -> Listing:
+        """Return every ref that starts with one of the prefixes.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
+        ...
+
+    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, bool]:
+        """Send updates, each its own compare-and-swap; return what the remote said of each ref it spoke of.
+
+        True is an acknowledgement, False a refusal. A ref that is missing in the answer may or may not have moved.
+
+        Raises:
+            RemoteError: the remote's answer was lost or never came; anything may have happened.
+        """
+        ...
+
+    def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
+        """Store objects locally; `durable` means that they survive a power cut once this returns."""
+        ...
+
+    def obtain(self, refs: Mapping[str, str]) -> None:
+        """Make tips (ref -> oid), with all that they reach, readable here; what is here already costs nothing.
+
+        Raises:
+            MissingObjectError: the remote does not give one of them.
+            RemoteError: the remote did not answer.
+        """
+        ...
+
+    def reader(self) -> AbstractContextManager[Reader]:
+        """Open the local objects for reading."""
+        ...
+
+    def isolate(self, name: str, oids: Sequence[str], *, max_bytes: int, commits: int = 1) -> RefStore:
+        """Return a store of its own, over this one's objects, holding these untrusted commits without their history.
+
+        With more than one of `commits` it holds so much of their history too, and all of it where it is shorter.
+        Kept under its name until `drop`; asked again with the same commits it costs nothing.
+
+        Raises:
+            MissingObjectError: the remote does not give one of them.
+            ObjectBoundError: more than `max_bytes` would have to be received.
+            MalformedObjectError: one of them does not pass git's check.
+            RemoteError: the remote did not answer.
+        """
+        ...
+
+    def drop(self, name: str) -> None:
+        """Delete an isolated store, if there is one."""
+        ...

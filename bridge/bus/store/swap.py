@@ -1,0 +1,71 @@
+"""Push with compare-and-swap and find out what became of it.
+
+A lost reply leaves a moved ref behind a failed push; a lock at the wrong moment refuses a push that was right. What
+counts is the remote's own word on a ref, or failing that a listing afterwards. Knows nothing about what refs mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.bus.store.interface import RefStore, RefUpdate
+from bridge.errors import RemoteError
+
+REFUSED_TRIES: Final = 4
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one update: whether the ref is now where it was sent, and else where it is (None: absent)."""
+
+    landed: bool
+    tip: str | None
+
+
+def swap(store: RefStore, updates: Sequence[RefUpdate], *, authority: str) -> Mapping[str, Outcome]:
+    """Push updates and return every ref's outcome.
+
+    Only the fate of `authority` is worth an error; another ref whose fate stays unknown counts as unmoved, and the same
+    update may be sent again.
+
+    Raises:
+        RemoteError: `authority` has not moved, or it cannot be told; the same call may be repeated.
+    """
+    wanted = next(one for one in updates if one.ref == authority)
+    failure: RemoteError | None = None
+    for _ in range(REFUSED_TRIES):
+        try:
+            said = store.push(updates)
+        except RemoteError as error:
+            failure, said = error, {}
+        if all(said.get(one.ref) for one in updates):
+            return {one.ref: Outcome(landed=True, tip=one.new) for one in updates}
+        seen = _look(store, updates, said, sure=bool(said.get(authority)))
+        if seen[authority].landed or seen[authority].tip != wanted.expect:
+            return seen
+        if failure is not None:
+            break
+    detail = f": {failure.message}" if failure else ""
+    raise RemoteError(f"{store.route} did not take {authority}, which is unchanged{detail}") from failure
+
+
+def tips_of(store: RefStore, refs: Sequence[str]) -> dict[str, str]:
+    """Return the tips of those refs that exist, asked for by their full names."""
+    wanted = set(refs)
+    return {ref: oid for ref, oid in store.list(sorted(wanted)).refs.items() if ref in wanted}
+
+
+def _look(store: RefStore, updates: Sequence[RefUpdate], said: Mapping[str, bool], *, sure: bool) -> dict[str, Outcome]:
+    """Return outcomes from what the remote said and a listing; without one when the authority is sure anyway."""
+    try:
+        tips = tips_of(store, [one.ref for one in updates])
+    except RemoteError:
+        if not sure:
+            raise
+        tips = {one.ref: one.expect for one in updates if one.expect is not None}
+    return {
+        one.ref: Outcome(landed=bool(said.get(one.ref)) or tips.get(one.ref) == one.new, tip=tips.get(one.ref))
+        for one in updates
+    }

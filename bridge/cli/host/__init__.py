@@ -1,0 +1,1 @@
+"""`kakeya-runner`: what the owner of a machine types."""

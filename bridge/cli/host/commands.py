@@ -1,0 +1,300 @@
+"""What the commands of `kakeya-runner` do: put the pieces together, say what happens, end in the right code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bridge.bus import open_bus
+from bridge.cli.host.exec import EXEC_HANDLERS
+from bridge.cli.host.keys import enrol, enrol_own, keygen, own_name, signed
+from bridge.cli.host.trust import HANDLERS as TRUST_HANDLERS
+from bridge.cli.os_errors import told
+from bridge.errors import BusMissingError, KakeyaError, UsageError
+from bridge.runner.host import Host, StateFolder
+from bridge.runner.policy.file import Policy, builtin_policy, file_problems, load_policy
+from bridge.runner.service.serve import assemble, default_policy_path, default_state, once, serve, serve_embedded
+from bridge.runner.service.stopping import stopping_on_signals
+from bridge.system.clock import SystemClock, rfc3339
+from bridge.system.durable import NameLock
+
+if TYPE_CHECKING:
+    from bridge.bus.interface import Bus
+
+_CLOCK = SystemClock()
+
+
+def dispatch(arguments: argparse.Namespace) -> int:
+    """Run the parsed command and return its exit code; the one place where errors become exit codes."""
+    handler: Callable[[argparse.Namespace], int] = HANDLERS[arguments.verb]
+    try:
+        return handler(arguments)
+    except BrokenPipeError:
+        return 0
+    except (KakeyaError, OSError) as error:
+        print(f"kakeya-runner: {(known := told(error, 'kakeya-runner doctor'))}", file=sys.stderr)
+        return known.exit_code
+
+
+def say(line: str) -> None:
+    """Write one line of talk with its time."""
+    print(f"{rfc3339(_CLOCK.now())} {line}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _runner(arguments: argparse.Namespace, summary: Callable[[str], None] | None = None) -> Iterator[tuple[Host, Bus]]:
+    """Hold the runner's name and put it together."""
+    policy, state = _policy(arguments), _state(arguments)
+    with NameLock(state.lock).held():
+        if arguments.rehash:
+            state.model_digests.unlink(missing_ok=True)
+        bus = _bus(arguments, policy, state)
+        enrol(bus, state, policy.name, say)
+        yield assemble(policy, state, _CLOCK, say, summary=summary), bus
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    if arguments.embedded is not None:
+        return _serve_embedded(arguments)
+    with _runner(arguments) as (host, bus), stopping_on_signals() as signals:
+        say(f"runner {host.name} serves {bus.route}, policy {host.facts.digest[:12]}, state {host.state.root}")
+        signals.watch(host)
+        serve(host, bus, idle_s=arguments.idle)
+    return signals.exit_code(0)
+
+
+def _serve_embedded(arguments: argparse.Namespace) -> int:
+    from bridge.bus.open.embedded import embedded_folder, ensure_embedded
+    from bridge.limits import EMBEDDED_IDLE_S
+
+    data = Path(arguments.embedded)
+    route = ensure_embedded(data, _CLOCK)
+    state = StateFolder(embedded_folder(data) / "runner")
+    state.create()
+    path = default_policy_path() if arguments.policy is None else Path(arguments.policy)
+    policy = load_policy(path) if path.exists() else builtin_policy(os.environ)
+    bus = open_bus(str(route), repository=None, state=state.bus, clock=_CLOCK)
+    idle_s = EMBEDDED_IDLE_S if arguments.idle is None else arguments.idle
+    with stopping_on_signals() as signals:
+
+        def ready(host: Host) -> None:
+            signals.watch(host)
+            enrol_own(bus, state, host.name, say)
+
+        if not serve_embedded(policy, state, _CLOCK, say, bus, idle_s=idle_s, ready=ready):
+            say("another process serves the embedded bus already")
+    return signals.exit_code(0)
+
+
+def _once(arguments: argparse.Namespace) -> int:
+    branch = arguments.branch
+    if branch is not None and not branch.startswith("refs/"):
+        branch = f"refs/heads/{branch}"
+    summary = print if arguments.summary else None
+    with _runner(arguments, summary) as (host, bus), stopping_on_signals() as signals:
+        signals.watch(host)
+        code = once(host, bus, branch=branch)
+    return signals.exit_code(code)
+
+
+def _setup(arguments: argparse.Namespace) -> int:
+    from bridge.cli.host.setup import set_up
+
+    path = default_policy_path() if arguments.policy is None else Path(arguments.policy).absolute()
+    name = arguments.name or (load_policy(path).name if path.exists() and not file_problems(path) else own_name())
+    state = default_state(name) if arguments.state is None else StateFolder(Path(arguments.state).resolve())
+    return set_up(arguments, (path, state), name, say, lambda: _bus(arguments, None, state))
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from bridge.cli.host.setup import examine_host
+
+    path, state = _policy_path(arguments), _state(arguments)
+    try:
+        policy = load_policy(path)
+    except KakeyaError:
+        policy = None
+    route = _route(arguments, policy)
+    open_bus = None if route is None else lambda: _open(route, state)
+    return examine_host(path, state, _CLOCK, open_bus, as_json=arguments.json)
+
+
+def _drain(arguments: argparse.Namespace) -> int:
+    _state(arguments).drain.touch()
+    say("the runner ends after what it is running")
+    return 0
+
+
+def _pause(arguments: argparse.Namespace) -> int:
+    _state(arguments).pause.touch()
+    say("paused; go on with: kakeya-runner resume")
+    return 0
+
+
+def _resume(arguments: argparse.Namespace) -> int:
+    state = _state(arguments)
+    state.pause.unlink(missing_ok=True)
+    state.drain.unlink(missing_ok=True)
+    say("taking requests again")
+    return 0
+
+
+def _gc(arguments: argparse.Namespace) -> int:
+    from bridge.runner.service.collect import old_files
+
+    policy, state = _policy(arguments), _state(arguments)
+    older_than_s = arguments.older_than * 24 * 3600
+    for path in old_files(state, _CLOCK.now().timestamp() - older_than_s):
+        print(path)
+        if not arguments.dry_run:
+            path.unlink(missing_ok=True)
+    if _route(arguments, policy) is not None:
+        for name in _bus(arguments, policy, state).collect(older_than_s=older_than_s, dry_run=arguments.dry_run):
+            print(name)
+    return 0
+
+
+def _policy_command(arguments: argparse.Namespace) -> int:
+    from bridge.cli.host.setup import print_problems
+    from bridge.runner.maintenance.setup import template
+
+    if arguments.action == "example":
+        print(template(own_name()), end="")
+        return 0
+    path = _policy_path(arguments)
+    if arguments.action == "check" and print_problems(path):
+        return 1
+    policy = load_policy(path)
+    if arguments.action == "check":
+        print(json.dumps(policy.model_dump(mode="json") | {"secrets": sorted(policy.secrets)}, indent=1))
+        say(f"{path} is a policy, digest {policy.digest(embedded=False)}")
+        return 0
+    from bridge.runner.policy.explain import what_would_run
+
+    if arguments.preset is None:
+        raise UsageError("explain needs a preset", remedy="kakeya-runner policy explain PRESET")
+    for line in what_would_run(policy, arguments.preset, _CLOCK):
+        print(line)
+    return 0
+
+
+def _journal(arguments: argparse.Namespace) -> int:
+    from bridge.runner.state.journal import read_lines, verify_journal
+
+    state = _state(arguments)
+    if arguments.action == "verify":
+        try:
+            print(f"{verify_journal(state.journal)} lines, the chain holds")
+        except KakeyaError as error:
+            print(f"kakeya-runner: {error}", file=sys.stderr)
+            return 1
+        return 0
+    if not state.journal.exists():
+        print(f"kakeya-runner: nothing has happened yet: there is no {state.journal}", file=sys.stderr)
+        return 0
+    for line in read_lines(state.journal):
+        if arguments.run is None or line.id.endswith(arguments.run.lower()):
+            detail = " ".join(f"{name}={value}" for name, value in line.detail.items())
+            print(f"{line.time} {line.id} {line.event:<12} {line.oid or '':<12.12} {detail}".rstrip())
+    return 0
+
+
+def _keygen(arguments: argparse.Namespace) -> int:
+    state = _state(arguments)
+    policy = load_policy(_policy_path(arguments)) if _policy_path(arguments).exists() else None
+    bus = None if _route(arguments, policy) is None else _open(str(_route(arguments, policy)), state)
+    return keygen(arguments, state, own_name() if policy is None else policy.name, bus, say)
+
+
+def _job_hook(arguments: argparse.Namespace) -> int:
+    from bridge.cli.host.hook import answer
+
+    return answer(arguments, lambda: _policy(arguments).actions, _state(arguments).root, say)
+
+
+def _policy_path(arguments: argparse.Namespace) -> Path:
+    return default_policy_path() if arguments.policy is None else Path(arguments.policy)
+
+
+def _policy(arguments: argparse.Namespace) -> Policy:
+    return load_policy(_policy_path(arguments))
+
+
+def _state(arguments: argparse.Namespace) -> StateFolder:
+    if arguments.state is not None:
+        state = StateFolder(Path(arguments.state).resolve())
+    else:
+        try:
+            name = _policy(arguments).name
+        except UsageError:
+            name = own_name()
+        state = default_state(name)
+    state.create()
+    return state
+
+
+def _route(arguments: argparse.Namespace, policy: Policy | None) -> str | None:
+    return arguments.bus or os.environ.get("KAKEYA_BUS") or (None if policy is None else policy.bus)
+
+
+def _bus(arguments: argparse.Namespace, policy: Policy | None, state: StateFolder) -> Bus:
+    """Return the bus, made when the command says so.
+
+    Raises:
+        UsageError: no bus is named.
+        BusMissingError: the remote carries none.
+    """
+    route = _route(arguments, policy)
+    if route is None:
+        raise UsageError("no bus is named", remedy="give --bus ROUTE, or set bus in policy.toml")
+    bus = _open(route, state)
+    try:
+        bus.identity()
+    except BusMissingError:
+        if not getattr(arguments, "create_bus", False):
+            raise
+        from bridge.bus.open.create import new_record
+        from bridge.bus.store.route import resolve
+
+        local = resolve(route.partition("#")[0], _repository(route), state.bus).is_local
+        record = signed(new_record(_CLOCK, wake=arguments.wake, local=local), state, say)
+        bus.create(record)
+        say(f"made {bus.route} a bus; requesters pin it with: kakeya-mac init --bus ROUTE#{record.bus_id}")
+    return bus
+
+
+def _open(route: str, state: StateFolder) -> Bus:
+    name, _, bus_id = route.partition("#")
+    return open_bus(name, repository=_repository(name), state=state.bus, clock=_CLOCK, expect_id=bus_id or None)
+
+
+def _repository(route: str) -> Path | None:
+    """Return the clone around us when the route is the name of one of its remotes."""
+    if "/" in route or ":" in route:
+        return None
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), None)
+
+
+HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "serve": _serve,
+    "once": _once,
+    "setup": _setup,
+    "doctor": _doctor,
+    "drain": _drain,
+    "pause": _pause,
+    "resume": _resume,
+    "gc": _gc,
+    "policy": _policy_command,
+    "journal": _journal,
+    "job-hook": _job_hook,
+    "keygen": _keygen,
+    **EXEC_HANDLERS,
+    **TRUST_HANDLERS,
+}

@@ -1,0 +1,177 @@
+"""`kakeya-runner`: what a machine's owner types. Parses and dispatches; the work is in `bridge.cli.host.commands`.
+
+Imports nothing heavy: `--help` is as quick as Python itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+_EPILOG = """\
+Start here:
+  kakeya-runner setup --bus ROUTE --create-bus     folders, a policy of safe defaults, a key; says what to type next
+  kakeya-runner doctor                             try everything a run needs, with a remedy per finding
+  kakeya-runner serve
+
+ROUTE is a remote name, a path, or a file, ssh or https URL; ROUTE#ID insists on the bus id.
+Only policy.toml decides what runs; a request can ask for less, never for more. stdout is data, stderr is talk.
+
+Exit codes: 0 fine or idle · 1 a finding (doctor, policy check, journal verify), or the gate refused · 2 usage or
+request rejected · 3 infrastructure · 4 program failed · 5 timed out · 6 cancelled · 7 policy refused · 70 bug ·
+130/143 stopped by a signal. `once` ends in the code of the request it took.
+"""
+
+
+_TRUST_EPILOG = """\
+examples:
+  kakeya-runner trust add agent.pub --principal agent@example.org     may sign requests, also for request code
+  kakeya-runner trust add dev.pub --principal dev --code              commits signed with it are trusted code
+  kakeya-runner trust list
+  kakeya-runner revoke agent@example.org                              ends its running requests within a second
+
+The keys lie beside policy.toml, in allowed_signers, code_signers and revoked; a running runner reads them anew for each
+request. Policy keys: allowed_signers, code_signers, revoked, require_signature, quota_per_hour, quotas, owners,
+protected_refs, floor_commit, runner_keys.
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="kakeya-runner",
+        description="Run allow-listed presets on this machine for people who can reach only a git remote.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(title="commands", dest="verb", metavar="COMMAND", required=True)
+    _setup(verbs)
+    _serving(verbs)
+    _control(verbs)
+    _files(verbs)
+    _keys(verbs)
+    _ssh(verbs)
+    _trust(verbs)
+    _actions(verbs)
+    return parser
+
+
+def _setup(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    setup = _verb(verbs, "setup", "make this machine a runner: folders, policy of safe defaults, key", bus=True)
+    _creating(setup)
+    setup.add_argument("--name", help="the runner's name on its bus; default: the policy's, then the host's")
+    setup.add_argument("--label", action="append", default=[], metavar="NAME", help="what requests may ask for")
+    setup.add_argument("--models", action="append", default=[], metavar="DIR", help="a folder of models")
+    setup.add_argument("--interpreter", metavar="PYTHON", help="absolute path of the Python with kakeya installed")
+    setup.add_argument("--dry-run", action="store_true", help="only print what would be done")
+    setup.add_argument("--unit", action="store_true", help="only print the service file for this user")
+
+
+def _serving(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    serve = _verb(verbs, "serve", "take requests until stopped or drained", bus=True)
+    _creating(serve)
+    _rehashing(serve)
+    serve.add_argument("--embedded", metavar="DIR", help="serve this machine's own bus in DIR until it is idle")
+    serve.add_argument("--idle", type=float, metavar="S", help="end after S seconds without anything to do")
+    one = _verb(verbs, "once", "take one request to its end, then stop; for Actions and cron", bus=True)
+    _creating(one)
+    _rehashing(one)
+    one.add_argument("--branch", metavar="NAME", help="the request branch to take; default: the oldest request")
+    summary = "print the result's summary instead of appending it to the file GITHUB_STEP_SUMMARY names"
+    one.add_argument("--summary", action="store_true", help=summary)
+    doctor = _verb(verbs, "doctor", "try everything a run needs and name a remedy per finding", bus=True)
+    doctor.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def _control(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    _verb(verbs, "drain", "end the runner after what it is running")
+    _verb(verbs, "pause", "take nothing new until resumed; what runs goes on")
+    _verb(verbs, "resume", "take requests again")
+    collect = _verb(verbs, "gc", "delete refs of runs that ended long ago, and old files of this runner", bus=True)
+    collect.add_argument("--older-than", type=float, default=14.0, metavar="DAYS", help="age; default 14")
+    collect.add_argument("--dry-run", action="store_true", help="only print what would go")
+
+
+def _files(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    policy = _verb(verbs, "policy", "look at the policy file: check, example, explain")
+    policy.add_argument("action", choices=("check", "example", "explain"))
+    policy.add_argument("preset", nargs="?", help="with explain: what a request of this preset would get")
+    journal = _verb(verbs, "journal", "look at the journal: verify its chain, or show a run's events")
+    journal.add_argument("action", choices=("verify", "show"))
+    journal.add_argument("run", nargs="?", help="with show: a run id, or the end of one")
+
+
+def _ssh(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    door = _verb(verbs, "exec", "serve requesters over ssh: the forced command of an authorized_keys line")
+    door.add_argument("--show", action="store_true", help="print that line, the bus id and the key to pin")
+    door.add_argument("--no-start", action="store_true", help="start no runner; one serves DIR/ssh/bus.git already")
+    door.add_argument("--serve", action="store_true", help="run the runner behind it until it is idle")
+
+
+def _keys(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    key = _verb(verbs, "keygen", "make the key that signs this runner's results, and print its public half", bus=True)
+    key.add_argument("--rotate", action="store_true", help="replace the key by one that the old key vouches for")
+
+
+def _trust(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    trust = _verb(
+        verbs, "trust", "say whose signed requests this host takes, and whose code it trusts: add, list, remove"
+    )
+    trust.formatter_class = argparse.RawDescriptionHelpFormatter
+    trust.epilog = _TRUST_EPILOG
+    trust.add_argument("action", choices=("add", "list", "remove"))
+    trust.add_argument(
+        "key", nargs="*", default=[], metavar="KEY", help="a public key, or its file; remove also takes a principal"
+    )
+    trust.add_argument("--code", action="store_true", help="the key may vouch for code by signing commits")
+    trust.add_argument("--principal", action="append", metavar="NAME", help="who holds it; default: the key's comment")
+    trust.add_argument("--valid-after", metavar="DATE", help="YYYYMMDD[HHMM[SS]][Z]: signs nothing before")
+    trust.add_argument("--valid-before", metavar="DATE", help="YYYYMMDD[HHMM[SS]][Z]: signs nothing from then on")
+    trust.add_argument("--json", action="store_true", help="with list: one JSON document on stdout")
+    revoke = _verb(verbs, "revoke", "refuse a principal or a key from now on, and end what runs for it")
+    revoke.add_argument("who", nargs="+", metavar="PRINCIPAL|KEY", help="a name, SHA256:..., a public key or its file")
+
+
+def _actions(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    hook = _verb(verbs, "job-hook", "answer the Actions runner before and after each job; see docs/guides/actions.md")
+    hook.add_argument("action", choices=("started", "completed", "decide", "digest"))
+    words = "digest: a workflow file, to be listed in the policy; decide: a workflow reference and a commit"
+    hook.add_argument("words", nargs="*", metavar="WORD", help=words)
+    hook.add_argument("--ask", metavar="FILE", help="with started: a program that decides, as a user who may read more")
+    hook.add_argument("--stop", metavar="FILE", help="with started: a program that stops the Actions service")
+
+
+def _verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, summary: str, *, bus: bool = False
+) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+    parser.add_argument("--policy", metavar="FILE", help="policy file; default: policy.toml in your config folder")
+    parser.add_argument("--state", metavar="DIR", help="state folder; default: the user's state folder, by runner name")
+    if bus:
+        parser.add_argument("--bus", metavar="ROUTE[#ID]", help="default: KAKEYA_BUS, then bus in the policy")
+    return parser
+
+
+def _rehashing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rehash", action="store_true", help="digest every model file anew, whatever its times say")
+
+
+def _creating(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--create-bus", action="store_true", help="make the remote a bus if it is none yet")
+    parser.add_argument("--wake", choices=("poll", "actions"), default="poll", help="of a new bus: what wakes it")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    arguments = build_parser().parse_args(words or ["--help"])
+    if arguments.verb == "exec":  # started anew by every connection, so kept light
+        return int(importlib.import_module("bridge.cli.host.exec").execute(arguments))
+    commands = importlib.import_module("bridge.cli.host.commands")
+    return int(commands.dispatch(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

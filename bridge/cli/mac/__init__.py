@@ -1,0 +1,1 @@
+"""`kakeya-mac`: what a requester and a reader of results type."""

@@ -1,0 +1,63 @@
+"""What a handler gets: the command, its values, and the doors it may use."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bridge.cli.screen.output import Output
+from bridge.cli.table.command import Command
+from bridge.system.clock import Clock
+
+if TYPE_CHECKING:
+    from bridge.client.clone.config import Settings
+    from bridge.client.connection.session import Session
+
+    Opener = Callable[[Settings, Clock], Session]
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """One call of one command.
+
+    Attributes:
+        opener: opens the bus; None for the real one, which is imported only when a command needs it.
+    """
+
+    command: Command
+    args: argparse.Namespace
+    output: Output
+    clock: Clock
+    environment: Mapping[str, str]
+    directory: Path
+    opener: Opener | None = None
+
+    def settings(self, run: str | None = None) -> Settings:
+        """Return where this command works.
+
+        Args:
+            run: what was typed for a run, where the command is about one: its bus is the one it was sent to.
+        """
+        from bridge.client.clone.config import discover, ssh_route
+
+        option: str | None = getattr(self.args, "bus", None)
+        via: str | None = getattr(self.args, "via", None)
+        if via is not None:
+            option = ssh_route(via, option)
+        found = discover(self.directory, self.environment, option)
+        if run is None:
+            return found
+        from bridge.client.connection.run_bus import settings_of_run
+
+        return settings_of_run(found, run)
+
+    def open(self, settings: Settings) -> Session:
+        """Open the bus, checked."""
+        if self.opener is not None:
+            return self.opener(settings, self.clock)
+        from bridge.client.connection.session import open_session
+
+        return open_session(settings, self.clock)

@@ -1,0 +1,161 @@
+"""`doctor`, `init`, `gc`, `config`, `completion`, `agent`, `version`: setting up and tidying."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bridge.cli.mac.context import Invocation
+
+
+def doctor(call: Invocation) -> int:
+    """Check everything between here and a runner; exit 1 when a finding stands in the way."""
+    from bridge.client.document.envelope import of_data
+    from bridge.client.document.untrusted import clean_line
+    from bridge.client.maintenance.doctor import diagnose
+
+    settings = call.settings()
+    findings = []
+    for finding in diagnose(settings, call.open, call.environment, push=not call.args.no_push):
+        findings.append(finding)
+        call.output.row(finding.level, f"{finding.check}: {clean_line(finding.text)}")
+        if finding.remedy is not None:
+            call.output.row("", f"remedy: {clean_line(finding.remedy)}")
+    failed = sum(finding.level == "fail" for finding in findings)
+    code = 1 if failed else 0
+    call.output.say("doctor", f" {len(findings)} checks, {failed} in the way")
+    data = [finding.data() for finding in findings]
+    call.output.document(of_data("doctor", data, exit_code=code, reason="findings" if code else "ok"))
+    return code
+
+
+def init(call: Invocation) -> int:
+    """Check a bus, pin its id, and write this clone's own configuration."""
+    from bridge.cli.table.documents import write_agents_section
+    from bridge.client.clone.config import check_template, write_clone_config
+    from bridge.client.connection.pins import key_lines, pins
+    from bridge.client.document.envelope import of_data
+    from bridge.client.send.signing import choose, identity_of
+    from bridge.errors import UsageError
+    from bridge.trust.keyring import pin
+
+    settings = call.settings()
+    if settings.bus.embedded and call.args.bus is None:
+        raise UsageError("no bus is named", remedy="kakeya-mac init --bus ROUTE; for this machine: --bus embedded")
+    if call.args.branch_template is not None:
+        check_template(call.args.branch_template, "--branch-template")
+    session = call.open(settings)
+    trusted = pins(settings, option=call.args.runner_key or ())
+    choice = replace(
+        settings.bus,
+        bus_id=session.record.bus_id if not settings.bus.embedded else None,
+        route=settings.bus.route or "embedded",
+        branch_template=call.args.branch_template or settings.bus.branch_template,
+        runner_keys=tuple(pin(key) for key in trusted.keys) if trusted.required else (),
+    )
+    signing = choose(session, call.environment, key=call.args.signing_key, principal=call.args.principal)
+    path = write_clone_config(settings, choice, signing)
+    call.output.row("bus", f"{choice.route} {session.record.bus_id}")
+    for line in key_lines(session.record, trusted):
+        call.output.row("results", line)
+    who = identity_of(replace(session, settings=replace(settings, signing=signing)))
+    if who is None:
+        call.output.row("signing", "off: requests are unsigned; on with: kakeya-mac init --signing-key auto")
+    else:
+        call.output.row("signing", f"as {who.principal} with {who.fingerprint}")
+        call.output.say("owner", f" the host's owner trusts it with: {who.trust_command}")
+    call.output.row("written", str(path))
+    if call.args.agents_md and settings.repository is not None:
+        agents = settings.repository.top / "AGENTS.md"
+        changed = write_agents_section(agents)
+        call.output.row("agents", f"{agents}{'' if changed else ' (unchanged)'}")
+    call.output.say("next", "  kakeya-mac doctor")
+    data = {
+        "path": str(path),
+        "route": choice.route,
+        "bus_id": session.record.bus_id,
+        "principal": None if who is None else who.principal,
+        "signer": None if who is None else who.fingerprint,
+        "public_key": None if who is None else who.public,
+    }
+    call.output.document(of_data("init", data, bus=session.bus_part(), next_argv=[["kakeya-mac", "doctor"]]))
+    return 0
+
+
+def gc(call: Invocation) -> int:
+    """Remove old results here, and on request finished branches on the bus."""
+    from bridge.cli.mac.connect import connect
+    from bridge.client.document.envelope import of_data
+    from bridge.client.maintenance.collect import tidy
+
+    session = connect(call)
+    removed = list(
+        tidy(session, older_than_s=call.args.older_than * 86400, branches=call.args.branches, dry_run=call.args.dry_run)
+    )
+    for one in removed:
+        call.output.row(one.kind, one.name)
+    call.output.say("gc", f"{len(removed)} {'would go' if call.args.dry_run else 'removed'}")
+    call.output.document(of_data("gc", [one.data() for one in removed], bus=session.bus_part()))
+    return 0
+
+
+def config(call: Invocation) -> int:
+    """Show the bus and where that came from; asks no bus."""
+    from bridge.client.clone.config import candidates
+    from bridge.client.document.envelope import BusPart, of_data
+
+    settings = call.settings()
+    choice = settings.bus
+    route = "embedded: runs on THIS machine" if choice.embedded else choice.route or "(found by its id)"
+    call.output.row("bus", f"{route}{f' #{choice.bus_id}' if choice.bus_id else ''}")
+    for source, where, used in candidates(settings):
+        call.output.row("used" if used else "", f"{source:<10} {where}")
+    call.output.row("results", str(settings.runs_dir))
+    data = {
+        "route": choice.route,
+        "bus_id": choice.bus_id,
+        "embedded": choice.embedded,
+        "source": choice.source,
+        "branch_template": choice.branch_template,
+        "runs": str(settings.runs_dir),
+        "looked_at": [{"source": s, "where": w, "used": used} for s, w, used in candidates(settings)],
+    }
+    bus = BusPart(id=choice.bus_id, route=choice.route, source=choice.source, where=choice.where)
+    call.output.document(of_data("config", data, bus=bus))
+    return 0
+
+
+def completion(call: Invocation) -> int:
+    """Print a completion script."""
+    from bridge.cli.table.completion import script
+
+    call.output.data(script(call.args.shell).rstrip("\n"))
+    return 0
+
+
+def agent(call: Invocation) -> int:
+    """Print the section for AGENTS.md, or the agent skill."""
+    from bridge.cli.table.documents import skill, snippet
+
+    call.output.data((skill() if call.args.form == "skill" else snippet()).rstrip("\n"))
+    return 0
+
+
+def version(call: Invocation) -> int:
+    """Print versions of program, gate and schemas."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        number = installed("kakeya")
+    except PackageNotFoundError:
+        number = "unknown"
+    from bridge.client.document.envelope import SCHEMA, of_data
+    from bridge.gate import identity
+
+    gate = identity()
+    data = {"kakeya": number, "gate": gate.version, "gate_digest": gate.digest, "envelope": SCHEMA, "request": 2}
+    rows = {"kakeya": number, "gate": f"{gate.version} {gate.digest}", "schemas": f"{SCHEMA}, request 2"}
+    for label, text in rows.items():
+        call.output.row(label, text)
+    call.output.document(of_data("version", data))
+    return 0

@@ -1,0 +1,91 @@
+"""`verify`: check results without trusting whoever shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bridge.cli.mac.connect import connect_for
+from bridge.cli.mac.context import Invocation
+from bridge.client.clone.git_door import read_branch_result
+from bridge.client.clone.request_branch import find_request_branch
+from bridge.client.clone.store import id_in
+from bridge.client.connection.pins import Pins, pins
+from bridge.client.connection.run_bus import is_own, pinned_bus, require_same_bus, sent_from
+from bridge.client.document.envelope import of_data
+from bridge.client.document.untrusted import clean_line
+from bridge.client.evidence import verify as checking
+from bridge.client.run.stored import find_stored
+from bridge.errors import InfrastructureError, RunNotFoundError, UsageError
+
+
+def verify(call: Invocation) -> int:
+    """Check results; exit 1 when something does not hold, 9 when all does and no pinned key says who wrote it."""
+    found = [_verification(call, what) for what in call.args.what]
+    verification = found[0] if len(found) == 1 else checking.together(found)
+    output = call.output
+    for check in verification.checks:
+        output.row("ok" if check.ok else "FAILED", f"{clean_line(check.name)}: {clean_line(check.text)}")
+    name = verification.run_id or verification.source
+    if verification.ok and verification.signed:
+        output.row("verified", f"{name}   signed")
+    elif verification.ok:
+        output.row("NOT PROVEN", f" {name}   {clean_line(verification.unproven)}")
+    else:
+        broken = sum(not check.ok for check in verification.checks)
+        output.row("NOT VERIFIED", f" {name}   {broken} of {len(verification.checks)} checks failed")
+    code, reason = verification.exit_code, verification.reason
+    data = {
+        "source": verification.source,
+        "id": verification.run_id,
+        "ok": verification.ok,
+        "signed": verification.signed,
+        "checks": [check.data() for check in verification.checks],
+    }
+    message = None if verification.signed else verification.unproven
+    output.document(of_data("verify", data, exit_code=code, reason=reason, message=message))
+    return code
+
+
+def _verification(call: Invocation, what: str) -> checking.Verification:
+    option = tuple(call.args.runner_key or ())
+    folder = Path(call.directory, what)
+    if folder.is_dir():
+        return checking.verify_folder(folder, _pins_of(call, id_in(folder), option))
+    settings = call.settings()
+    top = settings.repository.top if settings.repository is not None else None
+    if "/" in what:
+        if top is None:
+            raise UsageError(f"there is no {what} here, and no git clone whose branch it could be")
+        return checking.verify(read_branch_result(top, what), pins(settings, option=option), source=what)
+    try:
+        session, run_id = connect_for(call, what, quiet=True)
+        return checking.verify_id(session, run_id, pins(session.settings, option=option, record=session.record))
+    except (InfrastructureError, RunNotFoundError) as error:
+        here = _from_here(call, what, _pins_of(call, what, option))
+        if here is None:
+            raise
+        call.output.say("note", f"the bus was not asked: {error.message}")
+        return here
+
+
+def _pins_of(call: Invocation, what: str | None, option: tuple[str, ...]) -> Pins:
+    """Return what to go by for a run of which only a result is here, no bus having been asked."""
+    settings = call.settings(what)
+    sent = sent_from(settings, what)
+    if sent is not None and not option:
+        require_same_bus(settings, sent.id, pinned_bus(settings), "verify")
+    return pins(settings, option=option, own=is_own(settings, sent))
+
+
+def _from_here(call: Invocation, what: str, trusted: Pins) -> checking.Verification | None:
+    """Return the verification of a run by what this clone has of it, a stored result or a request branch."""
+    settings = call.settings(what)
+    stored = find_stored(settings, what)
+    if stored is not None and stored[1].result is not None:
+        result, folder = stored[1].result, stored[1].folder
+        return checking.verify(result.tree, trusted, source=str(folder), run_id=result.id)
+    top = settings.repository.top if settings.repository is not None else None
+    branch = None if top is None else find_request_branch(top, what)
+    if top is None or branch is None:
+        return None
+    return checking.verify(read_branch_result(top, branch.name), trusted, source=branch.name, run_id=branch.run_id)

@@ -1,0 +1,1 @@
+"""Text on stdout and stderr: one run, its progress, tables, colours."""

@@ -1,0 +1,117 @@
+"""The text of one run on stdout: the table of the design's target look.
+
+Every text in it that came from elsewhere is cleaned here.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from bridge.cli.screen.output import DATA_LABEL_CHARS, Output, duration
+from bridge.client.document.untrusted import clean_line, tail
+from bridge.client.run.present import next_steps, times, where
+from bridge.client.run.status import Standing
+from bridge.client.run.stored import Origin
+from bridge.ids import short
+
+_FAILED_LOG_LINES = 12
+_LABEL_MOST_CHARS = 24
+_HOST_SAYS_WHAT_NEXT = frozenset({"policy_refused", "request_rejected", "infrastructure"})
+
+
+def print_standing(output: Output, origin: Origin, standing: Standing, directory: Path) -> None:
+    """Print one run: how it ended, what was measured, where the files are, what to do next."""
+    ended = standing.terminal or standing.reason != "pending"
+    lines = [(standing.reason if ended else standing.state.word, headline(origin, standing))]
+    lines += rows(origin, standing, directory)
+    width = min(_LABEL_MOST_CHARS, max(DATA_LABEL_CHARS, *(len(label) + 1 for label, _ in lines)))
+    for label, text in lines:
+        output.row(label, text, width)
+
+
+def headline(origin: Origin, standing: Standing) -> str:
+    """Return ``valid_not_citable (smoke)   01k9x3…   13 s   mlx-cpu Linux x86_64``."""
+    verdict = standing.result.verdict if standing.result is not None else None
+    parts = [f"{verdict.decision} ({standing.profile})"] if verdict is not None else []
+    parts.append(short(standing.id))
+    seconds = times(standing).total
+    if seconds is not None:
+        parts.append(duration(seconds))
+    place = where(origin, standing)
+    backend = f"{place.backend}-{place.device}" if place.backend not in {None, "none"} else place.device
+    machine = " ".join(word for word in (backend, place.os) if word)
+    if machine:
+        parts.append(clean_line(machine))
+    elif place.runner:
+        parts.append(place.runner)
+    return "   ".join(parts)
+
+
+def rows(origin: Origin, standing: Standing, directory: Path) -> Iterator[tuple[str, str]]:
+    """Yield label and text of every further line."""
+    if standing.message and standing.reason != "gate_rejected":  # the findings below say it line by line
+        yield "message", clean_line(standing.message)
+        if standing.remedy and standing.reason in _HOST_SAYS_WHAT_NEXT:
+            yield "remedy", clean_line(standing.remedy)
+    yield from _gate_rows(standing)
+    yield from _trust_rows(standing)
+    yield from _log_rows(standing)
+    if standing.actions is not None:
+        yield "actions", standing.actions.text()
+    if standing.folder is not None:
+        yield "files", f"{shown_path(standing.folder, directory)}/"
+    if standing.view is not None and standing.view.delivery not in {None, "copied"} and standing.terminal:
+        yield "delivery", f"{standing.view.delivery}: the result is under the runner's own refs, and here"
+    for argv in next_steps(origin, standing)[:1]:
+        yield "next", shlex.join(argv)
+
+
+def _trust_rows(standing: Standing) -> Iterator[tuple[str, str]]:
+    """Say who asked when somebody signed, and what the host's owner let pass."""
+    record = standing.result.record if standing.result is not None else None
+    if record is None:
+        return
+    asked = [f"{record.principal} (signed)"] if record.signer is not None else []
+    code = record.code
+    if code is not None and code.origin == "request":
+        asked.append(f"{code.trust_class} code")
+    if "trust_pushers" in record.labels and "embedded" not in record.labels:
+        asked.append("unsigned, on a host that trusts whoever can push (trust_pushers)")
+    if asked:
+        yield "trust", clean_line("; ".join(asked))
+
+
+def shown_path(path: Path, directory: Path) -> str:
+    """Return a path relative to the working directory where that is shorter to read."""
+    try:
+        return str(path.relative_to(directory))
+    except ValueError:
+        return str(path)
+
+
+def _gate_rows(standing: Standing) -> Iterator[tuple[str, str]]:
+    """Yield the gate's own table but its first line: `headline` says more."""
+    result = standing.result
+    if result is None or result.verdict is None:
+        return
+    if result.record is not None and not result.record.commands and standing.reason not in {"passed", "gate_rejected"}:
+        return  # nothing ran, so that what the gate misses says nothing more
+    from bridge.gate.render import rows as gate_rows
+    from bridge.publish.markdown import STOPPED, unfinished
+
+    stopped = standing.reason in STOPPED and bool(result.verdict.findings)
+    shown = result.verdict.evolve(findings=()) if stopped else result.verdict
+    for name, text in list(gate_rows(shown, result.record))[1:]:
+        yield clean_line(name), clean_line(text)
+    if stopped:
+        yield "gate", clean_line(unfinished(standing.reason, result.verdict))
+
+
+def _log_rows(standing: Standing) -> Iterator[tuple[str, str]]:
+    """Show the end of a failed program's log: what people look for first; `row` labels keep it inside a field."""
+    if standing.reason not in {"program_failed", "timed_out"} or standing.result is None:
+        return
+    for line in tail(standing.result.log, _FAILED_LOG_LINES).lines:
+        yield "log", f"| {line}"

@@ -1,0 +1,168 @@
+"""Show the progress of a run on stderr: a live line on a terminal, a growing timeline with heartbeats otherwise.
+
+Knows `Progress` and `Output`; decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Protocol
+
+from bridge.cli.screen.output import Output, clock_face, duration, limit_text, size_text
+from bridge.client.document.untrusted import PREFIX
+from bridge.client.run.follow import HEARTBEAT_S, Progress
+
+_END_WORDS = {
+    "pending": "still pending",
+    "runner_lost": "runner lost",
+    "expired": "expired",
+    "publish_failed": "not delivered yet",
+}
+
+
+class Timeline(Protocol):
+    """Shows one run's progress; a context so that a terminal is always left clean."""
+
+    def __enter__(self) -> Timeline:
+        """Begin."""
+        ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """End, whatever happened."""
+        ...
+
+    def show(self, progress: Progress) -> None:
+        """Show one thing."""
+        ...
+
+
+def state_text(progress: Progress, limit_s: float | None) -> str:
+    """Return ``00:02 running (limit 10m)``."""
+    word = progress.state.word
+    if progress.kind == "end" and progress.end is not None and progress.end != "terminal":
+        word = _END_WORDS[progress.end]
+    elif progress.state.name == "started" and limit_s is not None:
+        word = f"{word} (limit {limit_text(limit_s)})"
+    return f"{clock_face(progress.elapsed_s)} {word}"
+
+
+class PlainTimeline:
+    """One line that grows by a piece per state; a line of its own for heartbeats, log and trouble."""
+
+    def __init__(self, output: Output, limit_s: float | None, why_waiting: Waiting) -> None:
+        self._output = output
+        self._limit_s = limit_s
+        self._why_waiting = why_waiting
+
+    def __enter__(self) -> PlainTimeline:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._output.end_line()
+
+    def show(self, progress: Progress) -> None:
+        """Show one thing."""
+        match progress.kind:
+            case "state":
+                self._output.append(state_text(progress, self._limit_s))
+            case "log":
+                for line in progress.lines:
+                    self._output.note(f"{PREFIX}{line}")
+            case "trouble":
+                self._output.note(f"{clock_face(progress.elapsed_s)} {progress.lines[0]}")
+            case "heartbeat":
+                self._output.note(self._heartbeat(progress))
+            case "end":
+                if progress.end != "terminal":
+                    self._output.append(state_text(progress, self._limit_s))
+
+    def _heartbeat(self, progress: Progress) -> str:
+        text = state_text(progress, self._limit_s)
+        if progress.state.name == "queued":
+            return f"{text}: {self._why_waiting()}"
+        log = f", log {size_text(progress.log_bytes)}" if progress.log_bytes else ""
+        return f"{text}: nothing new for {duration(HEARTBEAT_S)}{log}"
+
+
+class LiveTimeline:
+    """A line that is replaced in place once a second; states and log lines scroll above it.
+
+    No spinner: on the embedded bus every redraw would be taken from the machine that is being measured.
+    """
+
+    def __init__(
+        self, output: Output, limit_s: float | None, why_waiting: Waiting, steady_s: Callable[[], float]
+    ) -> None:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        self._text = Text
+        self._console = Console(
+            file=output.stderr, no_color=not output.colour, highlight=False, markup=False, emoji=False
+        )
+        self._limit_s = limit_s
+        self._why_waiting = why_waiting
+        self._steady_s = steady_s
+        self._last: Progress | None = None
+        self._seen_s = steady_s()
+        self._why = ""
+        self._live = Live(get_renderable=self._line, console=self._console, refresh_per_second=1, transient=True)
+
+    def __enter__(self) -> LiveTimeline:
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._live.stop()
+
+    def show(self, progress: Progress) -> None:
+        """Show one thing."""
+        self._last, self._seen_s = progress, self._steady_s()
+        match progress.kind:
+            case "log":
+                for line in progress.lines:
+                    self._console.print(self._text(f"{PREFIX}{line}", style="dim"))
+            case "trouble":
+                self._console.print(self._text(f"{clock_face(progress.elapsed_s)} {progress.lines[0]}", style="yellow"))
+            case "heartbeat":
+                self._why = f": {self._why_waiting()}" if progress.state.name == "queued" else ""
+            case _:
+                self._why = ""
+                self._console.print(self._text(state_text(progress, self._limit_s)))
+
+    def _line(self) -> Any:
+        """Return the line as it stands now."""
+        if self._last is None or self._last.kind == "end":
+            return self._text("")
+        elapsed_s = self._last.elapsed_s + self._steady_s() - self._seen_s
+        return self._text(f"{clock_face(elapsed_s)} {self._last.state.word}{self._why}", style="dim")
+
+
+class Waiting(Protocol):
+    """Says why a queued request is still waiting."""
+
+    def __call__(self) -> str:
+        """Return a few words."""
+        ...
+
+
+def make_timeline(
+    output: Output, limit_s: float | None, why_waiting: Waiting, steady_s: Callable[[], float]
+) -> Timeline:
+    """Return the timeline for these streams; `steady_s` is the clock by which a live line goes on."""
+    if output.live:
+        return LiveTimeline(output, limit_s, why_waiting, steady_s)
+    return PlainTimeline(output, limit_s, why_waiting)
+
+
+def show_all(timeline: Timeline, events: Iterable[Progress]) -> Progress:
+    """Show every event and return the last one."""
+    last: Progress | None = None
+    with timeline:
+        for last in events:
+            timeline.show(last)
+    if last is None:
+        raise RuntimeError("a wait yields at least its end")
+    return last

@@ -1,0 +1,219 @@
+"""Every command of `kakeya-mac` as data: help, completion, README table and agent skill are made from here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bridge.cli.table.command import Argument, Command
+
+PROGRAM: Final = "kakeya-mac"
+TAGLINE: Final = (
+    "Run allow-listed experiments on a machine you own, over nothing but a git remote, "
+    "and refuse numbers nobody measured."
+)
+
+_JSON = Argument(("--json",), "print one JSON document on stdout, also for errors and pending runs", "flag")
+_BUS = Argument(
+    ("--bus",),
+    "bus to use: a remote name, path or URL, with the pinned id after '#'; 'embedded' for this machine",
+    metavar="ROUTE[#ID]",
+)
+_ID = Argument(("id",), "run id, a unique prefix or suffix of one, or @last", metavar="ID", complete="run")
+_WAIT_TIMEOUT = Argument(
+    ("--wait-timeout",), "wait, but no longer than this (exit 8); the run goes on", metavar="S", number="float"
+)
+_FOLLOW = Argument(("--follow",), "show the log on stderr while it grows (implies --wait)", "flag")
+_REQUIRE = Argument(
+    ("--require",), "verdict needed for exit 0; default by profile: smoke valid, claim evidence",
+    choices=("valid", "evidence"),
+)  # fmt: skip
+_PARAM = Argument(("-p", "--param"), "a parameter of the preset", "repeat", metavar="K=V")
+_PROFILE = Argument(
+    ("--profile",), "smoke: a quick look, never citable; claim: measured to be quoted", choices=("smoke", "claim"),
+    default="smoke",
+)  # fmt: skip
+_PRESET = Argument(("preset",), "name of a preset, see `kakeya-mac presets`", metavar="PRESET", complete="preset")
+_KEY = Argument(
+    ("--runner-key",), "a runner's name and public key, got out of band; init pins it", "repeat", metavar="NAME=KEY"
+)
+_PATHS = Argument(("paths",), "report files or result folders", "many", metavar="PATH", complete="path")
+_RUN_EXITS: Final = (0, 1, 4, 5, 6, 7, 8, 130, 143)
+
+_RUN = (
+    Command(
+        "run", "Run", "bridge.cli.mac.run:run", "send a request, and with --wait see it through",
+        (
+            _PRESET, _PARAM,
+            Argument(("--wait",), "wait for the result and end in its exit code", "flag"),
+            _WAIT_TIMEOUT, _FOLLOW, _JSON, _PROFILE, _REQUIRE,
+            Argument(("--dirty",), "send uncommitted changes of tracked files too (request code only)", "flag"),
+            Argument(("--ref",), "commit whose tree is sent, default HEAD (request code only)", metavar="REV",
+                     complete="ref"),
+            Argument(("--runner",), "runner that may take it: a name, or labels like 'gpu,quiet'", metavar="SEL"),
+            Argument(("--expires",), "seconds after which it is never started", metavar="S", number="float"),
+            Argument(("--new",), "force another run although the same one is live", "flag"),
+            Argument(("--dry-run",), "show the request and what it resolves to; send nothing", "flag"),
+            Argument(("--queue",), "send it although no live runner is seen", "flag"),
+            _BUS,
+            Argument(("--via",), "send it to a host that is reachable over ssh", metavar="ssh://USER@HOST[:PORT]"),
+        ),
+        "The same preset, parameters, code and bus again while it is live attaches to the run that is already there: "
+        "a killed shell just runs the same line again. Ctrl-C and SIGTERM detach and never cancel.",
+        ("kakeya-mac run mlx-env-probe --wait", "kakeya-mac run k3-fused-allmlx-code --profile claim --wait --json"),
+        _RUN_EXITS,
+    ),
+    Command(
+        "attach", "Run", "bridge.cli.mac.run:attach", "wait for a run that was sent earlier, showing its progress",
+        (
+            _ID, _WAIT_TIMEOUT, Argument(("--follow",), "show the log on stderr while it grows", "flag"), _REQUIRE,
+            _JSON, _BUS,
+        ),
+        examples=("kakeya-mac attach @last",), exit_codes=_RUN_EXITS,
+    ),
+    Command(
+        "wait", "Run", "bridge.cli.mac.run:wait", "wait silently for runs; the strongest exit code of all of them",
+        (
+            Argument(("ids",), "run ids, unique prefixes or suffixes of them, or @last", "many", metavar="ID",
+                     complete="run"),
+            _WAIT_TIMEOUT, _REQUIRE, _JSON, _BUS,
+        ),
+        examples=("kakeya-mac wait @last --wait-timeout 300",), exit_codes=_RUN_EXITS,
+    ),
+    Command(
+        "cancel", "Run", "bridge.cli.mac.run:cancel", "ask the host to cancel a queued or running run",
+        (_ID, _JSON, _BUS), examples=("kakeya-mac cancel @last",),
+    ),
+    Command(
+        "retry", "Run", "bridge.cli.mac.run:retry", "send the same request again under a new id",
+        (
+            _ID, Argument(("--wait",), "wait for the result and end in its exit code", "flag"),
+            _WAIT_TIMEOUT, _FOLLOW, _REQUIRE, Argument(("--queue",), "send it although no live runner is seen", "flag"),
+            _JSON, _BUS,
+        ),
+        examples=("kakeya-mac retry @last --wait",), exit_codes=_RUN_EXITS,
+    ),
+)  # fmt: skip
+
+_LOOK = (
+    Command(
+        "status", "Look", "bridge.cli.mac.look:status", "say where a run is and how it ended",
+        (_ID, _JSON, _BUS), examples=("kakeya-mac status @last",),
+    ),
+    Command(
+        "logs", "Look", "bridge.cli.mac.look:logs", "print a run's log, fenced: it is untrusted text",
+        (
+            _ID, Argument(("-f", "--follow"), "go on until the run ends", "flag"),
+            Argument(("-n", "--lines"), "only the last N lines", metavar="N", number="int"), _JSON, _BUS,
+        ),
+        examples=("kakeya-mac logs -f @last",), exit_codes=(0, 130, 143),
+    ),
+    Command(
+        "ls", "Look", "bridge.cli.mac.look:ls", "list runs, newest first",
+        (
+            Argument(("--state",), "only these", choices=("queued", "claimed", "started", "judging", "published")),
+            Argument(("--preset",), "only of this preset", metavar="PRESET", complete="preset"),
+            Argument(("-n", "--limit"), "at most N", metavar="N", number="int", default=20),
+            Argument(("-q", "--ids"), "print full ids only", "flag"), _JSON, _BUS,
+        ),
+        examples=("kakeya-mac ls --state started",),
+    ),
+    Command("fetch", "Look", "bridge.cli.mac.look:fetch", "write a run's verified result to disk",
+            (_ID, _JSON, _BUS), examples=("kakeya-mac fetch @last",), exit_codes=(0, 1, 8)),
+    Command("open", "Look", "bridge.cli.mac.look:open_result", "print the folder of a run's result, fetching it first",
+            (_ID, _JSON, _BUS), examples=('cd "$(kakeya-mac open @last)"',), exit_codes=(0, 1, 8)),
+    Command("runners", "Look", "bridge.cli.mac.look:runners", "list the runners of the bus and what they offer",
+            (_JSON, _BUS)),
+    Command("presets", "Look", "bridge.cli.mac.presets:presets", "list what may be run",
+            (Argument(("--all",), "also planned ones", "flag"), _JSON)),
+    Command("presets show", "Look", "bridge.cli.mac.presets:show", "show a preset: parameters, limits, reports",
+            (_PRESET, _JSON), examples=("kakeya-mac presets show mlx-env-probe",)),
+    Command("explain", "Look", "bridge.cli.mac.presets:explain",
+            "show what a preset or a run resolves to, every decision with its reason",
+            (Argument(("what",), "preset or run id", metavar="PRESET|ID", complete="preset"),
+             _PARAM, _PROFILE, _JSON, _BUS),
+            examples=("kakeya-mac explain mlx-env-probe",)),
+)  # fmt: skip
+
+_EVIDENCE = (
+    Command("verify", "Evidence", "bridge.cli.mac.verify:verify",
+            "check results offline: digests, manifest, claim chain, signature",
+            (Argument(("what",), "run id, @last, result folder, or request branch", "many", metavar="ID|PATH|BRANCH",
+                      complete="run"), _KEY, _JSON, _BUS),
+            "Needs only the result tree: a folder written by fetch, or the request branch of a plain clone. Keys come "
+            "from --runner-key, from init, or from kakeya.toml on the default branch; never from the result. With "
+            "several results, or a bus at hand, a run that was left out shows. Exit code 0 takes a signature by a "
+            "pinned key; a result that is whole, and unsigned or signed with no key pinned, ends in 9.",
+            ("kakeya-mac verify @last", "kakeya-mac verify origin/mac-bridge/mlx-env-probe-01k9x3…"), (0, 1, 9)),
+    Command("quote", "Evidence", "bridge.cli.mac.evidence:quote", "print a pasteable block: the only wording allowed",
+            (_ID, Argument(("--markdown",), "as markdown", "flag"), _JSON, _BUS),
+            "Claims that may not be quoted are refused, loudly, with the reason.",
+            ("kakeya-mac quote @last",), (0, 1, 8)),
+    Command("compare", "Evidence", "bridge.cli.mac.evidence:compare", "put two runs side by side and say what differs",
+            (Argument(("a",), "run id, @last or result folder", metavar="A", complete="run"),
+             Argument(("b",), "run id, @last or result folder", metavar="B", complete="run"), _JSON, _BUS),
+            "Facts first; then, where both measured the same prompts, the gate's statistics of B against A with the "
+            "noise floor of each run. Two runs at two times are not interleaved, so none of it is citable, and every "
+            "reason is named. To ask whether a commit is slower: the preset commit-comparison.",
+            ("kakeya-mac compare @last 01k9x3", "kakeya-mac compare docs/evidence/RUN-A docs/evidence/RUN-B"),
+            (0, 1, 8)),
+    Command("report", "Evidence", "bridge.cli.mac.evidence:report", "show reports of a run or files, arm by arm",
+            (Argument(("what",), "run id or report file", metavar="ID|PATH", complete="run"), _JSON, _BUS),
+            examples=("kakeya-mac report @last",), exit_codes=(0, 1, 8)),
+    Command("gate check", "Evidence", "bridge.cli.mac.gate:check", "judge report files or result folders here",
+            (_PATHS,
+             Argument(("--format",), "how to print", choices=("table", "markdown", "junit", "annotations"),
+                      default="table"),
+             _REQUIRE, _KEY, _JSON),
+            "The same code that judges on the host. A bare report is never evidence: nobody saw it being measured. A "
+            "result folder can be, with a signature by a pinned key.",
+            ("kakeya-mac gate check docs/evidence",), (0, 1)),
+    Command("gate rules", "Evidence", "bridge.cli.mac.gate:rules", "list the rules of the gate", (_JSON,)),
+    Command("gate explain", "Evidence", "bridge.cli.mac.gate:explain", "say what a rule checks, why, and the remedy",
+            (Argument(("code",), "code of a rule: `kakeya-mac gate rules`", metavar="CODE", complete="rule"), _JSON),
+            examples=("kakeya-mac gate explain G4-MARKS",)),
+)  # fmt: skip
+
+_SETUP = (
+    Command("doctor", "Set up", "bridge.cli.mac.setup:doctor", "check everything between here and a runner",
+            (Argument(("--no-push",), "skip the probe push", "flag"), _JSON, _BUS),
+            "Pushes a probe to the request namespace and removes it again; every finding carries a remedy.",
+            ("kakeya-mac doctor",), (0, 1)),
+    Command("init", "Set up", "bridge.cli.mac.setup:init", "choose and pin the bus of this clone",
+            (_BUS,
+             Argument(("--branch-template",), "request branches, e.g. 'AgentMemory/mac-bridge-{preset}-{id}-1f2e'",
+                      metavar="TEXT"),
+             Argument(("--runner-key",), "a runner's name and public key, got out of band", "repeat",
+                      metavar="NAME=KEY"),
+             Argument(("--signing-key",), "key to sign requests with: a file, 'auto' to find or make one, 'none'",
+                      metavar="PATH"),
+             Argument(("--principal",), "name to sign as; default: git's user.email", metavar="NAME"),
+             Argument(("--agents-md",), "also write the agent's section into AGENTS.md", "flag"), _JSON),
+            "Where a runner of the bus checks signatures, a key is found (git's own, ssh-agent, ~/.ssh) or made; the "
+            "output names the one command with which the host's owner trusts it.",
+            ("kakeya-mac init --bus origin", "kakeya-mac init --bus origin --signing-key auto")),
+    Command("gc", "Set up", "bridge.cli.mac.setup:gc", "remove old results here, and request branches that are done",
+            (Argument(("--older-than",), "age in days", metavar="DAYS", number="float", default=30.0),
+             Argument(("--branches",), "also delete finished request branches on the bus", "flag"),
+             Argument(("--dry-run",), "only say what would go", "flag"), _JSON, _BUS)),
+    Command("config", "Set up", "bridge.cli.mac.setup:config", "show the bus, and where that came from", (_JSON, _BUS)),
+    Command("completion", "Set up", "bridge.cli.mac.setup:completion", "print a completion script",
+            (Argument(("shell",), "shell", choices=("bash", "zsh", "fish"), complete="shell"),),
+            examples=('eval "$(kakeya-mac completion bash)"',)),
+    Command("agent", "Set up", "bridge.cli.mac.setup:agent", "print the section for AGENTS.md, or the agent skill",
+            (Argument(("form",), "which", "optional", choices=("snippet", "skill"), default="snippet"),)),
+    Command("version", "Set up", "bridge.cli.mac.setup:version", "print the versions of program, gate and schemas",
+            (_JSON,)),
+)  # fmt: skip
+
+COMMANDS: Final[tuple[Command, ...]] = (*_RUN, *_LOOK, *_EVIDENCE, *_SETUP)
+BY_NAME: Final[dict[str, Command]] = {command.name: command for command in COMMANDS}
+GROUPS: Final = ("Run", "Look", "Evidence", "Set up")
+
+
+def find(words: list[str]) -> tuple[Command | None, list[str]]:
+    """Return the command of a command line and the words that follow it; two-word names win."""
+    for length in (2, 1):
+        name = " ".join(words[:length])
+        if len(words) >= length and name in BY_NAME:
+            return BY_NAME[name], words[length:]
+    return None, words

@@ -1,0 +1,145 @@
+"""Command line words → values, and the help texts; both from the table of commands.
+
+Knows argparse and the table, nothing about what commands do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import textwrap
+from typing import NoReturn
+
+from bridge.cli.table.command import Argument, Command
+from bridge.cli.table.commands import BY_NAME, COMMANDS, GROUPS, PROGRAM, TAGLINE
+from bridge.errors import UsageError
+from bridge.run.exits import MEANINGS
+
+_WIDTH = 100
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse that raises instead of printing and leaving."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog}: {message}", remedy=f"{self.prog} --help")
+
+
+def parse(command: Command, words: list[str]) -> argparse.Namespace:
+    """Return the values of a command's arguments.
+
+    Raises:
+        UsageError: a word that does not fit.
+    """
+    parser = _Parser(prog=f"{PROGRAM} {command.name}", add_help=False, allow_abbrev=False)
+    for argument in command.arguments:
+        _add(parser, argument)
+    return parser.parse_args(words)
+
+
+def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
+    if argument.kind == "flag":
+        parser.add_argument(*argument.names, action="store_true", dest=argument.dest)
+        return
+    extra: dict[str, object] = {"default": argument.default}
+    if argument.choices:
+        extra["choices"] = argument.choices
+    if argument.number:
+        extra["type"] = _positive_float if argument.number == "float" else _positive_int
+    if argument.kind == "repeat":
+        extra["action"] = "append"
+    elif argument.kind in {"optional", "many"}:
+        extra["nargs"] = "?" if argument.kind == "optional" else "+"
+    if not argument.positional:
+        extra["dest"] = argument.dest
+    parser.add_argument(*argument.names, metavar=argument.metavar, **extra)  # type: ignore[arg-type]
+
+
+def _positive_float(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number from 0 to 1e9")
+    return value
+
+
+def _positive_int(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 1_000_000_000:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number from 0 to 1e9")
+    return value
+
+
+def unknown_command(word: str) -> UsageError:
+    """Return the error for a word that is no command, with the nearest ones."""
+    near = difflib.get_close_matches(word, list(BY_NAME), n=2)
+    hint = f"; did you mean {' or '.join(near)}?" if near else f"; known: {', '.join(BY_NAME)}"
+    return UsageError(f"unknown command {word[:60]!r}{hint}", remedy=f"{PROGRAM} --help")
+
+
+def overview() -> str:
+    """Return the help of the program."""
+    lines = [f"usage: {PROGRAM} COMMAND …", "", *textwrap.wrap(TAGLINE, _WIDTH)]
+    for group in GROUPS:
+        lines += ["", f"{group}:"]
+        lines += [f"  {command.name:<13} {command.summary}" for command in COMMANDS if command.group == group]
+    lines += ["", "Exit codes:"]
+    for code, meaning in MEANINGS.items():
+        wrapped = textwrap.wrap(meaning, _WIDTH - 6)
+        lines += [f"  {code:<4}{wrapped[0]}", *(f"      {more}" for more in wrapped[1:])]
+    lines += [
+        "",
+        "stdout is data, stderr is talk; every command that answers takes --json. An ID is a unique prefix or",
+        f"suffix of a run id, or @last. `{PROGRAM} COMMAND --help` says more.",
+    ]
+    return "\n".join(lines)
+
+
+def group_help(prefix: str) -> str | None:
+    """Return the help of commands that share a first word, or None when there are none."""
+    members = [command for command in COMMANDS if command.name.startswith(f"{prefix} ")]
+    if not members:
+        return None
+    return "\n".join([f"usage: {PROGRAM} {prefix} …", "", *(f"  {one.name:<13} {one.summary}" for one in members)])
+
+
+def command_help(command: Command) -> str:
+    """Return the help of one command."""
+    usage = textwrap.wrap(
+        f"usage: {command.usage(PROGRAM)}", _WIDTH, subsequent_indent="       ", break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    lines = [*usage, "", f"{command.summary[0].upper()}{command.summary[1:]}."]
+    if command.details:
+        lines += ["", *textwrap.wrap(command.details, _WIDTH)]
+    if command.arguments:
+        lines += ["", "arguments:"]
+        for argument in command.arguments:
+            lines += _argument_help(argument)
+    if command.examples:
+        lines += ["", "examples:", *(f"  {example}" for example in command.examples)]
+    lines += ["", "exit codes: " + ", ".join(str(code) for code in exit_codes(command)) + f"; see `{PROGRAM} --help`"]
+    return "\n".join(lines)
+
+
+def exit_codes(command: Command) -> tuple[int, ...]:
+    """Return every code a command can end in, in order."""
+    return tuple(sorted({*command.exit_codes, 2, 3, 70}))
+
+
+def _argument_help(argument: Argument) -> list[str]:
+    word = argument.metavar or ("|".join(argument.choices) if argument.choices else argument.dest.upper())
+    head = word if argument.positional else ", ".join(argument.names)
+    if not argument.positional and argument.kind != "flag":
+        head += f" {word}"
+    text = argument.help
+    if argument.default is not None:
+        text += f" (default: {argument.default})"
+    wrapped = textwrap.wrap(text, _WIDTH - 30)
+    first = f"  {head:<27} {wrapped[0]}" if len(head) <= 27 else f"  {head}\n{'':<30}{wrapped[0]}"
+    return [first, *(f"{'':<30}{more}" for more in wrapped[1:])]

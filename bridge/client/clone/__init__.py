@@ -1,0 +1,1 @@
+"""What this machine knows: the user's repository, its configuration, the runs it sent and fetched."""

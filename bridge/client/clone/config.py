@@ -1,0 +1,299 @@
+"""Find which bus a command talks to, and say where that answer came from.
+
+First hit wins: ``--bus``, ``KAKEYA_BUS``, ``<git common dir>/kakeya.toml``, committed ``kakeya.toml``, user config,
+embedded. Knows files and variables, not git and not buses: whether a route exists is checked before the first write.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from bridge.client.clone.repository import Repository, find_repository
+from bridge.errors import UsageError
+
+Source = Literal["--bus", "KAKEYA_BUS", "clone", "committed", "user", "embedded"]
+FILE_NAME: Final = "kakeya.toml"
+USER_FILE_NAME: Final = "config.toml"
+FILE_MAX_BYTES: Final = 64 * 1024
+EMBEDDED: Final = "embedded"
+SSH_REPOSITORY: Final = "kakeya"  # `kakeya-runner exec` serves one bus, whatever it is called
+_BUS_ID = re.compile(r"[0-9a-f]{32}")
+_TEMPLATE = re.compile(r"[A-Za-z0-9._/-]*\{preset\}-\{id\}[A-Za-z0-9._-]*")
+OFF: Final = "none"
+_SIGNING_KEYS: Final = frozenset({"signing_key", "principal"})
+_KEYS: Final = frozenset({"schema", "bus_id", "route", "runner_keys", "branch_template"}) | _SIGNING_KEYS
+
+
+@dataclass(frozen=True)
+class BusChoice:
+    """The bus a command will use.
+
+    Attributes:
+        source: which of the six places answered.
+        where: the file, variable or option, for people.
+        route: remote name, path or URL; None for the embedded bus, or when a committed file names only an id.
+        bus_id: the pinned id, or None.
+        branch_template: full or short branch name with ``{preset}`` and ``{id}``, or None.
+        runner_keys: pinned public keys, each as ``NAME=KEY``.
+    """
+
+    source: Source
+    where: str
+    route: str | None = None
+    bus_id: str | None = None
+    branch_template: str | None = None
+    runner_keys: tuple[str, ...] = ()
+
+    @property
+    def embedded(self) -> bool:
+        """Whether this is the bus on this machine, made on demand."""
+        return self.route is None and self.bus_id is None
+
+    @property
+    def words(self) -> list[str]:
+        """Return what a further command needs to find this bus: nothing, unless only an option named it."""
+        if self.source != "--bus":
+            return []
+        pin = "" if self.bus_id is None else f"#{self.bus_id}"
+        return ["--bus", f"{self.route}{pin}" if self.route is not None else "embedded"]
+
+
+@dataclass(frozen=True)
+class SigningChoice:
+    """The key requests are signed with, ``none`` to sign nothing, and the principal they name."""
+
+    key: str
+    principal: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where a command works: the clone around it if any, its bus, its key, and where results and state go."""
+
+    directory: Path
+    repository: Repository | None
+    data_dir: Path
+    config_dir: Path
+    bus: BusChoice
+    signing: SigningChoice | None = None
+
+    @property
+    def state_dir(self) -> Path:
+        """Return `<git common dir>/kakeya`, or the data directory outside of a clone."""
+        return self.data_dir if self.repository is None else self.repository.common_dir / "kakeya"
+
+    @property
+    def runs_dir(self) -> Path:
+        """Return the folder that holds one folder of results per run."""
+        return self.state_dir / "runs"
+
+
+def discover(directory: Path, environment: Mapping[str, str], bus_option: str | None = None) -> Settings:
+    """Return the settings of a command started in a directory.
+
+    Raises:
+        UsageError: a configuration file or option is malformed; the message names the file and the key.
+    """
+    repository = find_repository(directory)
+    data_dir, config_dir = _user_dirs(environment)
+    choice = (
+        _from_text(bus_option, "--bus", "--bus")
+        or _from_text(environment.get("KAKEYA_BUS"), "KAKEYA_BUS", "KAKEYA_BUS")
+        or (_from_file(repository.common_dir / FILE_NAME, "clone") if repository else None)
+        or (_from_file(repository.top / FILE_NAME, "committed") if repository else None)
+        or _from_file(config_dir / USER_FILE_NAME, "user")
+        or BusChoice("embedded", "nothing else is configured")
+    )
+    signing = (_signing(repository.common_dir / FILE_NAME) if repository else None) or _signing(
+        config_dir / USER_FILE_NAME
+    )
+    return Settings(directory.resolve(), repository, data_dir, config_dir, choice, signing)
+
+
+def pinned_keys(settings: Settings) -> tuple[tuple[str, ...], str]:
+    """Return the keys that this clone's or the user's own file pins, and which file; a committed file is not asked."""
+    places: list[tuple[Path, Source]] = [(settings.config_dir / USER_FILE_NAME, "user")]
+    if settings.repository is not None:
+        places.insert(0, (settings.repository.common_dir / FILE_NAME, "clone"))
+    for path, source in places:
+        choice = _from_file(path, source)
+        if choice is not None and choice.runner_keys:
+            return choice.runner_keys, str(path)
+    return (), ""
+
+
+def committed_keys(data: bytes, where: str) -> tuple[str, ...]:
+    """Return the keys in the bytes of a committed `kakeya.toml`.
+
+    Raises:
+        UsageError: it is malformed.
+    """
+    return _keys(_table(data, where), where)
+
+
+def candidates(settings: Settings) -> list[tuple[str, str, bool]]:
+    """Return (place, path or variable, used) for every place that is looked at, in order."""
+    repository = settings.repository
+    places: list[tuple[Source, str]] = [("--bus", "option"), ("KAKEYA_BUS", "environment variable")]
+    if repository is not None:
+        places.append(("clone", str(repository.common_dir / FILE_NAME)))
+        places.append(("committed", str(repository.top / FILE_NAME)))
+    places.append(("user", str(settings.config_dir / USER_FILE_NAME)))
+    places.append(("embedded", str(settings.data_dir)))
+    return [(source, where, source == settings.bus.source) for source, where in places]
+
+
+def parse_route(text: str, source: Source, where: str) -> BusChoice:
+    """Return the choice of a ``ROUTE[#ID]`` text.
+
+    Raises:
+        UsageError: empty, with user information in the URL, beginning with a dash, or with a malformed id.
+    """
+    route, mark, bus_id = text.partition("#")
+    if mark and _BUS_ID.fullmatch(bus_id) is None:
+        raise UsageError(f"{where}: got bus id {bus_id[:64]!r}; expected 32 hexadecimal digits after '#'")
+    if not route or route.startswith("-") or any(ord(char) < 33 for char in route):
+        raise UsageError(f"{where}: got route {route[:200]!r}; expected a remote name, a path or a URL")
+    if route.startswith("ext::") or "::" in route.split("/", 1)[0]:
+        raise UsageError(f"{where}: remote helpers such as {route[:40]!r} are not used; give an https, ssh or file URL")
+    if re.match(r"https?://[^/]*@", route):
+        raise UsageError(
+            f"{where}: the URL carries user information, which would end up in records",
+            remedy="leave it out and let git's credential helper answer",
+        )
+    if re.fullmatch(r"ssh://[^/]+/?", route):
+        route = f"{route.rstrip('/')}/{SSH_REPOSITORY}"
+    if route == EMBEDDED:
+        return BusChoice(source, where)
+    return BusChoice(source, where, route=route, bus_id=bus_id or None)
+
+
+def ssh_route(via: str, bus: str | None) -> str:
+    """Return the route that `--via` means: the bus of a host that is reachable over ssh.
+
+    Raises:
+        UsageError: it is no ssh URL, or a bus is named as well.
+    """
+    if bus is not None:
+        raise UsageError("--bus and --via name two places", remedy="give one of them")
+    if re.fullmatch(r"ssh://[^/#]+/?(#[0-9a-f]{32})?", via) is None:
+        raise UsageError(f"--via: got {via[:200]!r}; expected ssh://USER@HOST[:PORT][#ID]")
+    return via
+
+
+def _from_text(text: str | None, source: Source, where: str) -> BusChoice | None:
+    if text is None or (not text and source != "--bus"):
+        return None
+    return parse_route(text, source, where)
+
+
+def _from_file(path: Path, source: Source) -> BusChoice | None:
+    if not path.is_file():
+        return None
+    table = _load(path)
+    unknown = sorted(set(table) - _KEYS)
+    if unknown:
+        raise UsageError(f"{path}: unknown key {unknown[0]!r}; known: {', '.join(sorted(_KEYS))}")
+    if table.get("schema") != 1:
+        raise UsageError(f"{path}: got schema = {table.get('schema')!r}; this version reads schema = 1")
+    if source == "committed" and (mine := sorted(_SIGNING_KEYS & set(table))):
+        raise UsageError(f"{path}: {mine[0]} is everybody's own choice", remedy="kakeya-mac init --signing-key auto")
+    bus_id, route = _text(table, "bus_id", path), _text(table, "route", path)
+    if bus_id is None and route is None:
+        return None
+    if bus_id is not None and _BUS_ID.fullmatch(bus_id) is None:
+        raise UsageError(f"{path}: got bus_id = {bus_id[:64]!r}; expected 32 hexadecimal digits")
+    template = _text(table, "branch_template", path)
+    if template is not None:
+        check_template(template, str(path))
+    base = parse_route(route, source, str(path)) if route is not None else BusChoice(source, str(path))
+    return BusChoice(source, str(path), base.route, bus_id, template, _keys(table, path))
+
+
+def _signing(path: Path) -> SigningChoice | None:
+    """Return the signing key a clone's or a user's own file names."""
+    table = _load(path) if path.is_file() else {}
+    key, principal = _text(table, "signing_key", path), _text(table, "principal", path)
+    if key is None:
+        return None
+    if key != OFF and principal is None:
+        raise UsageError(f"{path}: signing_key needs a principal", remedy="kakeya-mac init --principal NAME")
+    return SigningChoice(key, principal or "")
+
+
+def check_template(template: str, where: str) -> None:
+    """Refuse a branch template that cannot carry a preset and an id.
+
+    Raises:
+        UsageError: it does not read ``…{preset}-{id}…``.
+    """
+    if _TEMPLATE.fullmatch(template) is None or ".." in template or "//" in template:
+        raise UsageError(
+            f"{where}: got branch_template = {template[:120]!r}; expected something like 'mac-bridge/{{preset}}-{{id}}'"
+        )
+
+
+def _keys(table: Mapping[str, Any], path: Path | str) -> tuple[str, ...]:
+    keys = table.get("runner_keys", [])
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise UsageError(f"{path}: runner_keys is a list of texts")
+    return tuple(keys)
+
+
+def _text(table: Mapping[str, Any], key: str, path: Path) -> str | None:
+    value = table.get(key)
+    if value is not None and (not isinstance(value, str) or not value):
+        raise UsageError(f"{path}: {key} is a text, got {value!r}")
+    return value
+
+
+def _load(path: Path) -> dict[str, Any]:
+    return _table(path.read_bytes(), str(path))
+
+
+def _table(data: bytes, path: str) -> dict[str, Any]:
+    if len(data) > FILE_MAX_BYTES:
+        raise UsageError(f"{path}: {len(data)} bytes; a configuration has at most {FILE_MAX_BYTES}")
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{path}: not TOML: {error}", remedy=f"correct or remove {path}") from error
+
+
+def _user_dirs(environment: Mapping[str, str]) -> tuple[Path, Path]:
+    data, config = environment.get("KAKEYA_DATA_DIR"), environment.get("KAKEYA_CONFIG_DIR")
+    if not (data and config):
+        import platformdirs
+
+        data = data or platformdirs.user_data_dir("kakeya")
+        config = config or platformdirs.user_config_dir("kakeya")
+    return Path(data), Path(config)
+
+
+def write_clone_config(settings: Settings, choice: BusChoice, signing: SigningChoice | None = None) -> Path:
+    """Write `<git common dir>/kakeya.toml` (the user config outside of a clone) and return its path, atomically."""
+    from bridge.system.atomic import write_atomic
+
+    repository = settings.repository
+    path = settings.config_dir / USER_FILE_NAME if repository is None else repository.common_dir / FILE_NAME
+    lines = ["# Written by `kakeya-mac init`. Not committed: it is this clone's own choice.", "schema = 1"]
+    for key, value in (("route", choice.route), ("bus_id", choice.bus_id), ("branch_template", choice.branch_template)):
+        if value is not None:
+            lines.append(f"{key} = {_quoted(value)}")
+    if signing is not None:
+        lines.append(f"signing_key = {_quoted(signing.key)}")
+        lines += [f"principal = {_quoted(signing.principal)}"] if signing.key != OFF else []
+    if choice.runner_keys:
+        lines.append(f"runner_keys = [{', '.join(_quoted(key) for key in choice.runner_keys)}]")
+    write_atomic(path, ("\n".join(lines) + "\n").encode())
+    return path
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,172 @@
+"""What this clone remembers: requests it sent, and results it has verified.
+
+Layout below the state directory: ``requests/<id>.json`` (written before the push: a killed client goes on with
+the same id and bytes) and ``runs/<short id>/`` (a result tree, written whole or not at all). Knows no bus.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bridge import strictjson
+from bridge.bus.views import Tree
+from bridge.errors import IntegrityError
+from bridge.ids import is_id, short
+from bridge.limits import REQUEST_MAX_BYTES, RESULT_MAX_BYTES, RESULT_MAX_FILES
+from bridge.records import Request
+from bridge.system.atomic import write_atomic, write_folder_atomic
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request this clone sent, or was about to send: its exact bytes, and where to."""
+
+    id: str
+    ref: str
+    route: str
+    bus_id: str
+    data: bytes
+    signature: bytes | None = None
+
+    def request(self) -> Request:
+        """Return the request."""
+        return Request.parse(self.data)
+
+
+class Store:
+    """The folder of one clone (or of the user, outside of a clone)."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._requests = state_dir / "requests"
+        self._runs = state_dir / "runs"
+
+    def remember(self, sent: Sent) -> None:
+        """Write down a request before it is pushed."""
+        document = {
+            "schema": 1,
+            "id": sent.id,
+            "ref": sent.ref,
+            "route": sent.route,
+            "bus_id": sent.bus_id,
+            "request": sent.data.decode("utf-8"),
+            "signature": None if sent.signature is None else sent.signature.decode("ascii"),
+        }
+        write_atomic(self._requests / f"{sent.id}.json", strictjson.encode(document))
+
+    def sent(self, run_id: str) -> Sent | None:
+        """Return a remembered request, or None; an unreadable file is as good as none, its bus still knows."""
+        path = self._requests / f"{run_id}.json"
+        try:
+            document: dict[str, Any] = strictjson.decode(path.read_bytes(), max_bytes=4 * REQUEST_MAX_BYTES)
+            return Sent(
+                id=document["id"],
+                ref=document["ref"],
+                route=document["route"],
+                bus_id=document["bus_id"],
+                data=document["request"].encode("utf-8"),
+                signature=None if document.get("signature") is None else document["signature"].encode("ascii"),
+            )
+        except (OSError, strictjson.StrictJsonError, KeyError, AttributeError, TypeError, UnicodeEncodeError):
+            return None
+
+    def all_sent(self) -> Iterator[Sent]:
+        """Yield remembered requests, newest first."""
+        for run_id in sorted(self._sent_ids(), reverse=True):
+            if (sent := self.sent(run_id)) is not None:
+                yield sent
+
+    def forget(self, run_id: str) -> None:
+        """Remove a remembered request; no error when there is none."""
+        (self._requests / f"{run_id}.json").unlink(missing_ok=True)
+
+    def ids(self) -> set[str]:
+        """Return every id known here, sent or fetched."""
+        return self._sent_ids() | {run_id for run_id, _ in self.results()}
+
+    def results(self) -> Iterator[tuple[str, Path]]:
+        """Yield (run id, folder) of every stored result."""
+        if self._runs.is_dir():
+            for folder in sorted(self._runs.iterdir()):
+                if not folder.name.startswith(".") and (run_id := id_in(folder)) is not None:
+                    yield run_id, folder
+
+    def folder(self, run_id: str) -> Path:
+        """Return where a run's result lies or would lie; the full id is used where two short ids are the same."""
+        plain = self._runs / short(run_id)
+        if not plain.exists() or id_in(plain) in {run_id, None}:
+            return plain
+        return self._runs / run_id
+
+    def has_result(self, run_id: str) -> bool:
+        """Return whether this run's own result is stored."""
+        return id_in(self.folder(run_id)) == run_id
+
+    def write_result(self, run_id: str, tree: Tree) -> Path:
+        """Write a verified result tree, whole or not at all, and return its folder."""
+        for name in tree.files:
+            check_path(name)
+        folder = self.folder(run_id)
+        write_folder_atomic(folder, tree.files)
+        return folder
+
+    def read_result(self, run_id: str) -> Tree:
+        """Return a stored result tree."""
+        return read_folder(self.folder(run_id))
+
+    def remove_result(self, run_id: str) -> None:
+        """Delete a stored result."""
+        if self.has_result(run_id):
+            shutil.rmtree(self.folder(run_id))
+
+    def _sent_ids(self) -> set[str]:
+        if not self._requests.is_dir():
+            return set()
+        return {path.stem for path in self._requests.glob("*.json") if is_id(path.stem)}
+
+
+def check_path(name: str) -> None:
+    """Refuse a path that could lead outside of its folder or into a repository's own files.
+
+    Raises:
+        IntegrityError: absolute, empty, ``.``, ``..``, hidden, or with a backslash or NUL.
+    """
+    parts = name.split("/")
+    if not name or any(part in {"", ".", ".."} or part.startswith(".") for part in parts) or {"\\", "\0"} & set(name):
+        raise IntegrityError(f"the result holds a file named {name[:120]!r}, which is not a plain relative path")
+
+
+def read_folder(folder: Path) -> Tree:
+    """Return the tree of a folder; symbolic links are refused.
+
+    Raises:
+        IntegrityError: a link, too many files, too many bytes, or no folder at all.
+    """
+    if not folder.is_dir():
+        raise IntegrityError(f"{folder} is no folder; expected a result tree", remedy="kakeya-mac fetch ID")
+    files: dict[str, bytes] = {}
+    total = 0
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():
+            raise IntegrityError(f"{path} is a symbolic link; a result tree holds regular files only")
+        if path.is_dir():
+            continue
+        total += path.stat().st_size
+        if len(files) >= RESULT_MAX_FILES or total > RESULT_MAX_BYTES:
+            raise IntegrityError(f"{folder}: more than {RESULT_MAX_FILES} files or {RESULT_MAX_BYTES} bytes")
+        files[path.relative_to(folder).as_posix()] = path.read_bytes()
+    return Tree(files)
+
+
+def id_in(folder: Path) -> str | None:
+    """Return the id a stored result says of itself, None when it is no result."""
+    try:
+        document = json.loads((folder / "manifest.json").read_bytes())
+        run_id = document["id"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return run_id if isinstance(run_id, str) and is_id(run_id) else None

@@ -1,0 +1,63 @@
+"""Judge claims, beacons and log heads by the keys this reader pins; a reader without a pin asks nobody.
+
+The same keys, from the same places, as for results: see `bridge.client.connection.pins`. They are looked up when the
+first signature is to be judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Final
+
+from bridge.client.connection.pins import Pins
+from bridge.records import KeyRecord
+from bridge.trust import statements as seals
+from bridge.trust.attestation import is_available, key_id
+from bridge.trust.keyring import followed
+from bridge.trust.seals import UNPROVEN, VERIFIED, Seal, Standing, Statement
+
+_SHOWN_COUNT: Final = 2
+
+
+class PinnedSeals:
+    """Implements `bridge.trust.seals.Seals` for a requester, who signs none of these.
+
+    Args:
+        look_up: returns what this reader goes by; called once, if at all.
+    """
+
+    def __init__(self, look_up: Callable[[], Pins]) -> None:
+        self._look_up = look_up
+
+    @cached_property
+    def _pins(self) -> Pins:
+        return self._look_up()
+
+    @property
+    def judging(self) -> bool:
+        """Whether signatures are demanded here: a key is pinned, and there is what is needed to check by it."""
+        return bool(self._pins.keys) and is_available()
+
+    def sign(self, statement: Statement) -> Seal | None:
+        """Return None: a requester writes no such ref."""
+        del statement
+        return None
+
+    def judge(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> Standing:
+        """Return what a seal comes to; see the interface."""
+        if not self.judging:
+            return UNPROVEN
+        if seal is None:
+            return Standing("refused", f"it is not signed, and {self._expected()} signs")
+        trusted = followed(self._pins.keys, offered)
+        if seal.runner == statement.runner:
+            trusted = tuple(key for key in trusted if key.name == seal.runner)
+            found = seals.signer_of(statement.payload_type, statement.payload(), seal.signature, trusted)
+            if found is not None:
+                return VERIFIED
+        return Standing("refused", f"not signed for this place by {statement.runner} with {self._expected()}")
+
+    def _expected(self) -> str:
+        ids = " or ".join(key_id(key.public)[:16] for key in self._pins.keys[:_SHOWN_COUNT])
+        return f"the pinned key {ids} ({self._pins.where})"

@@ -1,0 +1,120 @@
+"""Open the bus a command talks to: a route is not a destination until it proves its id."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bridge.bus.interface import Bus
+from bridge.client.clone.config import BusChoice, Settings
+from bridge.client.clone.run_ids import resolve
+from bridge.client.clone.store import Store
+from bridge.client.document.envelope import BusPart
+from bridge.errors import BusMissingError, RemoteError, WrongBusError
+from bridge.ids import is_id
+from bridge.records import BusRecord
+from bridge.system.clock import Clock
+
+
+@dataclass(frozen=True)
+class Session:
+    """An open bus, what it says of itself, and what this clone remembers.
+
+    Attributes:
+        wake_runner: starts the embedded runner if none holds its lock; None on any other bus.
+        runner_words: the last line that the embedded runner said; None on any other bus.
+        bus_folder: where this bus keeps repositories of its own; None where it has none.
+    """
+
+    settings: Settings
+    bus: Bus
+    record: BusRecord
+    store: Store
+    clock: Clock
+    wake_runner: Callable[[], bool] | None = None
+    bus_folder: Path | None = None
+    runner_words: Callable[[], str] | None = None
+
+    @property
+    def embedded(self) -> bool:
+        """Whether runs happen on this machine."""
+        return self.settings.bus.embedded
+
+    def bus_part(self) -> BusPart:
+        """Return the bus as `--json` shows it."""
+        choice = self.settings.bus
+        return BusPart(id=self.record.bus_id, route=self.bus.route, source=choice.source, where=choice.where)
+
+    def bus_line(self) -> str:
+        """Return the bus as people read it."""
+        if self.embedded:
+            return "embedded: runs on THIS machine; another: kakeya-mac init --bus ROUTE"
+        choice = self.settings.bus
+        pin = "" if choice.bus_id is not None else f"; not pinned: kakeya-mac init --bus {choice.route}"
+        return f"{self.bus.route} ({self.record.bus_id[:8]}, from {choice.where}){pin}"
+
+    def find(self, text: str) -> str:
+        """Return the run id that a text means, asking this clone first and the bus only when it must."""
+        return resolve(text, self.store.ids(), self._ids_on_bus)
+
+    def _ids_on_bus(self) -> set[str]:
+        seen = self.bus.snapshot()
+        return {run_id for run_id in (*(ref.id for ref in seen.requests), *seen.claims) if is_id(run_id)}
+
+
+def open_session(settings: Settings, clock: Clock) -> Session:
+    """Return a session on the configured bus; the embedded one is made when it is not there yet.
+
+    Raises:
+        BusMissingError: the remote carries no bus.
+        WrongBusError: the remote carries another bus than the pinned one.
+        RemoteError: unreachable; a configured bus never becomes the embedded one.
+    """
+    if settings.bus.embedded:
+        from bridge.client.connection import embedded
+
+        return embedded.open_session(settings, clock)
+    from bridge.bus import open_bus
+    from bridge.client.connection.pins import pins
+    from bridge.client.connection.route import check_route
+    from bridge.client.connection.seals import PinnedSeals
+
+    choice = check_route(settings)
+    route = choice.route
+    if route is None:  # check_route has answered with one, or raised
+        raise RemoteError("no route to the bus is configured", remedy="kakeya-mac init --bus ROUTE")
+    repository = settings.repository.top if settings.repository is not None else None
+    folder = bus_state(settings, route)
+    bus = open_bus(route, repository=repository, state=folder, clock=clock, expect_id=choice.bus_id)
+    record = identify(bus, choice)
+    bus.use_seals(PinnedSeals(lambda: pins(settings, record=record)))
+    return Session(settings, bus, record, Store(settings.state_dir), clock, bus_folder=folder)
+
+
+def identify(bus: Bus, choice: BusChoice) -> BusRecord:
+    """Return the bus record, refused when it is not the pinned bus.
+
+    Raises:
+        BusMissingError: the remote carries no bus.
+        WrongBusError: another bus; perhaps a fork.
+    """
+    try:
+        record = bus.identity()
+    except BusMissingError as error:
+        raise BusMissingError(
+            f"{bus.route} carries no bus (configured by {choice.where})",
+            remedy="on the host, once: kakeya-runner setup --bus ROUTE --create-bus; or kakeya-mac run --bus embedded",
+        ) from error
+    if choice.bus_id is not None and record.bus_id != choice.bus_id:
+        raise WrongBusError(
+            f"{bus.route} carries bus {record.bus_id}, but {choice.where} pins {choice.bus_id}; is it a fork?",
+            remedy="point the route at the right repository, or pin anew: kakeya-mac init --bus ROUTE",
+        )
+    return record
+
+
+def bus_state(settings: Settings, route: str) -> Path:
+    """Return the folder of a bus's own control repository, one per route."""
+    return settings.state_dir / "bus" / hashlib.sha256(route.encode()).hexdigest()[:16]

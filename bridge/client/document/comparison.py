@@ -1,0 +1,67 @@
+"""The shape of what `compare` prints as `data`: facts of both, the gate's numbers, and what stands against them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from bridge.client.document.envelope import Part
+
+
+class CompareRow(Part):
+    """One fact of two runs."""
+
+    name: str
+    a: str
+    b: str
+    same: bool
+
+
+class DifferenceRow(Part):
+    """One number of B against A by the gate's statistics; never citable."""
+
+    report: str
+    metric: Literal[
+        "decode_time_ratio", "prefill_time_ratio", "speedup_ratio", "acceptance_ratio", "recall_difference",
+        "identical_outputs",
+    ]  # fmt: skip
+    arm: str
+    role: str
+    value: float
+    interval: tuple[float, float] | None
+    confidence: float | None
+    unit: str
+    n: int
+    wording: str
+    detail: dict[str, Any]
+    citable: Literal[False]
+    why: list[str]
+
+
+class NoiseRow(Part):
+    """The A/A' noise floor of a stage in both runs, as a share; None without a control."""
+
+    report: str
+    stage: Literal["decode", "prefill"]
+    a: float | None
+    b: float | None
+    confidence: float
+
+
+class ReasonRow(Part):
+    """What stands against comparing two runs."""
+
+    kind: Literal["impossible", "weaker"]
+    text: str
+    report: str | None
+
+
+class CompareData(Part):
+    """What `compare` prints."""
+
+    a: str
+    b: str
+    caution: str
+    lines: list[CompareRow]
+    differences: list[DifferenceRow]
+    noise: list[NoiseRow]
+    reasons: list[ReasonRow]

@@ -1,0 +1,244 @@
+"""The shapes of `data` in the `--json` document, one a command; their schemas are generated from here.
+
+Tests validate what the commands print against them; a key is added, never renamed or removed, within ``kakeya-mac/1``.
+`explain` prints a JobSpec, whose schema is with the records; `report` prints reports, whose schemas are with the gate.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pydantic import RootModel
+
+from bridge.client.document.comparison import CompareData
+from bridge.client.document.envelope import Part
+from bridge.records import Beacon, Verdict
+
+
+class RunRow(Part):
+    """One run of `ls`; None where it is not known without the result."""
+
+    id: str
+    short: str
+    state: Literal["unknown", "queued", "claimed", "started", "judging", "published"]
+    preset: str | None
+    profile: str | None
+    reason: str | None
+    verdict: str | None
+    runner: str | None
+    created: str | None
+    age_s: float
+    fetched: bool
+
+
+class RunnerRow(Beacon):
+    """One runner of `runners`: its beacon, and how old it is by the reader's clock."""
+
+    age_s: float
+    live: bool
+
+
+class PresetRow(Part):
+    """One preset of `presets`."""
+
+    name: str
+    status: Literal["ready", "planned"]
+    description: str
+    code: Literal["host", "request"]
+
+
+class WaitRow(Part):
+    """One run of `wait` for several."""
+
+    id: str
+    reason: str
+    exit_code: int
+
+
+class DoctorRow(Part):
+    """One finding of `doctor`."""
+
+    check: str
+    level: Literal["ok", "warn", "fail"]
+    text: str
+    remedy: str | None
+
+
+class RemovalRow(Part):
+    """One thing that `gc` removed, or would."""
+
+    kind: Literal["result", "request", "ref"]
+    name: str
+
+
+class CheckRow(Part):
+    """One thing that `verify` looked at."""
+
+    name: str
+    ok: bool
+    text: str
+
+
+class VerifyData(Part):
+    """What `verify` found."""
+
+    source: str
+    id: str | None
+    ok: bool
+    signed: bool
+    checks: list[CheckRow]
+
+
+class RefusedRow(Part):
+    """A claim that may not be quoted."""
+
+    claim: str
+    why: str
+
+
+class QuoteData(Part):
+    """What `quote` prints."""
+
+    citable: bool
+    lines: list[str]
+    refused: list[RefusedRow]
+
+
+class PlaceRow(Part):
+    """One place where a bus may be configured."""
+
+    source: str
+    where: str
+    used: bool
+
+
+class ConfigData(Part):
+    """What `config` prints."""
+
+    route: str | None
+    bus_id: str | None
+    embedded: bool
+    source: str
+    branch_template: str | None
+    runs: str
+    looked_at: list[PlaceRow]
+
+
+class InitData(Part):
+    """What `init` wrote; principal, signer and public_key are None while requests go unsigned."""
+
+    path: str
+    route: str
+    bus_id: str
+    principal: str | None
+    signer: str | None
+    public_key: str | None
+
+
+class VersionData(Part):
+    """What `version` prints."""
+
+    kakeya: str
+    gate: str
+    gate_digest: str
+    envelope: str
+    request: int
+
+
+class RuleRow(Part):
+    """One rule of `gate rules`."""
+
+    code: str
+    layer: str
+    severity: Literal["reject", "not_citable", "note"]
+    kinds: list[str]
+    requires: list[str]
+    message: str
+    why: str
+    remedy: str
+
+
+class RulePage(Part):
+    """What `gate explain` prints, as markdown."""
+
+    code: str
+    text: str
+
+
+class JudgedRow(Part):
+    """One path of `gate check`."""
+
+    path: str
+    problems: list[str]
+    verdict: Verdict
+
+
+class DryRunData(Part):
+    """What `run --dry-run` would send."""
+
+    request: dict[str, Any]
+    live: str | None
+
+
+class RunRows(RootModel[list[RunRow]]):
+    """`ls`."""
+
+
+class RunnerRows(RootModel[list[RunnerRow]]):
+    """`runners`."""
+
+
+class PresetRows(RootModel[list[PresetRow]]):
+    """`presets`."""
+
+
+class WaitRows(RootModel[list[WaitRow]]):
+    """`wait` for several runs."""
+
+
+class DoctorRows(RootModel[list[DoctorRow]]):
+    """`doctor`."""
+
+
+class RemovalRows(RootModel[list[RemovalRow]]):
+    """`gc`."""
+
+
+class RuleRows(RootModel[list[RuleRow]]):
+    """`gate rules`."""
+
+
+class JudgedRows(RootModel[list[JudgedRow]]):
+    """`gate check`."""
+
+
+DATA: Final[dict[str, Any]] = {
+    "ls": RunRows,
+    "runners": RunnerRows,
+    "presets": PresetRows,
+    "wait": WaitRows,
+    "doctor": DoctorRows,
+    "gc": RemovalRows,
+    "verify": VerifyData,
+    "quote": QuoteData,
+    "compare": CompareData,
+    "config": ConfigData,
+    "init": InitData,
+    "version": VersionData,
+    "gate rules": RuleRows,
+    "gate explain": RulePage,
+    "gate check": JudgedRows,
+    "run": DryRunData,
+}
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """Return every JSON Schema by file name: the envelope's, and one a command's data."""
+    from bridge.client.document.envelope import Envelope
+
+    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    found = {"envelope.schema.json": {**dialect, **Envelope.model_json_schema(mode="serialization")}}
+    for command, model in DATA.items():
+        name = f"data-{command.replace(' ', '-')}.schema.json"
+        found[name] = {**dialect, **model.model_json_schema(mode="serialization")}
+    return found

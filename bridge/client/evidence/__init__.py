@@ -1,0 +1,1 @@
+"""What a reader does with results: verify, compare, quote, read reports, judge again."""

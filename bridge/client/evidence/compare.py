@@ -1,0 +1,118 @@
+"""Two runs side by side: facts as they were written down, and the gate's statistics over what both measured.
+
+It says what differs and never calls a difference between two runs a measurement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bridge.client.run.result import Result
+from bridge.gate import Comparison, Run
+from bridge.gate import compare as gate_compare
+from bridge.records import ClaimResult
+
+CAUTION = "two runs at two times are not an interleaved comparison: nothing here may be quoted as a difference"
+_PREFIX = "reports/"
+_SHOWN = ("report", "metric", "arm", "role", "value", "interval", "confidence", "unit", "n", "wording")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One fact of both runs; `same` says whether they agree."""
+
+    name: str
+    a: str
+    b: str
+    same: bool
+
+    def data(self) -> dict[str, Any]:
+        """Return it as `--json` shows it."""
+        return {"name": self.name, "a": self.a, "b": self.b, "same": self.same}
+
+
+def compare(a: Result, b: Result) -> list[Line]:
+    """Return facts, then claims, of two results."""
+    facts_a, facts_b = _facts(a), _facts(b)
+    lines = [_line(name, facts_a.get(name, "-"), facts_b.get(name, "-")) for name in {**facts_a, **facts_b}]
+    claims_a, claims_b = _claims(a), _claims(b)
+    return [
+        *lines,
+        *(_line(f"claim {key}", claims_a.get(key, "-"), claims_b.get(key, "-")) for key in {**claims_a, **claims_b}),
+    ]
+
+
+def _facts(result: Result) -> dict[str, str]:
+    record, verdict, spec = result.record, result.verdict, result.spec
+    facts: dict[str, str] = {}
+    if record is not None:
+        facts |= {"preset": record.preset, "reason": record.reason, "runner": record.runner}
+        facts |= {"host": f"{record.host.cpu}, {record.host.os} {record.host.os_version} {record.host.machine}"}
+        if record.code is not None:
+            facts |= {"code": record.code.identity, "packages": record.code.lock_digest[:12]}
+        facts |= {"policy": record.policy_digest[:12], "wall_s": f"{record.wall_s:.2f}"}
+        facts |= {"models": ", ".join(f"{model.name} {model.sha256[:12]}" for model in record.models) or "none"}
+    if spec is not None:
+        facts |= {f"param {name}": str(value) for name, value in sorted(spec.params.items())}
+        facts |= {"profile": spec.profile}
+    if verdict is not None:
+        facts |= {"verdict": verdict.decision, "gate": f"{verdict.gate.version} {verdict.gate.digest[:12]}"}
+        facts |= {"findings": ", ".join(sorted({finding.code for finding in verdict.findings})) or "none"}
+    return facts
+
+
+def _claims(result: Result) -> dict[str, str]:
+    return {claim.id: claim_text(claim) for claim in result.verdict.claims} if result.verdict is not None else {}
+
+
+def measured(a: Result, b: Result) -> Comparison:
+    """Return what the gate's statistics say of B against A."""
+    return gate_compare(_run(a), _run(b))
+
+
+def data(comparison: Comparison) -> dict[str, Any]:
+    """Return a comparison as `--json` shows it."""
+    why = [reason.text for reason in comparison.reasons if reason.kind == "weaker"]
+    return {
+        "differences": [
+            {
+                **{name: getattr(one, name) for name in _SHOWN},
+                "detail": dict(one.detail),
+                "citable": False,
+                "why": why,
+            }
+            for one in comparison.differences
+        ],
+        "noise": [asdict(one) for one in comparison.noise],
+        "reasons": [asdict(one) for one in comparison.reasons],
+    }
+
+
+def noise_text(a: float | None, b: float | None, confidence: float) -> str:
+    """Return the noise floors of two runs: what neither could have seen by itself."""
+    said = [
+        f"{name} {'not measured (no control)' if one is None else f'{one * 100:.1f} %'}"
+        for name, one in (("A", a), ("B", b))
+    ]
+    return f"{', '.join(said)} (half-width of A/A', {confidence * 100:.0f} %)"
+
+
+def _run(result: Result) -> Run:
+    files = result.tree.files
+    declared = {name.removeprefix(_PREFIX): data for name, data in files.items() if name.startswith(_PREFIX)}
+    if result.spec is not None:
+        paths = {output.path for output in result.spec.outputs}
+        declared = {path: data for path, data in declared.items() if path in paths}
+    return Run(declared, result.record, result.spec, None if result.verdict is None else result.verdict.decision)
+
+
+def claim_text(claim: ClaimResult) -> str:
+    """Return a claim's value, interval and whether it may be quoted."""
+    value = "-" if claim.value is None else f"{claim.value:.4g} {claim.unit}"
+    interval = "" if claim.interval is None else f" [{claim.interval[0]:.4g}, {claim.interval[1]:.4g}]"
+    return f"{value}{interval}{'' if claim.citable else ' NOT CITABLE'}"
+
+
+def _line(name: str, a: str, b: str) -> Line:
+    return Line(name, a, b, same=a == b)

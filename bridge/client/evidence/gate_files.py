@@ -1,0 +1,116 @@
+"""Read report files and result folders from disk for the gate, which itself does no input or output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bridge import strictjson
+from bridge.client.clone.store import read_folder
+from bridge.client.connection.pins import Pins, signature_of
+from bridge.client.run.result import read_result
+from bridge.errors import IntegrityError, UsageError
+from bridge.gate import judge, judge_bytes
+from bridge.gate.interface import Authority
+from bridge.gate.judging import BARE_ID
+from bridge.limits import REPORT_MAX_BYTES
+from bridge.publish import verify_tree
+from bridge.records import RunRecord, Verdict
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One path and what the gate here says of it; `problems` are those of the tree itself."""
+
+    path: Path
+    verdict: Verdict
+    record: RunRecord | None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NoReport:
+    """A file beside results that does not call itself a report, so that nothing of it can be quoted."""
+
+    path: Path
+    reason: str
+
+
+def judge_paths(paths: list[Path], trusted: Pins) -> Iterator[Judged | NoReport]:
+    """Judge every report file and every result folder, in order; a file that is named is always judged.
+
+    Args:
+        paths: files and folders.
+        trusted: keys; a result that one of them signed is judged as on its host, any other as nobody's.
+
+    Raises:
+        UsageError: a path is neither, or nothing is there.
+    """
+    for path in paths:
+        if path.is_file():
+            yield _bare(path)
+        elif (path / "manifest.json").is_file():
+            yield _folder(path, trusted)
+        elif path.is_dir():
+            yield from _inside(path, trusted)
+        else:
+            raise UsageError(f"there is no {path}")
+
+
+def _inside(folder: Path, trusted: Pins) -> Iterator[Judged | NoReport]:
+    found = sorted(folder.glob("*/manifest.json"))
+    files = {one: _is_report(one) for one in sorted(folder.glob("*.json")) if one.is_file()}
+    if not found and not any(files.values()):
+        raise UsageError(f"{folder} holds no report and no result folder")
+    yield from (_folder(one.parent, trusted) for one in found)
+    yield from (_bare(one) if is_report else _other(one) for one, is_report in files.items())
+
+
+def _is_report(path: Path) -> bool:
+    """Return whether a file claims to be a report; what cannot be read is judged, and refused, as one."""
+    try:
+        value = strictjson.decode(_bounded(path), max_bytes=REPORT_MAX_BYTES)
+    except ValueError:
+        return True
+    return not isinstance(value, dict) or not {"kind", "schema_version", "arms", "claims"}.isdisjoint(value)
+
+
+def _other(path: Path) -> NoReport:
+    return NoReport(path, "it has no kind, schema_version, arms or claims: no report, nothing to quote")
+
+
+def _bare(path: Path) -> Judged:
+    return Judged(path, judge(BARE_ID, {path.name: _bounded(path)}, None, None, authority="unattested"), None)
+
+
+def _bounded(path: Path) -> bytes:
+    """Return a file's bytes, of one that is too large for a report only so many that the gate says so."""
+    with path.open("rb") as file:
+        return file.read(REPORT_MAX_BYTES + 1)
+
+
+def _folder(path: Path, trusted: Pins) -> Judged:
+    """Judge a result folder: digests first, so that nobody is misled by an edited report."""
+    try:
+        tree = read_folder(path)
+    except IntegrityError as error:  # it is refused and stops no other
+        return Judged(path, judge_bytes(BARE_ID, {}, None, None), None, (error.message,))
+    problems = tuple(str(problem) for problem in verify_tree(tree.files))
+    reports = {name.removeprefix("reports/"): data for name, data in tree.files.items() if name.startswith("reports/")}
+    try:
+        result = read_result(tree)
+    except IntegrityError as error:
+        problems = (*problems, error.message)
+        verdict = judge_bytes(BARE_ID, reports, tree.files.get("run.json"), tree.files.get("spec.json"))
+        return Judged(path, verdict, None, problems)
+    # Nobody here saw the run: without a verified attestation the best it can be is valid_not_citable.
+    signature = signature_of(tree.files, trusted)
+    if signature.state == "refused":
+        problems = (*problems, signature.text)
+    attested = signature.state == "verified" and not problems
+    authority: Authority = "attested" if attested else "unattested"
+    verdict = judge_bytes(
+        result.id, reports, tree.files.get("run.json"), tree.files.get("spec.json"), authority=authority
+    )
+    return Judged(path, verdict, result.record, problems)

@@ -1,0 +1,101 @@
+"""The pasteable block of a run: the only wording allowed, and how anybody can check it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.client.connection.pins import Signature
+from bridge.client.document.untrusted import clean_line, markdown_text
+from bridge.client.run.result import Result, backend_of
+from bridge.errors import UsageError
+from bridge.records import ClaimResult, RunRecord
+
+
+@dataclass(frozen=True)
+class Quote:
+    """What may be said, what may not, and why not.
+
+    Attributes:
+        lines: the block; empty when nothing may be quoted.
+        refused: (claim id, why) of every claim that may not.
+    """
+
+    lines: tuple[str, ...]
+    refused: tuple[tuple[str, str], ...]
+
+    def data(self) -> dict[str, Any]:
+        """Return it as `--json` shows it."""
+        return {
+            "citable": bool(self.lines),
+            "lines": list(self.lines),
+            "refused": [{"claim": claim, "why": why} for claim, why in self.refused],
+        }
+
+
+def quote(result: Result, signature: Signature, *, markdown: bool = False) -> Quote:
+    """Return the quote of an intact result; one whose signature does not hold, or cannot be checked, gives none.
+
+    Args:
+        result: what is quoted.
+        signature: what its signature came to.
+        markdown: as a quotation for a page.
+
+    Raises:
+        UsageError: the run made no claim at all.
+    """
+    verdict, record = result.verdict, result.record
+    if verdict is None or record is None or not verdict.claims:
+        raise UsageError(
+            f"run {result.id} claims nothing, so there is nothing to quote", remedy=f"kakeya-mac report {result.id}"
+        )
+    refused = tuple((claim.id, why_not(claim, verdict.why)) for claim in verdict.claims if not claim.citable)
+    citable = [claim for claim in verdict.claims if claim.citable and verdict.decision == "evidence"]
+    if not citable:
+        return Quote((), refused)
+    if signature.state in {"refused", "unpinned"}:
+        return Quote((), (*refused, *((claim.id, clean_line(signature.text)) for claim in citable)))
+    backend = backend_of(result)
+    device = " ".join(part for part in (*(backend or ()), record.host.cpu, record.host.os, record.host.machine) if part)
+    attempt = record.attempt
+    tries = (
+        f"attempt {attempt.number} of {len(attempt.earlier) + 1} on this host" if attempt else "attempts not counted"
+    )
+    code = record.code.identity if record.code is not None else "unknown"
+    lines = [
+        *(claim_line(claim) for claim in citable),
+        f"{record.preset} ({verdict.profile}), {tries}, {clean_line(device)}",
+        f"asked by {asked_by(record)}",
+        f"code {clean_line(code)}, gate {verdict.gate.version} {verdict.gate.digest[:12]}",
+        f"run {result.id}, {record.ended}",
+        clean_line(signature.text) if signature.state == "verified" else "unsigned: integrity only",
+        f"check: kakeya-mac verify {result.id}",
+    ]
+    if markdown:
+        command = lines.pop().removeprefix("check: ")
+        lines = [*(f"> {markdown_text(line)}  " for line in lines), f"> `{command}`"]
+    return Quote(tuple(lines), refused)
+
+
+def asked_by(record: RunRecord) -> str:
+    """Return who asked, whose code it was, and every label of the host's policy."""
+    who = f"{record.principal}, signed" if record.signer is not None else "an unsigned request"
+    trust_class = "unknown" if record.code is None else record.code.trust_class
+    labels = f", {', '.join(record.labels)}" if record.labels else ""
+    return clean_line(f"{who}; {trust_class} code{labels}")
+
+
+def claim_line(claim: ClaimResult) -> str:
+    """Return wording and interval of a claim."""
+    text = clean_line(claim.wording)
+    if claim.interval is None or claim.value is None:
+        return text
+    low, high = claim.interval
+    confidence = f", {claim.confidence:.0%} interval" if claim.confidence is not None else ", interval"
+    return f"{text} ({claim.value:.4g} {clean_line(claim.unit)}{confidence} {low:.4g} to {high:.4g}, n = {claim.n})"
+
+
+def why_not(claim: ClaimResult, verdict_why: tuple[str, ...]) -> str:
+    """Return what stops a claim from being quoted."""
+    reasons = claim.why or verdict_why or ("the verdict is not evidence",)
+    return clean_line("; ".join(reasons))

@@ -1,0 +1,1 @@
+"""Check the way from this clone to a runner, and remove what is old."""

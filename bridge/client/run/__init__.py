@@ -1,0 +1,1 @@
+"""One run as its requester sees it: state, progress, result, outcome."""

@@ -1,0 +1,103 @@
+"""What GitHub knows of a run that Actions wakes a host for: page, place in the queue, runners.
+
+Only on a bus with ``wake = "actions"``. Nothing here is needed: without a token or a network every answer is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bridge.client.connection.session import Session
+from bridge.client.document.untrusted import clean_line
+from bridge.hosting import Hosting, HostRunner, WorkflowRun
+from bridge.hosting.door import Door, open_door
+
+_NAMES_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class ActionsView:
+    """A workflow run as GitHub shows it.
+
+    Attributes:
+        ahead: how many runs of the same workflow wait before it; None when it does not wait.
+        runners: the registered runners while it waits; None when GitHub does not tell this token.
+    """
+
+    url: str
+    status: str
+    conclusion: str | None
+    ahead: int | None
+    runners: tuple[HostRunner, ...] | None
+
+    def text(self) -> str:
+        """Return it in a few words, the page last."""
+        parts = [f"{self.conclusion or self.status} on GitHub".replace("_", " ")]
+        if self.ahead is not None:
+            parts.append("next in its queue" if self.ahead == 0 else f"{self.ahead} before it")
+        if self.runners is not None and not self.runners:
+            parts.append("no runner is registered")
+        for runner in (self.runners or ())[:_NAMES_SHOWN]:
+            state = "offline" if not runner.online else "busy" if runner.busy else "online"
+            parts.append(f"runner {runner.name} {state}")
+        return clean_line(f"{', '.join(parts)}, {self.url}")
+
+
+class Actions:
+    """Asks GitHub about the workflow run of one request branch.
+
+    Args:
+        door: the way to GitHub.
+        branch: the request branch without ``refs/heads/``.
+    """
+
+    def __init__(self, door: Door, branch: str) -> None:
+        self._door = door
+        self._branch = branch
+        self._run: WorkflowRun | None = None
+
+    def look(self) -> ActionsView | None:
+        """Return how the newest workflow run of the branch stands, None when there is none or nobody answers."""
+        self._run = self._newest()
+        if (run := self._run) is None:
+            return None
+        if run.status == "completed":
+            return ActionsView(run.url, run.status, run.conclusion, None, None)
+        ahead = self._door.ask(lambda site: site.queue_position(run))
+        waits = ahead is not None
+        runners = self._door.ask(lambda site: site.runners()) if waits else None
+        return ActionsView(run.url, run.status, run.conclusion, ahead, runners)
+
+    def cancel(self) -> bool:
+        """Cancel the workflow run; return whether GitHub accepted it."""
+        run = self._run or self._newest()
+        if run is None or run.status == "completed":
+            return False
+
+        def cancel(site: Hosting) -> bool:
+            site.cancel(run)
+            return True
+
+        return self._door.ask(cancel) is True
+
+    def _newest(self) -> WorkflowRun | None:
+        if (known := self._run) is not None:
+            return self._door.ask(lambda site: site.refresh(known)) or known
+        return next(iter(self._door.ask(lambda site: site.runs(self._branch)) or ()), None)
+
+
+def actions_of(
+    session: Session, ref: str | None, environ: Mapping[str, str], say: Callable[[str], None]
+) -> Actions | None:
+    """Return what may be asked about a request's workflow run; None on a bus that Actions does not wake.
+
+    Args:
+        session: the bus.
+        ref: full name of the request branch, None when it is not known.
+        environ: variables, for the token and for naming the site.
+        say: takes one line for people, once per reason.
+    """
+    if session.record.wake != "actions" or ref is None:
+        return None
+    return Actions(open_door(session.bus.route, environ, say), ref.removeprefix("refs/heads/"))

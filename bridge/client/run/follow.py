@@ -1,0 +1,295 @@
+"""Watch one run until it ends, the wait does, or nobody is left to end it.
+
+Yields what changed; knows nothing about how it is shown. A remote that fails for a while is waited for.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from bridge.bus.views import RunView
+from bridge.client.connection.liveness import look, spooled_at
+from bridge.client.connection.session import Session
+from bridge.client.document.untrusted import LineJoiner
+from bridge.client.run.states import LeaseWatch, RunState, state_of
+from bridge.errors import BusError, RemoteError, UntrustedLogError
+from bridge.limits import CLOCK_SKEW_MAX_S, LEASE_LOCAL_S
+from bridge.records import Claim
+from bridge.trust.seals import UNPROVEN
+
+HEARTBEAT_S: Final = 30.0
+PATIENCE_S: Final = 600.0  # a remote may be away this long before the wait gives up
+WAKE_S: Final = 1.0
+_LOCAL_POLL_S: Final = (0.05, 0.5)
+_HOSTED_POLL_S: Final = (2.0, 10.0)
+_POLL_GROWTH: Final = 1.3
+
+UNKNOWN_S: Final = 10.0  # how long a request may be missing on the bus before the wait gives up
+
+EndReason = Literal["terminal", "pending", "runner_lost", "expired", "publish_failed"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Something to show.
+
+    Attributes:
+        kind: ``state`` changed, ``log`` has new lines, ``heartbeat`` after 30 silent seconds, ``trouble`` with the
+            remote, ``end``.
+        elapsed_s: since the run was asked for.
+        lines: clean lines of the log, or one line about the trouble.
+        end: why this is the last one.
+    """
+
+    kind: Literal["state", "log", "heartbeat", "trouble", "end"]
+    elapsed_s: float
+    state: RunState
+    view: RunView | None
+    lines: tuple[str, ...] = ()
+    log_bytes: int = 0
+    end: EndReason | None = None
+
+
+@dataclass
+class Follower:
+    """One wait for one run.
+
+    Attributes:
+        since: when the run was asked for.
+        expires: when it is no longer started, None when unknown.
+        timeout_s: how long to wait, None for as long as it takes.
+        want_log: whether log lines are yielded.
+    """
+
+    session: Session
+    run_id: str
+    since: dt.datetime
+    expires: dt.datetime | None = None
+    timeout_s: float | None = None
+    want_log: bool = False
+
+    def __post_init__(self) -> None:
+        self._lease = LeaseWatch()
+        self._joiner = LineJoiner()
+        self._shown = 0
+        self._log_tip: str | None = None
+        self._log_seq = -1
+        self._log_bytes = 0
+        self._log_refused = self._log_doubted = False
+        self._woken_s = float("-inf")
+        self._state = RunState("queued")
+        self._view: RunView | None = None
+        self._lost_since_s: float | None = None
+        self._missing_since_s: float | None = None
+        self._judging_since_s: float | None = None
+        self._away_since_s: float | None = None
+        self._trouble = self._progress("trouble")
+
+    def events(self) -> Iterator[Progress]:
+        """Yield what happens; the last one has kind ``end``.
+
+        Raises:
+            RemoteError: the remote has been away for longer than PATIENCE_S.
+        """
+        clock = self.session.clock
+        begun_s = spoken_s = clock.steady_s()
+        first_s, most_s = poll_bounds(self.session)
+        pause_s = first_s
+        while True:
+            self._wake()
+            news, end = self._look(clock.steady_s() - begun_s)
+            now_s = clock.steady_s()
+            for piece in news:
+                yield piece
+                spoken_s = now_s
+            if end is not None:
+                yield self._progress("end", end=end)
+                return
+            if now_s - spoken_s >= HEARTBEAT_S:
+                spoken_s = now_s
+                yield self._progress("heartbeat") if self._away_since_s is None else self._trouble
+            pause_s = first_s if news and self._away_since_s is None else min(most_s, pause_s * _POLL_GROWTH)
+            clock.sleep(self._nap(pause_s, begun_s))
+
+    def _look(self, waited_s: float) -> tuple[list[Progress], EndReason | None]:
+        """Return what is new and whether the wait is over; a remote that does not answer is news once.
+
+        Raises:
+            RemoteError: it has not answered for PATIENCE_S.
+        """
+        news: list[Progress] = []
+        try:
+            for piece in self._poll():
+                news.append(piece)  # noqa: PERF402 - what came before an error is kept
+            end = self._end()
+        except RemoteError as error:
+            now_s = self.session.clock.steady_s()
+            if self._away_since_s is None:
+                self._away_since_s = now_s
+                news.append(self._progress("trouble", lines=(f"{error.message}; trying again",)))
+            elif now_s - self._away_since_s > PATIENCE_S:
+                raise
+            self._trouble = self._progress("trouble", lines=(f"{error.message}; trying again",))
+            end = None
+        else:
+            self._away_since_s = None
+        if end is None and self.timeout_s is not None and waited_s >= self.timeout_s:
+            end = "pending"
+        return news, end
+
+    def _poll(self) -> Iterator[Progress]:
+        view = self.session.bus.view(self.run_id)
+        self._view = view
+        history = view.claim.history if view.claim is not None else ()
+        passed = list(_new_states(history[self._shown :], self._state, state_of(view)))
+        self._shown = len(history)
+        for state in passed:
+            if state.terminal:
+                yield from self._read_log(view.log)  # a run's last lines come before its end
+            self._state = state
+            yield self._progress("state")
+        yield from self._read_log(view.log)
+
+    def _read_log(self, tip: str | None) -> Iterator[Progress]:
+        if not self.want_log or tip is None or tip == self._log_tip:
+            return
+        lines: list[str] = []
+        try:
+            chunks = self.session.bus.read_log(self.run_id, self._log_seq)
+        except UntrustedLogError as error:
+            self._log_tip = tip
+            if not self._log_refused:
+                self._log_refused = True
+                yield self._progress("trouble", lines=(f"{error.message}; not shown",))
+            return
+        self._log_refused = False
+        if not self._log_doubted and (doubt := unproven_log(self.session, self.run_id)) is not None:
+            self._log_doubted = True
+            yield self._progress("trouble", lines=(doubt,))
+        for chunk in chunks:
+            self._log_seq = chunk.head.seq
+            self._log_bytes = chunk.head.offset + chunk.head.length
+            lines += self._joiner.feed(chunk.data)
+            if chunk.head.final:
+                lines += self._joiner.finish()
+        self._log_tip = tip
+        if lines:
+            yield self._progress("log", lines=tuple(lines))
+
+    def _end(self) -> EndReason | None:
+        if self._state.terminal:
+            return "terminal"
+        self._check_is_there()
+        if self._is_spooled():
+            return "publish_failed"
+        if self._is_lost():
+            return "publish_failed" if self._spooled() else "runner_lost"
+        if self._is_expired():
+            return "expired"
+        return None
+
+    def _check_is_there(self) -> None:
+        """Stop waiting for what nobody can start.
+
+        Raises:
+            BusError: the request has been missing for UNKNOWN_S.
+        """
+        view, now_s = self._view, self.session.clock.steady_s()
+        if view is None or view.request is not None or view.claim is not None:
+            self._missing_since_s = None
+        elif self._missing_since_s is None:
+            self._missing_since_s = now_s
+        elif now_s - self._missing_since_s > UNKNOWN_S:
+            raise BusError(
+                f"run {self.run_id} is not on the bus {self.session.bus.route}: never sent, or its branch was deleted",
+                remedy="run the same command again",
+            )
+
+    def _is_spooled(self) -> bool:
+        """Whether the runner says that the run is over and its result cannot be delivered; asked when it takes long."""
+        now_s = self.session.clock.steady_s()
+        if self._state.name != "judging" or self._view is None:
+            self._judging_since_s = None
+            return False
+        if self._judging_since_s is None:
+            self._judging_since_s = now_s
+        if now_s - self._judging_since_s < HEARTBEAT_S:
+            return False
+        self._judging_since_s = now_s
+        return self._spooled()
+
+    def _spooled(self) -> bool:
+        return spooled_at(self.session.bus, self.session.record, self.session.clock.now(), self.run_id) is not None
+
+    def _is_lost(self) -> bool:
+        """Whether the claim's lease has passed and no runner is left that would end the run."""
+        view, clock = self._view, self.session.clock
+        if view is None or view.claim is None or not self._lease.expired(view, clock.steady_s()):
+            self._lost_since_s = None
+            return False
+        if self._lost_since_s is None:
+            self._lost_since_s = clock.steady_s()
+        someone = self.session.wake_runner is not None or any(
+            one.live for one in look(self.session.bus, self.session.record, clock.now())
+        )
+        # Whoever is left gets one more lease to take over or to finalise.
+        grace_s = view.claim.claim.lease_s if someone else 0.0
+        return clock.steady_s() - self._lost_since_s > grace_s
+
+    def _is_expired(self) -> bool:
+        if self._state.name not in {"queued", "unknown"} or self.expires is None or self.session.embedded:
+            return False
+        slack = dt.timedelta(seconds=min(60.0, CLOCK_SKEW_MAX_S))
+        return self.session.clock.now() > self.expires + slack
+
+    def _wake(self) -> None:
+        now_s = self.session.clock.steady_s()
+        if self.session.wake_runner is not None and now_s - self._woken_s >= WAKE_S:
+            self._woken_s = now_s
+            self.session.wake_runner()
+
+    def _nap(self, pause_s: float, begun_s: float) -> float:
+        if self.timeout_s is None:
+            return pause_s
+        left_s = self.timeout_s - (self.session.clock.steady_s() - begun_s)
+        return max(0.0, min(pause_s, left_s))
+
+    def _progress(
+        self, kind: Literal["state", "log", "heartbeat", "trouble", "end"], *, lines: tuple[str, ...] = (),
+        end: EndReason | None = None,
+    ) -> Progress:  # fmt: skip
+        elapsed_s = max(0.0, (self.session.clock.now() - self.since).total_seconds())
+        return Progress(kind, elapsed_s, self._state, self._view, lines, self._log_bytes, end)
+
+
+def unproven_log(session: Session, run_id: str) -> str | None:
+    """Return what to say of a live log that nobody signed where a key is pinned, None when there is nothing to say."""
+    standing = session.bus.log_standing(run_id)
+    if standing.state != "unproven" or standing == UNPROVEN:
+        return None
+    return "the live log is unverified: it is not signed; the result's own log is"
+
+
+def poll_bounds(session: Session) -> tuple[float, float]:
+    """Return the shortest and the longest pause between two looks at the bus; a short lease means a near bus."""
+    return _LOCAL_POLL_S if session.record.lease_s <= LEASE_LOCAL_S else _HOSTED_POLL_S
+
+
+def _new_states(claims: tuple[Claim, ...], last: RunState, now: RunState) -> Iterator[RunState]:
+    """Yield the states passed since the last look, also those that were too short to be seen."""
+    passed = [_state_of_claim(claim) for claim in claims]
+    for state in (*passed, now):
+        if state != last:
+            last = state
+            yield state
+
+
+def _state_of_claim(claim: Claim) -> RunState:
+    if claim.state == "terminal":
+        return RunState("published")
+    if claim.state == "claimed":
+        return RunState("claimed")
+    return RunState("judging" if claim.phase in {"judging", "publishing"} else "started")

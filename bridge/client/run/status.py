@@ -1,0 +1,243 @@
+"""How a run stands, put together: claim, verified result, reason, exit code.
+
+The claim is the authority over how a run ended, the result tree over what was measured; neither is shown before the
+tree has been checked against its manifest and against this run's id.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bridge.bus.views import RunView, Tree
+from bridge.client.clone.store import Store
+from bridge.client.connection.liveness import spooled_at
+from bridge.client.connection.pins import pins, require_not_refused
+from bridge.client.connection.session import Session
+from bridge.client.run.actions import ActionsView
+from bridge.client.run.follow import EndReason
+from bridge.client.run.result import Result, ending, exit_code, read_result
+from bridge.client.run.states import RunState, state_of
+from bridge.errors import REMEDY_MARK, FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
+from bridge.publish import verify_tree
+from bridge.records import Claim, Request
+from bridge.request import parse
+from bridge.run import exits
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a run stands.
+
+    Attributes:
+        claim: the newest claim record, None while queued or when only the stored result is known.
+        result, folder: the verified result and where it lies, None before there is one.
+        reason: ``pending`` while it goes on, else why it ended.
+        exit_code: what a waiting command ends in.
+        message, remedy: one line each, or None.
+        actions: the workflow run as GitHub shows it, where that was asked.
+        terminal: whether nothing follows; a lost runner's run is not terminal, somebody may still finalise it.
+    """
+
+    id: str
+    state: RunState
+    terminal: bool
+    reason: str
+    exit_code: int
+    required: exits.Required
+    request: Request | None
+    claim: Claim | None = None
+    view: RunView | None = None
+    result: Result | None = None
+    folder: Path | None = None
+    message: str | None = None
+    remedy: str | None = None
+    reattached: bool = False
+    actions: ActionsView | None = None
+
+    @property
+    def profile(self) -> str:
+        """The profile that was asked for."""
+        return self.request.profile if self.request is not None else "smoke"
+
+
+def stand(
+    session: Session,
+    run_id: str,
+    view: RunView,
+    *,
+    end: EndReason | None = None,
+    require: exits.Required | None = None,
+    reattached: bool = False,
+    fetch: bool = True,
+) -> Standing:
+    """Return where a run stands, its result fetched, verified and stored when it has ended.
+
+    Args:
+        session: the bus and the store.
+        run_id: the run.
+        view: what the bus was last seen to say.
+        end: why a wait for it ended, None when nobody waited.
+        require: the verdict needed for exit 0, None for the profile's default.
+        reattached: whether it was live before this command.
+        fetch: whether an ended run's result is fetched when it is not here yet.
+
+    Raises:
+        IntegrityError: the result is not what it claims to be; it is not stored and not shown.
+        RunNotFoundError: neither the bus nor this clone knows the run.
+    """
+    request = _request(session, run_id, view)
+    state = state_of(view)
+    claim = view.claim.claim if view.claim is not None else None
+    if state.name == "unknown" and not session.store.has_result(run_id) and session.store.sent(run_id) is None:
+        raise RunNotFoundError(f"the bus {session.bus.route} knows no run {run_id}", remedy="kakeya-mac ls")
+    required = require or exits.default_required(request.profile if request is not None else "smoke")
+    base = Standing(
+        run_id,
+        state,
+        terminal=False,
+        reason="pending",
+        exit_code=exits.PENDING,
+        required=required,
+        request=request,
+        claim=claim,
+        view=view,
+        reattached=reattached,
+    )
+    if state.terminal or (state.name == "unknown" and session.store.has_result(run_id)):
+        return _ended(base, *_result(session, run_id, claim, fetch=fetch))
+    reason, message, remedy = _unfinished(run_id, view, end, _spooled(session, run_id, state, end))
+    code = exits.PENDING if reason == "pending" else exits.OF_REASON[reason]
+    if remedy is not None:
+        remedy = shlex.join([*shlex.split(remedy), *session.settings.bus.words])
+    return replace(base, reason=reason, exit_code=code, message=message, remedy=remedy)
+
+
+def standing_of_stored(store: Store, run_id: str) -> Standing | None:
+    """Return the standing of a run whose intact result is stored, None when there is none; asks no bus.
+
+    Raises:
+        IntegrityError: what is stored is another run's.
+    """
+    found = _stored(store, run_id)
+    if found is None:
+        return None
+    result, folder = found
+    sent = store.sent(run_id)
+    request = sent.request() if sent is not None else result.request
+    base = Standing(
+        run_id,
+        RunState("published"),
+        terminal=True,
+        reason="pending",
+        exit_code=exits.PENDING,
+        required=exits.default_required(request.profile if request is not None else "smoke"),
+        request=request,
+    )
+    return _ended(base, result, folder)
+
+
+def _ended(base: Standing, result: Result | None, folder: Path | None) -> Standing:
+    reason = ending(base.claim, result)
+    message = base.claim.message if base.claim is not None else None
+    if message is None and result is not None and result.record is not None:
+        message = result.record.message
+    said, _, remedy = (message or "").partition(REMEDY_MARK)
+    return replace(
+        base,
+        state=RunState("published"),
+        terminal=True,
+        reason=reason,
+        exit_code=exit_code(reason, result, base.required),
+        request=base.request if base.request is not None or result is None else result.request,
+        result=result,
+        folder=folder,
+        message=said or None,
+        remedy=remedy or _remedy(reason, base.required, result),
+    )
+
+
+def _result(session: Session, run_id: str, claim: Claim | None, *, fetch: bool) -> tuple[Result | None, Path | None]:
+    """Return the verified result and its folder; what is stored is checked as strictly as what is fetched."""
+    found = _stored(session.store, run_id)
+    if found is not None:
+        return found
+    session.store.remove_result(run_id)  # if there is one, somebody changed it here; the bus has the original
+    if claim is None or claim.result_oid is None or not fetch:
+        return None, None
+    tree = session.bus.read_result(claim.result_oid)
+    check(tree, run_id)
+    require_not_refused(tree.files, pins(session.settings, record=session.record), claim)
+    result = read_result(tree, run_id)
+    return result, session.store.write_result(run_id, tree)
+
+
+def _stored(store: Store, run_id: str) -> tuple[Result, Path] | None:
+    if not store.has_result(run_id):
+        return None
+    tree = store.read_result(run_id)
+    return None if verify_tree(tree.files, run_id=run_id) else (read_result(tree, run_id), store.folder(run_id))
+
+
+def check(tree: Tree, run_id: str) -> None:
+    """Refuse a tree that is not this run's intact result.
+
+    Raises:
+        IntegrityError: the message names the first problem.
+    """
+    problems = verify_tree(tree.files, run_id=run_id)
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise IntegrityError(
+            f"the published result of {run_id} does not verify: {problems[0]}{more}",
+            remedy=f"kakeya-mac verify {run_id}",
+        )
+
+
+def _request(session: Session, run_id: str, view: RunView) -> Request | None:
+    sent = session.store.sent(run_id)
+    if sent is not None:
+        return sent.request()
+    if view.request is None:
+        return None
+    try:
+        received = session.bus.read_request(view.request)
+        return parse(received.data, ref=received.ref.ref, bus_id=session.record.bus_id, now=session.clock.now())
+    except (RequestRejectedError, FencedError):
+        return None  # not a request, which the host says in its result; or done, and the result holds the request
+
+
+def _spooled(session: Session, run_id: str, state: RunState, end: EndReason | None) -> str | None:
+    """Return the runner that holds this run's result in its spool; asked only where that can be."""
+    if end in {"pending", "expired"} or state.name not in {"claimed", "judging"}:
+        return None
+    seen = spooled_at(session.bus, session.record, session.clock.now(), run_id)
+    return None if seen is None else seen.beacon.runner
+
+
+def _unfinished(
+    run_id: str, view: RunView, end: EndReason | None, spooled: str | None
+) -> tuple[str, str | None, str | None]:
+    attach = f"kakeya-mac attach {run_id}"
+    if spooled is not None or end == "publish_failed":
+        held = f"the run is over, but {spooled or 'its runner'} could not deliver the result; it keeps it and tries on"
+        return "publish_failed", held, attach
+    if end == "runner_lost":
+        claim = view.claim.claim if view.claim is not None else None
+        runner = claim.runner if claim is not None else "its runner"
+        return "runner_lost", f"{runner} has been silent for longer than its lease and no other runner is left", attach
+    if end == "expired":
+        return "expired", "nobody started it before it expired", f"kakeya-mac retry {run_id}"
+    if end == "pending":
+        return "pending", "still pending when the wait ended; nothing is lost", attach
+    return "pending", None, attach
+
+
+def _remedy(reason: str, required: exits.Required, result: Result | None) -> str | None:
+    if reason in exits.RETRYABLE:
+        return "kakeya-mac retry @last --wait"
+    decision = result.verdict.decision if result is not None and result.verdict is not None else None
+    if reason == "passed" and required == "evidence" and decision == "valid_not_citable":
+        return "the findings say what kept it from being evidence"
+    return None

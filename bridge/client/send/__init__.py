@@ -1,0 +1,1 @@
+"""From words to a request on the bus: parameters, workload, signature, push, cancel."""

@@ -1,0 +1,20 @@
+"""Push something to the request namespace and take it away again: only a push shows whether one is allowed."""
+
+from __future__ import annotations
+
+import os
+
+from bridge.bus.refs.names import request_branch
+from bridge.client.connection.session import Session
+from bridge.client.send.submit import template_for
+from bridge.ids import new_id
+
+
+def probe_push(session: Session) -> str | None:
+    """Push a branch no runner acts on and delete it; return its name when it could not be deleted.
+
+    Raises:
+        RemoteError: the remote refuses the push.
+    """
+    run_id = new_id(int(session.clock.now().timestamp() * 1000), os.urandom(10))
+    return session.bus.probe(request_branch(template_for(session), "doctor", run_id))

@@ -1,0 +1,193 @@
+"""The key a clone signs its requests with: found or made once by `kakeya-mac init`, never asking anything of anybody.
+
+Every candidate is tried by signing with it, as only that shows whether it works without a passphrase or a touch.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bridge.client.clone.config import OFF, Settings, SigningChoice
+from bridge.client.connection.session import Session
+from bridge.errors import InfrastructureError, KakeyaError, UsageError
+from bridge.records.bus import SIGNED_REQUESTS
+from bridge.request import UNSIGNED
+from bridge.system import process
+from bridge.system.atomic import write_atomic
+from bridge.trust.ssh_signatures import PRINCIPAL_PATTERN, fingerprint, fingerprint_of, sign
+
+AUTO: Final = "auto"
+_WALL_S: Final = 10.0
+_NOT_A_NAME = re.compile(r"[^A-Za-z0-9._@+-]+")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who signs here: the principal's name, the key file (public half where an agent holds the key), its fingerprint.
+
+    Attributes:
+        public: the public key's text, for the host's owner.
+    """
+
+    principal: str
+    key: Path
+    fingerprint: str
+    public: str
+
+    def sign(self, data: bytes) -> bytes:
+        """Return the signature of these bytes.
+
+        Raises:
+            UsageError: the key does not sign.
+        """
+        return sign(data, self.key)
+
+    @property
+    def trust_command(self) -> str:
+        """Return what the host's owner types to trust this key."""
+        return f"kakeya-runner trust add '{self.public}' --principal {self.principal}"
+
+
+def identity_of(session: Session) -> Identity | None:
+    """Return who signs requests to this bus, None when they go unsigned; nobody signs to their own machine.
+
+    Raises:
+        UsageError: the configured key is not there or is no key.
+    """
+    choice = session.settings.signing
+    if choice is None or choice.key == OFF or session.embedded:
+        return None
+    return identity(Path(choice.key), choice.principal)
+
+
+def identity(key: Path, principal: str) -> Identity:
+    """Return the identity of a key file.
+
+    Raises:
+        UsageError: it is not there or is no key.
+    """
+    if not key.is_file():
+        raise UsageError(f"the signing key {key} is not there", remedy="kakeya-mac init --signing-key auto")
+    public = _public_of(key)
+    return Identity(principal, key, fingerprint(key) if public is None else fingerprint_of(public), public or "KEY")
+
+
+def choose(
+    session: Session, environment: Mapping[str, str], *, key: str | None, principal: str | None
+) -> SigningChoice | None:
+    """Return the signing key of a clone: the one asked for, the one it has, or one found or made where hosts ask.
+
+    Args:
+        session: the bus; where no runner checks signatures, nothing is signed unless asked for.
+        environment: of the user.
+        key: a path, ``auto`` to find or make one, ``none`` to sign nothing; None when nothing was said.
+        principal: the name to sign as, None for the present one or the user's e-mail address.
+
+    Raises:
+        UsageError: the key does not sign, or the principal is no name.
+    """
+    settings = session.settings
+    present = settings.signing
+    if principal is not None and (re.fullmatch(PRINCIPAL_PATTERN, principal) is None or principal == UNSIGNED):
+        raise UsageError(f"--principal: got {principal[:80]!r}; expected a name such as agent@example.org")
+    if key == OFF:
+        return SigningChoice(OFF, UNSIGNED)
+    if key is None and principal is None and (present is not None or session.embedded or not checked_by(session)):
+        return present
+    name = principal or (None if present is None or present.key == OFF else present.principal) or _own_name(settings)
+    if key not in (None, AUTO):
+        path = (settings.directory / Path(str(key)).expanduser()).resolve()
+        sign(b"a trial", path)
+        return SigningChoice(str(path), name)
+    if key is None and present is not None and present.key != OFF:
+        return SigningChoice(present.key, name)
+    for candidate in _candidates(settings, environment):
+        if _works(candidate):
+            return SigningChoice(str(candidate), name)
+    return SigningChoice(str(_make(settings.config_dir)), name)
+
+
+def checked_by(session: Session) -> tuple[str, ...]:
+    """Return the runners of the bus that say that their owner lists signers."""
+    try:
+        return tuple(sorted(b.runner for _, b in session.bus.read_beacons() if SIGNED_REQUESTS in b.capabilities))
+    except InfrastructureError:
+        return ()
+
+
+def _candidates(settings: Settings, environment: Mapping[str, str]) -> Iterator[Path]:
+    """Yield key files in order: the one git signs with, the agent's, the user's usual ones, one made earlier."""
+    home = Path(environment["HOME"]) if environment.get("HOME") else None
+    named = _git(settings, "user.signingkey") if _git(settings, "gpg.format") == "ssh" else ""
+    if named and not named.startswith("key::"):
+        yield Path(named).expanduser()
+    if environment.get("SSH_AUTH_SOCK"):
+        done = process.run(["ssh-add", "-L"], env=dict(environment), timeout_s=_WALL_S)
+        for line in done.stdout.decode("utf-8", "replace").splitlines() if done.ok else ():
+            public = settings.config_dir / f"agent-{fingerprint_of(line)[7:15].replace('/', '_')}.pub"
+            write_atomic(public, f"{line}\n".encode())
+            yield public
+    if home is not None:
+        yield from (home / ".ssh" / name for name in ("id_ed25519", "id_ecdsa", "id_rsa"))
+    yield _made(settings.config_dir)
+
+
+def _works(key: Path) -> bool:
+    try:
+        return key.is_file() and bool(sign(b"a trial", key))
+    except KakeyaError:
+        return False
+
+
+def _made(config_dir: Path) -> Path:
+    return config_dir / "signing_key"
+
+
+def _make(config_dir: Path) -> Path:
+    """Make a key of our own without passphrase, readable by its user alone.
+
+    Raises:
+        InfrastructureError: ssh-keygen did not make it.
+    """
+    path = _made(config_dir)
+    config_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "kakeya", "-f", str(path)]
+    done = process.run(argv, timeout_s=_WALL_S)
+    if not done.ok:
+        raise InfrastructureError(f"no signing key could be made: {done.describe()}", remedy=f"look at {path}")
+    return path
+
+
+def _public_of(key: Path) -> str | None:
+    """Return type and key of the public half, without its comment, None when it cannot be told."""
+    beside = key if key.suffix == ".pub" else key.with_name(f"{key.name}.pub")
+    if beside.is_file():
+        text = beside.read_text("utf-8", "replace")
+    else:
+        done = process.run(["ssh-keygen", "-y", "-P", "", "-f", str(key)], timeout_s=_WALL_S)
+        text = done.stdout.decode("utf-8", "replace") if done.ok else ""
+    words = text.split()
+    return " ".join(words[:2]) if len(words) >= 2 else None
+
+
+def _own_name(settings: Settings) -> str:
+    """Return a principal for this user: the e-mail address git has, else the login name."""
+    for text in (_git(settings, "user.email"), getpass.getuser()):
+        name = _NOT_A_NAME.sub("-", text).strip("-.@+_")[:128]
+        if name and re.fullmatch(PRINCIPAL_PATTERN, name) and name != UNSIGNED:
+            return name
+    return "requester"
+
+
+def _git(settings: Settings, key: str) -> str:
+    from bridge.system.git import run_in_work_tree
+
+    if settings.repository is None:
+        return ""
+    done = run_in_work_tree(settings.repository.top, ["config", "--get", key])
+    return done.stdout.decode("utf-8", "replace").strip() if done.exit_code == 0 else ""

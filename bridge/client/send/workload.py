@@ -1,0 +1,125 @@
+"""The code that is sent along: a commit's tree, or the work tree as it is, for presets that test the request's code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from bridge.client.clone import git_door as gitdoor
+from bridge.client.connection.session import Session
+from bridge.errors import UsageError
+from bridge.presets import Preset
+from bridge.records import Workload
+from bridge.records.base import ParamValue
+
+ATTRIBUTES_MAX_BYTES: Final = 64 * 1024
+
+
+def choose_workload(
+    session: Session, preset: Preset, *, ref: str | None, dirty: bool, say: Callable[[str, str], None]
+) -> Workload | None:
+    """Return the workload a request needs, None for host code on a bus that takes bare manifests.
+
+    Args:
+        session: the bus decides whether every request carries a tree.
+        preset: whose code it runs.
+        ref: the commit to send, None for HEAD.
+        dirty: whether uncommitted changes of tracked files are sent too.
+        say: gets a label and a line for people.
+
+    Raises:
+        UsageError: code is needed and there is none, or --dirty and --ref contradict each other.
+    """
+    needed = preset.code == "request"
+    if not needed and session.record.request_form == "manifest":
+        if dirty or ref is not None:
+            raise UsageError(f"preset {preset.name!r} runs the host's code; --dirty and --ref have no meaning for it")
+        return None
+    return send_code(session, preset.name, ref=ref, dirty=dirty, say=say)
+
+
+def send_code(
+    session: Session, preset: str, *, ref: str | None, dirty: bool, say: Callable[[str, str], None]
+) -> Workload:
+    """Return the workload that is sent with a request: HEAD, another commit, or the work tree as it is.
+
+    Raises:
+        UsageError: there is no clone, or --dirty and --ref contradict each other.
+    """
+    repository = session.settings.repository
+    if repository is None:
+        raise UsageError(f"preset {preset!r} needs code to send", remedy="run it inside a git clone")
+    if dirty and ref is not None:
+        raise UsageError("--dirty sends the work tree and --ref another commit; give one of them")
+    from bridge.bus.content.workload import capture
+
+    if _uses_lfs(repository.top):
+        say("note", "files under git-lfs travel as pointers; the host gets them from the LFS server its owner pinned")
+    state = gitdoor.dirty_state(repository.top)
+    if ref is None and state.changed and not dirty:
+        say("note", f"{len(state.changed)} files with uncommitted changes are not sent; --dirty sends them")
+    # Beside the bus's own repositories, so that nothing is written to the user's.
+    folder = session.bus_folder or session.settings.state_dir / "scratch"
+    captured = capture(repository.top, state=folder, rev=ref or "HEAD", dirty=dirty)
+    if captured.files:
+        untracked = f"; {state.untracked} untracked are not sent" if state.untracked else ""
+        say("dirty", f"{captured.files} changed files, {captured.bytes} bytes, are sent with HEAD's tree{untracked}")
+    return captured.workload
+
+
+def resolve_names(top: Path | None, preset: Preset, values: Mapping[str, ParamValue]) -> dict[str, ParamValue]:
+    """Return the parameters with the revisions of a clone replaced by the full ids of their commits.
+
+    Raises:
+        UsageError: there is no such revision.
+    """
+    found = dict(values)
+    for name in preset.commits:
+        given = found.get(name)
+        if isinstance(given, str) and top is not None:
+            from bridge.bus.content.workload import resolve_commit
+
+            found[name] = resolve_commit(top, given)
+    return found
+
+
+def name_commits(
+    session: Session, preset: Preset, values: Mapping[str, ParamValue], workload: Workload | None
+) -> dict[str, ParamValue]:
+    """Return the parameters with revisions replaced by the full ids of their commits.
+
+    What the host would refuse is refused here, before anything is pushed: another machine knows another `main`.
+
+    Raises:
+        UsageError: no such revision, the very commit that is sent, or one that is not in its history.
+    """
+    repository = session.settings.repository
+    found = resolve_names(None if repository is None else repository.top, preset, values)
+    for name in preset.commits:
+        given, commit = values.get(name), found.get(name)
+        if not isinstance(commit, str) or repository is None or workload is None:
+            continue  # binding says that it is missing
+        from bridge.bus.content.workload import is_ancestor
+
+        if commit == workload.commit:
+            dirty = " Uncommitted changes do not make it another: commit them first." if workload.dirty else ""
+            raise UsageError(
+                f"{name} {given!r} is {commit[:12]}, the very commit that is sent.{dirty}",
+                remedy=f"name an earlier one: -p {name}=HEAD~1",
+            )
+        if not is_ancestor(repository.top, commit, workload.commit):
+            raise UsageError(
+                f"{name} {given!r} ({commit[:12]}) is not in the history of {workload.commit[:12]}: it is not pushed",
+                remedy=f"name what both come from: -p {name}=$(git merge-base {commit[:12]} {workload.commit[:12]})",
+            )
+    return found
+
+
+def _uses_lfs(top: Path) -> bool:
+    """Whether the clone's own attributes name git-lfs; a look at one file, for a hint only."""
+    try:
+        with (top / ".gitattributes").open("rb") as attributes:
+            return b"filter=lfs" in attributes.read(ATTRIBUTES_MAX_BYTES)
+    except OSError:
+        return False

@@ -1,0 +1,204 @@
+"""See and kill a family of processes from outside, also when its warden is gone.
+
+Three ways to recognise a member: descent from the warden, having been seen as a descendant earlier (id and start time),
+and the marker in its environment. Knows nothing about jobs. Never touches this process or its ancestors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from bridge.executor.process.cgroup import Cgroup
+from bridge.system.clock import SystemClock
+
+MARKER_NAME: Final = "KAKEYA_MARKER"
+_KILL_S: Final = 10.0
+_CLOCK: Final = SystemClock()
+_SEEN_SLACK_S: Final = 0.05
+_RECORDED_SLACK_S: Final = 2.0  # the boot time that start times are relative to is rounded to a second
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a family uses at one moment.
+
+    Attributes:
+        cpu_s: processor time of all its members so far, dead ones included.
+    """
+
+    processes: int
+    rss_bytes: int
+    cpu_s: float
+
+
+@dataclass
+class Family:
+    """A warden's descendants as seen so far.
+
+    Attributes:
+        seen: start time of every member ever seen, by process id.
+        cpu_s: processor time of all members so far, dead ones included.
+    """
+
+    root: int
+    marker: str
+    seen: dict[int, float] = field(default_factory=dict)
+    cpu_s: float = 0.0
+
+    def members(self) -> list[psutil.Process]:
+        """Return the living descendants of the root, and remember them."""
+        try:
+            found = psutil.Process(self.root).children(recursive=True)
+        except psutil.Error:
+            return []
+        for process in found:
+            self.seen[process.pid] = process.create_time()
+        return found
+
+    def usage(self, *, memory_bound: int, processes_bound: int) -> Usage:
+        """Measure the living members; pages they share count once when counting them often would break the bound.
+
+        Too many members are only counted: measuring a family that doubles every few milliseconds would let it grow on.
+        """
+        members = self.members()
+        if len(members) > processes_bound:
+            return Usage(len(members), 0, self.cpu_s)
+        rss = 0
+        # The dead count too: whoever collected them has their time, and the root collects the orphans.
+        cpu_s = self._collected_s()
+        for process in members:
+            with contextlib.suppress(psutil.Error), process.oneshot():
+                rss += process.memory_info().rss
+                times = process.cpu_times()
+                cpu_s += times.user + times.system + times.children_user + times.children_system
+        self.cpu_s = max(self.cpu_s, cpu_s)
+        if rss > memory_bound:
+            rss = min(rss, _shared_once(members))
+        return Usage(len(members), rss, self.cpu_s)
+
+    def _collected_s(self) -> float:
+        """Return the processor time of the dead that the root has collected."""
+        try:
+            times = psutil.Process(self.root).cpu_times()
+        except psutil.Error:
+            return 0.0
+        return float(times.children_user + times.children_system)
+
+    def leftovers(self) -> list[psutil.Process]:
+        """Return everybody alive who belongs to the family by any of the three ways, without the root itself."""
+        found = {process.pid: process for process in self.members()}
+        for pid, started in self.seen.items():
+            if pid not in found and (process := same_process(pid, started, _SEEN_SLACK_S)) is not None:
+                found[pid] = process
+        for process in marked(self.marker):
+            found.setdefault(process.pid, process)
+        found.pop(self.root, None)
+        return [process for process in found.values() if alive(process)]
+
+
+def _shared_once(members: Iterable[psutil.Process]) -> int:
+    """Return the memory of these processes with shared pages divided among their users, where the platform tells."""
+    total = 0
+    for process in members:
+        with contextlib.suppress(psutil.Error):
+            full = process.memory_full_info()
+            total += int(getattr(full, "pss", full.rss))
+    return total
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether it runs; a zombie does not."""
+    try:
+        return bool(process.is_running()) and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.Error:
+        return False
+
+
+def same_process(pid: int, started: float, slack_s: float) -> psutil.Process | None:
+    """Return the living process with this id that started at this time (seconds since the epoch), or None."""
+    try:
+        process = psutil.Process(pid)
+        return process if abs(process.create_time() - started) <= slack_s and alive(process) else None
+    except psutil.Error:
+        return None
+
+
+def marked(marker: str) -> list[psutil.Process]:
+    """Return all processes that carry the marker in their environment, as far as we may look."""
+    needle = f"{MARKER_NAME}={marker}".encode()
+    return _marked_linux(needle) if Path("/proc/self/environ").exists() else _marked_elsewhere(marker)
+
+
+def _marked_elsewhere(marker: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(MARKER_NAME) == marker:
+                found.append(process)
+    return found
+
+
+def _marked_linux(needle: bytes) -> list[psutil.Process]:
+    """Scan /proc/*/environ; on Linux this is several times faster than going through psutil."""
+    found = []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, psutil.Error):
+                if needle in Path(entry.path, "environ").read_bytes().split(b"\0"):
+                    found.append(psutil.Process(int(entry.name)))
+    return found
+
+
+def kill_until_gone(find: Callable[[], Iterable[psutil.Process]], within_s: float = _KILL_S) -> tuple[int, int]:
+    """Kill whoever `find` returns, again and again until it returns nobody twice in a row.
+
+    Returns:
+        How many different processes were killed, and how many were still there when the time was up.
+    """
+    spared = {os.getpid(), *(process.pid for process in psutil.Process().parents())}
+    killed: set[tuple[int, float]] = set()
+    deadline = _CLOCK.steady_s() + within_s
+    quiet = 0
+    while True:
+        targets = [process for process in find() if process.pid not in spared]
+        # Stopped first, so that nobody forks while the others are being killed.
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for process in targets:
+                with contextlib.suppress(psutil.Error, OSError):
+                    process.send_signal(number)
+        killed.update((process.pid, process.create_time()) for process in targets)
+        quiet = 0 if targets else quiet + 1
+        if quiet == 2 or _CLOCK.steady_s() >= deadline:
+            return len(killed), len(targets)
+        _CLOCK.sleep(0.002)
+
+
+def kill_leftovers(pid: int, started: float, marker: str) -> int:
+    """Kill what is left of a command whose runner died: by control group, id and start time, descent, marker.
+
+    Returns:
+        How many processes were killed.
+    """
+    family = Family(pid, marker)
+
+    def find() -> list[psutil.Process]:
+        root = same_process(pid, started, _RECORDED_SLACK_S)
+        if root is None:
+            return [process for process in marked(marker) if alive(process)]
+        return [*family.leftovers(), root]
+
+    groups = Cgroup.leftovers(marker)
+    inside = {member for group in groups for member in group.members()}
+    outside = {process.pid for process in find()} - inside
+    for group in groups:
+        group.remove()
+    killed, _left = kill_until_gone(find)
+    return len(inside) + max(killed, len(outside))

@@ -1,0 +1,175 @@
+"""Which paths of this machine a sandboxed run may see: an allow-list, never the root with holes in it.
+
+Knows nothing about the program that enforces it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bridge.errors import InfrastructureError, SandboxUnavailableError
+from bridge.executor.sandbox.interpreter import ask
+
+# Shared libraries, their linker's cache, time zones: read by every interpreter, the same for everybody here.
+_SYSTEM_FOLDERS: Final = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/local/lib", "/usr/share/zoneinfo")
+_SYSTEM_LINKS: Final = ("/lib", "/lib64", "/lib32")
+# The system's programs and their data: for code that runs git, a shell or a compiler (MLX calls one), as tests do.
+_TOOL_FOLDERS: Final = ("/usr/bin", "/usr/sbin", "/usr/libexec", "/usr/share", "/usr/include", "/usr/local/include")
+_TOOL_LINKS: Final = ("/bin", "/sbin")
+_SYSTEM_FILES: Final = (
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/alternatives",
+)
+_NETWORK_FILES: Final = (
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/ssl",
+    "/etc/ca-certificates",
+    "/usr/share/ca-certificates",
+)
+# Processor and memory layout, which thread pools size themselves by.
+_HARDWARE: Final = ("/sys/devices/system/cpu", "/sys/devices/system/node")
+_DEVICE_HARDWARE: Final = ("/sys/devices", "/sys/bus/pci", "/sys/class/drm", "/sys/module/nvidia")
+_DEVICE_LIBRARIES: Final = ("/usr/local/cuda", "/usr/local/nvidia")
+_WHOLE_SYSTEM: Final = ("/", "/usr", "/usr/local", "/bin", "/opt")
+_SITE_FOLDERS: Final = ("site-packages", "dist-packages")
+
+
+@dataclass(frozen=True)
+class AllowList:
+    """Absolute paths, readable at the same place inside.
+
+    Attributes:
+        links: symbolic links to make, by path.
+        system: folders and files everybody on this machine may read.
+        declared: the rest: interpreter, packages, models.
+    """
+
+    links: dict[str, str]
+    system: tuple[str, ...]
+    declared: tuple[str, ...]
+
+
+def allow_list(
+    programs: Iterable[str],
+    read_only: Iterable[str],
+    *,
+    network: bool = False,
+    devices: bool = False,
+    tools: bool = False,
+    platform_paths: bool = True,
+) -> AllowList:
+    """Return what a run of these programs may see.
+
+    Args:
+        programs: absolute paths of the commands' programs.
+        read_only: the job spec's own list.
+        network: whether name resolution and certificates are needed.
+        devices: whether a device is passed in, whose driver looks around in /sys.
+        tools: whether the system's programs are wanted.
+        platform_paths: False leaves out the Linux paths.
+
+    Raises:
+        SandboxUnavailableError: a declared path does not exist.
+    """
+    wanted: list[str] = []
+    for program in dict.fromkeys(programs):
+        wanted += _program(program)
+    for path in read_only:
+        if not Path(path).exists():
+            raise SandboxUnavailableError(
+                f"the run may read {path!r}, which does not exist",
+                remedy="check model_roots and read_only in policy.toml",
+            )
+        wanted.append(path)
+    if not platform_paths:
+        return AllowList({}, (), _outermost(wanted))
+    system = [*_SYSTEM_FOLDERS, *_SYSTEM_FILES, *_HARDWARE]
+    system += (_NETWORK_FILES if network else ()) + ((*_DEVICE_HARDWARE, *_DEVICE_LIBRARIES) if devices else ())
+    system += _TOOL_FOLDERS if tools else ()
+    places = (*_SYSTEM_LINKS, *(_TOOL_LINKS if tools else ()))
+    links = {path: str(Path(path).readlink()) for path in places if Path(path).is_symlink()}
+    system += [path for path in places if Path(path).is_dir() and path not in links]
+    kept = _outermost(path for path in system if Path(path).exists())
+    covered = [path for path in _outermost(wanted) if not _below(path, (*kept, *links))]
+    return AllowList(links, kept, tuple(covered))
+
+
+def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths without those below another of them, shortest first."""
+    kept: list[str] = []
+    for path in sorted(set(paths), key=lambda text: (len(Path(text).parts), text)):
+        if not any(Path(path).is_relative_to(outer) for outer in kept):
+            kept.append(path)
+    return tuple(kept)
+
+
+def _program(program: str) -> list[str]:
+    """Return the paths a program needs; for an interpreter everything it can import."""
+    found = _link_chain(program)
+    if (behind := _script_interpreter(found[-1])) is not None:
+        return [*found, *_program(behind)]
+    if not Path(program).name.startswith("python"):
+        return found  # not an interpreter: the system libraries have to do
+    try:
+        interpreter = ask(program)
+    except InfrastructureError:
+        return found
+    for prefix in interpreter.prefixes:
+        if prefix not in _WHOLE_SYSTEM:
+            found.append(prefix)
+    for path in interpreter.path:
+        if not _below(path, found):
+            # Whatever a .pth file added: a project, its `src`, somebody's home.
+            found += _packages_in(Path(path)) if _is_project(path) else [path]
+    return [*found, *interpreter.editable]
+
+
+def _script_interpreter(program: str) -> str | None:
+    """Return the absolute interpreter that a script names in its first line, or None."""
+    try:
+        with Path(program).open("rb") as file:
+            first = file.readline(512)
+    except OSError:
+        return None
+    words = first[2:].split() if first.startswith(b"#!") else []
+    return os.fsdecode(words[0]) if words and words[0].startswith(b"/") else None
+
+
+def _link_chain(program: str) -> list[str]:
+    """Return a program's path and everything it links to, one step after the other."""
+    found = [program]
+    while Path(found[-1]).is_symlink() and len(found) < 40:
+        found.append(os.path.normpath(Path(found[-1]).parent / Path(found[-1]).readlink()))
+    return [path for path in found if not Path(path).is_symlink() or not _below_links(path)]
+
+
+def _below_links(path: str) -> bool:
+    """Whether a path is reached through one of the system's folder links, which exist inside as links."""
+    return any(Path(path).is_relative_to(link) for link in (*_SYSTEM_LINKS, "/bin", "/sbin"))
+
+
+def _below(path: str, outer: Iterable[str]) -> bool:
+    return any(Path(path).is_relative_to(folder) for folder in outer)
+
+
+def _is_project(path: str) -> bool:
+    """Whether an import path entry is a folder for more than packages, of which only these are wanted."""
+    return Path(path).is_dir() and Path(path).name not in _SITE_FOLDERS
+
+
+def _packages_in(folder: Path) -> list[str]:
+    """Return the packages and modules directly inside a project folder: never its `.git`, its data or its notes."""
+    return [
+        str(path)
+        for path in sorted(folder.iterdir())
+        if not path.name.startswith(".") and (path.suffix == ".py" or (path / "__init__.py").is_file())
+    ]

@@ -1,0 +1,188 @@
+"""Confine a run with bubblewrap: find it, gather what its options need, hold the descriptors it reads.
+
+Knows nothing about processes; the options themselves are written in `bridge.executor.sandbox.bwrap_options`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import shutil
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bridge.errors import SandboxUnavailableError
+from bridge.executor.interface import RunDirectory
+from bridge.executor.process.tree import MARKER_NAME
+from bridge.executor.sandbox import bwrap_options as bwrap
+from bridge.executor.sandbox import seccomp
+from bridge.executor.sandbox.allowlist import AllowList, allow_list
+from bridge.executor.sandbox.confine import Wrapped, check_readable, drop_to, give_to, group_of, job_uid, may_mount
+from bridge.limits import TEXT_MAX_CHARS
+from bridge.records import JobSpec, SandboxApplied
+from bridge.system.process import run
+
+_HELP_S: Final = 10.0
+_STAGES: Final = ("/mnt", "/media", "/srv", "/opt")  # covered in a mount namespace of the run's own only
+_SHM_SHARE: Final = 4  # /dev/shm may take this part of the memory bound
+
+
+@functools.cache
+def abilities() -> bwrap.Abilities:
+    """Find bubblewrap and ask what it can do.
+
+    Raises:
+        SandboxUnavailableError: it is not installed or does not answer.
+    """
+    path = shutil.which("bwrap", path="/usr/bin:/usr/local/bin:/bin")
+    if path is None:
+        raise SandboxUnavailableError("bubblewrap (bwrap) is not installed", remedy="install the package bubblewrap")
+    done = run([path, "--help"], env={}, cwd="/", timeout_s=_HELP_S)
+    if not done.ok:
+        raise SandboxUnavailableError(f"bubblewrap does not answer: {done.describe()}")
+    return bwrap.parse_abilities(path, done.stdout.decode("utf-8", "replace"))
+
+
+def enclose(spec: JobSpec, directory: RunDirectory) -> Bubble:
+    """Return the sandbox of a run.
+
+    Raises:
+        SandboxUnavailableError: bubblewrap, the user, a path or a device is not there.
+    """
+    able = abilities()
+    uid = job_uid(spec.sandbox.uid)
+    drop = drop_to(uid)
+    if drop:
+        check_readable(uid, spec)
+        if not may_mount():
+            raise SandboxUnavailableError(
+                f"a run here is user {uid}, for whom this process would have to mount and may not (CAP_SYS_ADMIN)",
+                remedy="start the runner as an ordinary user; it needs no root",
+            )
+    for device in spec.sandbox.devices:
+        if not Path(device).exists() or not stat.S_ISCHR(Path(device).stat().st_mode):
+            raise SandboxUnavailableError(
+                f"the run may use {device!r}, which is no device of this host", remedy="check devices in policy.toml"
+            )
+    allow = allow_list(
+        [command.argv[0] for command in spec.commands],
+        spec.sandbox.read_only,
+        network=spec.sandbox.network,
+        devices=bool(spec.sandbox.devices),
+        tools=spec.code == "request",
+    )
+    give_to(directory, uid)
+    return Bubble(spec, directory, able, allow, drop, uid)
+
+
+@dataclass(frozen=True)
+class Bubble:
+    """One run's sandbox."""
+
+    spec: JobSpec
+    directory: RunDirectory
+    able: bwrap.Abilities
+    allow: AllowList
+    drop: tuple[str, ...]
+    uid: int
+
+    @property
+    def applied(self) -> SandboxApplied:
+        """What is applied."""
+        network = self.spec.sandbox.network
+        filters = ["no new privileges", "no capabilities", "own session"]
+        calls = seccomp.refused_calls(platform.machine())
+        filters.append(
+            f"seccomp: {len(calls)} system calls refused, socket families unix, inet, inet6, netlink only"
+            if calls
+            else f"seccomp: none, no table for {platform.machine()}"
+        )
+        if self.able.disable_userns:
+            filters.append("user namespaces disabled inside")
+        filters.append(f"file system: empty but for {len(self.allow.declared)} declared and the system's library paths")
+        filters += [f"device {path}" for path in self.spec.sandbox.devices]
+        return SandboxApplied(
+            kind="bwrap",
+            reason=None,
+            network=network,
+            namespaces=bwrap.namespaces(network=network),
+            filters=tuple(text[:TEXT_MAX_CHARS] for text in filters),
+            uid=self.uid,
+        )
+
+    @contextmanager
+    def command(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> Iterator[Wrapped]:
+        """Wrap a command; its descriptors live until the end of the block."""
+        with ExitStack() as stack:
+            code = seccomp.program(platform.machine())
+            gid = os.getgid() if not self.drop else group_of(self.uid)
+            stage = stage_for(self._own_paths()) if self.drop else {}
+            status = _memory(stack, b"")
+            descriptors = bwrap.Descriptors(
+                seccomp=None if code is None else _memory(stack, code),
+                passwd=_memory(stack, bwrap.passwd(self.uid, gid, str(self.directory.home))),
+                group=_memory(stack, bwrap.group(gid)),
+                hosts=None if self.spec.sandbox.network else _memory(stack, bwrap.HOSTS),
+                status=status,
+            )
+            scene = bwrap.Scene(
+                abilities=self.able,
+                allow=self.allow,
+                directory=self.directory,
+                environment=environment,
+                network=self.spec.sandbox.network,
+                devices=self.spec.sandbox.devices,
+                shm_bytes=self.spec.limits.memory_bytes // _SHM_SHARE,
+                staged=stage,
+            )
+            text = b"".join(os.fsencode(option) + b"\0" for option in bwrap.options(scene, descriptors))
+            args = _memory(stack, text)
+            yield Wrapped(
+                argv=(*self.drop, self.able.path, "--args", str(args), "--", *argv),
+                environment={MARKER_NAME: environment[MARKER_NAME]},
+                cwd=Path("/"),
+                wrappers=bwrap.WRAPPERS,
+                cover=tuple({str(Path(place).parent) for place in stage.values()}),
+                pass_fds=(args, *descriptors.numbers()),
+                stage=stage,
+                status_fd=status,
+            )
+
+    def _own_paths(self) -> tuple[str, ...]:
+        """Return the paths that the run's user may not be able to reach by name."""
+        directory = self.directory
+        folders = (directory.work, directory.out, directory.home, directory.tmp)
+        return (*self.allow.declared, *map(str, folders))
+
+
+def stage_for(paths: Sequence[str], places: Sequence[str] = _STAGES) -> dict[str, str]:
+    """Return where root mounts each path, so that any user reaches it.
+
+    Args:
+        paths: what is to be mounted.
+        places: folders of which one may be covered; one that holds a path to be mounted may not.
+
+    Raises:
+        SandboxUnavailableError: none of the places will do.
+    """
+    for place in places:
+        if Path(place).is_dir() and not any(Path(path).is_relative_to(place) for path in paths):
+            return {path: f"{place}/{index}" for index, path in enumerate(paths)}
+    raise SandboxUnavailableError(
+        f"a run as another user needs one of {', '.join(places)} with nothing in it that the run may read",
+        remedy="move the models elsewhere, or start the runner as an ordinary user",
+    )
+
+
+def _memory(stack: ExitStack, content: bytes) -> int:
+    """Return a descriptor of an anonymous file with this content, read from its beginning."""
+    descriptor = os.memfd_create("kakeya", os.MFD_CLOEXEC)
+    stack.callback(os.close, descriptor)
+    os.write(descriptor, content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor

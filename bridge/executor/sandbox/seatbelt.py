@@ -1,0 +1,153 @@
+"""Confine a run on macOS with a sandbox profile for `sandbox-exec`. Experimental: written without a Mac at hand.
+
+The system calls the program deprecated and offers no replacement for command lines. The profile denies everything that
+it does not name: reads as well as writes, and the network. Metal's compiler and GPU services are named, because a run
+that finds no GPU falls back to the processor without a word. Knows nothing about processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bridge.errors import SandboxUnavailableError
+from bridge.executor.interface import RunDirectory
+from bridge.executor.sandbox.allowlist import allow_list
+from bridge.executor.sandbox.confine import Wrapped, drop_to, job_uid
+from bridge.records import JobSpec, SandboxApplied
+
+PROGRAM: Final = "/usr/bin/sandbox-exec"
+_SYSTEM_FOLDERS: Final = (
+    "/System",
+    "/usr/lib",
+    "/usr/share",
+    "/Library/Apple",
+    "/Library/Preferences/Logging",
+    "/private/var/db/dyld",
+    "/private/var/db/timezone",
+    "/private/etc/localtime",
+)
+_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/dtracehelper")
+_SERVICES: Final = (
+    "com.apple.MTLCompilerService",
+    "com.apple.gpumemd.source",
+    "com.apple.logd",
+    "com.apple.system.notification_center",
+    "com.apple.system.opendirectoryd.libinfo",
+)
+_GPU_CLIENTS: Final = (
+    "AGXDeviceUserClient",
+    "AGXSharedUserClient",
+    "IOSurfaceRootUserClient",
+    "IOAccelerationUserClient",
+)
+_NETWORK_SERVICES: Final = ("com.apple.SystemConfiguration.configd", "com.apple.trustd", "com.apple.dnssd.service")
+
+
+def quoted(text: str) -> str:
+    """Return a string literal of the profile language."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _rule(actions: str, *filters: str) -> str:
+    return f"(allow {actions}\n  " + "\n  ".join(filters) + ")"
+
+
+def _subpaths(paths: Iterable[str]) -> list[str]:
+    return [f"(subpath {quoted(path)})" for path in paths]
+
+
+def _ancestors(paths: Iterable[str]) -> list[str]:
+    """Return the folders above these paths, whose mere existence a path lookup asks for."""
+    folders = {str(parent) for path in paths for parent in Path(path).parents}
+    return [f"(literal {quoted(folder)})" for folder in sorted(folders)]
+
+
+def profile(readable: Iterable[str], writable: Iterable[str], *, network: bool) -> str:
+    """Return the profile's text.
+
+    Args:
+        readable: real paths that may be read and executed.
+        writable: real paths of the run's folders.
+        network: whether connections are allowed.
+    """
+    readable, writable = list(readable), list(writable)
+    rules = [
+        "(version 1)",
+        "(deny default)",
+        "(allow process-fork)",
+        _rule("signal process-info*", "(target same-sandbox)"),
+        "(allow sysctl-read)",
+        _rule("file-read-metadata", *_ancestors([*_SYSTEM_FOLDERS, *readable, *writable])),
+        _rule("file-read* file-map-executable process-exec", *_subpaths([*_SYSTEM_FOLDERS, *readable])),
+        _rule("file-read* file-write* file-ioctl", *(f"(literal {quoted(path)})" for path in _DEVICES)),
+        _rule("file-read* file-write*", *_subpaths(writable)),
+        _rule("ipc-posix-shm* ipc-posix-sem*", '(ipc-posix-name-regex #"^kakeya")', '(ipc-posix-name-regex #"^/psm_")'),
+        _rule("mach-lookup", *(f"(global-name {quoted(name)})" for name in _SERVICES)),
+        _rule("iokit-open", *(f"(iokit-user-client-class {quoted(name)})" for name in _GPU_CLIENTS)),
+        "(allow iokit-get-properties)",
+    ]
+    if network:
+        rules += ["(allow network*)", "(allow system-socket)"]
+        rules.append(_rule("mach-lookup", *(f"(global-name {quoted(name)})" for name in _NETWORK_SERVICES)))
+        rules.append(_rule("file-read*", '(literal "/private/etc/resolv.conf")', '(literal "/private/etc/hosts")'))
+    return "\n".join(rules) + "\n"
+
+
+@dataclass(frozen=True)
+class Seatbelt:
+    """One run's sandbox."""
+
+    text: str
+    directory: RunDirectory
+    network: bool
+    uid: int
+
+    @property
+    def applied(self) -> SandboxApplied:
+        """What is applied; macOS has no namespaces."""
+        network = "network allowed" if self.network else "no network"
+        filters = ("experimental", "deny default, reads included", network, "Metal services allowed")
+        return SandboxApplied(
+            kind="seatbelt", reason=None, network=self.network, namespaces=(), filters=filters, uid=self.uid
+        )
+
+    @contextmanager
+    def command(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> Iterator[Wrapped]:
+        """Wrap a command; the profile is a file beside the run's folders, where the run may not write."""
+        path = self.directory.root / "profile.sb"
+        path.write_text(self.text, encoding="utf-8")
+        try:
+            yield Wrapped((PROGRAM, "-f", str(path), *argv), environment, self.directory.work)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def enclose(spec: JobSpec, directory: RunDirectory) -> Seatbelt:
+    """Return the sandbox of a run.
+
+    Raises:
+        SandboxUnavailableError: the program, the user or a path is not there.
+    """
+    if not Path(PROGRAM).exists():
+        raise SandboxUnavailableError(f"{PROGRAM} is missing: this macOS has no sandbox for command lines")
+    drop_to(job_uid(spec.sandbox.uid))
+    allow = allow_list(
+        [command.argv[0] for command in spec.commands],
+        spec.sandbox.read_only,
+        network=spec.sandbox.network,
+        devices=False,
+        platform_paths=False,
+    )
+    folders = (directory.work, directory.out, directory.home, directory.tmp)
+    # The kernel compares real paths: /tmp is a link to /private/tmp there.
+    text = profile(
+        [os.path.realpath(path) for path in allow.declared],
+        [os.path.realpath(path) for path in folders],
+        network=spec.sandbox.network,
+    )
+    return Seatbelt(text, directory, spec.sandbox.network, os.getuid())

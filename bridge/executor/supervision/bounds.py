@@ -1,0 +1,172 @@
+"""The bounds of one run, checked from outside several times a second.
+
+Knows nothing about how a process is stopped. The kernel's own bounds (`rlimits`) stand behind the sampled ones, wider,
+so that the sampled one is the reason a person reads whenever sampling is fast enough.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+import psutil
+
+from bridge.executor.interface import Ending
+from bridge.executor.process.disk_use import disk_use, free_bytes
+from bridge.executor.process.tree import Usage
+from bridge.limits import MIB, RUN_DISK_FLOOR_BYTES, TREE_MAX_ENTRIES
+from bridge.records import LimitHit, Limits
+from bridge.system.clock import Clock
+
+_NVIDIA_CONTROL: Final = "/dev/nvidiactl"
+_DISK_EVERY_S: Final = 0.5
+THREADS_PER_PROCESS: Final = 8  # the kernel counts threads, the limit counts processes
+_DISK_EFFORT: Final = 10  # a look at the disk may take at most a tenth of the time between looks
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why a run must end.
+
+    Attributes:
+        graceful: whether TERM comes first; a bound on what the host loses meanwhile goes straight to KILL.
+    """
+
+    ending: Ending
+    message: str
+    hit: LimitHit | None
+    graceful: bool
+
+
+def rlimits(limits: Limits, uid: int) -> dict[str, int]:
+    """Return the kernel's per-process bounds that stand behind the sampled ones, for a run as this user."""
+    bounds = {
+        "RLIMIT_CORE": 0,
+        "RLIMIT_NOFILE": limits.open_files,
+        # Counts threads, and everything else this user runs; does not bind root.
+        "RLIMIT_NPROC": _threads_of(uid) + THREADS_PER_PROCESS * limits.processes,
+        "RLIMIT_FSIZE": limits.output_bytes + limits.output_bytes // 4 + MIB,
+    }
+    if not Path(_NVIDIA_CONTROL).exists():
+        # Private writable memory, not address space, of which array libraries reserve far more than they use.
+        # What CUDA maps as such without using it is not known to us, so its hosts have the sampled bound alone.
+        bounds["RLIMIT_DATA"] = limits.memory_bytes + limits.memory_bytes // 4
+    if limits.cpu_s is not None:
+        bounds["RLIMIT_CPU"] = int(limits.cpu_s) + 2
+    return bounds
+
+
+def _threads_of(uid: int) -> int:
+    """Return how many threads a user runs now, as far as we can see."""
+    total = 0
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.uids().real == uid:
+                total += process.num_threads()
+    return total
+
+
+class Bounds:
+    """Time, processor, memory, processes and disk of one run against its limits."""
+
+    def __init__(self, limits: Limits, root: Path, clock: Clock, free: Callable[[Path], int] = free_bytes) -> None:
+        """Start the run's time and look at what is in its directories already.
+
+        Args:
+            limits: the bounds.
+            root: the run's directory.
+            clock: measures time.
+            free: returns the free bytes of a path's file system.
+        """
+        self.limits = limits
+        self._root = root
+        self._clock = clock
+        self._free = free
+        self._start_s = clock.steady_s()
+        self._active_s = self._start_s
+        self._cpu_before_s = 0.0
+        self._disk_at_s = self._start_s + _DISK_EVERY_S
+        self._disk_before = disk_use(root, stop_at_files=4 * TREE_MAX_ENTRIES)
+
+    def elapsed_s(self) -> float:
+        """Return the seconds since the run's start."""
+        return max(0.0, self._clock.steady_s() - self._start_s)
+
+    def active(self) -> None:
+        """Note a sign of life."""
+        self._active_s = self._clock.steady_s()
+
+    def command_ended(self, cpu_s: float) -> None:
+        """Add an ended command's processor time to the run's."""
+        self._cpu_before_s += cpu_s
+
+    def check(self, usage: Usage, should_stop: Callable[[], Literal["cancelled", "interrupted"] | None]) -> Stop | None:
+        """Return why the run must end now, or None; the most informative reason first."""
+        asked = should_stop()
+        if asked is not None:
+            return Stop(asked, f"the run was {asked}", None, graceful=True)
+        now_s = self._clock.steady_s()
+        limits = self.limits
+        cpu_s = self._cpu_before_s + usage.cpu_s
+        checks: tuple[tuple[str, float, float, Ending], ...] = (
+            ("memory_bytes", limits.memory_bytes, usage.rss_bytes, "limit"),
+            ("processes", limits.processes, usage.processes, "limit"),
+            ("cpu_s", float("inf") if limits.cpu_s is None else limits.cpu_s, cpu_s, "limit"),
+            ("wall_s", limits.wall_s, now_s - self._start_s, "timed_out"),
+            ("inactivity_s", limits.inactivity_s, now_s - self._active_s, "timed_out"),
+        )
+        for name, bound, observed, ending in checks:
+            if observed > bound:
+                return _over(name, bound, observed, ending)
+        return self._check_disk(now_s)
+
+    def _check_disk(self, now_s: float) -> Stop | None:
+        if now_s < self._disk_at_s:
+            return None
+        stop = self.disk()
+        took_s = self._clock.steady_s() - now_s
+        self._disk_at_s = now_s + max(_DISK_EVERY_S, _DISK_EFFORT * took_s)
+        return stop
+
+    def disk(self) -> Stop | None:
+        """Return why the run's directories end it, or None."""
+        use = disk_use(self._root, stop_at_files=self._disk_before.files + self.limits.output_files)
+        grown = use.bytes - self._disk_before.bytes
+        if grown > self.limits.output_bytes:
+            return _over("output_bytes", self.limits.output_bytes, grown, "limit")
+        if not use.complete:
+            return _over("output_files", self.limits.output_files, use.files - self._disk_before.files, "limit")
+        free = self._free(self._root)
+        if free < RUN_DISK_FLOOR_BYTES:
+            hit = LimitHit(limit="disk_free_bytes", bound=RUN_DISK_FLOOR_BYTES, observed=free, action="killed")
+            return Stop("limit", f"only {free} bytes are free where the run writes", hit, graceful=False)
+        return None
+
+    def explain(self, number: int | None, peak_rss_bytes: int, kernel_hits: dict[str, int]) -> Stop | None:
+        """Return the bound behind an ending that the kernel brought about, or None.
+
+        Args:
+            number: the signal that ended the command.
+            peak_rss_bytes: the most memory seen.
+            kernel_hits: what the cgroup counted.
+        """
+        if number == signal.SIGXCPU and self.limits.cpu_s is not None:
+            return _over("cpu_s", self.limits.cpu_s, self.limits.cpu_s, "limit")
+        if number == signal.SIGXFSZ:
+            return _over("output_bytes", self.limits.output_bytes, self.limits.output_bytes, "limit")
+        if kernel_hits.get("processes", 0):
+            return _over("processes", self.limits.processes, self.limits.processes, "limit")
+        if kernel_hits.get("memory", 0) or peak_rss_bytes > self.limits.memory_bytes:
+            return _over("memory_bytes", self.limits.memory_bytes, peak_rss_bytes, "limit")
+        return None
+
+
+def _over(name: str, bound: float, observed: float, ending: Ending) -> Stop:
+    hit = LimitHit(limit=name, bound=float(bound), observed=float(observed), action="killed")
+    unit = "seconds" if name.endswith("_s") else name.rpartition("_")[2]
+    message = f"{name.rpartition('_')[0] or name} limit reached: {observed:.6g} {unit}, at most {bound:.6g}"
+    return Stop(ending, message, hit, graceful=ending == "timed_out")

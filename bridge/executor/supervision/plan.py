@@ -1,0 +1,67 @@
+"""What goes into the supervision of one command, what it has shown so far, and what comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bridge.executor.process.pipe import Pipe
+from bridge.executor.sandbox.confine import Wrapped
+from bridge.executor.supervision.bounds import Stop
+from bridge.records import CommandResult
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One command, ready to start.
+
+    Attributes:
+        name, argv: as in the job spec, for the record.
+        wrapped: what is started in fact; its wrapping processes get no TERM.
+        rlimits: names of the resource module to bounds.
+        marks: the sample pipe.
+        marks_fd: number of its writing end, in the command too.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    wrapped: Wrapped
+    rlimits: dict[str, int]
+    marks: Pipe
+    marks_fd: int
+
+
+@dataclass
+class Watched:
+    """What one command has shown of itself so far."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    began: bool = False
+    exited: bool = False
+    clean: bool = False
+    lost: bool = False
+    failed: str | None = None
+    killed_after: int = 0
+    left: int = 0
+    cpu_s: float = 0.0
+    peak_rss_bytes: int = 0
+    stop: Stop | None = None
+    stop_at_s: float = 0.0
+    phase: str = "running"  # running, term, kill, forced
+
+
+@dataclass
+class Ended:
+    """One command's end.
+
+    Attributes:
+        stop: what stopped it, or None when it ended by itself.
+        failed: what kept the executor from its own work, or None.
+        began: whether the command ran at all.
+    """
+
+    result: CommandResult
+    stop: Stop | None
+    failed: str | None
+    began: bool
+    notes: list[str] = field(default_factory=list)

@@ -1,0 +1,260 @@
+"""Run one command under its warden: read what it writes, hold it to its bounds, end it with everything it started.
+
+Knows nothing about sandboxes (it is given a complete command line), reports or host facts. One thread, one loop; every
+wait is bounded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import psutil
+
+from bridge.executor.capture.logs import LogKeeper
+from bridge.executor.capture.marks import MarkListener, MarkReader
+from bridge.executor.interface import Hooks
+from bridge.executor.process import subreaper as warden
+from bridge.executor.process.cgroup import Cgroup
+from bridge.executor.process.pipe import Pipe, open_pipe
+from bridge.executor.process.tree import MARKER_NAME, Family, Usage, kill_until_gone
+from bridge.executor.supervision.bounds import THREADS_PER_PROCESS, Bounds
+from bridge.executor.supervision.plan import Ended, Plan, Watched
+from bridge.records import CommandResult
+from bridge.system.process import Child
+
+TICK_S: Final = 0.1
+_FORCE_S: Final = 3.0  # how long the warden may take to clean up before we do it over its head
+_READ_BYTES: Final = 1 << 18
+_DRAIN_MAX_BYTES: Final = 1 << 20  # what may still be in a pipe when everybody is dead
+
+
+class Supervisor:
+    """Runs the commands of one run; the log, the marks and the bounds are the run's."""
+
+    def __init__(
+        self,
+        *,
+        marker: str,
+        hooks: Hooks,
+        log: LogKeeper,
+        marks: MarkReader,
+        bounds: Bounds,
+        on_usage: Callable[[float, Usage], None],
+    ) -> None:
+        self._marker = marker
+        self._hooks = hooks
+        self._log = log
+        self._marks = marks
+        self._bounds = bounds
+        self._on_usage = on_usage
+
+    def run(self, plan: Plan) -> Ended:
+        """Start the command and return when it and everything it started are dead.
+
+        Raises:
+            InfrastructureError: the warden cannot be started.
+            Exception: whatever a hook raises; nothing of the command is left then either.
+        """
+        started_s = self._bounds.elapsed_s()
+        with contextlib.ExitStack() as stack:
+            group = self._group(plan.name)
+            if isinstance(group, Cgroup):
+                stack.callback(group.remove)
+            pipes = {name: open_pipe(stack) for name in ("log", "control", "status")}
+            child = stack.enter_context(self._warden(plan, pipes))
+            family = Family(child.pid, self._marker)
+            with MarkListener(self._marks, plan.marks.read, self._bounds.elapsed_s, self._bounds.active):
+                self._hooks.on_started(child.pid, psutil.Process(child.pid).create_time(), self._marker)
+                watched = Watched()
+                try:
+                    self._watch(watched, family, group, pipes, self._order(plan, group))
+                finally:  # also when a hook raises: what it raises is the runner's, what runs is ours
+                    survivors = self._probe(family, group, watched)
+            self._drain(pipes["log"])
+            return self._ended(plan, watched, started_s, survivors, group)
+
+    def _group(self, name: str) -> Cgroup | str:
+        """Make the command's control group, its bounds wider than the sampled ones."""
+        limits = self._bounds.limits
+        return Cgroup.create(
+            f"{self._marker}-{name}",
+            memory_bytes=limits.memory_bytes + limits.memory_bytes // 4,
+            threads=THREADS_PER_PROCESS * limits.processes,
+        )
+
+    def _warden(self, plan: Plan, pipes: dict[str, Pipe]) -> Child:
+        """Start the warden, which waits for its order, and close its ends of the pipes here.
+
+        Raises:
+            InfrastructureError: it cannot be started.
+        """
+        control, status, log = pipes["control"], pipes["status"], pipes["log"]
+        child = Child(
+            [sys.executable, "-I", "-S", warden.__file__, str(control.read), str(status.write)],
+            env={MARKER_NAME: self._marker},
+            cwd="/",
+            output_fd=log.write,
+            pass_fds=(control.read, status.write, plan.marks_fd, *plan.wrapped.pass_fds),
+        )
+        for pipe in (log, status, plan.marks):
+            pipe.close_write()
+        control.close_read()
+        return child
+
+    def _order(self, plan: Plan, group: Cgroup | str) -> bytes:
+        """Return the line that tells the warden what to start."""
+        wrapped = plan.wrapped
+        order = {
+            "argv": wrapped.argv,
+            "env": dict(wrapped.environment),
+            "cwd": str(wrapped.cwd),
+            "wrappers": wrapped.wrappers,
+            "cover": wrapped.cover,
+            "stage": dict(wrapped.stage),
+            "rlimits": plan.rlimits,
+            "pass_fds": [plan.marks_fd, *wrapped.pass_fds],
+            "cgroups": [str(path) for path in group.paths] if isinstance(group, Cgroup) else [],
+        }
+        return json.dumps(order).encode() + b"\n"
+
+    def _watch(
+        self, watched: Watched, family: Family, group: Cgroup | str, pipes: dict[str, Pipe], order: bytes
+    ) -> None:
+        """Follow the command until its family is gone."""
+        _send(pipes["control"], order)
+        self._bounds.active()
+        pending = b""
+        with selectors.DefaultSelector() as selector:
+            for name in ("log", "status"):
+                selector.register(pipes[name].read, selectors.EVENT_READ, name)
+            next_tick_s = 0.0
+            while not (watched.clean or watched.lost or watched.phase == "forced"):
+                for key, _events in selector.select(TICK_S):
+                    block = os.read(key.fd, _READ_BYTES)
+                    if not block:
+                        selector.unregister(key.fd)
+                        # Nobody but the warden holds the status pipe: its end is the warden's.
+                        watched.lost = key.data == "status" or watched.lost
+                    elif key.data == "status":
+                        pending = self._hear(watched, pending + block)
+                    else:
+                        self._take(block)
+                if (now_s := self._bounds.elapsed_s()) >= next_tick_s:
+                    next_tick_s = now_s + TICK_S
+                    self._tick(watched, family, group, pipes["control"])
+
+    def _take(self, block: bytes) -> None:
+        self._bounds.active()
+        self._log.feed(block)
+
+    def _hear(self, watched: Watched, text: bytes) -> bytes:
+        """Take the warden's reports; return the unfinished line."""
+        *lines, rest = text.split(b"\n")
+        for line in lines:
+            report: dict[str, Any] = json.loads(line)
+            if report["event"] == "spawned":
+                watched.began = True
+            elif report["event"] == "failed":
+                watched.failed = str(report["message"])
+            elif report["event"] == "exited":
+                watched.exited, watched.exit_code, watched.signal = True, report["code"], report["signal"]
+            elif report["event"] == "clean":
+                watched.clean, watched.killed_after, watched.left = True, report["killed"], report["left"]
+                watched.cpu_s = max(watched.cpu_s, report["cpu_s"])
+                watched.peak_rss_bytes = max(watched.peak_rss_bytes, report["peak_rss_bytes"])
+        return rest
+
+    def _tick(self, watched: Watched, family: Family, group: Cgroup | str, control: Pipe) -> None:
+        """Measure, ask whether to stop, and carry a stop one step further."""
+        limits = self._bounds.limits
+        usage = family.usage(memory_bound=limits.memory_bytes, processes_bound=limits.processes)
+        watched.peak_rss_bytes = max(watched.peak_rss_bytes, usage.rss_bytes)
+        watched.cpu_s = max(watched.cpu_s, usage.cpu_s)
+        self._on_usage(self._bounds.elapsed_s(), usage)
+        now_s = self._bounds.elapsed_s()
+        if watched.stop is None and not watched.exited:
+            watched.stop = self._bounds.check(usage, self._hooks.should_stop)
+            watched.stop_at_s = now_s
+        waited_s, before = now_s - watched.stop_at_s, watched.phase
+        if watched.stop is not None and watched.phase == "running":
+            watched.phase = "term" if watched.stop.graceful else "kill"
+        elif watched.phase == "term" and waited_s > limits.grace_s:
+            watched.phase, watched.stop_at_s = "kill", now_s
+        elif watched.phase == "kill" and waited_s > _FORCE_S:
+            watched.phase = "forced"
+        if watched.phase == "kill" and isinstance(group, Cgroup):
+            group.kill()
+        if watched.phase != before and watched.phase in ("term", "kill"):
+            _send(control, watched.phase.encode() + b"\n")
+
+    def _probe(self, family: Family, group: Cgroup | str, watched: Watched) -> int:
+        """Look for anybody left by every means there is, kill them, and return how many remain."""
+
+        def find() -> list[psutil.Process]:
+            found = {process.pid: process for process in family.leftovers()}
+            for pid in group.members() if isinstance(group, Cgroup) else ():
+                with contextlib.suppress(psutil.Error):
+                    found.setdefault(pid, psutil.Process(pid))
+            return list(found.values())
+
+        if isinstance(group, Cgroup) and group.members():
+            group.kill()
+        if not watched.clean:
+            with contextlib.suppress(psutil.Error):
+                psutil.Process(family.root).kill()
+        killed, left = kill_until_gone(find)
+        watched.killed_after += killed
+        return left
+
+    def _drain(self, log: Pipe) -> None:
+        """Read what is still in the pipe; nobody writes any more."""
+        for _ in range(_DRAIN_MAX_BYTES // 4096):
+            try:
+                block = os.read(log.read, _READ_BYTES)
+            except BlockingIOError:
+                return
+            if not block:
+                return
+            self._take(block)
+
+    def _ended(self, plan: Plan, watched: Watched, started_s: float, survivors: int, group: Cgroup | str) -> Ended:
+        exit_code, number = watched.exit_code, watched.signal
+        if plan.wrapped.wrappers and exit_code is not None and 128 < exit_code <= 128 + 64:
+            number, exit_code = exit_code - 128, None  # the wrapping program reports a signal as shells do
+        stop = watched.stop
+        if stop is None and exit_code != 0:
+            kernel_hits = group.hits() if isinstance(group, Cgroup) else {}
+            stop = self._bounds.explain(number, watched.peak_rss_bytes, kernel_hits)
+        if watched.failed is None and stop is None:
+            if not watched.exited:
+                watched.failed = "the process that held the command was killed"
+            elif exit_code != 0 and not plan.wrapped.set_up():
+                watched.failed, watched.began = "the sandbox could not be set up; the end of the log says why", False
+        result = CommandResult(
+            name=plan.name,
+            argv=plan.argv,
+            started_s=started_s,
+            ended_s=self._bounds.elapsed_s(),
+            exit_code=exit_code,
+            signal=number,
+            peak_rss_bytes=watched.peak_rss_bytes,
+            cpu_s=watched.cpu_s,
+            survivors=survivors,
+        )
+        notes: list[str] = []
+        if watched.killed_after and watched.began and watched.stop is None:
+            notes.append(f"{watched.killed_after} processes outlived the command and were killed")
+        return Ended(result, stop, watched.failed, watched.began, notes)
+
+
+def _send(control: Pipe, line: bytes) -> None:
+    """Write to the warden; one that has died is noticed elsewhere."""
+    with contextlib.suppress(BrokenPipeError):
+        while line:
+            line = line[os.write(control.write, line) :]

@@ -1,0 +1,135 @@
+"""Try the sandbox for real: run a small program in it that tries to get out, and believe what it finds.
+
+Nothing is looked up instead of being tried: a host whose kernel forbids user namespaces has bubblewrap installed, too.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bridge.errors import InfrastructureError
+from bridge.executor.interface import Execution, Hooks, RunDirectory
+from bridge.executor.running import Run
+from bridge.executor.sandbox.confine import Confinement, enclosed, nothing
+from bridge.executor.sandbox.escapes import Bait, Escape, Witness, laid_out
+from bridge.executor.sandbox.stale import PREFIX, clear_stale
+from bridge.limits import MIB
+from bridge.records import Command, JobSpec, Limits, SandboxApplied, SandboxSpec
+from bridge.system.clock import Clock
+
+_NOBODYS_DIGEST: Final = "0" * 64
+_LIMITS: Final = Limits(
+    wall_s=30.0,
+    inactivity_s=30.0,
+    grace_s=0.5,
+    memory_bytes=512 * MIB,
+    processes=512,  # of the same user others may start many while the trial runs
+    open_files=256,
+    output_bytes=MIB,
+    log_bytes=64 * 1024,
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of trying a sandbox.
+
+    Attributes:
+        applied: what a run would get; `none` as soon as one way out was open.
+        escapes: every way out that was tried; empty when the trial did not come to it.
+    """
+
+    applied: SandboxApplied
+    escapes: tuple[Escape, ...] = ()
+
+
+def try_sandbox(
+    clock: Clock, uid: int | None, enclose: Callable[[JobSpec, RunDirectory], Confinement] = enclosed
+) -> Trial:
+    """Run the escape program in this platform's sandbox and say what a run as this user would get.
+
+    Args:
+        clock: measures the try's own limits.
+        uid: the user runs will be; None is ours, or an ordinary one when we are root.
+        enclose: puts the sandbox around a run.
+    """
+    try:
+        clear_stale(Path(tempfile.gettempdir()), clock)
+        with tempfile.TemporaryDirectory(prefix=PREFIX) as name, laid_out(Path(name)) as bait:
+            directory = make_directory(Path(name) / "run")
+            (directory.work / "kakeya_planted.py").write_text("")
+            spec = _spec(bait.argv(sys.executable), uid)
+            confinement = enclose(spec, directory)
+            witness = Witness(directory.work)
+            quiet = Hooks(on_log=lambda _: None, on_started=witness.started, should_stop=witness.look)
+            execution = Run(spec, directory, quiet, secrets=(), confinement=confinement, clock=clock).execute()
+            return _judged(execution, bait, witness, confinement.applied)
+    except InfrastructureError as error:
+        return Trial(nothing(error.message))
+    except OSError as error:
+        return Trial(nothing(f"it could not be tried: {error.strerror}"))
+
+
+def _judged(execution: Execution, bait: Bait, witness: Witness, applied: SandboxApplied) -> Trial:
+    """Believe what can be seen from outside first, then what the program says."""
+    told = _told(execution)
+    if isinstance(told, str):
+        wrote = "tried, and a run can write outside its directories"
+        return Trial(nothing(wrote if bait.outside.exists() else told))
+    survivors = sum(command.survivors for command in execution.commands)
+    escapes = bait.escapes(told, survivors, witness.users)
+    wrong = [escape.what for escape in escapes if not escape.refused]
+    if wrong:
+        return Trial(nothing(f"tried, and a run can {', '.join(wrong)}"), escapes)
+    if told["cannot write its own directory"]:
+        return Trial(nothing("tried, and a run cannot write its own directory"), escapes)
+    if not witness.users:
+        return Trial(nothing("tried, and its processes were not seen from outside"), escapes)
+    return Trial(applied, escapes)
+
+
+def make_directory(root: Path) -> RunDirectory:
+    """Create a run's folders, all private."""
+    directory = RunDirectory(root, root / "work", root / "out", root / "home", root / "tmp")
+    for folder in (root, directory.work, directory.out, directory.home, directory.tmp):
+        folder.mkdir(mode=0o700)
+    return directory
+
+
+def _told(execution: Execution) -> dict[str, Any] | str:
+    """Return what the program found, or why it found nothing."""
+    text = execution.log.decode("utf-8", "replace").strip()
+    if not execution.ok or execution.program_exit != 0:
+        last = text.splitlines()[-1] if text else execution.message or f"exit code {execution.program_exit}"
+        return "it does not start: " + "".join(char for char in last if char.isprintable())[:300]
+    try:
+        found: dict[str, Any] = json.loads(text.partition("\n")[0])
+    except ValueError:
+        return "its trial program gave no answer"
+    return found
+
+
+def _spec(argv: tuple[str, ...], uid: int | None) -> JobSpec:
+    return JobSpec(
+        id="0" * 26,
+        request_digest=_NOBODYS_DIGEST,
+        preset="sandbox-trial",
+        preset_digest=_NOBODYS_DIGEST,
+        policy_digest=_NOBODYS_DIGEST,
+        params={},
+        profile="smoke",
+        code="host",
+        trust_class="host",
+        commands=(Command(name="trial", argv=argv),),
+        environment=(),
+        limits=_LIMITS,
+        sandbox=SandboxSpec(mode="required", uid=uid),
+        outputs=(),
+        gate_profile="smoke",
+    )

@@ -1,0 +1,1 @@
+"""One model of a run: its states, its outcomes, its lease. Knows neither client nor runner."""

@@ -1,0 +1,1 @@
+"""Who may ask and whose code may run: the host's lists, applied to one request."""

@@ -1,0 +1,196 @@
+"""The host's own lists of keys, and what they say of a request, a cancel or a commit.
+
+The lists are read anew each time, so `kakeya-runner trust` and `revoke` count at once. Each check works on a copy that
+was read whole, from a file nobody but its owner can change. Knows nothing about presets, claims or git.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bridge.errors import PolicyRefusedError, RequestRejectedError, UsageError
+from bridge.records import Request
+from bridge.request import UNSIGNED
+from bridge.request.cancel import CancelRequest
+from bridge.runner.policy.file import Policy, file_problems
+from bridge.runner.policy.trust import SignerSource
+from bridge.trust.ssh_signatures import (
+    COMMIT_NAMESPACE,
+    NAMESPACE,
+    Signer,
+    fingerprint_of,
+    verify,
+    verify_commit,
+)
+
+LIST_MAX_BYTES: Final = 1024 * 1024
+_KRL: Final = b"SSHKRL\n\0"
+
+
+@dataclass(frozen=True)
+class Revocations:
+    """Who is trusted no more; `krl` is an OpenSSH revocation list, for ssh-keygen to read."""
+
+    fingerprints: frozenset[str] = frozenset()
+    principals: frozenset[str] = frozenset()
+    krl: bytes | None = None
+
+    def check(self, signer: Signer) -> Signer:
+        """Return the signer.
+
+        Raises:
+            PolicyRefusedError: principal or key is revoked.
+        """
+        if signer.principal in self.principals or signer.fingerprint in self.fingerprints:
+            raise PolicyRefusedError(
+                f"the host's owner has revoked {signer.principal} or its key {signer.fingerprint}",
+                remedy="ask the owner; they can undo it with kakeya-runner trust add KEY --principal NAME",
+            )
+        return signer
+
+
+class Signers:
+    """Reads the lists a policy names."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._seen: dict[tuple[object, ...], str] = {}
+
+    @property
+    def checks_requests(self) -> bool:
+        """Whether the owner lists anybody who may sign requests."""
+        return bool(_listed(self._policy.allowed_signers, NAMESPACE))
+
+    def request(self, request: Request, data: bytes, signature: bytes | None) -> Signer | None:
+        """Return who signed a request, None when it says that nobody did.
+
+        Raises:
+            RequestRejectedError: it names a principal and carries no signature, or the reverse.
+            PolicyRefusedError: the signature does not hold here and now.
+        """
+        if (request.principal == UNSIGNED) != (signature is None):
+            raise RequestRejectedError(
+                f"request names principal {request.principal!r} and carries {'no' if signature is None else 'a'} "
+                "signature; expected a name and a signature, or neither"
+            )
+        return None if signature is None else self._check(request.principal, request.signer, data, signature)
+
+    def cancel(self, cancel: CancelRequest, data: bytes, signature: bytes | None) -> Signer:
+        """Return who signed a cancel.
+
+        Raises:
+            PolicyRefusedError: nobody whose signature holds here and now.
+        """
+        if signature is None:
+            raise PolicyRefusedError("the cancel is unsigned")
+        return self._check(cancel.principal, cancel.signer, data, signature)
+
+    def commit(self, payload: bytes, signature: bytes) -> Signer:
+        """Return which code signer signed a commit.
+
+        Raises:
+            PolicyRefusedError: none whose signature holds now.
+        """
+        revocations = self.revocations()
+        with self._copied(self._policy.code_signers, COMMIT_NAMESPACE, revocations) as (listed, krl):
+            return revocations.check(verify_commit(payload, signature, signers=listed, revoked=krl))
+
+    def quota_name(self, request: Request | None, data: bytes, signature: bytes | None) -> str:
+        """Return whose quota a request counts against: its principal if the signature holds, else ``unsigned``.
+
+        Remembers its answer as long as no list changes; what it lets through is checked again before it runs.
+        """
+        if request is None or signature is None:
+            return UNSIGNED
+        key = (data, signature, self.stamp())
+        if key not in self._seen:
+            if len(self._seen) > 512:
+                self._seen.clear()
+            try:
+                signer = self.request(request, data, signature)
+            except (PolicyRefusedError, RequestRejectedError):
+                signer = None
+            self._seen[key] = UNSIGNED if signer is None else signer.principal
+        return self._seen[key]
+
+    def stamp(self) -> tuple[object, ...]:
+        """Return what changes whenever one of the files does."""
+        sources = (self._policy.allowed_signers, self._policy.code_signers, self._policy.revoked)
+        return tuple(_stamp(Path(one)) for one in sources if isinstance(one, str))
+
+    def revocations(self) -> Revocations:
+        """Return who is trusted no more.
+
+        Raises:
+            PolicyRefusedError: the list is unreadable: then nobody is trusted.
+        """
+        data = b"" if self._policy.revoked is None else _read(Path(self._policy.revoked))
+        if data.startswith(_KRL):
+            return Revocations(krl=data)
+        fingerprints: set[str] = set()
+        principals: set[str] = set()
+        for line in data.decode("utf-8", "replace").splitlines():
+            words = line.split("#")[0].split()
+            if len(words) >= 2:
+                try:
+                    fingerprints.add(fingerprint_of(" ".join(words)))
+                except UsageError as error:
+                    raise PolicyRefusedError(f"the host's revocation list is unreadable: {error.message}") from error
+            elif words:
+                (fingerprints if words[0].startswith("SHA256:") else principals).add(words[0])
+        return Revocations(frozenset(fingerprints), frozenset(principals))
+
+    def _check(self, principal: str, expected: str | None, data: bytes, signature: bytes) -> Signer:
+        revocations = self.revocations()
+        with self._copied(self._policy.allowed_signers, NAMESPACE, revocations) as (listed, krl):
+            found = verify(data, signature, principal=principal, expected=expected, signers=listed, revoked=krl)
+        return revocations.check(found)
+
+    @contextmanager
+    def _copied(
+        self, source: SignerSource, namespace: str, revocations: Revocations
+    ) -> Iterator[tuple[Path, Path | None]]:
+        """Yield files that hold what the lists held at one moment; the first is absent when the list is empty."""
+        with tempfile.TemporaryDirectory(prefix="kakeya-signers-") as folder:
+            listed, krl = Path(folder) / "signers", Path(folder) / "revoked"
+            if text := _listed(source, namespace):
+                listed.write_bytes(text)
+            if revocations.krl is not None:
+                krl.write_bytes(revocations.krl)
+            yield listed, (krl if revocations.krl is not None else None)
+
+
+def _listed(source: SignerSource, namespace: str) -> bytes:
+    if source is None or isinstance(source, str):
+        return b"" if source is None else _read(Path(source))
+    return "".join(f"{entry.line(namespace)}\n" for entry in source).encode()
+
+
+def _read(path: Path) -> bytes:
+    """Return the content of a file only its owner can change, nothing when there is none.
+
+    Raises:
+        PolicyRefusedError: others could have written it, or it is too large.
+    """
+    if not path.exists() and not path.is_symlink():
+        return b""
+    problems = file_problems(path, private=False)
+    if problems or path.stat().st_size > LIST_MAX_BYTES:
+        raise PolicyRefusedError(
+            f"the host's own {path.name} cannot be relied on: {problems[0] if problems else 'it is too large'}",
+            remedy=f"the host's owner: chmod 600 {path}; kakeya-runner trust list",
+        )
+    return path.read_bytes()
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode, found.st_uid)

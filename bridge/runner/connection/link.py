@@ -1,0 +1,56 @@
+"""A bus as one runner uses it: its record, one lock for all threads of the runner, one budget for all of its pushes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bridge.bus.interface import Bus
+from bridge.records import BusRecord
+from bridge.runner.connection.pacing import PushBudget
+from bridge.system.clock import Clock
+from bridge.trust.runner_seals import RunnerSeals
+
+
+@dataclass(frozen=True)
+class Link:
+    """Use `bus` only while holding `lock`.
+
+    `judges` says whether this runner knows keys of others, `signs` whether it has one of its own.
+    """
+
+    bus: Bus
+    record: BusRecord
+    budget: PushBudget
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    judges: bool = False
+    signs: bool = False
+
+    def push_wait_s(self) -> float:
+        """Return how long a push that can wait should wait: the host's budget, and our own after failures."""
+        return max(self.budget.wait_s(), self.bus.push_wait_s())
+
+    def take_push_turn(self) -> bool:
+        """Return whether a push that can wait may go now; the caller holds the lock and pushes at once."""
+        return self.budget.wait_s() == 0.0 and self.bus.take_push_turn()
+
+
+def link_to(bus: Bus, clock: Clock, seals: Callable[[], RunnerSeals | None] | None = None) -> Link:
+    """Return a link; reads the bus record.
+
+    Args:
+        bus: the bus.
+        clock: the machine's clocks.
+        seals: makes this runner's seals; None where nothing is signed and nobody is judged.
+
+    Raises:
+        BusMissingError: the remote carries no bus.
+        InfrastructureError: this runner's key cannot be used.
+    """
+    record = bus.identity()
+    mine = None if seals is None else seals()
+    if mine is not None:
+        bus.use_seals(mine)
+    signs = mine is not None and mine.signs
+    return Link(bus, record, PushBudget(clock, record.lease_s), judges=mine is not None, signs=signs)

@@ -1,0 +1,1 @@
+"""What this host is: interpreter, packages, engine sources, model folders."""

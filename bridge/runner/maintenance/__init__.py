@@ -1,0 +1,1 @@
+"""Set a host up, check it, undo it."""

@@ -1,0 +1,176 @@
+"""Make this machine a runner: every step looks first, acts only where something is missing, and changes nothing twice.
+
+Touches only the owner's own files; users, services and packages of the system are the set-up scripts' part.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import stat
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from bridge.runner.host import StateFolder
+from bridge.runner.policy.check import Problem, problems
+from bridge.system.durable import write_atomically
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the owner wants; what is None keeps the template's default.
+
+    Attributes:
+        bus: route of the bus, with its id after ``#``.
+        keygen: makes the key that signs results, in a folder and under a name; None leaves it out.
+    """
+
+    policy_path: Path
+    state: StateFolder
+    name: str
+    bus: str | None = None
+    labels: tuple[str, ...] = ()
+    model_roots: tuple[str, ...] = ()
+    interpreter: str | None = None
+    keygen: Callable[[Path, str], object] | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that has to be so.
+
+    Attributes:
+        act: makes it so; None when it is so already, or when only a person can.
+        problem: what only a person can put right.
+    """
+
+    what: str
+    act: Callable[[], object] | None = None
+    problem: Problem | None = None
+
+
+def template(name: str) -> str:
+    """Return the commented policy of safe defaults for a runner of this name: the one source of every example."""
+    text = resources.files("bridge.runner.policy").joinpath("policy_template.toml").read_text("utf-8")
+    return text.replace('"NAME"', json.dumps(name))
+
+
+def policy_text(wish: Wish) -> str:
+    """Return the template with what was asked for turned on, all else as it is."""
+    chosen = {
+        "bus": wish.bus,
+        "labels": list(wish.labels) or None,
+        "interpreter": wish.interpreter,
+        "model_roots": list(wish.model_roots) or None,
+    }
+    lines = []
+    for line in template(wish.name).splitlines(keepends=True):
+        key = line.removeprefix("# ").partition(" = ")[0]
+        value = chosen.pop(key, None)
+        lines.append(line if value is None else f"{key} = {json.dumps(value)}\n")
+    return "".join(lines)
+
+
+def steps(wish: Wish) -> Iterator[Step]:
+    """Yield the steps in order; each is looked at when it is its turn."""
+    yield from state_steps(wish)
+    yield from policy_steps(wish)
+
+
+def state_steps(wish: Wish) -> Iterator[Step]:
+    """Yield the steps that need no bus, the key among them: a bus made without one would not sign its results."""
+    yield _folder("the state folder", wish.state.root, private=True)
+    yield Step("the state folder's parts", None if _complete(wish.state) else wish.state.create)
+    yield _key(wish)
+
+
+def policy_steps(wish: Wish) -> Iterator[Step]:
+    """Yield the steps that write down the bus."""
+    yield _folder("the policy's folder", wish.policy_path.parent, private=False)
+    yield from _policy(wish)
+
+
+def _folder(what: str, path: Path, *, private: bool) -> Step:
+    told = f"{what}: {path}"
+    if not path.is_dir():
+        return Step(told, lambda: path.mkdir(mode=0o700, parents=True))
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & (0o077 if private else 0o022) and not (mode & stat.S_ISVTX and not private):
+        return Step(f"{told}, closed to others", lambda: path.chmod(mode & (0o700 if private else 0o755)))
+    return Step(told)
+
+
+def _policy(wish: Wish) -> Iterator[Step]:
+    path = wish.policy_path
+    if not path.exists():
+        yield Step(f"a policy of safe defaults: {path}", lambda: write_atomically(path, policy_text(wish).encode()))
+        return
+    if stat.S_IMODE(path.stat().st_mode) & 0o077 and path.stat().st_uid == os.geteuid():
+        yield Step(f"the policy, closed to others: {path}", lambda: path.chmod(0o600))
+    else:
+        yield Step(f"the policy, yours to edit: {path}")
+    for problem in problems(path):
+        if problem.remedy != f"chmod 600 {path}":
+            yield Step(f"the policy: {problem.where}", problem=problem)
+
+
+def _complete(state: StateFolder) -> bool:
+    return all(folder.is_dir() for folder in (state.reports, state.kept, state.runs, state.spool, state.bus))
+
+
+def _key(wish: Wish) -> Step:
+    from bridge.trust.runner_key import KEY_FILE
+
+    path, keygen = wish.state.root / KEY_FILE, wish.keygen
+    if path.exists() or keygen is None:
+        return Step(f"the key that signs results: {path}" if path.exists() else "no key: results are not signed")
+    return Step(f"the key that signs results: {path}", lambda: keygen(wish.state.root, wish.name))
+
+
+def serve_argv(wish: Wish) -> list[str]:
+    """Return the command a service runs; `python -I` imports nothing from where it is started."""
+    return [
+        sys.executable, "-I", "-m", "bridge.cli.host.main", "serve",
+        "--policy", str(wish.policy_path), "--state", str(wish.state.root),
+        *(["--bus", wish.bus] if wish.bus is not None else []),
+    ]  # fmt: skip
+
+
+def unit(argv: Sequence[str], platform: str = sys.platform) -> tuple[Path, str]:
+    """Return where this user's service manager looks and what it wants to find there."""
+    if platform == "darwin":
+        import plistlib
+
+        value = {
+            "Label": "kakeya-runner",
+            "ProgramArguments": ["/usr/bin/caffeinate", "-i", *argv],
+            "RunAtLoad": True,
+            "KeepAlive": True,
+        }
+        return Path.home() / "Library/LaunchAgents/kakeya-runner.plist", plistlib.dumps(value).decode()
+    words = " ".join('"{}"'.format(word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")) for word in argv)
+    text = (
+        "[Unit]\nDescription=Kakeya runner\nAfter=network-online.target\n\n"
+        f"[Service]\nExecStart={words}\nRestart=on-failure\nRestartSec=10\nKillMode=mixed\n\n"
+        "[Install]\nWantedBy=default.target\n"
+    )
+    return Path.home() / ".config/systemd/user/kakeya-runner.service", text
+
+
+def service_commands(wish: Wish, platform: str = sys.platform) -> tuple[str, ...]:
+    """Return what the owner types next: try, serve now, serve for good."""
+    argv = shlex.join(serve_argv(wish))
+    path, _ = unit(serve_argv(wish), platform)
+    mine = shlex.join(
+        ["kakeya-runner", "setup", "--unit", "--policy", str(wish.policy_path), "--state", str(wish.state.root)]
+    )
+    start = (
+        f"launchctl bootstrap gui/{os.getuid()} {path}"
+        if platform == "darwin"
+        else "systemctl --user enable --now kakeya-runner && loginctl enable-linger"
+    )
+    return (argv, f"mkdir -p {path.parent} && {mine} > {path} && {start}")

@@ -1,0 +1,1 @@
+"""Which waiting request this runner takes next, and why the others wait."""

@@ -1,0 +1,1 @@
+"""One claimed run on its host: from claim to delivery."""

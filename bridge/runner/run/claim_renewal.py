@@ -1,0 +1,181 @@
+"""Keep one claim alive while its run goes on, sending its log and this runner's beacon in the same push.
+
+Knows nothing about what runs. Works in a thread of its own, because a push may take longer than a run may wait.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Any, Literal
+
+from bridge.bus.views import Held, LogChunk
+from bridge.errors import FencedError, InfrastructureError
+from bridge.limits import LOG_CHUNK_MAX_BYTES
+from bridge.records import Beacon, Claim, LogHead
+from bridge.run.lease import OwnLease
+from bridge.runner.connection.link import Link
+from bridge.system.clock import Clock, rfc3339
+
+Phase = Literal["preparing", "running", "judging", "publishing"]
+_TRIES = 3
+
+
+def following(held: Held, clock: Clock, **changes: Any) -> Claim:
+    """Return the claim that may replace the held one: next number, fresh nonce, and these changes."""
+    fresh = {"sequence": held.claim.sequence + 1, "nonce": secrets.token_hex(16), "time": rfc3339(clock.now())}
+    return held.claim.evolve(**fresh, **changes)
+
+
+class Keeper:
+    """Owns the tip of one claim; everything that moves it goes through here."""
+
+    def __init__(
+        self,
+        link: Link,
+        held: Held,
+        *,
+        clock: Clock,
+        beacon: Callable[[], Beacon | None],
+        asked_s: float,
+    ) -> None:
+        self._link, self._clock, self._beacon = link, clock, beacon
+        self._held = held
+        self._lease = OwnLease(clock, held.claim.lease_s, asked_s)
+        self._lock = threading.Lock()
+        self._pending = bytearray()
+        self._seq = 0
+        self._offset = 0
+        self._ended = False
+        self._fenced = False
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def held(self) -> Held:
+        """The claim as it was last acknowledged."""
+        return self._held
+
+    def start(self) -> None:
+        """Begin to renew, unless it has begun."""
+        if self._thread is not None:
+            return
+        self._thread = threading.Thread(target=self._work, name=f"keeper-{self._held.claim.id[-8:]}", daemon=True)
+        self._thread.start()
+
+    def feed(self, data: bytes) -> None:
+        """Take log bytes; they leave with one of the next pushes."""
+        with self._lock:
+            self._pending += data
+
+    def lost(self) -> str | None:
+        """Return why this runner may no longer act for the run, or None."""
+        if self._fenced:
+            return "somebody else owns the claim now"
+        return "the lease could not be renewed in time" if self._lease.lost() else None
+
+    def advance(self, **changes: Any) -> Held:
+        """Move the claim on now, e.g. to another phase; a push that fails is tried again as long as the lease holds.
+
+        Raises:
+            FencedError: somebody else moved it.
+            RemoteError: it could not be sent.
+        """
+        made: list[tuple[str, Claim]] = []
+
+        def make(held: Held) -> Claim:
+            # The same commit on the same tip: one that arrived without an answer is recognised, not fenced off.
+            if not made or made[-1][0] != held.oid:
+                made.append((held.oid, following(held, self._clock, **changes)))
+            return made[-1][1]
+
+        for attempt in range(_TRIES - 1):
+            try:
+                return self._push(make, final=False)
+            except FencedError:
+                raise
+            except InfrastructureError:
+                if self._lease.lost():
+                    raise
+                self._clock.sleep(min(2.0**attempt, 5.0))
+        return self._push(make, final=False)
+
+    def stop(self) -> None:
+        """Stop renewing; whoever moves the claim from here on is alone."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def finish(self, phase: Phase) -> Held:
+        """Stop renewing, send the rest of the log with its end mark, and return the claim.
+
+        A log that cannot be sent is no reason to lose a result: it is in the result tree as well.
+
+        Raises:
+            FencedError: somebody else moved it.
+        """
+        self.stop()
+        failures = 0
+        while failures < _TRIES:
+            try:
+                final = len(self._pending) <= LOG_CHUNK_MAX_BYTES
+                self._push(lambda held: following(held, self._clock, phase=phase), final=final)
+            except FencedError:
+                raise
+            except InfrastructureError:
+                failures += 1
+                self._clock.sleep(min(2.0**failures, 5.0))
+            else:
+                if self._ended:
+                    break
+        return self._held
+
+    def _work(self) -> None:
+        while not self._stop.wait(min(0.25, max(0.02, self._lease.due_in_s()))):
+            with self._lock:
+                waiting = bool(self._pending)
+            urgent = self._lease.due_in_s() == 0.0
+            if not (waiting or urgent) or self._link.push_wait_s() > 0:
+                continue
+            try:
+                with self._link.lock:
+                    if not self._link.take_push_turn():
+                        continue  # another slot or runner was quicker, and the budget is the host's
+                    self._push(lambda held: following(held, self._clock), final=False)
+            except FencedError:
+                self._fenced = True
+                return
+            except InfrastructureError:
+                continue  # the budget stretches; the lease decides how long this may go on
+
+    def _push(self, make: Callable[[Held], Claim], *, final: bool) -> Held:
+        with self._link.lock:
+            chunk = self._next_chunk(final=final)
+            asked_s = self._clock.steady_s()
+            try:
+                self._held = self._link.bus.advance(self._held, make(self._held), log=chunk, beacon=self._beacon())
+            except InfrastructureError as error:
+                self._link.budget.spent(ok=False)
+                self._fenced = self._fenced or isinstance(error, FencedError)
+                raise
+            self._link.budget.spent(ok=True)
+            self._lease.renewed(asked_s)
+        return self._held
+
+    def _next_chunk(self, *, final: bool) -> LogChunk | None:
+        """Take the next chunk; the bus keeps one that could not be sent and sends it with the next call."""
+        with self._lock:
+            data = bytes(self._pending[:LOG_CHUNK_MAX_BYTES])
+            del self._pending[: len(data)]
+        if self._ended or not (data or final):
+            return None
+        digest = hashlib.sha256(data).hexdigest()
+        head = LogHead(
+            id=self._held.claim.id, seq=self._seq, offset=self._offset, length=len(data), sha256=digest, final=final
+        )
+        self._seq += 1
+        self._offset += len(data)
+        self._ended = final
+        return LogChunk(head=head, data=data)

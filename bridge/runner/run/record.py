@@ -1,0 +1,111 @@
+"""Write down what happened, from what the runner and its executor saw; never from what the workload says."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from dataclasses import dataclass
+
+from bridge.bus.views import Held, RequestRef
+from bridge.executor.interface import Execution
+from bridge.gate import identity as gate_identity
+from bridge.presets import Trust, host_labels
+from bridge.publish import MASK
+from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord, SandboxApplied
+from bridge.run.outcomes import Ending
+from bridge.runner.host import Host
+from bridge.runner.state.kept import Kept
+from bridge.system.clock import parse_rfc3339, rfc3339
+from bridge.trust.ssh_signatures import Signer
+
+_NOTHING = SandboxApplied(kind="none", reason="nothing was started", network=False, namespaces=(), filters=(), uid=0)
+_UNKNOWN_PRESET = "unknown"
+_ZERO = "0" * 64
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What is known of a run when its record is written.
+
+    Attributes:
+        request: None when the bytes were no request.
+        claimed: time of the first claim of the chain.
+        started: when the first command was about to start, or None.
+        signer: who signed the request, as far as this host verified it.
+        kept: what it came to, when it ran; it may have been another process of this runner that saw it.
+    """
+
+    ref: RequestRef
+    bus_id: str
+    held: Held
+    request_bytes: bytes | None
+    request: Request | None
+    claimed: str
+    started: dt.datetime | None
+    attempt: Attempt | None
+    models: tuple[ModelDigest, ...]
+    log: bytes
+    kept: Kept | None
+    signer: Signer | None = None
+
+
+def run_record(
+    host: Host, facts: RunFacts, spec: JobSpec | None, execution: Execution | None, ending: Ending
+) -> RunRecord:
+    """Return the record of a run, whatever became of it."""
+    created = facts.claimed if facts.request is None else facts.request.created
+    queue_s = (parse_rfc3339(facts.claimed) - parse_rfc3339(created)).total_seconds()
+    preset = host.presets.get(facts.request.preset) if facts.request is not None else None
+    kept = facts.kept
+    return RunRecord(
+        id=facts.ref.id,
+        bus_id=facts.bus_id,
+        request_digest=hashlib.sha256(facts.request_bytes or b"").hexdigest(),
+        request_oid=facts.ref.oid,
+        claims=facts.held.chain,
+        runner=host.name,
+        runner_version=host.version if kept is None else kept.runner_version,
+        preset=_UNKNOWN_PRESET if facts.request is None else facts.request.preset,
+        preset_digest=spec.preset_digest if spec is not None else _ZERO if preset is None else preset.digest(),
+        policy_digest=host.facts.digest if spec is None else spec.policy_digest,
+        gate_digest=gate_identity().digest,
+        labels=host_labels(host.facts, _trust(facts.signer)) if spec is None else spec.labels,
+        principal=_trust(facts.signer).principal if spec is None else spec.principal,
+        signer=_trust(facts.signer).signer if spec is None else spec.signer,
+        host=host.executor.host() if kept is None else kept.host,
+        code=kept.code if kept is not None else None if spec is None else host.code.record(spec, facts.request),
+        models=facts.models,
+        environment=() if spec is None else _shown(spec),
+        commands=() if execution is None else execution.commands,
+        executor_ok=execution is not None and execution.ok,
+        program_exit=None if execution is None else execution.program_exit,
+        reason=ending.reason,
+        message=ending.message,
+        limits_hit=() if execution is None else execution.limits_hit,
+        sandbox=_NOTHING if execution is None else execution.sandbox,
+        telemetry=None if execution is None else execution.telemetry,
+        sample_marks=() if execution is None else execution.sample_marks,
+        sample_marks_dropped=0 if execution is None else execution.sample_marks_dropped,
+        outputs=() if execution is None else execution.outputs,
+        attempt=facts.attempt,
+        imported=None if execution is None else execution.imported,
+        created=created,
+        claimed=facts.claimed,
+        started=None if facts.started is None else rfc3339(facts.started),
+        ended=rfc3339(host.clock.now()) if kept is None else kept.ended,
+        queue_s=max(0.0, queue_s),
+        wall_s=0.0 if execution is None else execution.wall_s,
+        log_bytes=len(facts.log),
+        log_sha256=hashlib.sha256(facts.log).hexdigest(),
+        log_truncated_bytes=0 if execution is None else execution.log_truncated_bytes,
+        redactions=0 if execution is None else execution.redactions,
+        peers=() if execution is None else execution.peers,
+    )
+
+
+def _trust(signer: Signer | None) -> Trust:
+    return Trust() if signer is None else Trust(principal=signer.principal, signer=signer.fingerprint)
+
+
+def _shown(spec: JobSpec) -> tuple[tuple[str, str], ...]:
+    return tuple((v.name, MASK if v.secret else v.value) for v in spec.environment)

@@ -1,0 +1,155 @@
+"""This runner's sign of life, sent along with other pushes where there are any.
+
+Knows what the runner knows of itself, and nothing about requests.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable
+from typing import Literal
+
+from bridge.errors import InfrastructureError, PolicyRefusedError
+from bridge.executor.observe import condition
+from bridge.limits import BEACON_INTERVAL_IDLE_S
+from bridge.records import AcceptedWorkflow, Beacon
+from bridge.records.bus import SIGNED_REQUESTS
+from bridge.runner.connection.link import Link
+from bridge.runner.host import Host
+from bridge.system.clock import rfc3339
+
+
+class Beacons:
+    """Makes the next beacon when one is due; the sequence goes on from what the bus shows.
+
+    One is due at once when something changed that a requester would want to know, and otherwise after an interval that
+    doubles as long as nothing does: an idle runner must not fill a repository. Each beacon says when the next one comes
+    at the latest, so that slow and dead can be told apart.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        link: Link,
+        running: Callable[[], tuple[str, ...]],
+        spooled: Callable[[], tuple[str, ...]] = tuple,
+    ) -> None:
+        self._host, self._link = host, link
+        self._shortest_s = self._interval_s = link.record.beacon_interval_s
+        with link.lock:
+            seen = [beacon for _, beacon in link.bus.read_beacons() if beacon.runner == host.name]
+        newest = max(seen, key=lambda beacon: beacon.sequence, default=None)
+        self._sequence = 0 if newest is None else newest.sequence
+        self._shown = None if newest is None else newest.policy_digest
+        self._running = running
+        self._spooled = spooled
+        self._last_s = float("-inf")
+        self._told: tuple[object, ...] | None = None
+        self._queue = 0
+        self._ending = False
+        self._lock = threading.Lock()
+
+    def saw_queue(self, pending: int) -> None:
+        """Note how many requests wait."""
+        self._queue = pending
+
+    def due(self) -> Beacon | None:
+        """Return the next beacon if one is due, None otherwise."""
+        with self._lock:
+            news = self._news()
+            if news == self._told and self._host.clock.steady_s() - self._last_s < self._interval_s:
+                return None
+            return self._next(news)
+
+    def send(self, *, last: bool = False) -> None:
+        """Push a beacon of its own when one is due.
+
+        Where runners poll, that is a sign of life. Where Actions wakes them, it only says what the host accepts, so it
+        is sent when the bus shows another policy; the embedded runner needs none.
+
+        Args:
+            last: the runner ends and says so, due or not.
+        """
+        wake = self._link.record.wake
+        if wake == "embedded" or (wake == "actions" and (last or self._shown == self._host.facts.digest)):
+            return
+        if self._link.push_wait_s() > 0 and not last:
+            return
+        self._ending = self._ending or last
+        beacon = self.due()  # to end is news, so the last one is always due
+        if beacon is None:
+            return
+        try:
+            with self._link.lock:
+                self._link.bus.beacon(beacon)
+            self._link.budget.spent(ok=True)
+            self._shown = beacon.policy_digest
+        except InfrastructureError as error:
+            self._told = None
+            self._link.budget.spent(ok=False)
+            self._host.say(f"no sign of life could be sent: {error.message}")
+
+    def _news(self) -> tuple[object, ...]:
+        """Return what makes a beacon worth sending at once when it differs from what was last told."""
+        running = self._running()
+        presets = tuple(self._host.presets)
+        return (
+            self._ending, self._state(running), running, self._spooled(), self._queue, self._host.facts.digest, presets,
+        )  # fmt: skip
+
+    def _next(self, news: tuple[object, ...]) -> Beacon:
+        quiet = news == self._told and not self._running()
+        self._interval_s = min(self._interval_s * 2, BEACON_INTERVAL_IDLE_S) if quiet else self._shortest_s
+        self._interval_s = max(self._interval_s, self._shortest_s)
+        self._told, self._last_s = news, self._host.clock.steady_s()
+        self._sequence += 1
+        host, running = self._host, self._running()
+        described = host.executor.host()
+        return Beacon(
+            runner=host.name,
+            version=host.version,
+            sequence=self._sequence,
+            state=self._state(running),
+            policy_digest=host.facts.digest,
+            presets=tuple(p.name for p in host.presets.values() if p.status == "ready" and host.facts.allows(p.name)),
+            labels=host.policy.labels,
+            capabilities=_capabilities(host),
+            host=f"{described.os} {described.machine} {described.cpu}"[:200],
+            queue=self._queue,
+            running=running,
+            spooled=self._spooled(),
+            interval_s=self._interval_s,
+            workflows=tuple(
+                AcceptedWorkflow(path=one.path, sha256=one.sha256, refs=one.refs)
+                for one in host.policy.actions.workflows
+            ),
+            disk_free_bytes=shutil.disk_usage(host.state.root).free,
+            thermal=condition.read().thermal.value,
+            time=rfc3339(host.clock.now()),
+        )
+
+    def _state(self, running: tuple[str, ...]) -> Literal["idle", "busy", "paused", "draining", "stopped"]:
+        state = self._host.state
+        if self._ending:
+            return "stopped"
+        if state.drain.exists() or self._host.stopping.is_set():
+            return "draining"
+        if state.pause.exists():
+            return "paused"
+        return "busy" if running else "idle"
+
+
+def _capabilities(host: Host) -> tuple[str, ...]:
+    found = [*filter(host.code.packages.__contains__, ("mlx", "mlx-lm", "torch"))]
+    found += [device.split()[0] for device in host.executor.host().devices]
+    sandbox = host.executor.sandbox(host.policy.sandbox.uid)
+    signed = (SIGNED_REQUESTS,) if _checks_requests(host) else ()
+    return (*found, f"sandbox:{sandbox.kind}", *signed)
+
+
+def _checks_requests(host: Host) -> bool:
+    try:
+        return host.signers.checks_requests
+    except PolicyRefusedError:  # a list nobody can rely on: doctor says so
+        return False

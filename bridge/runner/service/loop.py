@@ -1,0 +1,225 @@
+"""List the bus, take what may be taken, finish what others left; the same for `serve`, `once` and embedded.
+
+Order of a step: cancels, recovery of our own runs, abandoned runs of others, then the queue, oldest first.
+Knows nothing about processes or formats.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Mapping
+
+from bridge.bus.views import ClaimView, Held, RequestRef
+from bridge.errors import FencedError, InfrastructureError, KakeyaError
+from bridge.limits import EXPIRY_MAX_S
+from bridge.pipeline import finish, run_once
+from bridge.run.lease import LeaseWatch
+from bridge.run.outcomes import Ending, Outcome
+from bridge.runner.connection.link import Link
+from bridge.runner.connection.pacing import PollPace
+from bridge.runner.host import Host
+from bridge.runner.queue.admission import host_wait
+from bridge.runner.queue.forged_claims import Hostile
+from bridge.runner.queue.queue import Queue
+from bridge.runner.queue.work import Work
+from bridge.runner.run.claim_renewal import Keeper, following
+from bridge.runner.run.delivery import Spool
+from bridge.runner.run.session import RunSession
+from bridge.runner.service.beacons import Beacons
+from bridge.runner.service.recovery import kill_leftovers, recover, saved
+from bridge.runner.state.kept import drop_all_but
+from bridge.system.clock import parse_rfc3339
+
+_WAKE_S = 0.1
+
+
+class Runner:
+    """One runner on one bus; the caller holds its name lock."""
+
+    def __init__(self, host: Host, link: Link) -> None:
+        self._host, self._link = host, link
+        self._pace = PollPace(host.clock, link.record.lease_s)
+        self._watch = LeaseWatch(host.clock)
+        self._hostile = Hostile(link, host.clock)
+        self._spool = Spool(host, self._running_ids)
+        self._beacons = Beacons(host, link, self._running_ids, self._spool.waiting)
+        self._active: dict[str, threading.Thread] = {}
+        self._cancels: frozenset[str] = frozenset()
+        self._outcomes: list[Outcome] = []
+        self._run_ended = threading.Event()
+        self._lock = threading.Lock()
+        self._queue = Queue(host, link, self._running_ids, self._start)
+        kill_leftovers(host)
+        drop_all_but(host.state.kept, host.journal.open_runs())
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run is going on."""
+        with self._lock:
+            return bool(self._active)
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What came of the runs so far."""
+        with self._lock:
+            return tuple(self._outcomes)
+
+    def step(self, only: str | None = None) -> int:
+        """List the bus once and act on it; return how many requests this runner could still take later.
+
+        Args:
+            only: full name of the one request branch to look at, or None for all.
+
+        Raises:
+            InfrastructureError: the bus cannot be listed.
+        """
+        with self._link.lock:
+            snapshot = self._link.bus.snapshot()
+        self._cancels = snapshot.cancels
+        requests = [ref for ref in snapshot.requests if only is None or ref.ref == only]
+        refs = {ref.id: ref for ref in requests}
+        resting = self._spool.resting()
+        for left in recover(self._host, self._link, refs, snapshot.claims, (*self._running_ids(), *resting)):
+            self._go_on(left.ref, left.view, resume=left.resume)
+        self._spool.tried(resting)
+        watched = {run_id: oid for run_id, oid in snapshot.claims.items() if run_id in refs}
+        hostile = self._hostile.among({run_id: oid for run_id, oid in watched.items() if run_id not in self._active})
+        self._look_at_others(refs, {run_id: oid for run_id, oid in watched.items() if run_id not in hostile})
+        free = [ref for ref in requests if ref.id not in snapshot.claims or ref.id in hostile]
+        waiting = self._queue.look(free, hostile)
+        self._beacons.saw_queue(waiting)
+        self._beacons.send()
+        return waiting
+
+    def look_for_cancels(self) -> None:
+        """List the bus only to see whether somebody asked to cancel what is running."""
+        try:
+            with self._link.lock:
+                self._cancels = self._link.bus.snapshot().cancels
+            self.listed(ok=True)
+        except InfrastructureError:
+            self.listed(ok=False)
+
+    def wait(self) -> None:
+        """Wait until the next listing is due, a run ends, or the runner is asked to stop."""
+        clock, stopping = self._host.clock, self._host.stopping
+        due_s = clock.steady_s() + self._pace.wait_s(busy=self.busy)
+        while (left_s := due_s - clock.steady_s()) > 0 and not self._run_ended.is_set():
+            if stopping.wait(min(left_s, _WAKE_S)):
+                break
+        self._run_ended.clear()
+
+    def listed(self, *, ok: bool) -> None:
+        """Note whether the last listing worked, which decides when the next one is due."""
+        self._pace.listed(ok=ok)
+
+    def farewell(self) -> None:
+        """Say that this runner takes nothing any more."""
+        self._beacons.send(last=True)
+
+    def join(self) -> None:
+        """Wait for the runs that are going on."""
+        with self._lock:
+            threads = list(self._active.values())
+        for thread in threads:
+            thread.join()
+
+    def _look_at_others(self, refs: dict[str, RequestRef], watched: Mapping[str, str]) -> None:
+        """Take over what another runner only claimed, finalise what it started, once its lease has run out."""
+        self._watch.forget_all_but(watched)
+        for run_id, oid in watched.items():
+            if run_id in self._active or not self._watch.expired(run_id, oid, self._link.record.lease_s):
+                continue
+            try:
+                with self._link.lock:
+                    view = self._link.bus.read_claim(run_id, oid)
+                if view is not None and view.claim.state != "terminal" and self._may_take_over(run_id, view):
+                    self._go_on(refs[run_id], view, resume=view.claim.state == "claimed")
+            except InfrastructureError as error:
+                self._host.say(f"{run_id[-8:]} cannot be looked at: {error.message}")
+
+    def _may_take_over(self, run_id: str, view: ClaimView) -> bool:
+        if not self._watch.expired(run_id, view.oid, view.claim.lease_s):
+            return False
+        if view.standing.refused or (view.sealed and not self._link.signs):
+            return False  # what a signed claim holds, only a signed one moves on
+        if view.claim.state == "started" and self._is_spooled(run_id, view.claim.runner):
+            return False  # it ran, and its runner says that it still holds the result
+        full = len(self._active) >= self._host.policy.slots or host_wait(self._host) is not None
+        return not (view.claim.state == "claimed" and full)
+
+    def _is_spooled(self, run_id: str, runner: str) -> bool:
+        """Whether a runner's beacon of the last day says that it could not deliver this run's result yet."""
+        oldest = self._host.clock.now() - dt.timedelta(seconds=EXPIRY_MAX_S)
+        with self._link.lock:
+            beacons = [beacon for _, beacon in self._link.bus.read_beacons() if beacon.runner == runner]
+        return any(run_id in one.spooled and parse_rfc3339(one.time) > oldest for one in beacons)
+
+    def _go_on(self, ref: RequestRef, view: ClaimView, *, resume: bool) -> None:
+        """Run what was only claimed, finalise what was started.
+
+        Raises:
+            InfrastructureError: the claim could not be taken over.
+        """
+        host, link = self._host, self._link
+        if ref.oid != view.claim.request_oid:
+            ref = RequestRef(ref.id, ref.ref, view.claim.request_oid)
+        held = Held(view.oid, view.claim, view.chain)
+        claimed = view.history[0].time
+        if not resume:
+            found = saved(host, run_id=ref.id, oid=ref.oid)
+            vanished = Ending("runner_lost", f"runner {view.claim.runner} vanished while the run was going on")
+            self._start(Work(ref, held, None, claimed, host.clock.steady_s(), ending=vanished, kept=found))
+            return
+        claim = following(held, host.clock, runner=host.name, state="claimed", lease_s=link.record.lease_s)
+        host.journal.append("fetched", ref.id, ref.oid, nonce=claim.nonce)
+        asked_s = host.clock.steady_s()
+        with link.lock:
+            held = link.bus.take_over(view, claim)
+        host.journal.append("claimed", ref.id, held.oid)
+        self._start(Work(ref, held, None, claimed, asked_s))
+
+    def _start(self, work: Work) -> None:
+        thread = threading.Thread(target=self._work, args=(work,), name=f"run-{work.ref.id[-8:]}", daemon=True)
+        with self._lock:
+            self._active[work.ref.id] = thread
+        self._pace.happened()
+        thread.start()
+
+    def _work(self, work: Work) -> None:
+        host, link, run_id = self._host, self._link, work.ref.id
+        keeper = Keeper(link, work.held, clock=host.clock, beacon=self._beacons.due, asked_s=work.asked_s)
+        session = RunSession(
+            host,
+            link,
+            work.ref,
+            keeper,
+            received=work.received,
+            cancelled=lambda: run_id in self._cancels,
+            claimed=work.claimed,
+        )
+        try:
+            if work.ending is None:
+                outcome = run_once(session)
+            elif work.kept is not None:
+                outcome = session.go_on_with(work.kept)
+            else:
+                session.read_if_there()
+                outcome = finish(session, None, None, work.ending)
+            with self._lock:
+                self._outcomes.append(outcome)
+        except FencedError as error:
+            host.say(f"{run_id[-8:]} left to its new owner: {error.message}")
+            host.journal.append("fenced", run_id)
+        except KakeyaError as error:
+            host.say(f"{run_id[-8:]} {error}")
+        finally:
+            with self._lock:
+                del self._active[run_id]
+            self._pace.happened()
+            self._run_ended.set()
+
+    def _running_ids(self) -> tuple[str, ...]:
+        with self._lock:
+            return tuple(self._active)

@@ -1,0 +1,1 @@
+"""What the runner writes down durably: journal, attempts, admitted requests, kept results, attestations."""

@@ -1,0 +1,249 @@
+"""The runner's memory: JSON lines, each fsync'd before what it announces happens, chained by digest.
+
+Knows no bus and no run; `bridge.runner.service.recovery` reads it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import pydantic
+from pydantic import Field
+
+from bridge.errors import JournalError
+from bridge.records import Record
+from bridge.records.base import Count, Moment, Oid, RunId, Sha256
+from bridge.strictjson import StrictJsonError
+from bridge.system.clock import Clock, parse_rfc3339, rfc3339
+from bridge.system.durable import append_whole
+
+Event = Literal[
+    "fetched",
+    "claimed",
+    "prepared",
+    "started",
+    "process",
+    "exited",
+    "judged",
+    "result_built",
+    "terminal",
+    "copied",
+    "announced",
+    "fenced",
+]
+ZERO = "0" * 64
+OWED = "owed"  # in the detail of a copy: what is still to be done after it
+_ENDS = frozenset({"announced", "fenced"})
+_SEALED = "attestation"
+_DAY = dt.timedelta(days=1)
+
+
+class JournalLine(Record):
+    """One event of one run.
+
+    Attributes:
+        seq: 0 for the first line, then one more each.
+        prev_sha256: digest of the line before, zeros for the first.
+        oid: the commit the event is about: request, claim, result or terminal commit; None where there is none.
+        detail: what recovery needs, such as a process group leader's pid.
+    """
+
+    seq: Count
+    prev_sha256: Sha256
+    event: Event
+    id: RunId
+    oid: Oid | None
+    time: Moment
+    detail: dict[str, str | int | float | None] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LastAttested:
+    """The newest attestation of this journal, and the numbers of those that were made and never published."""
+
+    sequence: int = 0
+    digest: str = ZERO
+    run: str | None = None
+    void: tuple[int, ...] = ()
+
+
+class Journal:
+    """An append-only file; one process writes it, under the runner's name lock."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        """Open or create the journal; a torn last line (a crash while writing) is cut off.
+
+        Raises:
+            JournalError: the chain does not hold, or the file cannot be written.
+        """
+        self._path = path
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._count = 0
+        self._head = ZERO
+        self._open: dict[str, list[JournalLine]] = {}
+        self._claimed: deque[tuple[dt.datetime, str]] = deque()
+        self._first = ZERO
+        self._attested = LastAttested()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._cut_torn_line()
+        for line, raw in _read(path):
+            self._remember(line, raw)
+        try:
+            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise JournalError(f"cannot write {path}: {error.strerror}") from error
+        _sync_folder(path.parent)
+
+    @property
+    def head(self) -> str:
+        """Digest of the last line."""
+        return self._head
+
+    @property
+    def first(self) -> str:
+        """Digest of the first line, which names this journal; zeros while it is empty."""
+        return self._first
+
+    @property
+    def attested(self) -> LastAttested:
+        """Where this runner's chain of attestations is."""
+        with self._lock:
+            return self._attested
+
+    def append(self, event: Event, run_id: str, oid: str | None = None, **detail: str | float | None) -> None:
+        """Write one event durably.
+
+        Raises:
+            JournalError: it could not be written; what it announces must not happen.
+        """
+        with self._lock:
+            line = JournalLine(
+                seq=self._count,
+                prev_sha256=self._head,
+                event=event,
+                id=run_id,
+                oid=oid,
+                time=rfc3339(self._clock.now()),
+                detail=detail,
+            )
+            raw = line.canonical() + b"\n"
+            try:
+                append_whole(self._fd, raw)
+            except OSError as error:
+                raise JournalError(
+                    f"cannot write {self._path}: {error.strerror}", remedy="free space, restart"
+                ) from error
+            self._remember(line, raw)
+
+    def of(self, run_id: str) -> tuple[JournalLine, ...]:
+        """Return the events of a run that has not reached its end here, oldest first."""
+        with self._lock:
+            return tuple(self._open.get(run_id, ()))
+
+    def open_runs(self) -> tuple[str, ...]:
+        """Return ids of runs that have not reached their end here, oldest first."""
+        with self._lock:
+            return tuple(self._open)
+
+    def claims_since(self, moment: dt.datetime, principal: str = "unsigned") -> int:
+        """Return how many requests of a principal were claimed after a moment within the last day."""
+        with self._lock:
+            return sum(1 for time, name in self._claimed if time > moment and name == principal)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+    def _remember(self, line: JournalLine, raw: bytes) -> None:
+        """Keep what recovery and rates need; a run that ended is only in the file."""
+        self._count += 1
+        self._head = hashlib.sha256(raw).hexdigest()
+        self._first = self._head if line.seq == 0 else self._first
+        self._open.setdefault(line.id, []).append(line)
+        self._attested = _attested(self._attested, line, self._open[line.id])
+        if _ends(line):
+            del self._open[line.id]
+        if line.event == "claimed":
+            time = parse_rfc3339(line.time)
+            self._claimed.append((time, str(line.detail.get("principal", "unsigned"))))
+            while self._claimed and time - self._claimed[0][0] > _DAY:
+                self._claimed.popleft()
+
+    def _cut_torn_line(self) -> None:
+        if not self._path.exists():
+            return
+        data = self._path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        if whole != len(data):
+            os.truncate(self._path, whole)
+
+
+def _ends(line: JournalLine) -> bool:
+    """Return whether nothing is left to do for a run after a line."""
+    return line.event in _ENDS or (line.event == "copied" and OWED not in line.detail)
+
+
+def _attested(last: LastAttested, line: JournalLine, lines: list[JournalLine]) -> LastAttested:
+    """Return where the chain is after a line; a run that was lost to another runner leaves its number void."""
+    if line.event == "result_built" and _SEALED in line.detail:
+        sequence, digest = line.detail["sequence"], line.detail[_SEALED]
+        return replace(last, sequence=int(sequence or 0), digest=str(digest), run=line.id)
+    if line.event == "fenced" and not any(one.event == "terminal" for one in lines):
+        numbers = [int(one.detail["sequence"] or 0) for one in lines if _SEALED in one.detail]
+        return replace(last, void=tuple(sorted({*last.void, *numbers})))
+    return last
+
+
+def verify_journal(path: Path) -> int:
+    """Return how many lines the journal has.
+
+    Raises:
+        JournalError: a line is broken, missing, repeated or altered; the message says which.
+    """
+    if not path.exists():
+        raise JournalError(f"there is no journal at {path}")
+    return sum(1 for _ in _read(path))
+
+
+def read_lines(path: Path) -> Iterator[JournalLine]:
+    """Yield the events of a journal nobody has to hold, oldest first.
+
+    Raises:
+        JournalError: the chain does not hold.
+    """
+    return (line for line, _ in _read(path))
+
+
+def _read(path: Path) -> Iterator[tuple[JournalLine, bytes]]:
+    if not path.exists():
+        return
+    previous = ZERO
+    for number, raw in enumerate(path.read_bytes().splitlines(keepends=True)):
+        try:
+            line = JournalLine.parse(raw)
+        except (StrictJsonError, pydantic.ValidationError) as error:
+            raise JournalError(f"{path}, line {number + 1}: {str(error).splitlines()[0]}") from error
+        if line.seq != number or line.prev_sha256 != previous:
+            raise JournalError(
+                f"{path}, line {number + 1}: the chain does not hold; a line was altered, removed or added",
+                remedy="keep the file for inspection, move it away, and start the runner with a new one",
+            )
+        previous = hashlib.sha256(raw).hexdigest()
+        yield line, raw
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
