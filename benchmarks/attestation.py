@@ -11,7 +11,7 @@ from benchmarks.figures import Figure
 from benchmarks.interleave import interleave, ratio
 from bridge.publish import build_tree, verify_tree
 from bridge.trust import runner_key as keys
-from bridge.trust.attestation import ATTESTATION_FILE, Link, attest, verify_attestation
+from bridge.trust.attestation import ATTESTATION_FILE, ChainPosition, attest, verify_attestation
 
 SIZES = {"small": 2_000, "1 MB": 1_000_000, "16 MB": 16_000_000}
 
@@ -30,7 +30,7 @@ def _measured(folder: Path, name: str, size: int, repeats: int) -> list[Figure]:
         reports={"r.json": b"0" * size}, verdict=records.VERDICT, bus_id="0" * 32, request_oid=records.OID,
         attestation="dsse",
     )  # fmt: skip
-    link = Link("c" * 64, 1)
+    link = ChainPosition("c" * 64, 1)
 
     def sign() -> bytes:
         signer, _ = keys.load(folder, "mini")

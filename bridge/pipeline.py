@@ -18,11 +18,11 @@ from bridge.presets import PolicyFacts, Preset, Trust, find, resolve
 from bridge.publish import build_tree
 from bridge.records import JobSpec, Request, RunRecord
 from bridge.request import parse
-from bridge.run.outcomes import Ending, Outcome, of_error, of_execution
+from bridge.run.outcomes import Ending, RunOutcome, of_error, of_execution
 from bridge.system.clock import Clock
 
 
-class Session(Protocol):
+class RunSession(Protocol):
     """What the runner does around the stages for one run whose claim it holds."""
 
     ref: RequestRef
@@ -42,10 +42,10 @@ class Session(Protocol):
     def earlier(self, record: RunRecord) -> Mapping[str, Mapping[str, bytes]]: ...
     def log(self) -> bytes: ...
     def claims(self) -> tuple[tuple[bytes, bytes], ...]: ...
-    def publish(self, files: Mapping[str, bytes], ending: Ending) -> Outcome: ...
+    def publish(self, files: Mapping[str, bytes], ending: Ending) -> RunOutcome: ...
 
 
-def run_once(session: Session) -> Outcome:
+def run_once(session: RunSession) -> RunOutcome:
     """Take one claimed request to its published result."""
     spec: JobSpec | None = None
     execution: Execution | None = None
@@ -62,7 +62,7 @@ def run_once(session: Session) -> Outcome:
     return finish(session, spec, execution, ending)
 
 
-def finish(session: Session, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> Outcome:
+def finish(session: RunSession, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> RunOutcome:
     """Judge and publish whatever there is; also how a lost run is finalised."""
     record = session.record(spec, execution, ending)
     reports = {} if execution is None else execution.reports

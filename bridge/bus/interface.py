@@ -17,7 +17,7 @@ from typing import Protocol
 from bridge.bus.content.large_files import Handling
 from bridge.bus.views import (
     ClaimView,
-    Held,
+    HeldClaim,
     LogChunk,
     ReceivedRequest,
     RequestRef,
@@ -28,7 +28,7 @@ from bridge.bus.views import (
     WorkloadCommit,
 )
 from bridge.records import Beacon, BusRecord, Claim, Delivery, Workload
-from bridge.trust.seals import Refused, Seals, Standing
+from bridge.trust.seals import Refused, Seals, SignatureState
 
 
 class History(Protocol):
@@ -146,7 +146,7 @@ class Bus(Protocol):
         """
         ...
 
-    def log_standing(self, run_id: str) -> Standing:
+    def log_standing(self, run_id: str) -> SignatureState:
         """Return what the signature of the log last read came to."""
         ...
 
@@ -175,7 +175,7 @@ class Bus(Protocol):
         """Count the next push beforehand if it may go now, so that no other runner of the host takes the same turn."""
         ...
 
-    def claim(self, claim: Claim, over: str | None = None) -> Held:
+    def claim(self, claim: Claim, over: str | None = None) -> HeldClaim:
         """Create the claim ref, one winner.
 
         Args:
@@ -187,7 +187,7 @@ class Bus(Protocol):
         """
         ...
 
-    def take_over(self, seen: ClaimView, claim: Claim) -> Held:
+    def take_over(self, seen: ClaimView, claim: Claim) -> HeldClaim:
         """Replace an expired claim at exactly the tip that was seen.
 
         Raises:
@@ -195,7 +195,9 @@ class Bus(Protocol):
         """
         ...
 
-    def advance(self, held: Held, claim: Claim, *, log: LogChunk | None = None, beacon: Beacon | None = None) -> Held:
+    def advance(
+        self, held: HeldClaim, claim: Claim, *, log: LogChunk | None = None, beacon: Beacon | None = None
+    ) -> HeldClaim:
         """Move the claim on (also to renew its lease), sending a log chunk and a beacon in the same push.
 
         Only the claim's own acknowledgement counts: a lost log chunk is sent again by the next call.
@@ -209,7 +211,7 @@ class Bus(Protocol):
         """Store a result tree as a root commit, locally, and return its oid; the same input gives the same oid."""
         ...
 
-    def publish(self, held: Held, claim: Claim) -> Held:
+    def publish(self, held: HeldClaim, claim: Claim) -> HeldClaim:
         """End the run: one compare-and-swap to a terminal claim whose parents are the last claim and the result.
 
         Raises:

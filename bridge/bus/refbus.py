@@ -14,8 +14,8 @@ from bridge.bus.content import commits, trees
 from bridge.bus.content.large_files import Handling
 from bridge.bus.content.results import Results
 from bridge.bus.refs import names
-from bridge.bus.refs.beacons import Beacons
-from bridge.bus.refs.bus_record import Identity
+from bridge.bus.refs.beacons import BeaconRefs
+from bridge.bus.refs.bus_record import BusIdentity
 from bridge.bus.refs.claims import Claims
 from bridge.bus.refs.collect import delete, ended_runs
 from bridge.bus.refs.history import StoreHistory
@@ -26,11 +26,21 @@ from bridge.bus.refs.snapshots import build_snapshot
 from bridge.bus.store.interface import RefStore
 from bridge.bus.store.push_budget import Pacer
 from bridge.bus.store.swap import swap
-from bridge.bus.views import ClaimView, Held, LogChunk, ReceivedRequest, RequestRef, RunView, Snapshot, Submission, Tree
+from bridge.bus.views import (
+    ClaimView,
+    HeldClaim,
+    LogChunk,
+    ReceivedRequest,
+    RequestRef,
+    RunView,
+    Snapshot,
+    Submission,
+    Tree,
+)
 from bridge.errors import BusError, FencedError, RunNotFoundError
 from bridge.records import Beacon, BusRecord, Claim, Delivery, Workload
 from bridge.system.clock import Clock, rfc3339
-from bridge.trust.seals import Refused, Sealing, Seals, Standing
+from bridge.trust.seals import BusSeals, Refused, Seals, SignatureState
 
 
 class RefBus:
@@ -50,12 +60,12 @@ class RefBus:
         self._store = store
         self._clock = clock
         self._pacer = pacer
-        self._identity = Identity(store, expect_id, prefix)
+        self._identity = BusIdentity(store, expect_id, prefix)
         self._requests = Requests(store)
         self._runs = Runs(store, self._requests)
         self._results = Results(store)
-        self._sealing = Sealing(self.identity)
-        self._open: tuple[Claims, Logs, Beacons] | None = None
+        self._sealing = BusSeals(self.identity)
+        self._open: tuple[Claims, Logs, BeaconRefs] | None = None
         self._done: set[str] = set()
         self._lock = threading.RLock()
 
@@ -145,7 +155,7 @@ class RefBus:
         """Return log chunks after a sequence number, in order, without gaps."""
         return self._logs.read(run_id, after_seq)
 
-    def log_standing(self, run_id: str) -> Standing:
+    def log_standing(self, run_id: str) -> SignatureState:
         """Return what the signature of the log last read came to."""
         return self._logs.standing(run_id)
 
@@ -171,17 +181,19 @@ class RefBus:
         """Count the next push beforehand if it may go now; see the interface."""
         return self._pacer.take_turn()
 
-    def claim(self, claim: Claim, over: str | None = None) -> Held:
+    def claim(self, claim: Claim, over: str | None = None) -> HeldClaim:
         """Create the claim ref, one winner; see the interface."""
         self._pacer.pushed()
         return self._claims.create(claim, over)
 
-    def take_over(self, seen: ClaimView, claim: Claim) -> Held:
+    def take_over(self, seen: ClaimView, claim: Claim) -> HeldClaim:
         """Replace an expired claim at exactly the tip that was seen; see the interface."""
         self._pacer.pushed()
         return self._claims.take_over(seen, claim)
 
-    def advance(self, held: Held, claim: Claim, *, log: LogChunk | None = None, beacon: Beacon | None = None) -> Held:
+    def advance(
+        self, held: HeldClaim, claim: Claim, *, log: LogChunk | None = None, beacon: Beacon | None = None
+    ) -> HeldClaim:
         """Move the claim on, sending a log chunk and a beacon in the same push; see the interface."""
         self._pacer.pushed()
         if log is not None:
@@ -200,7 +212,7 @@ class RefBus:
         """Store a result tree as a root commit, locally and durably, and return its oid."""
         return self._results.build(tree, run_id)
 
-    def publish(self, held: Held, claim: Claim) -> Held:
+    def publish(self, held: HeldClaim, claim: Claim) -> HeldClaim:
         """End the run: one compare-and-swap to a terminal claim; see the interface."""
         if claim.state != "terminal":
             raise BusError(f"only a terminal claim ends a run; got {claim.state}")
@@ -262,16 +274,16 @@ class RefBus:
         return self._parts()[1]
 
     @property
-    def _beacons(self) -> Beacons:
+    def _beacons(self) -> BeaconRefs:
         return self._parts()[2]
 
-    def _parts(self) -> tuple[Claims, Logs, Beacons]:
+    def _parts(self) -> tuple[Claims, Logs, BeaconRefs]:
         """Open the runner-written refs; only a bus whose record was checked has any."""
         if self._open is None:
             prefix = self.identity().prefix
             self._open = (
                 Claims(self._store, prefix, self._sealing),
                 Logs(self._store, prefix, self._sealing),
-                Beacons(self._store, prefix, self._sealing),
+                BeaconRefs(self._store, prefix, self._sealing),
             )
         return self._open

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bridge.records import Claim, Delivery, LogHead
-from bridge.trust.seals import UNPROVEN, Refused, Standing
+from bridge.trust.seals import UNPROVEN, Refused, SignatureState
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldClaim:
     """A claim this runner owns: the tip it may replace and the chain up to it (commit ids, oldest first)."""
 
     oid: str
@@ -72,7 +72,7 @@ class ClaimView:
     history: tuple[Claim, ...]
     chain: tuple[str, ...]
     sealed: bool = False
-    standing: Standing = UNPROVEN
+    standing: SignatureState = UNPROVEN
 
 
 @dataclass(frozen=True)

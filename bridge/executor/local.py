@@ -12,11 +12,11 @@ from bridge.executor.interface import Execution, Hooks, RunDirectory
 from bridge.executor.observe import host as machine
 from bridge.executor.process import tree
 from bridge.executor.run_folders import within_reach
-from bridge.executor.running import Run
+from bridge.executor.running import RunExecution
 from bridge.executor.sandbox.confine import confine, job_uid, nothing
 from bridge.executor.sandbox.escapes import Escape
 from bridge.executor.supervision.peer_isolation import set_apart
-from bridge.executor.trial import Trial, try_sandbox
+from bridge.executor.trial import SandboxTrial, try_sandbox
 from bridge.records import HostRecord, JobSpec, SandboxApplied
 from bridge.system.clock import Clock
 
@@ -26,14 +26,14 @@ class LocalExecutor:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._trials: dict[int | None, Trial] = {}
+        self._trials: dict[int | None, SandboxTrial] = {}
         self._trying = threading.Lock()
 
     @functools.cached_property
     def _host(self) -> HostRecord:
         return machine.describe()
 
-    def trial(self, uid: int | None = None) -> Trial:
+    def trial(self, uid: int | None = None) -> SandboxTrial:
         """Return what the sandbox proved to be for runs as this user; tried once."""
         with self._trying:
             if uid not in self._trials:
@@ -68,6 +68,6 @@ class LocalExecutor:
         with within_reach(directory, job_uid(spec.sandbox.uid)) as place:
             beside = set_apart(spec, place, self.sandbox)
             confinement = confine(spec, place, offered)
-            return Run(
+            return RunExecution(
                 spec, place, hooks, secrets=secrets, confinement=confinement, clock=self._clock, beside=beside
             ).execute()

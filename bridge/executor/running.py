@@ -21,15 +21,15 @@ from bridge.executor.sandbox.confine import Confinement
 from bridge.executor.sandbox.imports import ANSWER_MAX_BYTES, answer, question
 from bridge.executor.supervision.bounds import Bounds, Stop, rlimits
 from bridge.executor.supervision.environment import command_environment
-from bridge.executor.supervision.peer_isolation import Beside, Peer
-from bridge.executor.supervision.plan import Ended, Plan
+from bridge.executor.supervision.peer_isolation import Beside, PeerProcess
+from bridge.executor.supervision.plan import CommandEnd, CommandPlan
 from bridge.executor.supervision.supervise import Supervisor
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.records import Command, CommandResult, ImportedModule, JobSpec, LimitHit, PeerRecord
 from bridge.system.clock import Clock
 
 
-class Run:
+class RunExecution:
     """One execution from start to end."""
 
     def __init__(
@@ -114,8 +114,8 @@ class Run:
         log: LogKeeper,
         marks: MarkReader,
         on_usage: Callable[[float, Usage], None],
-        peer: Peer | None = None,
-    ) -> Ended | None:
+        peer: PeerProcess | None = None,
+    ) -> CommandEnd | None:
         """Run one command in the run's confinement and bounds; None when the executor could not."""
         hooks = self._hooks if peer is None else peer.hooks(self._hooks)
         supervisor = Supervisor(
@@ -129,7 +129,7 @@ class Run:
                 wrapped = stack.enter_context(self._confinement.command(command.argv, environment))
                 wrapped = wrapped if peer is None else peer.connect(wrapped)
                 bounds = rlimits(self._spec.limits, self._confinement.applied.uid)
-                return supervisor.run(Plan(command.name, command.argv, wrapped, bounds, pipe, pipe.write))
+                return supervisor.run(CommandPlan(command.name, command.argv, wrapped, bounds, pipe, pipe.write))
         except InfrastructureError as error:
             self._fail(f"command {command.name} could not run: {error.message}")
             return None
@@ -160,7 +160,7 @@ class Run:
         """Run one command, beside its peer if it asks one; return whether the next may run."""
         if self._beside is None or command.peer is None:
             return self._alone(command)
-        peer = Peer(command, self._beside, self._marker, self._bounds.elapsed_s, self._clock)
+        peer = PeerProcess(command, self._beside, self._marker, self._bounds.elapsed_s, self._clock)
         with peer:
             went_on = self._alone(command, peer)
         if peer.log:
@@ -173,7 +173,7 @@ class Run:
             self._fail(f"the peer of command {command.name} was not seen to end", began=True)
         return went_on and self._ok
 
-    def _alone(self, command: Command, peer: Peer | None = None) -> bool:
+    def _alone(self, command: Command, peer: PeerProcess | None = None) -> bool:
         ended = self._supervise(command, self._log, self._marks, self._sampler.usage, peer)
         if ended is None:
             return False

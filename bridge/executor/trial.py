@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from bridge.errors import InfrastructureError
 from bridge.executor.interface import Execution, Hooks, RunDirectory
-from bridge.executor.running import Run
+from bridge.executor.running import RunExecution
 from bridge.executor.sandbox.confine import Confinement, enclosed, nothing
-from bridge.executor.sandbox.escapes import Bait, Escape, Witness, laid_out
+from bridge.executor.sandbox.escapes import Escape, TrialTargets, Witness, laid_out
 from bridge.executor.sandbox.stale import PREFIX, clear_stale
 from bridge.limits import MIB
 from bridge.records import Command, JobSpec, Limits, SandboxApplied, SandboxSpec
@@ -37,7 +37,7 @@ _LIMITS: Final = Limits(
 
 
 @dataclass(frozen=True)
-class Trial:
+class SandboxTrial:
     """What came of trying a sandbox.
 
     Attributes:
@@ -51,7 +51,7 @@ class Trial:
 
 def try_sandbox(
     clock: Clock, uid: int | None, enclose: Callable[[JobSpec, RunDirectory], Confinement] = enclosed
-) -> Trial:
+) -> SandboxTrial:
     """Run the escape program in this platform's sandbox and say what a run as this user would get.
 
     Args:
@@ -68,30 +68,30 @@ def try_sandbox(
             confinement = enclose(spec, directory)
             witness = Witness(directory.work)
             quiet = Hooks(on_log=lambda _: None, on_started=witness.started, should_stop=witness.look)
-            execution = Run(spec, directory, quiet, secrets=(), confinement=confinement, clock=clock).execute()
+            execution = RunExecution(spec, directory, quiet, secrets=(), confinement=confinement, clock=clock).execute()
             return _judged(execution, bait, witness, confinement.applied)
     except InfrastructureError as error:
-        return Trial(nothing(error.message))
+        return SandboxTrial(nothing(error.message))
     except OSError as error:
-        return Trial(nothing(f"it could not be tried: {error.strerror}"))
+        return SandboxTrial(nothing(f"it could not be tried: {error.strerror}"))
 
 
-def _judged(execution: Execution, bait: Bait, witness: Witness, applied: SandboxApplied) -> Trial:
+def _judged(execution: Execution, bait: TrialTargets, witness: Witness, applied: SandboxApplied) -> SandboxTrial:
     """Believe what can be seen from outside first, then what the program says."""
     told = _told(execution)
     if isinstance(told, str):
         wrote = "tried, and a run can write outside its directories"
-        return Trial(nothing(wrote if bait.outside.exists() else told))
+        return SandboxTrial(nothing(wrote if bait.outside.exists() else told))
     survivors = sum(command.survivors for command in execution.commands)
     escapes = bait.escapes(told, survivors, witness.users)
     wrong = [escape.what for escape in escapes if not escape.refused]
     if wrong:
-        return Trial(nothing(f"tried, and a run can {', '.join(wrong)}"), escapes)
+        return SandboxTrial(nothing(f"tried, and a run can {', '.join(wrong)}"), escapes)
     if told["cannot write its own directory"]:
-        return Trial(nothing("tried, and a run cannot write its own directory"), escapes)
+        return SandboxTrial(nothing("tried, and a run cannot write its own directory"), escapes)
     if not witness.users:
-        return Trial(nothing("tried, and its processes were not seen from outside"), escapes)
-    return Trial(applied, escapes)
+        return SandboxTrial(nothing("tried, and its processes were not seen from outside"), escapes)
+    return SandboxTrial(applied, escapes)
 
 
 def make_directory(root: Path) -> RunDirectory:

@@ -16,14 +16,14 @@ _SCP = re.compile(r"(?:[^/@:]+@)?(?P<host>[^/:]+):(?P<path>[^/].*)")
 
 
 @dataclass(frozen=True)
-class Place:
+class HostedRepository:
     """A repository (`owner/name`) and the REST endpoint of its site."""
 
     repository: str
     api_url: str
 
 
-def place_of(route: str | None, environ: Mapping[str, str]) -> Place | None:
+def place_of(route: str | None, environ: Mapping[str, str]) -> HostedRepository | None:
     """Return the place a route leads to.
 
     First hit wins: KAKEYA_GITHUB_REPOSITORY (agents that push through a proxy see another URL), the route's own host,
@@ -35,17 +35,17 @@ def place_of(route: str | None, environ: Mapping[str, str]) -> Place | None:
     """
     said = environ.get(REPOSITORY_VARIABLE)
     if said and _NAME.fullmatch(said):
-        return Place(said, environ.get(API_VARIABLE, API_URL))
+        return HostedRepository(said, environ.get(API_VARIABLE, API_URL))
     own_site = urlsplit(environ.get("GITHUB_SERVER_URL", "")).hostname
     own_api = environ.get("GITHUB_API_URL")
     host, name = _parts(route or "")
     if host == SITE and name:
-        return Place(name, environ.get(API_VARIABLE, API_URL))
+        return HostedRepository(name, environ.get(API_VARIABLE, API_URL))
     if host is not None and host == own_site and name and own_api:
-        return Place(name, own_api)
+        return HostedRepository(name, own_api)
     here = environ.get("GITHUB_REPOSITORY", "")
     if environ.get("GITHUB_ACTIONS") == "true" and own_api and _NAME.fullmatch(here):
-        return Place(here, own_api)
+        return HostedRepository(here, own_api)
     return None
 
 

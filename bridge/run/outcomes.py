@@ -51,7 +51,7 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """What came of one request on this runner.
 
     Attributes:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bridge.executor.interface import Executor
 from bridge.presets import PolicyFacts, Preset
-from bridge.runner.actions.announce import Ended, nobody
+from bridge.runner.actions.announce import RunAnnouncement, nobody
 from bridge.runner.authorisation.signers import Signers
 from bridge.runner.machine.identity import CodeFacts, CodeWatch
 from bridge.runner.policy.file import Policy
@@ -124,7 +124,7 @@ class Host:
     version: str
     say: Callable[[str], None]
     stopping: threading.Event = field(default_factory=threading.Event)
-    announce: Callable[[Ended], None] = nobody
+    announce: Callable[[RunAnnouncement], None] = nobody
 
     @cached_property
     def signers(self) -> Signers:

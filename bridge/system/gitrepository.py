@@ -67,7 +67,7 @@ autogc = false
 
 
 @dataclass(frozen=True)
-class Settings:
+class GitSettings:
     """What the calls of a repository add to the hardened defaults.
 
     Attributes:
@@ -81,7 +81,7 @@ class Settings:
     alternates: tuple[Path, ...] = ()
 
 
-_DEFAULT: Final = Settings()
+_DEFAULT: Final = GitSettings()
 
 
 class BareRepository:
@@ -89,10 +89,10 @@ class BareRepository:
 
     Args:
         path: its folder; made by `create`.
-        settings: see `Settings`.
+        settings: see `GitSettings`.
     """
 
-    def __init__(self, path: Path, settings: Settings = _DEFAULT) -> None:
+    def __init__(self, path: Path, settings: GitSettings = _DEFAULT) -> None:
         self.path = path
         self.objects = path / "objects"
         self._settings = settings

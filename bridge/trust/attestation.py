@@ -33,7 +33,7 @@ FIRST = "0" * 64
 
 
 @dataclass(frozen=True)
-class Link:
+class ChainPosition:
     """A runner's place in its own chain.
 
     Attributes:
@@ -69,7 +69,7 @@ class Attested:
     """What a verified envelope says, and the key that signed it; the key's name is the runner's."""
 
     key: KeyRecord
-    link: Link
+    link: ChainPosition
     digest: str
     predicate: Mapping[str, Any]
     subjects: Any = None
@@ -81,7 +81,13 @@ class Attested:
 
 
 def attest(
-    files: Mapping[str, bytes], *, ref: str, record: RunRecord, verdict: Verdict, link: Link, signer: CryptoSigner
+    files: Mapping[str, bytes],
+    *,
+    ref: str,
+    record: RunRecord,
+    verdict: Verdict,
+    link: ChainPosition,
+    signer: CryptoSigner,
 ) -> bytes:
     """Return the envelope of a result tree, canonical JSON.
 
@@ -156,7 +162,7 @@ def key_id(public: str) -> str:
     return hashlib.sha256(public.encode("ascii")).hexdigest()
 
 
-def _predicate(ref: str, record: RunRecord, verdict: Verdict, link: Link) -> dict[str, Any]:
+def _predicate(ref: str, record: RunRecord, verdict: Verdict, link: ChainPosition) -> dict[str, Any]:
     return {
         "bus_id": record.bus_id,
         "ref": ref,
@@ -276,9 +282,9 @@ def _stated_ref(predicate: Mapping[str, Any], files: Mapping[str, bytes]) -> str
         return str(predicate["ref"])
 
 
-def _link(predicate: Any) -> Link:
+def _link(predicate: Any) -> ChainPosition:
     try:
-        link = Link(
+        link = ChainPosition(
             chain=predicate["chain"],
             sequence=predicate["sequence"],
             previous=predicate["previous"],

@@ -19,7 +19,7 @@ from bridge.trust import runner_key as keys
 from bridge.trust import statements as seals
 from bridge.trust.attestation import is_available
 from bridge.trust.keyring import decode, encode, followed, pinned
-from bridge.trust.seals import UNPROVEN, VERIFIED, Seal, Standing, Statement
+from bridge.trust.seals import UNPROVEN, VERIFIED, Seal, SignatureState, Statement
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -64,7 +64,7 @@ class RunnerSeals:
             return None
         return Seal(self._name, seals.sign(statement.payload_type, statement.payload(), self._key))
 
-    def judge(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> Standing:
+    def judge(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> SignatureState:
         """Return what a seal comes to; see the interface."""
         runner = statement.runner
         if runner == self._name and self._own:
@@ -78,16 +78,18 @@ class RunnerSeals:
             return self._compare(statement, seal, followed(known, of_name))
         signer = self._signer(statement, seal, of_name)
         if signer is None:
-            return UNPROVEN if seal is None else Standing("unproven", f"signed by no key known of {runner}")
+            return UNPROVEN if seal is None else SignatureState("unproven", f"signed by no key known of {runner}")
         self._learn(signer)
         return VERIFIED
 
-    def _compare(self, statement: Statement, seal: Seal | None, trusted: Sequence[KeyRecord]) -> Standing:
+    def _compare(self, statement: Statement, seal: Seal | None, trusted: Sequence[KeyRecord]) -> SignatureState:
         if seal is None:
-            return Standing("refused", f"not signed, and {statement.runner or 'its runner'} signs")
+            return SignatureState("refused", f"not signed, and {statement.runner or 'its runner'} signs")
         signer = self._signer(statement, seal, trusted)
         if signer is None:
-            return Standing("refused", f"not signed by a key of {statement.runner or 'its runner'} for this place")
+            return SignatureState(
+                "refused", f"not signed by a key of {statement.runner or 'its runner'} for this place"
+            )
         if signer.vouched_by is not None and signer not in self._known and signer not in self._own:
             self._learn(signer)  # with the word of its predecessor, which the bus record may lose
         return VERIFIED

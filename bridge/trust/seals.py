@@ -74,7 +74,7 @@ class Seal:
 
 
 @dataclass(frozen=True)
-class Standing:
+class SignatureState:
     """What a signature comes to.
 
     Attributes:
@@ -92,8 +92,8 @@ class Standing:
         return self.state == "refused"
 
 
-VERIFIED: Final = Standing("verified")
-UNPROVEN: Final = Standing("unproven", "nobody asked who wrote it")
+VERIFIED: Final = SignatureState("verified")
+UNPROVEN: Final = SignatureState("unproven", "nobody asked who wrote it")
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Seals(Protocol):
         """Return a seal, or None where this side has no key or the statement is in another name."""
         ...
 
-    def judge(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> Standing:
+    def judge(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> SignatureState:
         """Return what a seal comes to.
 
         Args:
@@ -140,7 +140,7 @@ class NoSeals:
         del statement
         return None
 
-    def judge(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> Standing:
+    def judge(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> SignatureState:
         """Return that nobody asked."""
         del statement, seal, offered
         return UNPROVEN
@@ -152,7 +152,7 @@ def seal_in(message: str) -> Seal | None:
     return None if found is None else Seal(found[1], found[2])
 
 
-class Sealing:
+class BusSeals:
     """The seals of one bus: binds statements to its id, and remembers what was refused.
 
     Args:
@@ -186,7 +186,7 @@ class Sealing:
             return None
         return self.seals.sign(Statement(kind, self._record().bus_id, ref, runner, parents, record.canonical()))
 
-    def judge(self, kind: Kind, ref: str, oid: str, *, runner: str, head: Commit, record: Record) -> Standing:
+    def judge(self, kind: Kind, ref: str, oid: str, *, runner: str, head: Commit, record: Record) -> SignatureState:
         """Return what a commit's seal comes to; one that was verified stays so, one that was not is asked again."""
         if not self.judging:
             return UNPROVEN
@@ -199,7 +199,7 @@ class Sealing:
             self._verified.add(oid)
         return found
 
-    def note(self, kind: Kind, runner: str, ref: str, oid: str, standing: Standing) -> None:
+    def note(self, kind: Kind, runner: str, ref: str, oid: str, standing: SignatureState) -> None:
         """Remember what was refused; what counts after all is forgotten."""
         self._refused.pop((ref, oid), None)
         if not standing.refused:

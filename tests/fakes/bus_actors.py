@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from bridge.bus.interface import Bus
 from bridge.bus.refs import names
-from bridge.bus.views import ClaimView, Held, LogChunk, RequestRef, Submission, Tree
+from bridge.bus.views import ClaimView, HeldClaim, LogChunk, RequestRef, Submission, Tree
 from bridge.ids import new_id
 from bridge.records import Beacon, Claim, LogHead, Request
 from bridge.records.request import LimitRequest, RunnerSelector, Workload
@@ -109,25 +109,27 @@ class Actor:
             fields |= {"reason": "passed", "exit_code": 0}
         return Claim.model_validate({**fields, **changes})
 
-    def claim(self, ref: RequestRef) -> Held:
+    def claim(self, ref: RequestRef) -> HeldClaim:
         return self.bus.claim(self.record(ref, "claimed", 0))
 
-    def start(self, ref: RequestRef, held: Held) -> Held:
+    def start(self, ref: RequestRef, held: HeldClaim) -> HeldClaim:
         return self.bus.advance(held, self.record(ref, "started", held.claim.sequence + 1, phase="running"))
 
-    def renew(self, ref: RequestRef, held: Held, **along: object) -> Held:
+    def renew(self, ref: RequestRef, held: HeldClaim, **along: object) -> HeldClaim:
         claim = self.record(ref, held.claim.state, held.claim.sequence + 1)
         return self.bus.advance(held, claim, **along)  # type: ignore[arg-type]
 
-    def take_over(self, ref: RequestRef, seen: ClaimView, state: str = "claimed", **changes: object) -> Held:
+    def take_over(self, ref: RequestRef, seen: ClaimView, state: str = "claimed", **changes: object) -> HeldClaim:
         return self.bus.take_over(seen, self.record(ref, state, seen.claim.sequence + 1, **changes))
 
-    def publish(self, ref: RequestRef, held: Held, files: dict[str, bytes] | None = None, **changes: object) -> Held:
+    def publish(
+        self, ref: RequestRef, held: HeldClaim, files: dict[str, bytes] | None = None, **changes: object
+    ) -> HeldClaim:
         oid = self.bus.build_result(Tree(files or {"manifest.json": b"{}", "reports/a.json": b"[1]"}), ref.id)
         claim = self.record(ref, "terminal", held.claim.sequence + 1, result_oid=oid, **changes)
         return self.bus.publish(held, claim)
 
-    def run(self, ref: RequestRef) -> Held:
+    def run(self, ref: RequestRef) -> HeldClaim:
         """Claim, start and publish."""
         return self.publish(ref, self.start(ref, self.claim(ref)))
 

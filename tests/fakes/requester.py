@@ -13,7 +13,7 @@ from typing import Any
 
 from bridge.cli.mac.main import Surroundings, main
 from bridge.client.clone.store import Store
-from bridge.client.connection.session import Session, identify
+from bridge.client.connection.session import BusSession, identify
 from bridge.ids import ID_PATTERN
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
 
@@ -94,9 +94,9 @@ class Requester:
         }
         return Surroundings(out, err, environment, self.folder, self.clock, self.open)
 
-    def open(self, settings, clock) -> Session:
+    def open(self, settings, clock) -> BusSession:
         record = identify(self.bus, settings.bus)
-        return Session(settings, self.bus, record, Store(settings.state_dir), clock)
+        return BusSession(settings, self.bus, record, Store(settings.state_dir), clock)
 
     def second_clone(self, folder: Path) -> Requester:
         """Return another clone of the same bus with the same clock."""

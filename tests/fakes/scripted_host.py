@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 
 from bridge.bus.interface import Bus
-from bridge.bus.views import Held, LogChunk, RequestRef, Tree
+from bridge.bus.views import HeldClaim, LogChunk, RequestRef, Tree
 from bridge.presets import PolicyFacts, Trust, find, resolve
 from bridge.publish import build_tree
 from bridge.records import (
@@ -56,7 +56,7 @@ class ScriptedHost:
 
     def __init__(self, bus: Bus, clock: Clock, name: str = "mini") -> None:
         self.bus, self.clock, self.name = bus, clock, name
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, HeldClaim] = {}
         self.logs: dict[str, bytes] = {}
         self._beats = 0
 

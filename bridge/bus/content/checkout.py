@@ -45,7 +45,7 @@ _DOT_GIT = re.compile(r"(\.git|git~[0-9]+)[ .]*(:.*)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Bounds:
+class CheckoutBounds:
     """What a checkout may cost: entries of all kinds, bytes of all files, seconds."""
 
     entries: int = TREE_MAX_ENTRIES
@@ -64,10 +64,10 @@ def check_out(
     tree_oid: str,
     into: Path,
     clock: Clock,
-    bounds: Bounds | None = None,
+    bounds: CheckoutBounds | None = None,
     *,
     large_files: Handling = "refuse",
-) -> Bounds:
+) -> CheckoutBounds:
     """Write a tree into an empty folder and return what is left of the bounds, for another tree within the same.
 
     Args:
@@ -84,7 +84,7 @@ def check_out(
         PolicyRefusedError: it holds large files and the host has no place to get them from.
         InfrastructureError: a large file could not be fetched.
     """
-    limits = bounds or Bounds()
+    limits = bounds or CheckoutBounds()
     began_s = clock.steady_s()
     deadline_s = began_s + limits.wall_s
     try:
@@ -99,7 +99,7 @@ def check_out(
         pointers = _write(reader, plan, links, into, limits=limits, late=lambda: clock.steady_s() > deadline_s)
     except (BusError, ObjectFormatError) as error:
         raise RequestRejectedError(f"the workload cannot be checked out: {error}") from error
-    left = Bounds(
+    left = CheckoutBounds(
         limits.entries - len(plan),
         limits.bytes - sum((into / one.path).lstat().st_size for one in plan if one.entry.mode in _FILES),
         limits.wall_s - (clock.steady_s() - began_s),
@@ -110,7 +110,7 @@ def check_out(
     return left
 
 
-def _walk(reader: Reader, top: str, limits: Bounds) -> Iterator[_Planned]:
+def _walk(reader: Reader, top: str, limits: CheckoutBounds) -> Iterator[_Planned]:
     """Yield entries, folders before their content; the bound counts paths, not objects, so a tree bomb ends here."""
     count = 0
     pending = [("", top)]
@@ -207,7 +207,7 @@ def _write(
     links: dict[str, str],
     into: Path,
     *,
-    limits: Bounds,
+    limits: CheckoutBounds,
     late: Callable[[], bool],
 ) -> dict[str, tuple[LfsObject, int]]:
     """Write all entries; return the large files that pointers stand for, with their modes, by path."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from bridge.bus.content.checkout import Bounds, check_out
+from bridge.bus.content.checkout import CheckoutBounds, check_out
 from bridge.bus.content.large_files import Handling
 from bridge.bus.store.interface import RefStore
 from bridge.system.clock import Clock
@@ -15,8 +15,8 @@ Found = tuple[RefStore, str]
 
 
 def fetch(
-    found: Found, into: Path, clock: Clock, bounds: Bounds | None = None, *, large_files: Handling = "refuse"
-) -> Bounds:
+    found: Found, into: Path, clock: Clock, bounds: CheckoutBounds | None = None, *, large_files: Handling = "refuse"
+) -> CheckoutBounds:
     """Write a tree into an empty folder and return what is left of the bounds.
 
     Raises:
@@ -33,7 +33,7 @@ def fetch_within_one(found: Mapping[str, Found], into: Path, clock: Clock, *, la
     Raises:
         RequestRejectedError: together they break a bound, or one holds what a checkout must not hold.
     """
-    left: Bounds | None = None
+    left: CheckoutBounds | None = None
     for name, one in found.items():
         (into / name).mkdir(mode=0o700)
         left = fetch(one, into / name, clock, left, large_files=large_files)

@@ -21,7 +21,7 @@ from bridge.limits import MIB
 from bridge.records import Workload
 from bridge.system.git import last_words, run_in_work_tree
 from bridge.system.gitobjects import parse_commit, parse_tree, tree
-from bridge.system.gitrepository import BareRepository, Settings
+from bridge.system.gitrepository import BareRepository, GitSettings
 
 TREE_BYTES_MAX: Final = 4 * MIB
 
@@ -57,7 +57,7 @@ def capture(repository: Path, *, state: Path, rev: str = "HEAD", dirty: bool = F
     clone = read_clone(repository)
     commit = resolve_commit(repository, rev)
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    store = BareRepository(state / "control.git", Settings(alternates=(clone.objects,)))
+    store = BareRepository(state / "control.git", GitSettings(alternates=(clone.objects,)))
     store.create()
     with store.reader() as reader:
         committed = parse_commit(reader.read(commit, "commit", MIB)).tree

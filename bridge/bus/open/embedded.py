@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bridge.bus.open.create import new_record
-from bridge.bus.refs.bus_record import Identity
+from bridge.bus.refs.bus_record import BusIdentity
 from bridge.bus.store.git import GitStore
 from bridge.bus.store.route import Route
 from bridge.errors import BusMissingError
@@ -42,7 +42,7 @@ def ensure_embedded(data_dir: Path, clock: Clock) -> Path:
     repository.create()
     repository.tidy()
     store = GitStore(Route(str(path), str(path), (), is_local=True), folder / "maker")
-    identity = Identity(store, None, None)
+    identity = BusIdentity(store, None, None)
     try:
         identity.record()
     except BusMissingError:

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from bridge.errors import UsageError
 from bridge.limits import GIT_WALL_S, TREE_MAX_BYTES
 from bridge.system.clock import Clock
-from bridge.system.gitrepository import BareRepository, Settings
+from bridge.system.gitrepository import BareRepository, GitSettings
 from bridge.system.process import become
 
 Verb = Literal["upload-pack", "receive-pack"]
@@ -62,7 +62,7 @@ def serve_git(path: Path, verb: Verb, environment: Mapping[str, str]) -> None:
     Raises:
         InfrastructureError: git cannot be started.
     """
-    argv, wanted = BareRepository(path, Settings(config=_CONFIG)).serving(verb)
+    argv, wanted = BareRepository(path, GitSettings(config=_CONFIG)).serving(verb)
     protocol = environment.get("GIT_PROTOCOL", "")
     if _PROTOCOL.fullmatch(protocol):
         wanted["GIT_PROTOCOL"] = protocol
@@ -76,14 +76,14 @@ def ensure_served(path: Path, clock: Clock) -> None:
     if made.exists():
         return
     from bridge.bus.open.create import new_record
-    from bridge.bus.refs.bus_record import Identity
+    from bridge.bus.refs.bus_record import BusIdentity
     from bridge.bus.store.git import GitStore
     from bridge.bus.store.route import Route
     from bridge.errors import BusMissingError
 
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     BareRepository(path).create()
-    identity = Identity(GitStore(Route(str(path), str(path), (), is_local=True), path.parent / "maker"), None, None)
+    identity = BusIdentity(GitStore(Route(str(path), str(path), (), is_local=True), path.parent / "maker"), None, None)
     try:
         identity.record()
     except BusMissingError:

@@ -9,18 +9,18 @@ from __future__ import annotations
 from bridge.bus.content import commits
 from bridge.bus.refs import names
 from bridge.bus.store.interface import MissingObjectError, RefStore, RefUpdate
-from bridge.bus.store.swap import Outcome, tips_of
+from bridge.bus.store.swap import SwapResult, tips_of
 from bridge.errors import BusError
 from bridge.limits import BEACON_CHAIN_COUNT, MIB
 from bridge.records import Beacon
 from bridge.system.gitobjects import Commit
-from bridge.trust.seals import Sealing, Standing
+from bridge.trust.seals import BusSeals, SignatureState
 
 
-class Beacons:
+class BeaconRefs:
     """The beacon refs of one bus."""
 
-    def __init__(self, store: RefStore, prefix: str, sealing: Sealing) -> None:
+    def __init__(self, store: RefStore, prefix: str, sealing: BusSeals) -> None:
         self._store = store
         self._prefix = prefix
         self._sealing = sealing
@@ -48,7 +48,7 @@ class Beacons:
         self._store.write(objects)
         return RefUpdate(ref, head.oid, self._mine[ref])
 
-    def acknowledge(self, update: RefUpdate, outcome: Outcome | None) -> None:
+    def acknowledge(self, update: RefUpdate, outcome: SwapResult | None) -> None:
         """Note what became of the update that `prepare` gave."""
         if outcome is not None:
             self._mine[update.ref] = update.new if outcome.landed else outcome.tip
@@ -78,14 +78,14 @@ class Beacons:
             if oid in self._read and self._read[oid][0].runner == name and not self._judge(name, oid).refused
         )
 
-    def _judge(self, name: str, oid: str) -> Standing:
+    def _judge(self, name: str, oid: str) -> SignatureState:
         """Return what a beacon's seal comes to; one that is older than another of the same key is a replay."""
         beacon, head = self._read[oid]
         ref = names.beacon_ref(self._prefix, name)
         standing = self._sealing.judge("beacon", ref, oid, runner=name, head=head, record=beacon)
         newest = self._newest.get(name, -1)
         if standing.state == "verified" and beacon.sequence < newest:
-            standing = Standing("refused", f"an old one again: number {beacon.sequence}, {newest} was seen")
+            standing = SignatureState("refused", f"an old one again: number {beacon.sequence}, {newest} was seen")
         elif standing.state == "verified":
             self._newest[name] = beacon.sequence
         self._sealing.forget("beacon", name)

@@ -16,7 +16,7 @@ from bridge.errors import BusError, BusMissingError, WrongBusError
 from bridge.records import BusRecord
 
 
-class Identity:
+class BusIdentity:
     """The record of one bus.
 
     Args:

@@ -12,14 +12,14 @@ from typing import Final
 from bridge.bus.content import commits
 from bridge.bus.refs import names
 from bridge.bus.store.interface import Reader, RefStore, RefUpdate
-from bridge.bus.store.swap import Outcome, swap, tips_of
-from bridge.bus.views import ClaimView, Held
+from bridge.bus.store.swap import SwapResult, swap, tips_of
+from bridge.bus.views import ClaimView, HeldClaim
 from bridge.errors import BusError, FencedError, RemoteError
 from bridge.limits import CLAIM_CHAIN_MAX_COUNT
 from bridge.records import Claim
 from bridge.run.transitions import check_first, check_next
 from bridge.system.gitobjects import Commit, blob, parse_commit
-from bridge.trust.seals import Sealing, Standing, seal_in
+from bridge.trust.seals import BusSeals, SignatureState, seal_in
 
 RESTORE_TRIES: Final = 4
 
@@ -27,13 +27,13 @@ RESTORE_TRIES: Final = 4
 class Claims:
     """The claim refs of one bus."""
 
-    def __init__(self, store: RefStore, prefix: str, sealing: Sealing) -> None:
+    def __init__(self, store: RefStore, prefix: str, sealing: BusSeals) -> None:
         self._store = store
         self._prefix = prefix
         self._sealing = sealing
         self._read: dict[str, tuple[Claim, Commit]] = {}
 
-    def create(self, claim: Claim, over: str | None = None) -> Held:
+    def create(self, claim: Claim, over: str | None = None) -> HeldClaim:
         """Create the claim ref, one winner; `over` is a tip that does not count and is replaced.
 
         Raises:
@@ -45,19 +45,19 @@ class Claims:
         # The ref is read again: a remote that acknowledged but did not keep the claim has no single winner.
         if not outcomes[ref].landed or tips_of(self._store, [ref]).get(ref) != oid:
             raise FencedError(f"run {claim.id} is already claimed")
-        return Held(oid, claim, (oid,))
+        return HeldClaim(oid, claim, (oid,))
 
-    def take_over(self, seen: ClaimView, claim: Claim) -> Held:
+    def take_over(self, seen: ClaimView, claim: Claim) -> HeldClaim:
         """Replace a claim at exactly the tip that was seen.
 
         Raises:
             FencedError: the tip moved.
         """
-        return self.advance(Held(seen.oid, seen.claim, seen.chain), claim, [])[0]
+        return self.advance(HeldClaim(seen.oid, seen.claim, seen.chain), claim, [])[0]
 
     def advance(
-        self, held: Held, claim: Claim, along: list[RefUpdate], *, result_oid: str | None = None
-    ) -> tuple[Held, dict[str, Outcome]]:
+        self, held: HeldClaim, claim: Claim, along: list[RefUpdate], *, result_oid: str | None = None
+    ) -> tuple[HeldClaim, dict[str, SwapResult]]:
         """Move a held claim on, sending other updates along; return the new hold and those updates' outcomes.
 
         A signer takes its claim back from whoever displaced it without a right to.
@@ -77,7 +77,7 @@ class Claims:
         if not outcomes[ref].landed:
             raise FencedError(f"the claim of run {claim.id} moved on without us, to {outcomes[ref].tip}")
         others = {name: outcome for name, outcome in outcomes.items() if name != ref}
-        return Held(oid, claim, (*held.chain, oid)), others
+        return HeldClaim(oid, claim, (*held.chain, oid)), others
 
     def read(self, run_id: str, oid: str | None) -> ClaimView | None:
         """Return the chain that ends at a commit, or at the ref's tip; None when there is no claim.
@@ -136,7 +136,7 @@ class Claims:
                     raise BusError(f"claim {oid[:12]} is not stored as canonical bytes")
         return tuple(found)
 
-    def _standing(self, run_id: str, chain: tuple[str, ...]) -> Standing:
+    def _standing(self, run_id: str, chain: tuple[str, ...]) -> SignatureState:
         """Return what the seals of a chain that was read come to: its tip's, which binds what it follows.
 
         What a signed claim holds, only a signed claim moves on; who can check no signature asks that there be one.
@@ -149,21 +149,21 @@ class Claims:
             held = any(self._seal_of(run_id, oid).state == "verified" for oid in sealed)
         else:
             held = bool(sealed) and not self._is_sealed(chain[-1])
-        return Standing("refused", "an unsigned claim follows a signed one") if held else tip
+        return SignatureState("refused", "an unsigned claim follows a signed one") if held else tip
 
     def _is_sealed(self, oid: str) -> bool:
         return seal_in(self._read[oid][1].message) is not None
 
-    def _seal_of(self, run_id: str, oid: str) -> Standing:
+    def _seal_of(self, run_id: str, oid: str) -> SignatureState:
         claim, head = self._read[oid]
         ref, seal = names.claim_ref(self._prefix, run_id), seal_in(head.message)
         standing = self._sealing.judge("claim", ref, oid, runner=claim.runner, head=head, record=claim)
         # The same statement in another commit would be a tip that its owner never wrote.
         if standing.state == "verified" and commits.claim_commit(claim, head.parents, seal)[0].oid != oid:
-            return Standing("refused", "a signed claim in a commit that its runner did not make")
+            return SignatureState("refused", "a signed claim in a commit that its runner did not make")
         return standing
 
-    def _is_displaced(self, held: Held, tip: str) -> bool:
+    def _is_displaced(self, held: HeldClaim, tip: str) -> bool:
         """Return whether a tip took a signed claim's place without being a signed claim that may."""
         claim, head = self._read.get(held.oid, (None, None))
         if claim is None or head is None or self._seal_of(held.claim.id, held.oid).state != "verified":
@@ -186,7 +186,7 @@ class Claims:
 
     def _move(
         self, claim: Claim, parents: tuple[str, ...], expect: str | None, along: list[RefUpdate]
-    ) -> tuple[str, dict[str, Outcome]]:
+    ) -> tuple[str, dict[str, SwapResult]]:
         ref = names.claim_ref(self._prefix, claim.id)
         seal = self._sealing.sign("claim", ref, claim.runner, parents, claim)
         head, objects = commits.claim_commit(claim, parents, seal)

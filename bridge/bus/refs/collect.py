@@ -23,7 +23,7 @@ GRACE_S: Final = EXPIRY_MAX_S + 2 * CLOCK_SKEW_MAX_S
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedRun:
     """A terminal run and the refs it still has."""
 
     run_id: str
@@ -34,7 +34,7 @@ class Ended:
 
 def ended_runs(
     claims: Claims, prefix: str, refs: Mapping[str, str], now: dt.datetime, older_than_s: float
-) -> Iterator[Ended]:
+) -> Iterator[EndedRun]:
     """Yield the runs of a listing that ended longer ago than asked for, and never within reach of a replay."""
     branches: dict[str, list[tuple[str, str]]] = {}
     for ref, oid in refs.items():
@@ -54,7 +54,7 @@ def ended_runs(
         age_s = (now - parse_rfc3339(view.claim.time)).total_seconds()
         log = names.log_ref(prefix, run_id)
         if age_s >= max(older_than_s, GRACE_S):
-            yield Ended(
+            yield EndedRun(
                 run_id,
                 tuple(sorted(branches.get(run_id, []))),
                 ((log, refs[log]),) if log in refs else (),
@@ -62,7 +62,7 @@ def ended_runs(
             )
 
 
-def delete(store: RefStore, runs: list[Ended]) -> Iterator[str]:
+def delete(store: RefStore, runs: list[EndedRun]) -> Iterator[str]:
     """Delete the refs of ended runs by lease; yield each name that is gone."""
     kept: set[str] = set()
     for stage in ("branches", "log", "claim"):
@@ -77,5 +77,5 @@ def delete(store: RefStore, runs: list[Ended]) -> Iterator[str]:
                 kept.add(run_id)
 
 
-def _refs(run: Ended, stage: str) -> tuple[tuple[str, str], ...]:
+def _refs(run: EndedRun, stage: str) -> tuple[tuple[str, str], ...]:
     return {"branches": run.branches, "log": run.log, "claim": (run.claim,)}[stage]

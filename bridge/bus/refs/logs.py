@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from bridge.bus.content import commits
 from bridge.bus.refs import names
 from bridge.bus.store.interface import RefStore, RefUpdate
-from bridge.bus.store.swap import Outcome, tips_of
+from bridge.bus.store.swap import SwapResult, tips_of
 from bridge.bus.views import LogChunk
 from bridge.errors import BusError, UntrustedLogError
 from bridge.limits import LOG_CHUNK_MAX_BYTES
 from bridge.system.gitobjects import Commit
-from bridge.trust.seals import UNPROVEN, Sealing, Standing, seal_in
+from bridge.trust.seals import UNPROVEN, BusSeals, SignatureState, seal_in
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class _Sent:
 class Logs:
     """The log refs of one bus."""
 
-    def __init__(self, store: RefStore, prefix: str, sealing: Sealing) -> None:
+    def __init__(self, store: RefStore, prefix: str, sealing: BusSeals) -> None:
         self._store = store
         self._prefix = prefix
         self._sealing = sealing
         self._sent: dict[str, _Sent] = {}
-        self._standing: dict[str, Standing] = {}
+        self._standing: dict[str, SignatureState] = {}
 
     def append(self, chunk: LogChunk, time_unix_s: int, runner: str) -> None:
         """Build a chunk's commit in a runner's name; `pending` sends it.
@@ -67,7 +67,7 @@ class Logs:
             return []
         return [RefUpdate(names.log_ref(self._prefix, run_id), sent.built, sent.remote)]
 
-    def acknowledge(self, run_id: str, outcome: Outcome | None) -> None:
+    def acknowledge(self, run_id: str, outcome: SwapResult | None) -> None:
         """Note what became of the update that `pending` gave."""
         sent = self._sent.get(run_id)
         if sent is None or outcome is None:
@@ -108,7 +108,7 @@ class Logs:
             raise BusError(f"log of run {run_id} begins at chunk {found[-1].head.seq}")
         return tuple(reversed(found))
 
-    def standing(self, run_id: str) -> Standing:
+    def standing(self, run_id: str) -> SignatureState:
         """Return what the signature of the log last read came to."""
         return self._standing.get(run_id, UNPROVEN)
 
@@ -122,9 +122,11 @@ class Logs:
         runner = "" if seal is None else seal.runner
         standing = self._sealing.judge("log", ref, tip, runner=runner, head=head, record=chunk.head)
         if self._sealing.judging and chunk.head.seq < after_seq:
-            standing = Standing("refused", f"set back from chunk {after_seq} to {chunk.head.seq}")
+            standing = SignatureState("refused", f"set back from chunk {after_seq} to {chunk.head.seq}")
         elif standing.refused and seal is None:
-            standing = Standing("unproven", standing.why)  # shown, and said to be unproven: the result has the log
+            standing = SignatureState(
+                "unproven", standing.why
+            )  # shown, and said to be unproven: the result has the log
         self._standing[chunk.head.id] = standing
         self._sealing.note("log", runner, ref, tip, standing)
         if standing.refused:

@@ -33,7 +33,7 @@ from bridge.limits import GIT_WALL_S, TREE_MAX_BYTES
 from bridge.system.git import Finished, explain, run_in_work_tree
 from bridge.system.gitobjects import GitObject, Kind
 from bridge.system.gitreader import GitObjectMissingError, GitObjectTooLargeError, ObjectReader
-from bridge.system.gitrepository import BareRepository, Settings
+from bridge.system.gitrepository import BareRepository, GitSettings
 
 _PUSH: Final = (
     "push",
@@ -105,7 +105,7 @@ class GitStore:
             alternates.insert(0, state / "control.git" / "objects")
         self._repository = BareRepository(
             folder or state / "control.git",
-            Settings(config=route.config, alternates=tuple(alternates), environment=_ssh(route)),
+            GitSettings(config=route.config, alternates=tuple(alternates), environment=_ssh(route)),
         )
         self._repository.create()
         self._written = 0

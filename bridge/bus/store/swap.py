@@ -17,14 +17,14 @@ REFUSED_TRIES: Final = 4
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SwapResult:
     """What became of one update: whether the ref is now where it was sent, and else where it is (None: absent)."""
 
     landed: bool
     tip: str | None
 
 
-def swap(store: RefStore, updates: Sequence[RefUpdate], *, authority: str) -> Mapping[str, Outcome]:
+def swap(store: RefStore, updates: Sequence[RefUpdate], *, authority: str) -> Mapping[str, SwapResult]:
     """Push updates and return every ref's outcome.
 
     Only the fate of `authority` is worth an error; another ref whose fate stays unknown counts as unmoved, and the same
@@ -41,7 +41,7 @@ def swap(store: RefStore, updates: Sequence[RefUpdate], *, authority: str) -> Ma
         except RemoteError as error:
             failure, said = error, {}
         if all(said.get(one.ref) for one in updates):
-            return {one.ref: Outcome(landed=True, tip=one.new) for one in updates}
+            return {one.ref: SwapResult(landed=True, tip=one.new) for one in updates}
         seen = _look(store, updates, said, sure=bool(said.get(authority)))
         if seen[authority].landed or seen[authority].tip != wanted.expect:
             return seen
@@ -57,7 +57,9 @@ def tips_of(store: RefStore, refs: Sequence[str]) -> dict[str, str]:
     return {ref: oid for ref, oid in store.list(sorted(wanted)).refs.items() if ref in wanted}
 
 
-def _look(store: RefStore, updates: Sequence[RefUpdate], said: Mapping[str, bool], *, sure: bool) -> dict[str, Outcome]:
+def _look(
+    store: RefStore, updates: Sequence[RefUpdate], said: Mapping[str, bool], *, sure: bool
+) -> dict[str, SwapResult]:
     """Return outcomes from what the remote said and a listing; without one when the authority is sure anyway."""
     try:
         tips = tips_of(store, [one.ref for one in updates])
@@ -66,6 +68,6 @@ def _look(store: RefStore, updates: Sequence[RefUpdate], said: Mapping[str, bool
             raise
         tips = {one.ref: one.expect for one in updates if one.expect is not None}
     return {
-        one.ref: Outcome(landed=bool(said.get(one.ref)) or tips.get(one.ref) == one.new, tip=tips.get(one.ref))
+        one.ref: SwapResult(landed=bool(said.get(one.ref)) or tips.get(one.ref) == one.new, tip=tips.get(one.ref))
         for one in updates
     }

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 from bridge.runner.host import StateFolder
 from bridge.runner.maintenance.doctor import Finding
-from bridge.runner.maintenance.setup import Step, Wish, policy_steps, serve_argv, service_commands, state_steps, unit
+from bridge.runner.maintenance.setup import (
+    SetupOptions,
+    SetupStep,
+    policy_steps,
+    serve_argv,
+    service_commands,
+    state_steps,
+    unit,
+)
 from bridge.runner.policy.check import problems
 
 if TYPE_CHECKING:
@@ -37,7 +45,7 @@ def set_up(
     from bridge.trust.attestation import is_available
 
     policy, state = place
-    wish = Wish(
+    wish = SetupOptions(
         policy_path=policy,
         state=state,
         name=name,
@@ -61,7 +69,7 @@ def set_up(
     return 1 if left else 0
 
 
-def _take(steps: Iterable[Step], *, dry_run: bool) -> bool:
+def _take(steps: Iterable[SetupStep], *, dry_run: bool) -> bool:
     """Take the steps and print each; return whether something grave is left for a person."""
     left = False
     for step in steps:
@@ -97,9 +105,9 @@ def examine_host(
 ) -> int:
     """Try everything a run needs and print what was found; 1 when something fails."""
     from bridge.executor import local_executor
-    from bridge.runner.maintenance.doctor import Patient, examine
+    from bridge.runner.maintenance.doctor import DoctorContext, examine
 
-    return print_findings(examine(Patient(path, state, local_executor(clock), clock, open_bus)), as_json=as_json)
+    return print_findings(examine(DoctorContext(path, state, local_executor(clock), clock, open_bus)), as_json=as_json)
 
 
 def print_findings(findings: Iterable[Finding], *, as_json: bool) -> int:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridge.cli.mac.context import Invocation
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.client.run.actions import Actions, actions_of
-from bridge.client.run.status import Standing
+from bridge.client.run.status import RunStatus
 from bridge.client.run.stored import Origin
 
 
-def actions_for(call: Invocation, session: Session, ref: str | None) -> Actions | None:
+def actions_for(call: Invocation, session: BusSession, ref: str | None) -> Actions | None:
     """Return what may be asked about a request branch; what cannot be asked is said once, on stderr."""
     return actions_of(session, ref, call.environment, lambda line: call.output.say("note", line))
 
 
-def with_actions(call: Invocation, origin: Origin, standing: Standing, asked: Actions | None = None) -> Standing:
+def with_actions(call: Invocation, origin: Origin, standing: RunStatus, asked: Actions | None = None) -> RunStatus:
     """Return the standing with its workflow run.
 
     Args:
@@ -25,13 +25,13 @@ def with_actions(call: Invocation, origin: Origin, standing: Standing, asked: Ac
         standing: where it stands.
         asked: what this command asked with before, None to begin.
     """
-    if not isinstance(origin, Session):
+    if not isinstance(origin, BusSession):
         return standing
     actions = asked or actions_for(call, origin, _ref(origin, standing))
     return standing if actions is None else replace(standing, actions=actions.look())
 
 
-def cancel_actions(call: Invocation, session: Session, standing: Standing) -> Standing:
+def cancel_actions(call: Invocation, session: BusSession, standing: RunStatus) -> RunStatus:
     """Cancel the workflow run too, where that does not take the host the time to end the run with a result.
 
     A workflow run that waits is cancelled at once. One that runs is ended by the host, which has been asked through
@@ -51,7 +51,7 @@ def cancel_actions(call: Invocation, session: Session, standing: Standing) -> St
     return replace(standing, actions=view)
 
 
-def _ref(session: Session, standing: Standing) -> str | None:
+def _ref(session: BusSession, standing: RunStatus) -> str | None:
     if standing.request is not None:
         return standing.request.ref
     sent = session.store.sent(standing.id)

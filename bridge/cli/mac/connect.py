@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bridge.cli.mac.context import Invocation
 from bridge.client.connection.run_bus import require_same_bus
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 
 
-def connect(call: Invocation, *, quiet: bool = False) -> Session:
+def connect(call: Invocation, *, quiet: bool = False) -> BusSession:
     """Open the bus of a command and say which one it is."""
     session = call.open(call.settings())
     if not quiet:
@@ -15,7 +15,7 @@ def connect(call: Invocation, *, quiet: bool = False) -> Session:
     return session
 
 
-def connect_for(call: Invocation, text: str, *, quiet: bool = False) -> tuple[Session, str]:
+def connect_for(call: Invocation, text: str, *, quiet: bool = False) -> tuple[BusSession, str]:
     """Open the bus of a run and return it with the run's id.
 
     Raises:
@@ -30,7 +30,7 @@ def connect_for(call: Invocation, text: str, *, quiet: bool = False) -> tuple[Se
     return session, find_on(call, session, text)
 
 
-def find_on(call: Invocation, session: Session, text: str) -> str:
+def find_on(call: Invocation, session: BusSession, text: str) -> str:
     """Return the run id that a text means on an open bus.
 
     Raises:

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.cli.screen.output import Output
-from bridge.cli.table.command import Command
+from bridge.cli.table.command import Verb
 from bridge.system.clock import Clock
 
 if TYPE_CHECKING:
-    from bridge.client.clone.config import Settings
-    from bridge.client.connection.session import Session
+    from bridge.client.clone.config import ClientSettings
+    from bridge.client.connection.session import BusSession
 
-    Opener = Callable[[Settings, Clock], Session]
+    Opener = Callable[[ClientSettings, Clock], BusSession]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Invocation:
         opener: opens the bus; None for the real one, which is imported only when a command needs it.
     """
 
-    command: Command
+    command: Verb
     args: argparse.Namespace
     output: Output
     clock: Clock
@@ -35,7 +35,7 @@ class Invocation:
     directory: Path
     opener: Opener | None = None
 
-    def settings(self, run: str | None = None) -> Settings:
+    def settings(self, run: str | None = None) -> ClientSettings:
         """Return where this command works.
 
         Args:
@@ -54,7 +54,7 @@ class Invocation:
 
         return settings_of_run(found, run)
 
-    def open(self, settings: Settings) -> Session:
+    def open(self, settings: ClientSettings) -> BusSession:
         """Open the bus, checked."""
         if self.opener is not None:
             return self.opener(settings, self.clock)

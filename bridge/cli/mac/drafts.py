@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from bridge.cli.mac.context import Invocation
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.client.send.offers import offering, wish_for
 from bridge.client.send.parameters import split, typed
-from bridge.client.send.submit import Wish, make_wish, parse_selector
+from bridge.client.send.submit import RequestDraft, make_wish, parse_selector
 from bridge.client.send.workload import choose_workload, name_commits, send_code
 from bridge.presets import Preset, registry
 
 
-def wish_of(call: Invocation, session: Session) -> Wish:
+def wish_of(call: Invocation, session: BusSession) -> RequestDraft:
     """Return what a command line asks for.
 
     Raises:
@@ -22,7 +22,7 @@ def wish_of(call: Invocation, session: Session) -> Wish:
     return _offered(call, session) if preset is None else _installed(call, session, preset)
 
 
-def _installed(call: Invocation, session: Session, preset: Preset) -> Wish:
+def _installed(call: Invocation, session: BusSession, preset: Preset) -> RequestDraft:
     args = call.args
     workload = choose_workload(session, preset, ref=args.ref, dirty=args.dirty, say=call.output.say)
     values = name_commits(session, preset, typed(preset, split(args.param or ())), workload)
@@ -32,7 +32,7 @@ def _installed(call: Invocation, session: Session, preset: Preset) -> Wish:
     )  # fmt: skip
 
 
-def _offered(call: Invocation, session: Session) -> Wish:
+def _offered(call: Invocation, session: BusSession) -> RequestDraft:
     """Return a wish for a preset that only a live runner knows."""
     args = call.args
     seen = offering(session, args.preset)

@@ -11,7 +11,7 @@ from bridge.cli.screen.output import size_text
 from bridge.client.clone.store import read_folder
 from bridge.client.connection.pins import pins, signature_of
 from bridge.client.connection.run_bus import is_own, pinned_bus, require_same_bus, sent_from
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import compare as comparing
@@ -19,7 +19,7 @@ from bridge.client.evidence import reports as report_rows
 from bridge.client.evidence.quote import quote as make_quote
 from bridge.client.run.present import document
 from bridge.client.run.result import Result, read_result
-from bridge.client.run.status import Standing
+from bridge.client.run.status import RunStatus
 from bridge.client.run.stored import Origin
 from bridge.errors import UsageError
 from bridge.ids import short
@@ -31,7 +31,7 @@ def quote(call: Invocation) -> int:
     """Print a pasteable block, or refuse loudly."""
     origin, standing = finished(call, call.args.id)
     result = _result_of(standing)
-    record = origin.record if isinstance(origin, Session) else None
+    record = origin.record if isinstance(origin, BusSession) else None
     settings = call.settings(result.id)
     sent = sent_from(settings, result.id)
     if record is None:
@@ -106,7 +106,7 @@ def report(call: Invocation) -> int:
     return 0
 
 
-def _result_of(standing: Standing) -> Result:
+def _result_of(standing: RunStatus) -> Result:
     if standing.result is None:
         raise RuntimeError("a finished run has a result")
     return standing.result

@@ -10,12 +10,12 @@ from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.output import Output, clock_face
 from bridge.cli.screen.run_view import print_standing
 from bridge.client.connection.liveness import ago, doubts, ignored_claims, look, waiting_because
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import PREFIX, LineJoiner, Tail, clean_line, fenced, new_fence, tail
 from bridge.client.run.follow import Follower, unproven_log
 from bridge.client.run.present import document
-from bridge.client.run.status import Standing, stand
+from bridge.client.run.status import RunStatus, run_status
 from bridge.client.run.stored import Origin, find_stored
 from bridge.errors import PendingError, UntrustedLogError
 from bridge.ids import short
@@ -34,7 +34,7 @@ def status(call: Invocation) -> int:
     if not standing.terminal and standing.request is not None:
         elapsed_s = (call.clock.now() - parse_rfc3339(standing.request.created)).total_seconds()
         call.output.row("since", clock_face(elapsed_s))
-        if standing.state.name == "queued" and isinstance(origin, Session):
+        if standing.state.name == "queued" and isinstance(origin, BusSession):
             asked = standing.request
             why = waiting_because(origin.bus, origin.record, origin.clock, asked.preset, asked.runner)
             call.output.row("waiting", clean_line(why))
@@ -47,13 +47,13 @@ def status(call: Invocation) -> int:
 def logs(call: Invocation) -> int:
     """Print a run's log between fences."""
     origin, standing = known(call, call.args.id)
-    if call.args.follow and not call.output.json and isinstance(origin, Session):
+    if call.args.follow and not call.output.json and isinstance(origin, BusSession):
         return _follow(call, origin, standing.id)
     count = call.args.lines or ALL_LINES
     if standing.result is not None:
         last = tail(standing.result.log, count)
     else:
-        lines = _live_lines(call.output, origin, standing.id) if isinstance(origin, Session) else []
+        lines = _live_lines(call.output, origin, standing.id) if isinstance(origin, BusSession) else []
         last = Tail(tuple(lines[-count:]), max(0, len(lines) - count))
     fence = new_fence()
     for line in fenced(last.lines, "log", fence):
@@ -138,16 +138,16 @@ def _offers(beacon: Beacon) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "late", tuple(short(run_id) for run_id in beacon.spooled)
 
 
-def known(call: Invocation, text: str) -> tuple[Origin, Standing]:
+def known(call: Invocation, text: str) -> tuple[Origin, RunStatus]:
     """Return where a run stands: from the store when its result is here, from the bus otherwise."""
     stored = find_stored(call.settings(text), text)
     if stored is not None:
         return stored
     session, run_id = connect_for(call, text, quiet=True)
-    return session, stand(session, run_id, session.bus.view(run_id))
+    return session, run_status(session, run_id, session.bus.view(run_id))
 
 
-def finished(call: Invocation, text: str) -> tuple[Origin, Standing]:
+def finished(call: Invocation, text: str) -> tuple[Origin, RunStatus]:
     """Return where a run stands whose result is here now.
 
     Raises:
@@ -162,14 +162,14 @@ def finished(call: Invocation, text: str) -> tuple[Origin, Standing]:
     return origin, standing
 
 
-def _follow(call: Invocation, session: Session, run_id: str) -> int:
+def _follow(call: Invocation, session: BusSession, run_id: str) -> int:
     """Print log lines as they come, fenced; ends with the run."""
-    standing = stand(session, run_id, session.bus.view(run_id), fetch=False)
+    standing = run_status(session, run_id, session.bus.view(run_id), fetch=False)
     request = standing.request
     since = parse_rfc3339(request.created) if request is not None else session.clock.now()
     expires = parse_rfc3339(request.expires) if request is not None else None
     fence = new_fence()
-    end: Standing | None = None
+    end: RunStatus | None = None
     call.output.data(f"--- untrusted log {fence} ---")
     for progress in Follower(session, run_id, since, expires=expires, want_log=True).events():
         if progress.kind == "log":
@@ -179,22 +179,22 @@ def _follow(call: Invocation, session: Session, run_id: str) -> int:
             call.output.note(progress.lines[0])
         elif progress.kind == "end":
             _rest(call.output, session, run_id, shown_bytes=progress.log_bytes)
-            end = stand(session, run_id, session.bus.view(run_id), end=progress.end)
+            end = run_status(session, run_id, session.bus.view(run_id), end=progress.end)
     call.output.data(f"--- end of untrusted log {fence} ---")
     if end is not None and (end.message or not end.terminal):
         call.output.say("end", f"  {end.reason}" + (f": {clean_line(end.message)}" if end.message else ""))
     return 0
 
 
-def _rest(output: Output, session: Session, run_id: str, *, shown_bytes: int) -> None:
+def _rest(output: Output, session: BusSession, run_id: str, *, shown_bytes: int) -> None:
     """Print what the last chunk did not bring: the stored log is whole."""
-    standing = stand(session, run_id, session.bus.view(run_id))
+    standing = run_status(session, run_id, session.bus.view(run_id))
     if standing.result is not None and len(standing.result.log) > shown_bytes:
         for line in tail(standing.result.log[shown_bytes:], ALL_LINES).lines:
             output.data(f"{PREFIX}{line}")
 
 
-def _live_lines(output: Output, session: Session, run_id: str) -> list[str]:
+def _live_lines(output: Output, session: BusSession, run_id: str) -> list[str]:
     joiner = LineJoiner()
     try:
         lines = [line for chunk in session.bus.read_log(run_id) for line in joiner.feed(chunk.data)]

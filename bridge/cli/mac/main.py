@@ -19,7 +19,7 @@ from bridge.cli.os_errors import told
 from bridge.cli.screen.output import Output, make_output
 from bridge.cli.signals import DetachedError, install
 from bridge.cli.table import parser
-from bridge.cli.table.command import Command
+from bridge.cli.table.command import Verb
 from bridge.cli.table.commands import BY_NAME, PROGRAM, find
 from bridge.errors import KakeyaError, ParameterError, UsageError
 from bridge.system.clock import Clock, SystemClock
@@ -97,7 +97,7 @@ def _guarded(words: list[str], output: Output, around: Surroundings) -> int:
         return _report(bug, name, output)
 
 
-def _call(command: Command | None, words: list[str], rest: list[str], output: Output, around: Surroundings) -> int:
+def _call(command: Verb | None, words: list[str], rest: list[str], output: Output, around: Surroundings) -> int:
     if command is None:
         raise parser.unknown_command(" ".join(words[:2]) if parser.group_help(words[0]) else words[0])
     invocation = Invocation(

@@ -13,15 +13,15 @@ from bridge.cli.screen.run_view import print_standing
 from bridge.cli.screen.timeline import make_timeline, show_all
 from bridge.cli.signals import DetachedError
 from bridge.client.connection.liveness import ignored_claims, require_runner, waiting_because
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.run.actions import Actions
 from bridge.client.run.follow import Follower, Progress
 from bridge.client.run.present import document
-from bridge.client.run.status import Standing, stand
+from bridge.client.run.status import RunStatus, run_status
 from bridge.client.send.signing import identity_of
-from bridge.client.send.submit import Sending, Wish, build, find_live, send
+from bridge.client.send.submit import RequestDraft, Sending, build, find_live, send
 from bridge.client.send.workflows import warnings
 from bridge.errors import InfrastructureError, UsageError
 from bridge.ids import short
@@ -46,13 +46,13 @@ def run(call: Invocation) -> int:
 def retry(call: Invocation) -> int:
     """Send the same request again under a new id, naming the one it repeats."""
     session, run_id = connect_for(call, call.args.id)
-    standing = stand(session, run_id, session.bus.view(run_id), fetch=False)
+    standing = run_status(session, run_id, session.bus.view(run_id), fetch=False)
     if standing.request is None:
         raise UsageError(f"the request of {run_id} cannot be read, so it cannot be repeated")
     if not standing.terminal and standing.reason == "pending" and not _is_gone(session, standing):
         raise UsageError(f"{run_id} is still {standing.state.word}", remedy=f"kakeya-mac attach {run_id}")
     old = standing.request
-    wish = Wish(old.preset, old.params, old.profile, old.workload, old.runner, old.limits, retry_of=old.id)
+    wish = RequestDraft(old.preset, old.params, old.profile, old.workload, old.runner, old.limits, retry_of=old.id)
     return _send_and_wait(call, session, wish, new=True, queue=call.args.queue)
 
 
@@ -66,7 +66,7 @@ def wait(call: Invocation) -> int:
     """Wait silently for runs; end in the strongest of their exit codes."""
     session, first = connect_for(call, call.args.ids[0], quiet=True)
     ids = [first, *(find_on(call, session, text) for text in call.args.ids[1:])]
-    standings: list[Standing] = []
+    standings: list[RunStatus] = []
     deadline_s = None if call.args.wait_timeout is None else session.clock.steady_s() + call.args.wait_timeout
     for run_id in ids:
         left_s = None if deadline_s is None else max(0.0, deadline_s - session.clock.steady_s())
@@ -101,7 +101,7 @@ def cancel(call: Invocation) -> int:
     return 0
 
 
-def _send_and_wait(call: Invocation, session: Session, wish: Wish, *, new: bool, queue: bool) -> int:
+def _send_and_wait(call: Invocation, session: BusSession, wish: RequestDraft, *, new: bool, queue: bool) -> int:
     live = None if new else find_live(session, wish)
     if not queue and (live is None or not live.reattached):
         require_runner(
@@ -117,7 +117,7 @@ def _send_and_wait(call: Invocation, session: Session, wish: Wish, *, new: bool,
     return _sent_only(call, session, sending)
 
 
-def _sent_only(call: Invocation, session: Session, sending: Sending) -> int:
+def _sent_only(call: Invocation, session: BusSession, sending: Sending) -> int:
     if session.wake_runner is not None:
         session.wake_runner()
     call.output.data(sending.sent.id)
@@ -126,7 +126,7 @@ def _sent_only(call: Invocation, session: Session, sending: Sending) -> int:
         call.output.say("actions", found.text())
     if call.output.json:
         view = session.bus.view(sending.sent.id)
-        standing = stand(
+        standing = run_status(
             session, sending.sent.id, view, require=call.args.require if "require" in call.args else None,
             reattached=sending.reattached, fetch=False,
         )  # fmt: skip
@@ -135,7 +135,9 @@ def _sent_only(call: Invocation, session: Session, sending: Sending) -> int:
     return 0
 
 
-def _see_through(call: Invocation, session: Session, run_id: str, request: Request | None, *, reattached: bool) -> int:
+def _see_through(
+    call: Invocation, session: BusSession, run_id: str, request: Request | None, *, reattached: bool
+) -> int:
     try:
         _say_run(call, session, run_id, request, reattached=reattached and call.command.name != "attach")
         follower = _follower(session, run_id, request, call.args.wait_timeout, want_log=call.args.follow)
@@ -153,7 +155,7 @@ def _see_through(call: Invocation, session: Session, run_id: str, request: Reque
 
 
 def _detached(
-    call: Invocation, session: Session, run_id: str, request: Request | None, detached: DetachedError, *,
+    call: Invocation, session: BusSession, run_id: str, request: Request | None, detached: DetachedError, *,
     reattached: bool,
 ) -> int:  # fmt: skip
     call.output.say("detach", f" the run goes on; resume: {_resume(session, run_id)}")
@@ -167,7 +169,7 @@ def _detached(
 
 
 def _follower(
-    session: Session, run_id: str, request: Request | None, timeout_s: float | None, *, want_log: bool
+    session: BusSession, run_id: str, request: Request | None, timeout_s: float | None, *, want_log: bool
 ) -> Follower:
     since = parse_rfc3339(request.created) if request is not None else session.clock.now()
     expires = parse_rfc3339(request.expires) if request is not None else None
@@ -175,13 +177,13 @@ def _follower(
 
 
 def _standing(
-    session: Session, run_id: str, last: Progress, require: exits.Required | None, *, reattached: bool
-) -> Standing:
+    session: BusSession, run_id: str, last: Progress, require: exits.Required | None, *, reattached: bool
+) -> RunStatus:
     view = last.view if last.view is not None else session.bus.view(run_id)
-    return stand(session, run_id, view, end=last.end, require=require, reattached=reattached)
+    return run_status(session, run_id, view, end=last.end, require=require, reattached=reattached)
 
 
-def _wait_for(session: Session, run_id: str, timeout_s: float | None, call: Invocation) -> Standing:
+def _wait_for(session: BusSession, run_id: str, timeout_s: float | None, call: Invocation) -> RunStatus:
     request = _request_of(session, run_id)
     last: Progress | None = None
     for last in _follower(session, run_id, request, timeout_s, want_log=False).events():
@@ -192,25 +194,25 @@ def _wait_for(session: Session, run_id: str, timeout_s: float | None, call: Invo
     return _standing(session, run_id, last, call.args.require, reattached=True)
 
 
-def _request_of(session: Session, run_id: str) -> Request | None:
+def _request_of(session: BusSession, run_id: str) -> Request | None:
     """Return what was asked: from this clone's memory, else from the bus."""
     sent = session.store.sent(run_id)
     if sent is not None:
         return sent.request()
-    return stand(session, run_id, session.bus.view(run_id), fetch=False).request
+    return run_status(session, run_id, session.bus.view(run_id), fetch=False).request
 
 
-def _strongest(standings: list[Standing]) -> int:
+def _strongest(standings: list[RunStatus]) -> int:
     """Return the code of several runs: what needs attention first, pending last but before success."""
     order = (70, 2, 7, 6, 5, 3, 4, 1, 8, 0)
     return min((standing.exit_code for standing in standings), key=order.index)
 
 
-def _reason_of(standings: list[Standing], code: int) -> str:
+def _reason_of(standings: list[RunStatus], code: int) -> str:
     return next(standing.reason for standing in standings if standing.exit_code == code)
 
 
-def _is_gone(session: Session, standing: Standing) -> bool:
+def _is_gone(session: BusSession, standing: RunStatus) -> bool:
     """Whether nobody can start a queued request any more."""
     request = standing.request
     queued = standing.state.name in {"queued", "unknown"}
@@ -218,14 +220,14 @@ def _is_gone(session: Session, standing: Standing) -> bool:
 
 
 def _say_run(
-    call: Invocation, session: Session, run_id: str, request: Request | None, *, reattached: bool = False
+    call: Invocation, session: BusSession, run_id: str, request: Request | None, *, reattached: bool = False
 ) -> None:
     preset = request.preset if request is not None else ""
     again = "   already live: attached" if reattached else ""
     call.output.say("run", f"{short(run_id)} {preset}   resume: {_resume(session, run_id)}{again}")
 
 
-def _resume(session: Session, run_id: str) -> str:
+def _resume(session: BusSession, run_id: str) -> str:
     return shlex.join(["kakeya-mac", "attach", short(run_id), *session.settings.bus.words])
 
 
@@ -239,7 +241,7 @@ def _limit_s(request: Request | None) -> float | None:
     return min(limits) if limits else None
 
 
-def _why_waiting(session: Session, request: Request | None, actions: Actions | None) -> Callable[[], str]:
+def _why_waiting(session: BusSession, request: Request | None, actions: Actions | None) -> Callable[[], str]:
     if request is None:
         return lambda: "waiting for a runner"
 
@@ -258,7 +260,7 @@ def _why_waiting(session: Session, request: Request | None, actions: Actions | N
     return why
 
 
-def _dry_run(call: Invocation, session: Session, wish: Wish) -> int:
+def _dry_run(call: Invocation, session: BusSession, wish: RequestDraft) -> int:
     who = identity_of(session)
     request = build(session, wish, who)
     live = find_live(session, wish)

@@ -12,7 +12,7 @@ from pathlib import Path
 from bridge.cli.screen.output import DATA_LABEL_CHARS, Output, duration
 from bridge.client.document.untrusted import clean_line, tail
 from bridge.client.run.present import next_steps, times, where
-from bridge.client.run.status import Standing
+from bridge.client.run.status import RunStatus
 from bridge.client.run.stored import Origin
 from bridge.ids import short
 
@@ -21,7 +21,7 @@ _LABEL_MOST_CHARS = 24
 _HOST_SAYS_WHAT_NEXT = frozenset({"policy_refused", "request_rejected", "infrastructure"})
 
 
-def print_standing(output: Output, origin: Origin, standing: Standing, directory: Path) -> None:
+def print_standing(output: Output, origin: Origin, standing: RunStatus, directory: Path) -> None:
     """Print one run: how it ended, what was measured, where the files are, what to do next."""
     ended = standing.terminal or standing.reason != "pending"
     lines = [(standing.reason if ended else standing.state.word, headline(origin, standing))]
@@ -31,7 +31,7 @@ def print_standing(output: Output, origin: Origin, standing: Standing, directory
         output.row(label, text, width)
 
 
-def headline(origin: Origin, standing: Standing) -> str:
+def headline(origin: Origin, standing: RunStatus) -> str:
     """Return ``valid_not_citable (smoke)   01k9x3…   13 s   mlx-cpu Linux x86_64``."""
     verdict = standing.result.verdict if standing.result is not None else None
     parts = [f"{verdict.decision} ({standing.profile})"] if verdict is not None else []
@@ -49,7 +49,7 @@ def headline(origin: Origin, standing: Standing) -> str:
     return "   ".join(parts)
 
 
-def rows(origin: Origin, standing: Standing, directory: Path) -> Iterator[tuple[str, str]]:
+def rows(origin: Origin, standing: RunStatus, directory: Path) -> Iterator[tuple[str, str]]:
     """Yield label and text of every further line."""
     if standing.message and standing.reason != "gate_rejected":  # the findings below say it line by line
         yield "message", clean_line(standing.message)
@@ -68,7 +68,7 @@ def rows(origin: Origin, standing: Standing, directory: Path) -> Iterator[tuple[
         yield "next", shlex.join(argv)
 
 
-def _trust_rows(standing: Standing) -> Iterator[tuple[str, str]]:
+def _trust_rows(standing: RunStatus) -> Iterator[tuple[str, str]]:
     """Say who asked when somebody signed, and what the host's owner let pass."""
     record = standing.result.record if standing.result is not None else None
     if record is None:
@@ -91,7 +91,7 @@ def shown_path(path: Path, directory: Path) -> str:
         return str(path)
 
 
-def _gate_rows(standing: Standing) -> Iterator[tuple[str, str]]:
+def _gate_rows(standing: RunStatus) -> Iterator[tuple[str, str]]:
     """Yield the gate's own table but its first line: `headline` says more."""
     result = standing.result
     if result is None or result.verdict is None:
@@ -109,7 +109,7 @@ def _gate_rows(standing: Standing) -> Iterator[tuple[str, str]]:
         yield "gate", clean_line(unfinished(standing.reason, result.verdict))
 
 
-def _log_rows(standing: Standing) -> Iterator[tuple[str, str]]:
+def _log_rows(standing: RunStatus) -> Iterator[tuple[str, str]]:
     """Show the end of a failed program's log: what people look for first; `row` labels keep it inside a field."""
     if standing.reason not in {"program_failed", "timed_out"} or standing.result is None:
         return

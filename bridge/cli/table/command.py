@@ -60,7 +60,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Command:
+class Verb:
     """One command of `kakeya-mac`.
 
     Attributes:

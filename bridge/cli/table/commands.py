@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridge.cli.table.command import Argument, Command
+from bridge.cli.table.command import Argument, Verb
 
 PROGRAM: Final = "kakeya-mac"
 TAGLINE: Final = (
@@ -40,7 +40,7 @@ _PATHS = Argument(("paths",), "report files or result folders", "many", metavar=
 _RUN_EXITS: Final = (0, 1, 4, 5, 6, 7, 8, 130, 143)
 
 _RUN = (
-    Command(
+    Verb(
         "run", "Run", "bridge.cli.mac.run:run", "send a request, and with --wait see it through",
         (
             _PRESET, _PARAM,
@@ -62,7 +62,7 @@ _RUN = (
         ("kakeya-mac run mlx-env-probe --wait", "kakeya-mac run k3-fused-allmlx-code --profile claim --wait --json"),
         _RUN_EXITS,
     ),
-    Command(
+    Verb(
         "attach", "Run", "bridge.cli.mac.run:attach", "wait for a run that was sent earlier, showing its progress",
         (
             _ID, _WAIT_TIMEOUT, Argument(("--follow",), "show the log on stderr while it grows", "flag"), _REQUIRE,
@@ -70,7 +70,7 @@ _RUN = (
         ),
         examples=("kakeya-mac attach @last",), exit_codes=_RUN_EXITS,
     ),
-    Command(
+    Verb(
         "wait", "Run", "bridge.cli.mac.run:wait", "wait silently for runs; the strongest exit code of all of them",
         (
             Argument(("ids",), "run ids, unique prefixes or suffixes of them, or @last", "many", metavar="ID",
@@ -79,11 +79,11 @@ _RUN = (
         ),
         examples=("kakeya-mac wait @last --wait-timeout 300",), exit_codes=_RUN_EXITS,
     ),
-    Command(
+    Verb(
         "cancel", "Run", "bridge.cli.mac.run:cancel", "ask the host to cancel a queued or running run",
         (_ID, _JSON, _BUS), examples=("kakeya-mac cancel @last",),
     ),
-    Command(
+    Verb(
         "retry", "Run", "bridge.cli.mac.run:retry", "send the same request again under a new id",
         (
             _ID, Argument(("--wait",), "wait for the result and end in its exit code", "flag"),
@@ -95,11 +95,11 @@ _RUN = (
 )  # fmt: skip
 
 _LOOK = (
-    Command(
+    Verb(
         "status", "Look", "bridge.cli.mac.look:status", "say where a run is and how it ended",
         (_ID, _JSON, _BUS), examples=("kakeya-mac status @last",),
     ),
-    Command(
+    Verb(
         "logs", "Look", "bridge.cli.mac.look:logs", "print a run's log, fenced: it is untrusted text",
         (
             _ID, Argument(("-f", "--follow"), "go on until the run ends", "flag"),
@@ -107,7 +107,7 @@ _LOOK = (
         ),
         examples=("kakeya-mac logs -f @last",), exit_codes=(0, 130, 143),
     ),
-    Command(
+    Verb(
         "ls", "Look", "bridge.cli.mac.look:ls", "list runs, newest first",
         (
             Argument(("--state",), "only these", choices=("queued", "claimed", "started", "judging", "published")),
@@ -117,17 +117,17 @@ _LOOK = (
         ),
         examples=("kakeya-mac ls --state started",),
     ),
-    Command("fetch", "Look", "bridge.cli.mac.look:fetch", "write a run's verified result to disk",
+    Verb("fetch", "Look", "bridge.cli.mac.look:fetch", "write a run's verified result to disk",
             (_ID, _JSON, _BUS), examples=("kakeya-mac fetch @last",), exit_codes=(0, 1, 8)),
-    Command("open", "Look", "bridge.cli.mac.look:open_result", "print the folder of a run's result, fetching it first",
+    Verb("open", "Look", "bridge.cli.mac.look:open_result", "print the folder of a run's result, fetching it first",
             (_ID, _JSON, _BUS), examples=('cd "$(kakeya-mac open @last)"',), exit_codes=(0, 1, 8)),
-    Command("runners", "Look", "bridge.cli.mac.look:runners", "list the runners of the bus and what they offer",
+    Verb("runners", "Look", "bridge.cli.mac.look:runners", "list the runners of the bus and what they offer",
             (_JSON, _BUS)),
-    Command("presets", "Look", "bridge.cli.mac.presets:presets", "list what may be run",
+    Verb("presets", "Look", "bridge.cli.mac.presets:presets", "list what may be run",
             (Argument(("--all",), "also planned ones", "flag"), _JSON)),
-    Command("presets show", "Look", "bridge.cli.mac.presets:show", "show a preset: parameters, limits, reports",
+    Verb("presets show", "Look", "bridge.cli.mac.presets:show", "show a preset: parameters, limits, reports",
             (_PRESET, _JSON), examples=("kakeya-mac presets show mlx-env-probe",)),
-    Command("explain", "Look", "bridge.cli.mac.presets:explain",
+    Verb("explain", "Look", "bridge.cli.mac.presets:explain",
             "show what a preset or a run resolves to, every decision with its reason",
             (Argument(("what",), "preset or run id", metavar="PRESET|ID", complete="preset"),
              _PARAM, _PROFILE, _JSON, _BUS),
@@ -135,7 +135,7 @@ _LOOK = (
 )  # fmt: skip
 
 _EVIDENCE = (
-    Command("verify", "Evidence", "bridge.cli.mac.verify:verify",
+    Verb("verify", "Evidence", "bridge.cli.mac.verify:verify",
             "check results offline: digests, manifest, claim chain, signature",
             (Argument(("what",), "run id, @last, result folder, or request branch", "many", metavar="ID|PATH|BRANCH",
                       complete="run"), _KEY, _JSON, _BUS),
@@ -144,11 +144,11 @@ _EVIDENCE = (
             "several results, or a bus at hand, a run that was left out shows. Exit code 0 takes a signature by a "
             "pinned key; a result that is whole, and unsigned or signed with no key pinned, ends in 9.",
             ("kakeya-mac verify @last", "kakeya-mac verify origin/mac-bridge/mlx-env-probe-01k9x3…"), (0, 1, 9)),
-    Command("quote", "Evidence", "bridge.cli.mac.evidence:quote", "print a pasteable block: the only wording allowed",
+    Verb("quote", "Evidence", "bridge.cli.mac.evidence:quote", "print a pasteable block: the only wording allowed",
             (_ID, Argument(("--markdown",), "as markdown", "flag"), _JSON, _BUS),
             "Claims that may not be quoted are refused, loudly, with the reason.",
             ("kakeya-mac quote @last",), (0, 1, 8)),
-    Command("compare", "Evidence", "bridge.cli.mac.evidence:compare", "put two runs side by side and say what differs",
+    Verb("compare", "Evidence", "bridge.cli.mac.evidence:compare", "put two runs side by side and say what differs",
             (Argument(("a",), "run id, @last or result folder", metavar="A", complete="run"),
              Argument(("b",), "run id, @last or result folder", metavar="B", complete="run"), _JSON, _BUS),
             "Facts first; then, where both measured the same prompts, the gate's statistics of B against A with the "
@@ -156,10 +156,10 @@ _EVIDENCE = (
             "reason is named. To ask whether a commit is slower: the preset commit-comparison.",
             ("kakeya-mac compare @last 01k9x3", "kakeya-mac compare docs/evidence/RUN-A docs/evidence/RUN-B"),
             (0, 1, 8)),
-    Command("report", "Evidence", "bridge.cli.mac.evidence:report", "show reports of a run or files, arm by arm",
+    Verb("report", "Evidence", "bridge.cli.mac.evidence:report", "show reports of a run or files, arm by arm",
             (Argument(("what",), "run id or report file", metavar="ID|PATH", complete="run"), _JSON, _BUS),
             examples=("kakeya-mac report @last",), exit_codes=(0, 1, 8)),
-    Command("gate check", "Evidence", "bridge.cli.mac.gate:check", "judge report files or result folders here",
+    Verb("gate check", "Evidence", "bridge.cli.mac.gate:check", "judge report files or result folders here",
             (_PATHS,
              Argument(("--format",), "how to print", choices=("table", "markdown", "junit", "annotations"),
                       default="table"),
@@ -167,18 +167,18 @@ _EVIDENCE = (
             "The same code that judges on the host. A bare report is never evidence: nobody saw it being measured. A "
             "result folder can be, with a signature by a pinned key.",
             ("kakeya-mac gate check docs/evidence",), (0, 1)),
-    Command("gate rules", "Evidence", "bridge.cli.mac.gate:rules", "list the rules of the gate", (_JSON,)),
-    Command("gate explain", "Evidence", "bridge.cli.mac.gate:explain", "say what a rule checks, why, and the remedy",
+    Verb("gate rules", "Evidence", "bridge.cli.mac.gate:rules", "list the rules of the gate", (_JSON,)),
+    Verb("gate explain", "Evidence", "bridge.cli.mac.gate:explain", "say what a rule checks, why, and the remedy",
             (Argument(("code",), "code of a rule: `kakeya-mac gate rules`", metavar="CODE", complete="rule"), _JSON),
             examples=("kakeya-mac gate explain G4-MARKS",)),
 )  # fmt: skip
 
 _SETUP = (
-    Command("doctor", "Set up", "bridge.cli.mac.setup:doctor", "check everything between here and a runner",
+    Verb("doctor", "Set up", "bridge.cli.mac.setup:doctor", "check everything between here and a runner",
             (Argument(("--no-push",), "skip the probe push", "flag"), _JSON, _BUS),
             "Pushes a probe to the request namespace and removes it again; every finding carries a remedy.",
             ("kakeya-mac doctor",), (0, 1)),
-    Command("init", "Set up", "bridge.cli.mac.setup:init", "choose and pin the bus of this clone",
+    Verb("init", "Set up", "bridge.cli.mac.setup:init", "choose and pin the bus of this clone",
             (_BUS,
              Argument(("--branch-template",), "request branches, e.g. 'AgentMemory/mac-bridge-{preset}-{id}-1f2e'",
                       metavar="TEXT"),
@@ -191,26 +191,26 @@ _SETUP = (
             "Where a runner of the bus checks signatures, a key is found (git's own, ssh-agent, ~/.ssh) or made; the "
             "output names the one command with which the host's owner trusts it.",
             ("kakeya-mac init --bus origin", "kakeya-mac init --bus origin --signing-key auto")),
-    Command("gc", "Set up", "bridge.cli.mac.setup:gc", "remove old results here, and request branches that are done",
+    Verb("gc", "Set up", "bridge.cli.mac.setup:gc", "remove old results here, and request branches that are done",
             (Argument(("--older-than",), "age in days", metavar="DAYS", number="float", default=30.0),
              Argument(("--branches",), "also delete finished request branches on the bus", "flag"),
              Argument(("--dry-run",), "only say what would go", "flag"), _JSON, _BUS)),
-    Command("config", "Set up", "bridge.cli.mac.setup:config", "show the bus, and where that came from", (_JSON, _BUS)),
-    Command("completion", "Set up", "bridge.cli.mac.setup:completion", "print a completion script",
+    Verb("config", "Set up", "bridge.cli.mac.setup:config", "show the bus, and where that came from", (_JSON, _BUS)),
+    Verb("completion", "Set up", "bridge.cli.mac.setup:completion", "print a completion script",
             (Argument(("shell",), "shell", choices=("bash", "zsh", "fish"), complete="shell"),),
             examples=('eval "$(kakeya-mac completion bash)"',)),
-    Command("agent", "Set up", "bridge.cli.mac.setup:agent", "print the section for AGENTS.md, or the agent skill",
+    Verb("agent", "Set up", "bridge.cli.mac.setup:agent", "print the section for AGENTS.md, or the agent skill",
             (Argument(("form",), "which", "optional", choices=("snippet", "skill"), default="snippet"),)),
-    Command("version", "Set up", "bridge.cli.mac.setup:version", "print the versions of program, gate and schemas",
+    Verb("version", "Set up", "bridge.cli.mac.setup:version", "print the versions of program, gate and schemas",
             (_JSON,)),
 )  # fmt: skip
 
-COMMANDS: Final[tuple[Command, ...]] = (*_RUN, *_LOOK, *_EVIDENCE, *_SETUP)
-BY_NAME: Final[dict[str, Command]] = {command.name: command for command in COMMANDS}
+COMMANDS: Final[tuple[Verb, ...]] = (*_RUN, *_LOOK, *_EVIDENCE, *_SETUP)
+BY_NAME: Final[dict[str, Verb]] = {command.name: command for command in COMMANDS}
 GROUPS: Final = ("Run", "Look", "Evidence", "Set up")
 
 
-def find(words: list[str]) -> tuple[Command | None, list[str]]:
+def find(words: list[str]) -> tuple[Verb | None, list[str]]:
     """Return the command of a command line and the words that follow it; two-word names win."""
     for length in (2, 1):
         name = " ".join(words[:length])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from bridge.cli.table.command import Argument, Command
+from bridge.cli.table.command import Argument, Verb
 from bridge.cli.table.commands import COMMANDS, PROGRAM
 
 
@@ -66,7 +66,7 @@ complete -o default -F _kakeya_mac {PROGRAM}
 """
 
 
-def _bash_case(command: Command) -> str:
+def _bash_case(command: Verb) -> str:
     options = " ".join(name for argument in command.arguments if not argument.positional for name in argument.names)
     lines = [f"    '{command.name}')"]
     choosers = [argument for argument in command.arguments if argument.choices and not argument.positional]
@@ -159,7 +159,7 @@ def _zsh_group(first: str, seconds: str) -> str:
       fi ;;"""
 
 
-def _zsh_case(command: Command, word: str | None = None, indent: str = "    ") -> str:
+def _zsh_case(command: Verb, word: str | None = None, indent: str = "    ") -> str:
     specs = " ".join(shlex.quote(_zsh_spec(argument)) for argument in command.arguments)
     return f"{indent}{word or command.name}) _arguments {specs} ;;"
 
@@ -205,7 +205,7 @@ def _fish() -> str:
     return "\n".join(line for line in lines if line) + "\n"
 
 
-def _fish_line(command: Command, argument: Argument) -> str:
+def _fish_line(command: Verb, argument: Argument) -> str:
     condition = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in command.name.split())
     head = f"complete -c {PROGRAM} -n '{condition}'"
     source = " ".join(argument.choices) or {"preset": "(__kakeya_presets)", "run": "(__kakeya_runs)"}.get(

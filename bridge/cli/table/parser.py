@@ -10,7 +10,7 @@ import difflib
 import textwrap
 from typing import NoReturn
 
-from bridge.cli.table.command import Argument, Command
+from bridge.cli.table.command import Argument, Verb
 from bridge.cli.table.commands import BY_NAME, COMMANDS, GROUPS, PROGRAM, TAGLINE
 from bridge.errors import UsageError
 from bridge.run.exits import MEANINGS
@@ -25,7 +25,7 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{self.prog}: {message}", remedy=f"{self.prog} --help")
 
 
-def parse(command: Command, words: list[str]) -> argparse.Namespace:
+def parse(command: Verb, words: list[str]) -> argparse.Namespace:
     """Return the values of a command's arguments.
 
     Raises:
@@ -108,7 +108,7 @@ def group_help(prefix: str) -> str | None:
     return "\n".join([f"usage: {PROGRAM} {prefix} …", "", *(f"  {one.name:<13} {one.summary}" for one in members)])
 
 
-def command_help(command: Command) -> str:
+def command_help(command: Verb) -> str:
     """Return the help of one command."""
     usage = textwrap.wrap(
         f"usage: {command.usage(PROGRAM)}", _WIDTH, subsequent_indent="       ", break_long_words=False,
@@ -127,7 +127,7 @@ def command_help(command: Command) -> str:
     return "\n".join(lines)
 
 
-def exit_codes(command: Command) -> tuple[int, ...]:
+def exit_codes(command: Verb) -> tuple[int, ...]:
     """Return every code a command can end in, in order."""
     return tuple(sorted({*command.exit_codes, 2, 3, 70}))
 

@@ -72,7 +72,7 @@ class SigningChoice:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ClientSettings:
     """Where a command works: the clone around it if any, its bus, its key, and where results and state go."""
 
     directory: Path
@@ -93,7 +93,7 @@ class Settings:
         return self.state_dir / "runs"
 
 
-def discover(directory: Path, environment: Mapping[str, str], bus_option: str | None = None) -> Settings:
+def discover(directory: Path, environment: Mapping[str, str], bus_option: str | None = None) -> ClientSettings:
     """Return the settings of a command started in a directory.
 
     Raises:
@@ -112,10 +112,10 @@ def discover(directory: Path, environment: Mapping[str, str], bus_option: str | 
     signing = (_signing(repository.common_dir / FILE_NAME) if repository else None) or _signing(
         config_dir / USER_FILE_NAME
     )
-    return Settings(directory.resolve(), repository, data_dir, config_dir, choice, signing)
+    return ClientSettings(directory.resolve(), repository, data_dir, config_dir, choice, signing)
 
 
-def pinned_keys(settings: Settings) -> tuple[tuple[str, ...], str]:
+def pinned_keys(settings: ClientSettings) -> tuple[tuple[str, ...], str]:
     """Return the keys that this clone's or the user's own file pins, and which file; a committed file is not asked."""
     places: list[tuple[Path, Source]] = [(settings.config_dir / USER_FILE_NAME, "user")]
     if settings.repository is not None:
@@ -136,7 +136,7 @@ def committed_keys(data: bytes, where: str) -> tuple[str, ...]:
     return _keys(_table(data, where), where)
 
 
-def candidates(settings: Settings) -> list[tuple[str, str, bool]]:
+def candidates(settings: ClientSettings) -> list[tuple[str, str, bool]]:
     """Return (place, path or variable, used) for every place that is looked at, in order."""
     repository = settings.repository
     places: list[tuple[Source, str]] = [("--bus", "option"), ("KAKEYA_BUS", "environment variable")]
@@ -275,7 +275,7 @@ def _user_dirs(environment: Mapping[str, str]) -> tuple[Path, Path]:
     return Path(data), Path(config)
 
 
-def write_clone_config(settings: Settings, choice: BusChoice, signing: SigningChoice | None = None) -> Path:
+def write_clone_config(settings: ClientSettings, choice: BusChoice, signing: SigningChoice | None = None) -> Path:
     """Write `<git common dir>/kakeya.toml` (the user config outside of a clone) and return its path, atomically."""
     from bridge.system.atomic import write_atomic
 

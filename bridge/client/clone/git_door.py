@@ -14,7 +14,7 @@ RESULT_FOLDER = ".mac-bridge/result"
 
 
 @dataclass(frozen=True)
-class Commit:
+class CommitTree:
     """A commit of the user's repository and its tree."""
 
     commit: str
@@ -47,7 +47,7 @@ def git_version() -> str:
     return git(Path.cwd(), "version").removeprefix("git version ").strip()
 
 
-def commit_of(top: Path, revision: str) -> Commit:
+def commit_of(top: Path, revision: str) -> CommitTree:
     """Return the commit a revision names.
 
     Raises:
@@ -57,7 +57,7 @@ def commit_of(top: Path, revision: str) -> Commit:
         raise UsageError(f"got revision {revision[:60]!r}; a revision does not begin with a dash")
     try:
         commit = git(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").strip()
-        return Commit(commit, git(top, "rev-parse", "--verify", "--quiet", f"{commit}^{{tree}}").strip())
+        return CommitTree(commit, git(top, "rev-parse", "--verify", "--quiet", f"{commit}^{{tree}}").strip())
     except GitError as error:
         raise UsageError(f"{revision!r} names no commit here", remedy="commit first, or give another --ref") from error
 

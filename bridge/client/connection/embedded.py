@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bridge.client.clone.config import Settings
+from bridge.client.clone.config import ClientSettings
 from bridge.client.clone.store import Store
-from bridge.client.connection.session import Session, bus_state, identify
+from bridge.client.connection.session import BusSession, bus_state, identify
 from bridge.client.document.untrusted import tail
 from bridge.errors import InfrastructureError
 from bridge.system.clock import Clock
@@ -78,7 +78,7 @@ class EmbeddedRunner:
         return lines[0] if lines else "it said nothing"
 
 
-def open_session(settings: Settings, clock: Clock) -> Session:
+def open_session(settings: ClientSettings, clock: Clock) -> BusSession:
     """Return a session on this machine's own bus, made when it is not there yet."""
     from bridge.bus import open_bus
     from bridge.bus.open.embedded import embedded_folder, ensure_embedded
@@ -89,7 +89,7 @@ def open_session(settings: Settings, clock: Clock) -> Session:
     bus = open_bus(route, repository=repository, state=folder, clock=clock)
     runner = EmbeddedRunner(settings.data_dir, embedded_folder(settings.data_dir))
     record = identify(bus, settings.bus)
-    return Session(settings, bus, record, Store(settings.state_dir), clock, runner.wake, folder, runner.last_words)
+    return BusSession(settings, bus, record, Store(settings.state_dir), clock, runner.wake, folder, runner.last_words)
 
 
 def _is_held(lock: Path) -> bool:

@@ -24,7 +24,7 @@ _INTERVAL_MAX_S = 3600.0  # a runner that claims to be silent for longer is beli
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenRunner:
     """A runner as its beacon shows it: the beacon, its age by our wall clock, and whether it counts as live."""
 
     tip: str
@@ -33,23 +33,23 @@ class Seen:
     live: bool
 
 
-def look(bus: Bus, record: BusRecord, now: dt.datetime) -> list[Seen]:
+def look(bus: Bus, record: BusRecord, now: dt.datetime) -> list[SeenRunner]:
     """Return the runners of a bus, live ones first, then by name."""
     seen = []
     for tip, beacon in bus.read_beacons():
         interval_s = min(beacon.interval_s or record.beacon_interval_s, _INTERVAL_MAX_S)
         bound_s = BEACON_LIVE_INTERVALS * interval_s + BEACON_LIVE_SLACK_S
         age_s = (now - parse_rfc3339(beacon.time)).total_seconds()
-        seen.append(Seen(tip, beacon, max(0.0, age_s), live=age_s < bound_s and beacon.state != "stopped"))
+        seen.append(SeenRunner(tip, beacon, max(0.0, age_s), live=age_s < bound_s and beacon.state != "stopped"))
     return sorted(seen, key=lambda one: (not one.live, one.beacon.runner))
 
 
-def spooled_at(bus: Bus, record: BusRecord, now: dt.datetime, run_id: str) -> Seen | None:
+def spooled_at(bus: Bus, record: BusRecord, now: dt.datetime, run_id: str) -> SeenRunner | None:
     """Return the runner that says it ended a run and could not deliver its result yet, None when none says so."""
     return next((one for one in look(bus, record, now) if run_id in one.beacon.spooled), None)
 
 
-def why_not(seen: Seen, preset: str, selector: RunnerSelector) -> str | None:
+def why_not(seen: SeenRunner, preset: str, selector: RunnerSelector) -> str | None:
     """Return why this runner would not take a request for a preset, None when it would."""
     beacon = seen.beacon
     if not seen.live:
@@ -68,7 +68,7 @@ def why_not(seen: Seen, preset: str, selector: RunnerSelector) -> str | None:
 
 def require_runner(
     bus: Bus, record: BusRecord, clock: Clock, *, preset: str, selector: RunnerSelector, poll_s: float
-) -> Seen | None:
+) -> SeenRunner | None:
     """Return a runner that would take the request; None on a bus where none has to be awake.
 
     Raises:
@@ -119,18 +119,18 @@ def waiting_because(bus: Bus, record: BusRecord, clock: Clock, preset: str, sele
     return f"{busy}, {found.beacon.queue} in its queue" if found.beacon.queue else busy
 
 
-def _willing(runners: list[Seen], preset: str, selector: RunnerSelector) -> Seen | None:
+def _willing(runners: list[SeenRunner], preset: str, selector: RunnerSelector) -> SeenRunner | None:
     return next((one for one in runners if why_not(one, preset, selector) is None), None)
 
 
-def _nobody(runners: list[Seen], doubted: list[str], preset: str, selector: RunnerSelector) -> str:
+def _nobody(runners: list[SeenRunner], doubted: list[str], preset: str, selector: RunnerSelector) -> str:
     reasons = "; ".join([f"{one.beacon.runner} {why_not(one, preset, selector)}" for one in runners[:4]] + doubted[:4])
     if runners:
         return f"no live runner would take {preset}: {reasons}"
     return f"no runner on this bus counts: {reasons}" if doubted else "no runner has ever been seen on this bus"
 
 
-def _remedy(runners: list[Seen], doubted: list[str], preset: str, selector: RunnerSelector) -> str:
+def _remedy(runners: list[SeenRunner], doubted: list[str], preset: str, selector: RunnerSelector) -> str:
     """Return what helps against the reasons that were found: waking a machine does not resume a paused runner."""
     if any(why_not(one, preset, selector) == "is paused" for one in runners):
         return "on the host: kakeya-runner resume; or send it anyway: --queue"

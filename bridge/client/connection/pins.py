@@ -17,7 +17,7 @@ import pydantic
 
 from bridge.bus.open.embedded import embedded_folder
 from bridge.client.clone import git_door as gitdoor
-from bridge.client.clone.config import FILE_NAME, Settings, committed_keys, pinned_keys
+from bridge.client.clone.config import FILE_NAME, ClientSettings, committed_keys, pinned_keys
 from bridge.errors import GitError, IntegrityError, UnknownSignerError
 from bridge.limits import RESULT_MAX_BYTES
 from bridge.records import BusRecord, Claim, KeyRecord, Manifest
@@ -63,7 +63,9 @@ class Signature:
     attested: Attested | None = None
 
 
-def pins(settings: Settings, *, option: Sequence[str] = (), record: BusRecord | None = None, own: bool = False) -> Pins:
+def pins(
+    settings: ClientSettings, *, option: Sequence[str] = (), record: BusRecord | None = None, own: bool = False
+) -> Pins:
     """Return what this reader goes by.
 
     Args:
@@ -187,7 +189,7 @@ def _says_signed(files: Mapping[str, bytes]) -> bool:
         return False  # no manifest to speak of, which is a finding of its own
 
 
-def _committed(settings: Settings) -> tuple[tuple[str, ...], str]:
+def _committed(settings: ClientSettings) -> tuple[tuple[str, ...], str]:
     """Return the keys in `kakeya.toml` on the default branch of a remote, as this clone last saw it."""
     if settings.repository is None:
         return (), ""
@@ -202,7 +204,7 @@ def _committed(settings: Settings) -> tuple[tuple[str, ...], str]:
     return (keys, where) if keys else ((), "")
 
 
-def _own_remote(settings: Settings, remotes: Sequence[str]) -> str | None:
+def _own_remote(settings: ClientSettings, remotes: Sequence[str]) -> str | None:
     """Return the remote whose default branch counts: a stranger's fork, added to look at it, pins nothing.
 
     It is the bus's where the reader chose that (a file of the work tree may be anybody's), else origin, else the only.
@@ -214,7 +216,7 @@ def _own_remote(settings: Settings, remotes: Sequence[str]) -> str | None:
     return remotes[0] if len(remotes) == 1 else None
 
 
-def _embedded(settings: Settings) -> tuple[KeyRecord, ...]:
+def _embedded(settings: ClientSettings) -> tuple[KeyRecord, ...]:
     path = embedded_folder(settings.data_dir) / "runner" / keyring.PUBLIC_FILE
     try:
         return keyring.decode(path.read_bytes())

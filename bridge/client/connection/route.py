@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridge.client.clone import git_door as gitdoor
-from bridge.client.clone.config import BusChoice, Settings
+from bridge.client.clone.config import BusChoice, ClientSettings
 from bridge.errors import UsageError
 
 
-def check_route(settings: Settings) -> BusChoice:
+def check_route(settings: ClientSettings) -> BusChoice:
     """Return the bus choice with a route that may be used.
 
     Raises:

@@ -11,14 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from bridge.bus.open.embedded import embedded_route
-from bridge.client.clone.config import BusChoice, Settings
+from bridge.client.clone.config import BusChoice, ClientSettings
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Sent, Store
 from bridge.errors import RunNotFoundError, UsageError
 from bridge.trust.keyring import PUBLIC_FILE
 
 
-def settings_of_run(settings: Settings, text: str) -> Settings:
+def settings_of_run(settings: ClientSettings, text: str) -> ClientSettings:
     """Return settings on this machine's own bus where this clone sent the run there, else the same settings.
 
     Args:
@@ -33,17 +33,17 @@ def settings_of_run(settings: Settings, text: str) -> Settings:
     return replace(settings, bus=BusChoice("embedded", f"this clone sent {sent.id} there"))
 
 
-def is_own(settings: Settings, sent: Sent | None) -> bool:
+def is_own(settings: ClientSettings, sent: Sent | None) -> bool:
     """Return whether a run was sent to the embedded bus of this installation."""
     return sent is not None and sent.route == str(embedded_route(settings.data_dir))
 
 
-def pinned_bus(settings: Settings) -> str | None:
+def pinned_bus(settings: ClientSettings) -> str | None:
     """Return the bus whose keys count when none is asked; None where no id is pinned, or on this machine's own."""
     return None if settings.bus.embedded else settings.bus.bus_id
 
 
-def require_same_bus(settings: Settings, run_id: str, bus_id: str | None, command: str) -> None:
+def require_same_bus(settings: ClientSettings, run_id: str, bus_id: str | None, command: str) -> None:
     """Refuse to answer by one bus about a run that this clone sent to another.
 
     Args:
@@ -76,7 +76,7 @@ def _key_option(sent: Sent) -> str:
     return f" --runner-key NAME=KEY, with name and key in {where}; or use the installation that sent it"
 
 
-def sent_from(settings: Settings, text: str | None) -> Sent | None:
+def sent_from(settings: ClientSettings, text: str | None) -> Sent | None:
     """Return what this clone remembers of sending a run, None when it did not send it or no one run is meant."""
     if text is None:
         return None

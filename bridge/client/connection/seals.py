@@ -15,7 +15,7 @@ from bridge.records import KeyRecord
 from bridge.trust import statements as seals
 from bridge.trust.attestation import is_available, key_id
 from bridge.trust.keyring import followed
-from bridge.trust.seals import UNPROVEN, VERIFIED, Seal, Standing, Statement
+from bridge.trust.seals import UNPROVEN, VERIFIED, Seal, SignatureState, Statement
 
 _SHOWN_COUNT: Final = 2
 
@@ -44,19 +44,19 @@ class PinnedSeals:
         del statement
         return None
 
-    def judge(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> Standing:
+    def judge(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> SignatureState:
         """Return what a seal comes to; see the interface."""
         if not self.judging:
             return UNPROVEN
         if seal is None:
-            return Standing("refused", f"it is not signed, and {self._expected()} signs")
+            return SignatureState("refused", f"it is not signed, and {self._expected()} signs")
         trusted = followed(self._pins.keys, offered)
         if seal.runner == statement.runner:
             trusted = tuple(key for key in trusted if key.name == seal.runner)
             found = seals.signer_of(statement.payload_type, statement.payload(), seal.signature, trusted)
             if found is not None:
                 return VERIFIED
-        return Standing("refused", f"not signed for this place by {statement.runner} with {self._expected()}")
+        return SignatureState("refused", f"not signed for this place by {statement.runner} with {self._expected()}")
 
     def _expected(self) -> str:
         ids = " or ".join(key_id(key.public)[:16] for key in self._pins.keys[:_SHOWN_COUNT])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bridge.bus.interface import Bus
-from bridge.client.clone.config import BusChoice, Settings
+from bridge.client.clone.config import BusChoice, ClientSettings
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
 from bridge.client.document.envelope import BusPart
@@ -19,7 +19,7 @@ from bridge.system.clock import Clock
 
 
 @dataclass(frozen=True)
-class Session:
+class BusSession:
     """An open bus, what it says of itself, and what this clone remembers.
 
     Attributes:
@@ -28,7 +28,7 @@ class Session:
         bus_folder: where this bus keeps repositories of its own; None where it has none.
     """
 
-    settings: Settings
+    settings: ClientSettings
     bus: Bus
     record: BusRecord
     store: Store
@@ -64,7 +64,7 @@ class Session:
         return {run_id for run_id in (*(ref.id for ref in seen.requests), *seen.claims) if is_id(run_id)}
 
 
-def open_session(settings: Settings, clock: Clock) -> Session:
+def open_session(settings: ClientSettings, clock: Clock) -> BusSession:
     """Return a session on the configured bus; the embedded one is made when it is not there yet.
 
     Raises:
@@ -90,7 +90,7 @@ def open_session(settings: Settings, clock: Clock) -> Session:
     bus = open_bus(route, repository=repository, state=folder, clock=clock, expect_id=choice.bus_id)
     record = identify(bus, choice)
     bus.use_seals(PinnedSeals(lambda: pins(settings, record=record)))
-    return Session(settings, bus, record, Store(settings.state_dir), clock, bus_folder=folder)
+    return BusSession(settings, bus, record, Store(settings.state_dir), clock, bus_folder=folder)
 
 
 def identify(bus: Bus, choice: BusChoice) -> BusRecord:
@@ -115,6 +115,6 @@ def identify(bus: Bus, choice: BusChoice) -> BusRecord:
     return record
 
 
-def bus_state(settings: Settings, route: str) -> Path:
+def bus_state(settings: ClientSettings, route: str) -> Path:
     """Return the folder of a bus's own control repository, one per route."""
     return settings.state_dir / "bus" / hashlib.sha256(route.encode()).hexdigest()[:16]

@@ -15,7 +15,7 @@ from typing import Any
 from bridge.bus.views import Tree
 from bridge.client.clone.store import read_folder
 from bridge.client.connection.pins import Pins, signature_of
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.client.evidence.succession import compare_results, compare_with_bus
 from bridge.client.run.result import Result, read_result
 from bridge.errors import IntegrityError, RunNotFoundError
@@ -80,7 +80,7 @@ def verify_folder(folder: Path, trusted: Pins) -> Verification:
     return verify(read_folder(folder), trusted, source=str(folder))
 
 
-def verify_id(session: Session, run_id: str, trusted: Pins) -> Verification:
+def verify_id(session: BusSession, run_id: str, trusted: Pins) -> Verification:
     """Verify a run: the stored copy if there is one, else the bus's; the bus's claim and our own bytes count too.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.client.run.states import state_of
 
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -24,7 +24,7 @@ class Removal:
         return {"kind": self.kind, "name": self.name}
 
 
-def tidy(session: Session, *, older_than_s: float, branches: bool, dry_run: bool) -> Iterator[Removal]:
+def tidy(session: BusSession, *, older_than_s: float, branches: bool, dry_run: bool) -> Iterator[Removal]:
     """Remove stored results and remembered requests of runs that are older; a live run is never touched."""
     store = session.store
     for run_id in sorted(store.ids()):
@@ -42,7 +42,7 @@ def tidy(session: Session, *, older_than_s: float, branches: bool, dry_run: bool
             yield Removal("ref", name)
 
 
-def _is_over(session: Session, run_id: str) -> bool:
+def _is_over(session: BusSession, run_id: str) -> bool:
     state = state_of(session.bus.view(run_id))
     if state.name == "unknown":
         return True
@@ -54,7 +54,7 @@ def _is_over(session: Session, run_id: str) -> bool:
     return state.terminal
 
 
-def _age_s(session: Session, run_id: str) -> float:
+def _age_s(session: BusSession, run_id: str) -> float:
     value = 0
     for char in run_id[:10]:
         value = value * 32 + _CROCKFORD.index(char)

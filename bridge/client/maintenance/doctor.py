@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from bridge.client.clone.config import Settings
+from bridge.client.clone.config import ClientSettings
 from bridge.client.connection.liveness import DISTRUSTED, ago, look
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.errors import KakeyaError
 from bridge.hosting.checkup import check_place
 from bridge.limits import DISK_FLOOR_BYTES
@@ -37,7 +37,7 @@ class Finding:
 
 
 def diagnose(
-    settings: Settings, connect: Callable[[Settings], Session], environ: Mapping[str, str], *, push: bool
+    settings: ClientSettings, connect: Callable[[ClientSettings], BusSession], environ: Mapping[str, str], *, push: bool
 ) -> Iterator[Finding]:
     """Yield findings as they are made; stops after the bus when there is none to look at."""
     yield from _machine()
@@ -47,7 +47,7 @@ def diagnose(
     except KakeyaError as error:
         yield Finding("bus", "fail", error.message, error.remedy or "kakeya-mac init --bus ROUTE")
         return
-    checks: list[Callable[[Session], Iterator[Finding]]] = [
+    checks: list[Callable[[BusSession], Iterator[Finding]]] = [
         _bus,
         _signing,
         _runners,
@@ -78,7 +78,7 @@ def _machine() -> Iterator[Finding]:
         yield Finding("git", "fail", error.message, error.remedy or "install git")
 
 
-def _configuration(settings: Settings) -> Iterator[Finding]:
+def _configuration(settings: ClientSettings) -> Iterator[Finding]:
     choice = settings.bus
     if settings.repository is None:
         text = "not inside a git clone: requests carry no code, results go to the data folder"
@@ -94,7 +94,7 @@ def _configuration(settings: Settings) -> Iterator[Finding]:
         yield Finding("route", "ok", f"{choice.route or 'found by its id'} from {choice.where}, pinned")
 
 
-def _bus(session: Session) -> Iterator[Finding]:
+def _bus(session: BusSession) -> Iterator[Finding]:
     record = session.record
     began_s = session.clock.steady_s()
     seen = session.bus.snapshot()
@@ -106,7 +106,7 @@ def _bus(session: Session) -> Iterator[Finding]:
         yield Finding("signatures", "warn", text, f"on the host: kakeya-runner keygen --bus {session.bus.route}")
 
 
-def _signing(session: Session) -> Iterator[Finding]:
+def _signing(session: BusSession) -> Iterator[Finding]:
     """Say whether requests are signed, with what, and what is missing; tries the key."""
     from bridge.client.send.signing import checked_by, identity_of
 
@@ -125,7 +125,7 @@ def _signing(session: Session) -> Iterator[Finding]:
         yield Finding("signing", "warn" if checking else "ok", text, "kakeya-mac init --signing-key auto")
 
 
-def _probe_push(session: Session) -> Iterator[Finding]:
+def _probe_push(session: BusSession) -> Iterator[Finding]:
     """Push to the request namespace, look, remove, look again."""
     from bridge.client.send.push_trial import probe_push
 
@@ -140,7 +140,7 @@ def _probe_push(session: Session) -> Iterator[Finding]:
         )
 
 
-def _runners(session: Session) -> Iterator[Finding]:
+def _runners(session: BusSession) -> Iterator[Finding]:
     runners = look(session.bus, session.record, session.clock.now())
     live = [one for one in runners if one.live]
     if session.embedded:
@@ -162,7 +162,7 @@ def _runners(session: Session) -> Iterator[Finding]:
         yield Finding("runner", level, text, "on the host: kakeya-runner doctor" if level == "warn" else None)
 
 
-def _claims(session: Session) -> Iterator[Finding]:
+def _claims(session: BusSession) -> Iterator[Finding]:
     """Say what on the bus does not count because of its signature: claims of waiting requests, and beacons."""
     seen = session.bus.snapshot()
     for run_id in {ref.id for ref in seen.requests} & set(seen.claims):
@@ -172,8 +172,8 @@ def _claims(session: Session) -> Iterator[Finding]:
         yield Finding("forged", "warn", text, f"keep strangers from pushing there; {DISTRUSTED}")
 
 
-def _hosting(environ: Mapping[str, str]) -> Callable[[Session], Iterator[Finding]]:
-    def hosting(session: Session) -> Iterator[Finding]:
+def _hosting(environ: Mapping[str, str]) -> Callable[[BusSession], Iterator[Finding]]:
+    def hosting(session: BusSession) -> Iterator[Finding]:
         """Say what the hosting site's API would add, on a bus that Actions wakes; git alone needs none of it."""
         if session.record.wake != "actions":
             return
@@ -183,7 +183,7 @@ def _hosting(environ: Mapping[str, str]) -> Callable[[Session], Iterator[Finding
     return hosting
 
 
-def _state(session: Session) -> Iterator[Finding]:
+def _state(session: BusSession) -> Iterator[Finding]:
     folder = session.settings.state_dir
     probe = folder / ".doctor"
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.client.document.untrusted import clean_line
 from bridge.hosting import Hosting, HostRunner, WorkflowRun
 from bridge.hosting.door import Door, open_door
@@ -88,7 +88,7 @@ class Actions:
 
 
 def actions_of(
-    session: Session, ref: str | None, environ: Mapping[str, str], say: Callable[[str], None]
+    session: BusSession, ref: str | None, environ: Mapping[str, str], say: Callable[[str], None]
 ) -> Actions | None:
     """Return what may be asked about a request's workflow run; None on a bus that Actions does not wake.
 

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from bridge.bus.views import RunView
 from bridge.client.connection.liveness import look, spooled_at
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.client.document.untrusted import LineJoiner
 from bridge.client.run.states import LeaseWatch, RunState, state_of
 from bridge.errors import BusError, RemoteError, UntrustedLogError
@@ -64,7 +64,7 @@ class Follower:
         want_log: whether log lines are yielded.
     """
 
-    session: Session
+    session: BusSession
     run_id: str
     since: dt.datetime
     expires: dt.datetime | None = None
@@ -265,7 +265,7 @@ class Follower:
         return Progress(kind, elapsed_s, self._state, self._view, lines, self._log_bytes, end)
 
 
-def unproven_log(session: Session, run_id: str) -> str | None:
+def unproven_log(session: BusSession, run_id: str) -> str | None:
     """Return what to say of a live log that nobody signed where a key is pinned, None when there is nothing to say."""
     standing = session.bus.log_standing(run_id)
     if standing.state != "unproven" or standing == UNPROVEN:
@@ -273,7 +273,7 @@ def unproven_log(session: Session, run_id: str) -> str | None:
     return "the live log is unverified: it is not signed; the result's own log is"
 
 
-def poll_bounds(session: Session) -> tuple[float, float]:
+def poll_bounds(session: BusSession) -> tuple[float, float]:
     """Return the shortest and the longest pause between two looks at the bus; a short lease means a near bus."""
     return _LOCAL_POLL_S if session.record.lease_s <= LEASE_LOCAL_S else _HOSTED_POLL_S
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.bus.views import RunView, Snapshot
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.client.run.states import RunState, state_of
 from bridge.ids import short
 from bridge.records import Request
@@ -47,7 +47,7 @@ class Row:
         }
 
 
-def rows(session: Session, *, state: str | None, preset: str | None, limit: int) -> list[Row]:
+def rows(session: BusSession, *, state: str | None, preset: str | None, limit: int) -> list[Row]:
     """Return the newest runs that match."""
     seen = session.bus.snapshot()
     branches = {ref.id: ref.ref for ref in seen.requests}
@@ -66,7 +66,7 @@ def rows(session: Session, *, state: str | None, preset: str | None, limit: int)
     return found
 
 
-def _row(session: Session, run_id: str, request: Request | None, preset: str | None, seen: Snapshot) -> Row:
+def _row(session: BusSession, run_id: str, request: Request | None, preset: str | None, seen: Snapshot) -> Row:
     created_s = _unix_s(run_id)
     fetched = session.store.has_result(run_id)
     claim = session.bus.read_claim(run_id, seen.claims[run_id]) if run_id in seen.claims else None
@@ -95,7 +95,7 @@ def _row(session: Session, run_id: str, request: Request | None, preset: str | N
     )
 
 
-def _verdict(session: Session, run_id: str) -> tuple[str | None, str | None]:
+def _verdict(session: BusSession, run_id: str) -> tuple[str | None, str | None]:
     from bridge.client.run.result import ending, read_result
     from bridge.errors import IntegrityError
 
@@ -106,7 +106,7 @@ def _verdict(session: Session, run_id: str) -> tuple[str | None, str | None]:
     return (result.verdict.decision if result.verdict is not None else None), ending(None, result)
 
 
-def _request(session: Session, run_id: str) -> Request | None:
+def _request(session: BusSession, run_id: str) -> Request | None:
     sent = session.store.sent(run_id)
     return sent.request() if sent is not None else None
 

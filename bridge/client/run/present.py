@@ -22,7 +22,7 @@ from bridge.client.document.envelope import (
 )
 from bridge.client.document.untrusted import new_fence, tail
 from bridge.client.run.result import backend_of, request_digest
-from bridge.client.run.status import Standing
+from bridge.client.run.status import RunStatus
 from bridge.client.run.stored import Origin
 from bridge.ids import short
 from bridge.records import Request
@@ -33,7 +33,7 @@ LOG_TAIL_LINES = 40
 PROGRAM = "kakeya-mac"
 
 
-def document(origin: Origin, standing: Standing, command: str, *, exit_code: int | None = None) -> dict[str, Any]:
+def document(origin: Origin, standing: RunStatus, command: str, *, exit_code: int | None = None) -> dict[str, Any]:
     """Return the document of a command about one run.
 
     Args:
@@ -67,7 +67,7 @@ def document(origin: Origin, standing: Standing, command: str, *, exit_code: int
     ).document()
 
 
-def outcome(standing: Standing, exit_code: int | None = None) -> Outcome:
+def outcome(standing: RunStatus, exit_code: int | None = None) -> Outcome:
     """Return the outcome part."""
     result = standing.result
     record = result.record if result is not None else None
@@ -104,7 +104,7 @@ def request_part(request: Request | None, *, reattached: bool) -> RequestPart | 
     )
 
 
-def where(origin: Origin, standing: Standing) -> WherePart:
+def where(origin: Origin, standing: RunStatus) -> WherePart:
     """Return where it ran, as far as that is known."""
     record = standing.result.record if standing.result is not None else None
     runner = record.runner if record is not None else standing.claim.runner if standing.claim is not None else None
@@ -120,7 +120,7 @@ def where(origin: Origin, standing: Standing) -> WherePart:
     )
 
 
-def times(standing: Standing) -> TimesPart:
+def times(standing: RunStatus) -> TimesPart:
     """Return the seconds of each phase, from the record the runner wrote."""
     record = standing.result.record if standing.result is not None else None
     if record is None:
@@ -129,12 +129,12 @@ def times(standing: Standing) -> TimesPart:
     return TimesPart(queued=record.queue_s, running=record.wall_s, total=max(0.0, total))
 
 
-def next_steps(origin: Origin, standing: Standing) -> list[list[str]]:
+def next_steps(origin: Origin, standing: RunStatus) -> list[list[str]]:
     """Return the commands that make sense now, as argv lists that find the same bus."""
     return [[*argv, *origin.settings.bus.words] for argv in _next(standing)]
 
 
-def _next(standing: Standing) -> list[list[str]]:
+def _next(standing: RunStatus) -> list[list[str]]:
     run_id = standing.id
     retry, attach = [PROGRAM, "retry", run_id, "--wait"], [PROGRAM, "attach", run_id]
     if not standing.terminal:
@@ -149,7 +149,7 @@ def _next(standing: Standing) -> list[list[str]]:
     return _next_of_result(standing)
 
 
-def _next_of_result(standing: Standing) -> list[list[str]]:
+def _next_of_result(standing: RunStatus) -> list[list[str]]:
     """Return what makes sense after a run whose program did its work."""
     request, result = standing.request, standing.result
     if result is None or result.verdict is None:
@@ -171,14 +171,14 @@ def _param_words(request: Request) -> list[str]:
     return words
 
 
-def _attempts(standing: Standing) -> AttemptsPart | None:
+def _attempts(standing: RunStatus) -> AttemptsPart | None:
     record = standing.result.record if standing.result is not None else None
     if record is None or record.attempt is None:
         return None
     return AttemptsPart(number=record.attempt.number, earlier=list(record.attempt.earlier))
 
 
-def _trust(standing: Standing) -> TrustPart | None:
+def _trust(standing: RunStatus) -> TrustPart | None:
     record = standing.result.record if standing.result is not None else None
     if record is None:
         return None
@@ -191,7 +191,7 @@ def _trust(standing: Standing) -> TrustPart | None:
     )
 
 
-def _actions(standing: Standing) -> ActionsPart | None:
+def _actions(standing: RunStatus) -> ActionsPart | None:
     view = standing.actions
     if view is None:
         return None
@@ -204,13 +204,13 @@ def _claim(claim: dict[str, Any]) -> dict[str, Any]:
     return {name: claim[name] for name in ClaimPart.model_fields}
 
 
-def _files(standing: Standing) -> FilesPart | None:
+def _files(standing: RunStatus) -> FilesPart | None:
     if standing.folder is None or standing.result is None:
         return None
     return FilesPart(folder=str(standing.folder), paths=sorted(standing.result.tree.files))
 
 
-def _log_tail(standing: Standing) -> LogTail | None:
+def _log_tail(standing: RunStatus) -> LogTail | None:
     if standing.result is None:
         return None
     last = tail(standing.result.log, LOG_TAIL_LINES)

@@ -14,7 +14,7 @@ from bridge.bus.views import RunView, Tree
 from bridge.client.clone.store import Store
 from bridge.client.connection.liveness import spooled_at
 from bridge.client.connection.pins import pins, require_not_refused
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.client.run.actions import ActionsView
 from bridge.client.run.follow import EndReason
 from bridge.client.run.result import Result, ending, exit_code, read_result
@@ -27,7 +27,7 @@ from bridge.run import exits
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunStatus:
     """Where a run stands.
 
     Attributes:
@@ -62,8 +62,8 @@ class Standing:
         return self.request.profile if self.request is not None else "smoke"
 
 
-def stand(
-    session: Session,
+def run_status(
+    session: BusSession,
     run_id: str,
     view: RunView,
     *,
@@ -71,7 +71,7 @@ def stand(
     require: exits.Required | None = None,
     reattached: bool = False,
     fetch: bool = True,
-) -> Standing:
+) -> RunStatus:
     """Return where a run stands, its result fetched, verified and stored when it has ended.
 
     Args:
@@ -93,7 +93,7 @@ def stand(
     if state.name == "unknown" and not session.store.has_result(run_id) and session.store.sent(run_id) is None:
         raise RunNotFoundError(f"the bus {session.bus.route} knows no run {run_id}", remedy="kakeya-mac ls")
     required = require or exits.default_required(request.profile if request is not None else "smoke")
-    base = Standing(
+    base = RunStatus(
         run_id,
         state,
         terminal=False,
@@ -114,7 +114,7 @@ def stand(
     return replace(base, reason=reason, exit_code=code, message=message, remedy=remedy)
 
 
-def standing_of_stored(store: Store, run_id: str) -> Standing | None:
+def standing_of_stored(store: Store, run_id: str) -> RunStatus | None:
     """Return the standing of a run whose intact result is stored, None when there is none; asks no bus.
 
     Raises:
@@ -126,7 +126,7 @@ def standing_of_stored(store: Store, run_id: str) -> Standing | None:
     result, folder = found
     sent = store.sent(run_id)
     request = sent.request() if sent is not None else result.request
-    base = Standing(
+    base = RunStatus(
         run_id,
         RunState("published"),
         terminal=True,
@@ -138,7 +138,7 @@ def standing_of_stored(store: Store, run_id: str) -> Standing | None:
     return _ended(base, result, folder)
 
 
-def _ended(base: Standing, result: Result | None, folder: Path | None) -> Standing:
+def _ended(base: RunStatus, result: Result | None, folder: Path | None) -> RunStatus:
     reason = ending(base.claim, result)
     message = base.claim.message if base.claim is not None else None
     if message is None and result is not None and result.record is not None:
@@ -158,7 +158,7 @@ def _ended(base: Standing, result: Result | None, folder: Path | None) -> Standi
     )
 
 
-def _result(session: Session, run_id: str, claim: Claim | None, *, fetch: bool) -> tuple[Result | None, Path | None]:
+def _result(session: BusSession, run_id: str, claim: Claim | None, *, fetch: bool) -> tuple[Result | None, Path | None]:
     """Return the verified result and its folder; what is stored is checked as strictly as what is fetched."""
     found = _stored(session.store, run_id)
     if found is not None:
@@ -195,7 +195,7 @@ def check(tree: Tree, run_id: str) -> None:
         )
 
 
-def _request(session: Session, run_id: str, view: RunView) -> Request | None:
+def _request(session: BusSession, run_id: str, view: RunView) -> Request | None:
     sent = session.store.sent(run_id)
     if sent is not None:
         return sent.request()
@@ -208,7 +208,7 @@ def _request(session: Session, run_id: str, view: RunView) -> Request | None:
         return None  # not a request, which the host says in its result; or done, and the result holds the request
 
 
-def _spooled(session: Session, run_id: str, state: RunState, end: EndReason | None) -> str | None:
+def _spooled(session: BusSession, run_id: str, state: RunState, end: EndReason | None) -> str | None:
     """Return the runner that holds this run's result in its spool; asked only where that can be."""
     if end in {"pending", "expired"} or state.name not in {"claimed", "judging"}:
         return None

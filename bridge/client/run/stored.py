@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from bridge.client.clone.config import Settings
+from bridge.client.clone.config import ClientSettings
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
 from bridge.client.document.envelope import BusPart
-from bridge.client.run.status import Standing, standing_of_stored
+from bridge.client.run.status import RunStatus, standing_of_stored
 from bridge.errors import IntegrityError, RunNotFoundError
 
 
@@ -17,7 +17,7 @@ class Origin(Protocol):
     """Where a standing is known from: an open session, or the store of this clone."""
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> ClientSettings:
         """Where the command works, and on which bus."""
         ...
 
@@ -35,7 +35,7 @@ class Origin(Protocol):
 class StoredOrigin:
     """The store of this clone; `bus_id` is what the result says."""
 
-    settings: Settings
+    settings: ClientSettings
     bus_id: str | None
 
     @property
@@ -49,7 +49,7 @@ class StoredOrigin:
         return BusPart(id=self.bus_id, route=choice.route, source=choice.source, where=choice.where)
 
 
-def find_stored(settings: Settings, text: str) -> tuple[StoredOrigin, Standing] | None:
+def find_stored(settings: ClientSettings, text: str) -> tuple[StoredOrigin, RunStatus] | None:
     """Return the standing of a run whose intact result is stored here; None means that the bus has to be asked."""
     store = Store(settings.state_dir)
     try:

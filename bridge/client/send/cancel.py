@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from bridge.client.connection.session import Session
-from bridge.client.run.status import Standing, stand
+from bridge.client.connection.session import BusSession
+from bridge.client.run.status import RunStatus, run_status
 from bridge.client.send.signing import identity_of
 from bridge.request import UNSIGNED
 from bridge.request.cancel import CancelRequest
 from bridge.system.clock import rfc3339
 
 
-def ask(session: Session, run_id: str) -> Standing:
+def ask(session: BusSession, run_id: str) -> RunStatus:
     """Push the cancel branch of a run that has not ended, and return where the run stood.
 
     Raises:
         RemoteError: the push failed.
     """
-    standing = stand(session, run_id, session.bus.view(run_id), fetch=False)
+    standing = run_status(session, run_id, session.bus.view(run_id), fetch=False)
     if not standing.terminal:
         who = identity_of(session)
         data = CancelRequest(

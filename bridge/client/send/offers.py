@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from bridge.client.connection.liveness import Seen, look
-from bridge.client.connection.session import Session
-from bridge.client.send.submit import Wish
+from bridge.client.connection.liveness import SeenRunner, look
+from bridge.client.connection.session import BusSession
+from bridge.client.send.submit import RequestDraft
 from bridge.errors import ParameterError, PresetNotFoundError, UsageError
 from bridge.limits import EXPIRY_DEFAULT_S, EXPIRY_MAX_S, TEXT_MAX_CHARS
 from bridge.presets import registry
@@ -23,7 +23,7 @@ _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?([eE][+-]?[0
 _FLAGS: Final = {"true": True, "false": False}
 
 
-def offering(session: Session, name: str) -> Seen:
+def offering(session: BusSession, name: str) -> SeenRunner:
     """Return a live runner that lists a preset which is not installed here.
 
     Raises:
@@ -51,7 +51,7 @@ def untyped(texts: dict[str, str]) -> dict[str, ParamValue]:
 def wish_for(
     name: str, texts: dict[str, str], profile: Profile, *, workload: Workload | None, runner: RunnerSelector,
     expires_s: float | None,
-) -> Wish:  # fmt: skip
+) -> RequestDraft:  # fmt: skip
     """Return a wish for a preset that is not known here.
 
     Raises:
@@ -60,7 +60,7 @@ def wish_for(
     valid_s = float(EXPIRY_DEFAULT_S) if expires_s is None else expires_s
     if not 1 <= valid_s <= EXPIRY_MAX_S:
         raise UsageError(f"got --expires {valid_s:g}; expected 1 to {EXPIRY_MAX_S} seconds")
-    return Wish(name, untyped(texts), profile, workload=workload, runner=runner, expires_s=valid_s)
+    return RequestDraft(name, untyped(texts), profile, workload=workload, runner=runner, expires_s=valid_s)
 
 
 def _value(name: str, text: str) -> ParamValue:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 from bridge.bus.refs.names import request_branch
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.client.send.submit import template_for
 from bridge.ids import new_id
 
 
-def probe_push(session: Session) -> str | None:
+def probe_push(session: BusSession) -> str | None:
     """Push a branch no runner acts on and delete it; return its name when it could not be deleted.
 
     Raises:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bridge.client.clone.config import OFF, Settings, SigningChoice
-from bridge.client.connection.session import Session
+from bridge.client.clone.config import OFF, ClientSettings, SigningChoice
+from bridge.client.connection.session import BusSession
 from bridge.errors import InfrastructureError, KakeyaError, UsageError
 from bridge.records.bus import SIGNED_REQUESTS
 from bridge.request import UNSIGNED
@@ -27,7 +27,7 @@ _NOT_A_NAME = re.compile(r"[^A-Za-z0-9._@+-]+")
 
 
 @dataclass(frozen=True)
-class Identity:
+class SigningIdentity:
     """Who signs here: the principal's name, the key file (public half where an agent holds the key), its fingerprint.
 
     Attributes:
@@ -53,7 +53,7 @@ class Identity:
         return f"kakeya-runner trust add '{self.public}' --principal {self.principal}"
 
 
-def identity_of(session: Session) -> Identity | None:
+def identity_of(session: BusSession) -> SigningIdentity | None:
     """Return who signs requests to this bus, None when they go unsigned; nobody signs to their own machine.
 
     Raises:
@@ -65,7 +65,7 @@ def identity_of(session: Session) -> Identity | None:
     return identity(Path(choice.key), choice.principal)
 
 
-def identity(key: Path, principal: str) -> Identity:
+def identity(key: Path, principal: str) -> SigningIdentity:
     """Return the identity of a key file.
 
     Raises:
@@ -74,11 +74,13 @@ def identity(key: Path, principal: str) -> Identity:
     if not key.is_file():
         raise UsageError(f"the signing key {key} is not there", remedy="kakeya-mac init --signing-key auto")
     public = _public_of(key)
-    return Identity(principal, key, fingerprint(key) if public is None else fingerprint_of(public), public or "KEY")
+    return SigningIdentity(
+        principal, key, fingerprint(key) if public is None else fingerprint_of(public), public or "KEY"
+    )
 
 
 def choose(
-    session: Session, environment: Mapping[str, str], *, key: str | None, principal: str | None
+    session: BusSession, environment: Mapping[str, str], *, key: str | None, principal: str | None
 ) -> SigningChoice | None:
     """Return the signing key of a clone: the one asked for, the one it has, or one found or made where hosts ask.
 
@@ -112,7 +114,7 @@ def choose(
     return SigningChoice(str(_make(settings.config_dir)), name)
 
 
-def checked_by(session: Session) -> tuple[str, ...]:
+def checked_by(session: BusSession) -> tuple[str, ...]:
     """Return the runners of the bus that say that their owner lists signers."""
     try:
         return tuple(sorted(b.runner for _, b in session.bus.read_beacons() if SIGNED_REQUESTS in b.capabilities))
@@ -120,7 +122,7 @@ def checked_by(session: Session) -> tuple[str, ...]:
         return ()
 
 
-def _candidates(settings: Settings, environment: Mapping[str, str]) -> Iterator[Path]:
+def _candidates(settings: ClientSettings, environment: Mapping[str, str]) -> Iterator[Path]:
     """Yield key files in order: the one git signs with, the agent's, the user's usual ones, one made earlier."""
     home = Path(environment["HOME"]) if environment.get("HOME") else None
     named = _git(settings, "user.signingkey") if _git(settings, "gpg.format") == "ssh" else ""
@@ -175,7 +177,7 @@ def _public_of(key: Path) -> str | None:
     return " ".join(words[:2]) if len(words) >= 2 else None
 
 
-def _own_name(settings: Settings) -> str:
+def _own_name(settings: ClientSettings) -> str:
     """Return a principal for this user: the e-mail address git has, else the login name."""
     for text in (_git(settings, "user.email"), getpass.getuser()):
         name = _NOT_A_NAME.sub("-", text).strip("-.@+_")[:128]
@@ -184,7 +186,7 @@ def _own_name(settings: Settings) -> str:
     return "requester"
 
 
-def _git(settings: Settings, key: str) -> str:
+def _git(settings: ClientSettings, key: str) -> str:
     from bridge.system.git import run_in_work_tree
 
     if settings.repository is None:

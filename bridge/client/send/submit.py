@@ -16,9 +16,9 @@ from typing import Final
 from bridge.bus.refs.names import accepts, request_branch
 from bridge.bus.views import RunView
 from bridge.client.clone.store import Sent
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.client.run.states import state_of
-from bridge.client.send.signing import Identity, identity_of
+from bridge.client.send.signing import SigningIdentity, identity_of
 from bridge.errors import FencedError, RequestRejectedError, UsageError
 from bridge.ids import is_id, new_id
 from bridge.limits import EXPIRY_DEFAULT_S, EXPIRY_MAX_S
@@ -36,7 +36,7 @@ _LOOKED_AT: Final = 20  # live requests on the bus that are compared with ours, 
 
 
 @dataclass(frozen=True)
-class Wish:
+class RequestDraft:
     """What the user asked for, typed.
 
     Attributes:
@@ -67,7 +67,7 @@ class Sending:
 def make_wish(
     preset: Preset, values: Mapping[str, ParamValue], profile: Profile, *, workload: Workload | None,
     runner: RunnerSelector, expires_s: float | None,
-) -> Wish:  # fmt: skip
+) -> RequestDraft:  # fmt: skip
     """Return a wish for a preset.
 
     Raises:
@@ -82,7 +82,7 @@ def make_wish(
     if not 1 <= valid_s <= EXPIRY_MAX_S:
         raise UsageError(f"got --expires {valid_s:g}; expected 1 to {EXPIRY_MAX_S} seconds")
     bound = bind(preset.params, values)
-    return Wish(preset.name, bound, profile, workload=workload, runner=runner, expires_s=valid_s)
+    return RequestDraft(preset.name, bound, profile, workload=workload, runner=runner, expires_s=valid_s)
 
 
 def parse_selector(text: str | None) -> RunnerSelector:
@@ -103,7 +103,7 @@ def parse_selector(text: str | None) -> RunnerSelector:
     return RunnerSelector(labels=tuple(sorted(set(words))))
 
 
-def build(session: Session, wish: Wish, who: Identity | None = None) -> Request:
+def build(session: BusSession, wish: RequestDraft, who: SigningIdentity | None = None) -> Request:
     """Return a fresh request for a wish; nothing is sent.
 
     Args:
@@ -143,7 +143,7 @@ def build(session: Session, wish: Wish, who: Identity | None = None) -> Request:
     return parse(request.canonical(), ref=ref, bus_id=session.record.bus_id, now=now)
 
 
-def template_for(session: Session) -> str:
+def template_for(session: BusSession) -> str:
     """Return the branch template: the configured one, else the namespace of an agent's own branch, else the usual one.
 
     An agent that may push only below ``AgentMemory/``, with a fixed suffix, is on such a branch already.
@@ -160,7 +160,7 @@ def template_for(session: Session) -> str:
     return template if accepts(session.record.request_branches, f"refs/heads/{probe}") else DEFAULT_TEMPLATE
 
 
-def find_live(session: Session, wish: Wish) -> Sending | None:
+def find_live(session: BusSession, wish: RequestDraft) -> Sending | None:
     """Return the live run of the same wish, or None.
 
     A request that was remembered but never arrived counts: `send` pushes the same bytes under the same id.
@@ -175,7 +175,7 @@ def find_live(session: Session, wish: Wish) -> Sending | None:
     return None
 
 
-def send(session: Session, wish: Wish, live: Sending | None) -> Sending:
+def send(session: BusSession, wish: RequestDraft, live: Sending | None) -> Sending:
     """Put a request on the bus and return it; a live one of the same wish is returned instead.
 
     Args:
@@ -201,7 +201,7 @@ def send(session: Session, wish: Wish, live: Sending | None) -> Sending:
     return live
 
 
-def _key(session: Session, wish: Wish, who: Identity | None) -> str:
+def _key(session: BusSession, wish: RequestDraft, who: SigningIdentity | None) -> str:
     return idempotency_key(
         bus_id=session.record.bus_id,
         principal=UNSIGNED if who is None else who.principal,
@@ -214,7 +214,9 @@ def _key(session: Session, wish: Wish, who: Identity | None) -> str:
     )
 
 
-def _same_key(session: Session, key: str, preset: str, who: Identity | None) -> Iterator[tuple[Sent, Request]]:
+def _same_key(
+    session: BusSession, key: str, preset: str, who: SigningIdentity | None
+) -> Iterator[tuple[Sent, Request]]:
     """Yield requests with this key: those sent from here first, then what else is on the bus."""
     known: set[str] = set()
     for sent in session.store.all_sent():
@@ -240,7 +242,7 @@ def _same_key(session: Session, key: str, preset: str, who: Identity | None) -> 
             yield found, request
 
 
-def _live(session: Session, view: RunView, request: Request) -> bool:
+def _live(session: BusSession, view: RunView, request: Request) -> bool:
     state = state_of(view)
     if state.terminal:
         return False

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 
 from bridge.bus.refs.names import request_branch
 from bridge.client.clone import git_door as gitdoor
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.client.send.submit import template_for
 from bridge.errors import GitError
 from bridge.records import AcceptedWorkflow, Workload
 
 
-def warnings(session: Session, workload: Workload | None, preset: str) -> Iterator[str]:
+def warnings(session: BusSession, workload: Workload | None, preset: str) -> Iterator[str]:
     """Yield what the host would refuse about the workflow files of a workload; nothing on a bus Actions does not wake.
 
     Args:
@@ -55,7 +55,7 @@ def _fits(one: AcceptedWorkflow, path: str, digest: str, ref: str) -> bool:
     return (one.path, one.sha256) == (path, digest) and any(fnmatch.fnmatchcase(ref, p) for p in one.refs)
 
 
-def _file(session: Session, workload: Workload, path: str) -> bytes | None:
+def _file(session: BusSession, workload: Workload, path: str) -> bytes | None:
     """Return a file of what is sent: of the commit, or of the work tree when that is sent as it is."""
     repository = session.settings.repository
     assert repository is not None  # noqa: S101 - asked for by the only caller

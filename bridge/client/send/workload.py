@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.client.clone import git_door as gitdoor
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.errors import UsageError
 from bridge.presets import Preset
 from bridge.records import Workload
@@ -17,7 +17,7 @@ ATTRIBUTES_MAX_BYTES: Final = 64 * 1024
 
 
 def choose_workload(
-    session: Session, preset: Preset, *, ref: str | None, dirty: bool, say: Callable[[str, str], None]
+    session: BusSession, preset: Preset, *, ref: str | None, dirty: bool, say: Callable[[str, str], None]
 ) -> Workload | None:
     """Return the workload a request needs, None for host code on a bus that takes bare manifests.
 
@@ -40,7 +40,7 @@ def choose_workload(
 
 
 def send_code(
-    session: Session, preset: str, *, ref: str | None, dirty: bool, say: Callable[[str, str], None]
+    session: BusSession, preset: str, *, ref: str | None, dirty: bool, say: Callable[[str, str], None]
 ) -> Workload:
     """Return the workload that is sent with a request: HEAD, another commit, or the work tree as it is.
 
@@ -85,7 +85,7 @@ def resolve_names(top: Path | None, preset: Preset, values: Mapping[str, ParamVa
 
 
 def name_commits(
-    session: Session, preset: Preset, values: Mapping[str, ParamValue], workload: Workload | None
+    session: BusSession, preset: Preset, values: Mapping[str, ParamValue], workload: Workload | None
 ) -> dict[str, ParamValue]:
     """Return the parameters with revisions replaced by the full ids of their commits.
 

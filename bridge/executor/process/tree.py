@@ -40,7 +40,7 @@ class Usage:
 
 
 @dataclass
-class Family:
+class ProcessTree:
     """A warden's descendants as seen so far.
 
     Attributes:
@@ -187,7 +187,7 @@ def kill_leftovers(pid: int, started: float, marker: str) -> int:
     Returns:
         How many processes were killed.
     """
-    family = Family(pid, marker)
+    family = ProcessTree(pid, marker)
 
     def find() -> list[psutil.Process]:
         root = same_process(pid, started, _RECORDED_SLACK_S)

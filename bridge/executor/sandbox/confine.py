@@ -68,7 +68,7 @@ class Confinement(Protocol):
 
 
 @dataclass(frozen=True)
-class Plain:
+class Unconfined:
     """No sandbox; at most another user, for whom the way to what it needs is opened."""
 
     applied: SandboxApplied
@@ -188,7 +188,7 @@ def check_readable(uid: int, spec: JobSpec) -> None:
             )
 
 
-def plain(spec: JobSpec, directory: RunDirectory, reason: str) -> Plain:
+def plain(spec: JobSpec, directory: RunDirectory, reason: str) -> Unconfined:
     """Return the confinement of a run that gets no sandbox.
 
     Raises:
@@ -197,7 +197,7 @@ def plain(spec: JobSpec, directory: RunDirectory, reason: str) -> Plain:
     uid = job_uid(spec.sandbox.uid)
     drop = drop_to(uid)
     if not drop:
-        return Plain(nothing(reason, uid), directory.work)
+        return Unconfined(nothing(reason, uid), directory.work)
     check_readable(uid, spec)
     models = [path for path in spec.sandbox.read_only if Path(path).exists()]
     needed = allow_list([command.argv[0] for command in spec.commands], models).declared
@@ -211,7 +211,7 @@ def plain(spec: JobSpec, directory: RunDirectory, reason: str) -> Plain:
         )
     give_to(directory, uid)
     cover = tuple(dict.fromkeys(closed.values()))
-    return Plain(nothing(reason, uid), directory.work, drop, cover, {path: path for path in closed})
+    return Unconfined(nothing(reason, uid), directory.work, drop, cover, {path: path for path in closed})
 
 
 def confine(spec: JobSpec, directory: RunDirectory, offered: SandboxApplied) -> Confinement:

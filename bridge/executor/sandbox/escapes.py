@@ -102,7 +102,7 @@ class Escape:
 
 
 @dataclass(frozen=True)
-class Bait:
+class TrialTargets:
     """What lies outside.
 
     Attributes:
@@ -181,7 +181,7 @@ class Witness:
 
 
 @contextmanager
-def laid_out(root: Path) -> Iterator[Bait]:
+def laid_out(root: Path) -> Iterator[TrialTargets]:
     """Lay everything out below a private folder; all of it is gone at the end of the block."""
     token = secrets.token_hex(8)
     (root / "runner.key").write_text("not for the run")
@@ -200,6 +200,6 @@ def laid_out(root: Path) -> Iterator[Bait]:
         victim = stack.enter_context(
             Child([sys.executable, "-I", "-S", "-c", waiting, token], env={}, cwd="/", output_fd=null)
         )
-        bait = Bait(root, token, victim, servers[1].getsockname()[1])
+        bait = TrialTargets(root, token, victim, servers[1].getsockname()[1])
         stack.callback(bait.shared_tmp.unlink, missing_ok=True)
         yield bait

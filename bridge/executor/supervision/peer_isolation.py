@@ -25,7 +25,7 @@ from bridge.executor.process.suspend_server import Holder
 from bridge.executor.sandbox.confine import Confinement, Wrapped, confine
 from bridge.executor.supervision.bounds import Bounds, rlimits
 from bridge.executor.supervision.environment import command_environment
-from bridge.executor.supervision.plan import Ended, Plan
+from bridge.executor.supervision.plan import CommandEnd, CommandPlan
 from bridge.executor.supervision.supervise import Supervisor
 from bridge.limits import KIB
 from bridge.records import Command, CommandResult, JobSpec, PeerRecord, SandboxApplied, SandboxSpec
@@ -74,7 +74,7 @@ def set_apart(spec: JobSpec, directory: RunDirectory, offered: Callable[[int], S
     return Beside(inner, own, confine(inner, own, offered(other)))
 
 
-class Peer:
+class PeerProcess:
     """One command's other side, alive while the block lasts.
 
     Attributes:
@@ -100,11 +100,11 @@ class Peer:
         self._root = 0
         self._started = threading.Event()
         self._over = threading.Event()
-        self._ended: Ended | None = None
+        self._ended: CommandEnd | None = None
         self._stack = ExitStack()
         self._thread = threading.Thread(target=self._serve, name="kakeya-peer", daemon=True)
 
-    def __enter__(self) -> Peer:
+    def __enter__(self) -> PeerProcess:
         with ExitStack() as stack:
             self._asks, self._replies, self._orders, self._done = (_plain_pipe(stack) for _ in range(4))
             self._thread.start()
@@ -183,7 +183,7 @@ class Peer:
                 wrapped = stack.enter_context(self._beside.confinement.command(self._argv, environment))
                 wrapped = replace(wrapped, pass_fds=(*wrapped.pass_fds, *ends.values()))
                 bounds = rlimits(spec.limits, self._beside.confinement.applied.uid)
-                plan = Plan(f"{self._name}-peer", self._argv, wrapped, bounds, marks, marks.write)
+                plan = CommandPlan(f"{self._name}-peer", self._argv, wrapped, bounds, marks, marks.write)
                 self._ended = supervisor.run(plan)
         except InfrastructureError as error:
             self.failed = error.message

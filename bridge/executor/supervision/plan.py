@@ -11,7 +11,7 @@ from bridge.records import CommandResult
 
 
 @dataclass(frozen=True)
-class Plan:
+class CommandPlan:
     """One command, ready to start.
 
     Attributes:
@@ -51,7 +51,7 @@ class Watched:
 
 
 @dataclass
-class Ended:
+class CommandEnd:
     """One command's end.
 
     Attributes:

@@ -22,9 +22,9 @@ from bridge.executor.interface import Hooks
 from bridge.executor.process import subreaper as warden
 from bridge.executor.process.cgroup import Cgroup
 from bridge.executor.process.pipe import Pipe, open_pipe
-from bridge.executor.process.tree import MARKER_NAME, Family, Usage, kill_until_gone
+from bridge.executor.process.tree import MARKER_NAME, ProcessTree, Usage, kill_until_gone
 from bridge.executor.supervision.bounds import THREADS_PER_PROCESS, Bounds
-from bridge.executor.supervision.plan import Ended, Plan, Watched
+from bridge.executor.supervision.plan import CommandEnd, CommandPlan, Watched
 from bridge.records import CommandResult
 from bridge.system.process import Child
 
@@ -54,7 +54,7 @@ class Supervisor:
         self._bounds = bounds
         self._on_usage = on_usage
 
-    def run(self, plan: Plan) -> Ended:
+    def run(self, plan: CommandPlan) -> CommandEnd:
         """Start the command and return when it and everything it started are dead.
 
         Raises:
@@ -68,7 +68,7 @@ class Supervisor:
                 stack.callback(group.remove)
             pipes = {name: open_pipe(stack) for name in ("log", "control", "status")}
             child = stack.enter_context(self._warden(plan, pipes))
-            family = Family(child.pid, self._marker)
+            family = ProcessTree(child.pid, self._marker)
             with MarkListener(self._marks, plan.marks.read, self._bounds.elapsed_s, self._bounds.active):
                 self._hooks.on_started(child.pid, psutil.Process(child.pid).create_time(), self._marker)
                 watched = Watched()
@@ -88,7 +88,7 @@ class Supervisor:
             threads=THREADS_PER_PROCESS * limits.processes,
         )
 
-    def _warden(self, plan: Plan, pipes: dict[str, Pipe]) -> Child:
+    def _warden(self, plan: CommandPlan, pipes: dict[str, Pipe]) -> Child:
         """Start the warden, which waits for its order, and close its ends of the pipes here.
 
         Raises:
@@ -107,7 +107,7 @@ class Supervisor:
         control.close_read()
         return child
 
-    def _order(self, plan: Plan, group: Cgroup | str) -> bytes:
+    def _order(self, plan: CommandPlan, group: Cgroup | str) -> bytes:
         """Return the line that tells the warden what to start."""
         wrapped = plan.wrapped
         order = {
@@ -124,7 +124,7 @@ class Supervisor:
         return json.dumps(order).encode() + b"\n"
 
     def _watch(
-        self, watched: Watched, family: Family, group: Cgroup | str, pipes: dict[str, Pipe], order: bytes
+        self, watched: Watched, family: ProcessTree, group: Cgroup | str, pipes: dict[str, Pipe], order: bytes
     ) -> None:
         """Follow the command until its family is gone."""
         _send(pipes["control"], order)
@@ -170,7 +170,7 @@ class Supervisor:
                 watched.peak_rss_bytes = max(watched.peak_rss_bytes, report["peak_rss_bytes"])
         return rest
 
-    def _tick(self, watched: Watched, family: Family, group: Cgroup | str, control: Pipe) -> None:
+    def _tick(self, watched: Watched, family: ProcessTree, group: Cgroup | str, control: Pipe) -> None:
         """Measure, ask whether to stop, and carry a stop one step further."""
         limits = self._bounds.limits
         usage = family.usage(memory_bound=limits.memory_bytes, processes_bound=limits.processes)
@@ -193,7 +193,7 @@ class Supervisor:
         if watched.phase != before and watched.phase in ("term", "kill"):
             _send(control, watched.phase.encode() + b"\n")
 
-    def _probe(self, family: Family, group: Cgroup | str, watched: Watched) -> int:
+    def _probe(self, family: ProcessTree, group: Cgroup | str, watched: Watched) -> int:
         """Look for anybody left by every means there is, kill them, and return how many remain."""
 
         def find() -> list[psutil.Process]:
@@ -223,7 +223,9 @@ class Supervisor:
                 return
             self._take(block)
 
-    def _ended(self, plan: Plan, watched: Watched, started_s: float, survivors: int, group: Cgroup | str) -> Ended:
+    def _ended(
+        self, plan: CommandPlan, watched: Watched, started_s: float, survivors: int, group: Cgroup | str
+    ) -> CommandEnd:
         exit_code, number = watched.exit_code, watched.signal
         if plan.wrapped.wrappers and exit_code is not None and 128 < exit_code <= 128 + 64:
             number, exit_code = exit_code - 128, None  # the wrapping program reports a signal as shells do
@@ -250,7 +252,7 @@ class Supervisor:
         notes: list[str] = []
         if watched.killed_after and watched.began and watched.stop is None:
             notes.append(f"{watched.killed_after} processes outlived the command and were killed")
-        return Ended(result, stop, watched.failed, watched.began, notes)
+        return CommandEnd(result, stop, watched.failed, watched.began, notes)
 
 
 def _send(control: Pipe, line: bytes) -> None:

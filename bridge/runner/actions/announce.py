@@ -34,7 +34,7 @@ _STATES: Final[Mapping[str, StatusState]] = {
 
 
 @dataclass(frozen=True)
-class Ended:
+class RunAnnouncement:
     """A run that has its result: its request branch and commit, how it ended, and the result's files."""
 
     ref: RequestRef
@@ -75,7 +75,7 @@ class Announcer:
         self._policy, self._environ, self._say, self._summary = policy, environ, say, summary
         self._doors: dict[str, Door] = {}
 
-    def __call__(self, ended: Ended) -> None:
+    def __call__(self, ended: RunAnnouncement) -> None:
         """Tell of one result."""
         self._write_summary(ended)
         if not (self._policy.status or self._policy.comment):
@@ -86,7 +86,7 @@ class Announcer:
         if self._policy.comment:
             self._comment(door, ended)
 
-    def _write_summary(self, ended: Ended) -> None:
+    def _write_summary(self, ended: RunAnnouncement) -> None:
         path, data = self._environ.get(SUMMARY_VARIABLE), f"{_told(ended)}\n\n".encode()[:SUMMARY_MAX_BYTES]
         if self._summary is not None:
             self._summary(data.decode("utf-8", "ignore"))
@@ -109,12 +109,12 @@ class Announcer:
             )
         return self._doors[route]
 
-    def _set_status(self, site: Hosting, ended: Ended) -> None:
+    def _set_status(self, site: Hosting, ended: RunAnnouncement) -> None:
         context = "kakeya" if ended.request is None else f"kakeya/{ended.request.preset}"
         state = _STATES.get(ended.ending.reason, "error")
         site.set_status(ended.commit, state, context, _headline(ended), self._page())
 
-    def _comment(self, door: Door, ended: Ended) -> None:
+    def _comment(self, door: Door, ended: RunAnnouncement) -> None:
         """Comment once per run, so that a later run never hides an earlier one."""
         branch, body = _branch(ended.ref), _told(ended)[:COMMENT_MAX_CHARS]
         for pull in door.ask(lambda site: site.open_pulls(branch, frozenset({ended.commit, ended.ref.oid}))) or ():
@@ -136,13 +136,13 @@ def announcer(
     environ: Mapping[str, str],
     say: Callable[[str], None],
     summary: Callable[[str], None] | None = None,
-) -> Callable[[Ended], None]:
+) -> Callable[[RunAnnouncement], None]:
     """Return who tells of results: `nobody` where neither the policy nor the job asks for it."""
     asked = policy.status or policy.comment or summary is not None or environ.get(SUMMARY_VARIABLE)
     return Announcer(policy, environ, say, summary) if asked else nobody
 
 
-def nobody(ended: Ended) -> None:
+def nobody(ended: RunAnnouncement) -> None:
     """Tell nobody."""
     del ended
 
@@ -155,7 +155,7 @@ def _branch(ref: RequestRef) -> str:
     return ref.ref.removeprefix("refs/heads/")
 
 
-def _told(ended: Ended) -> str:
+def _told(ended: RunAnnouncement) -> str:
     """Return how it ended and for which request, then the result's own summary."""
     ending = escape(ended.ending.reason if ended.ending.message is None else
                     f"{ended.ending.reason}: {ended.ending.message}")  # fmt: skip
@@ -163,7 +163,7 @@ def _told(ended: Ended) -> str:
     return f"**{ending}**\n\n{request}\n\n{ended.summary}"
 
 
-def _headline(ended: Ended) -> str:
+def _headline(ended: RunAnnouncement) -> str:
     """Return verdict and headline on one line; a status text is shown as it is, so nothing is escaped."""
     data = ended.files.get("verdict.json")
     text = ended.ending.message or ended.ending.reason

@@ -15,7 +15,7 @@ from bridge.limits import GIT_WALL_S, MIB
 from bridge.runner.actions.job_hook import WORKFLOW_MAX_BYTES, JobFacts
 from bridge.system.git import explain
 from bridge.system.gitobjects import parse_commit, parse_tree
-from bridge.system.gitrepository import BareRepository, Settings
+from bridge.system.gitrepository import BareRepository, GitSettings
 
 _FETCH_MAX_BYTES = 64 * MIB
 _TREE_MAX_BYTES = 4 * MIB
@@ -29,7 +29,7 @@ def reader(server: str, state: Path, token: str | None = None) -> Callable[[JobF
         state: where the hook keeps its own repository.
         token: may read the repositories; sent to `server` alone, never in an argument or a URL.
     """
-    repository = BareRepository(state / "workflows.git", Settings(config=_authorization(server, token)))
+    repository = BareRepository(state / "workflows.git", GitSettings(config=_authorization(server, token)))
 
     def read(facts: JobFacts) -> bytes:
         repository.create()

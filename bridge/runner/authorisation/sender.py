@@ -15,7 +15,7 @@ from bridge.records import Request
 from bridge.request import UNSIGNED
 from bridge.request.cancel import parse_cancel
 from bridge.runner.authorisation.code_trust import judge_base, judge_code
-from bridge.runner.connection.link import Link
+from bridge.runner.connection.link import BusLink
 from bridge.runner.host import Host
 from bridge.trust.ssh_signatures import Signer
 
@@ -25,7 +25,7 @@ CANCEL_LOOK_S: Final = 5.0
 class Sender:
     """The sender of one run's request."""
 
-    def __init__(self, host: Host, link: Link, ref: RequestRef) -> None:
+    def __init__(self, host: Host, link: BusLink, ref: RequestRef) -> None:
         self._host, self._link, self._ref = host, link, ref
         self._asked: tuple[Request, bytes, bytes] | None = None
         self._signer: Signer | None = None

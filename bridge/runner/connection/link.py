@@ -14,7 +14,7 @@ from bridge.trust.runner_seals import RunnerSeals
 
 
 @dataclass(frozen=True)
-class Link:
+class BusLink:
     """Use `bus` only while holding `lock`.
 
     `judges` says whether this runner knows keys of others, `signs` whether it has one of its own.
@@ -36,7 +36,7 @@ class Link:
         return self.budget.wait_s() == 0.0 and self.bus.take_push_turn()
 
 
-def link_to(bus: Bus, clock: Clock, seals: Callable[[], RunnerSeals | None] | None = None) -> Link:
+def link_to(bus: Bus, clock: Clock, seals: Callable[[], RunnerSeals | None] | None = None) -> BusLink:
     """Return a link; reads the bus record.
 
     Args:
@@ -53,4 +53,4 @@ def link_to(bus: Bus, clock: Clock, seals: Callable[[], RunnerSeals | None] | No
     if mine is not None:
         bus.use_seals(mine)
     signs = mine is not None and mine.signs
-    return Link(bus, record, PushBudget(clock, record.lease_s), judges=mine is not None, signs=signs)
+    return BusLink(bus, record, PushBudget(clock, record.lease_s), judges=mine is not None, signs=signs)

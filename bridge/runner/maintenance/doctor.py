@@ -47,7 +47,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Patient:
+class DoctorContext:
     """What is looked at.
 
     Attributes:
@@ -61,7 +61,7 @@ class Patient:
     open_bus: Callable[[], Bus] | None
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(patient: DoctorContext) -> Iterator[Finding]:
     """Yield findings, the cheap ones first."""
     yield _python()
     yield from _as_set_up(patient.policy_path.parent / RECEIPT)
@@ -97,7 +97,7 @@ def _as_set_up(receipt: Path) -> Iterator[Finding]:
         yield Finding("set-up", "ok", f"as it was made: {checked.count} things looked at")
 
 
-def _site(patient: Patient, policy: Policy) -> Iterator[Finding]:
+def _site(patient: DoctorContext, policy: Policy) -> Iterator[Finding]:
     """Say what the hosting site's API gives, and whether strangers could reach this machine through it."""
     try:
         route = None if patient.open_bus is None else patient.open_bus().route
@@ -139,7 +139,7 @@ def _signers(policy: Policy) -> Finding:
     return Finding("signers", "ok", f"{who}; {count} revoked; kakeya-runner trust list")
 
 
-def _state(patient: Patient, policy: Policy | None) -> Iterator[Finding]:
+def _state(patient: DoctorContext, policy: Policy | None) -> Iterator[Finding]:
     state = patient.state
     try:
         state.create()
@@ -177,7 +177,7 @@ def _key(path: Path, name: str | None) -> Finding:
     )
 
 
-def _sandbox(patient: Patient, policy: Policy | None) -> Iterator[Finding]:
+def _sandbox(patient: DoctorContext, policy: Policy | None) -> Iterator[Finding]:
     """Yield what the sandbox is, then every way out of it that was tried on this machine just now."""
     uid = None if policy is None else policy.sandbox.uid
     required = policy is not None and (policy.sandbox.mode == "required" or policy.trust_pushers)
@@ -239,7 +239,7 @@ def _code(policy: Policy) -> Iterator[Finding]:
         yield Finding("model", "ok" if found else "fail", f"{name}: {found or 'not found'}", remedy)
 
 
-def _bus(patient: Patient, policy: Policy | None) -> Iterator[Finding]:
+def _bus(patient: DoctorContext, policy: Policy | None) -> Iterator[Finding]:
     if patient.open_bus is None:
         yield Finding("bus", "warn", "none named", "give --bus ROUTE, or set bus in policy.toml")
         return

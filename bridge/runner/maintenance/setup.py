@@ -21,7 +21,7 @@ from bridge.system.durable import write_atomically
 
 
 @dataclass(frozen=True)
-class Wish:
+class SetupOptions:
     """What the owner wants; what is None keeps the template's default.
 
     Attributes:
@@ -40,7 +40,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Step:
+class SetupStep:
     """One thing that has to be so.
 
     Attributes:
@@ -59,7 +59,7 @@ def template(name: str) -> str:
     return text.replace('"NAME"', json.dumps(name))
 
 
-def policy_text(wish: Wish) -> str:
+def policy_text(wish: SetupOptions) -> str:
     """Return the template with what was asked for turned on, all else as it is."""
     chosen = {
         "bus": wish.bus,
@@ -75,63 +75,65 @@ def policy_text(wish: Wish) -> str:
     return "".join(lines)
 
 
-def steps(wish: Wish) -> Iterator[Step]:
+def steps(wish: SetupOptions) -> Iterator[SetupStep]:
     """Yield the steps in order; each is looked at when it is its turn."""
     yield from state_steps(wish)
     yield from policy_steps(wish)
 
 
-def state_steps(wish: Wish) -> Iterator[Step]:
+def state_steps(wish: SetupOptions) -> Iterator[SetupStep]:
     """Yield the steps that need no bus, the key among them: a bus made without one would not sign its results."""
     yield _folder("the state folder", wish.state.root, private=True)
-    yield Step("the state folder's parts", None if _complete(wish.state) else wish.state.create)
+    yield SetupStep("the state folder's parts", None if _complete(wish.state) else wish.state.create)
     yield _key(wish)
 
 
-def policy_steps(wish: Wish) -> Iterator[Step]:
+def policy_steps(wish: SetupOptions) -> Iterator[SetupStep]:
     """Yield the steps that write down the bus."""
     yield _folder("the policy's folder", wish.policy_path.parent, private=False)
     yield from _policy(wish)
 
 
-def _folder(what: str, path: Path, *, private: bool) -> Step:
+def _folder(what: str, path: Path, *, private: bool) -> SetupStep:
     told = f"{what}: {path}"
     if not path.is_dir():
-        return Step(told, lambda: path.mkdir(mode=0o700, parents=True))
+        return SetupStep(told, lambda: path.mkdir(mode=0o700, parents=True))
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & (0o077 if private else 0o022) and not (mode & stat.S_ISVTX and not private):
-        return Step(f"{told}, closed to others", lambda: path.chmod(mode & (0o700 if private else 0o755)))
-    return Step(told)
+        return SetupStep(f"{told}, closed to others", lambda: path.chmod(mode & (0o700 if private else 0o755)))
+    return SetupStep(told)
 
 
-def _policy(wish: Wish) -> Iterator[Step]:
+def _policy(wish: SetupOptions) -> Iterator[SetupStep]:
     path = wish.policy_path
     if not path.exists():
-        yield Step(f"a policy of safe defaults: {path}", lambda: write_atomically(path, policy_text(wish).encode()))
+        yield SetupStep(
+            f"a policy of safe defaults: {path}", lambda: write_atomically(path, policy_text(wish).encode())
+        )
         return
     if stat.S_IMODE(path.stat().st_mode) & 0o077 and path.stat().st_uid == os.geteuid():
-        yield Step(f"the policy, closed to others: {path}", lambda: path.chmod(0o600))
+        yield SetupStep(f"the policy, closed to others: {path}", lambda: path.chmod(0o600))
     else:
-        yield Step(f"the policy, yours to edit: {path}")
+        yield SetupStep(f"the policy, yours to edit: {path}")
     for problem in problems(path):
         if problem.remedy != f"chmod 600 {path}":
-            yield Step(f"the policy: {problem.where}", problem=problem)
+            yield SetupStep(f"the policy: {problem.where}", problem=problem)
 
 
 def _complete(state: StateFolder) -> bool:
     return all(folder.is_dir() for folder in (state.reports, state.kept, state.runs, state.spool, state.bus))
 
 
-def _key(wish: Wish) -> Step:
+def _key(wish: SetupOptions) -> SetupStep:
     from bridge.trust.runner_key import KEY_FILE
 
     path, keygen = wish.state.root / KEY_FILE, wish.keygen
     if path.exists() or keygen is None:
-        return Step(f"the key that signs results: {path}" if path.exists() else "no key: results are not signed")
-    return Step(f"the key that signs results: {path}", lambda: keygen(wish.state.root, wish.name))
+        return SetupStep(f"the key that signs results: {path}" if path.exists() else "no key: results are not signed")
+    return SetupStep(f"the key that signs results: {path}", lambda: keygen(wish.state.root, wish.name))
 
 
-def serve_argv(wish: Wish) -> list[str]:
+def serve_argv(wish: SetupOptions) -> list[str]:
     """Return the command a service runs; `python -I` imports nothing from where it is started."""
     return [
         sys.executable, "-I", "-m", "bridge.cli.host.main", "serve",
@@ -161,7 +163,7 @@ def unit(argv: Sequence[str], platform: str = sys.platform) -> tuple[Path, str]:
     return Path.home() / ".config/systemd/user/kakeya-runner.service", text
 
 
-def service_commands(wish: Wish, platform: str = sys.platform) -> tuple[str, ...]:
+def service_commands(wish: SetupOptions, platform: str = sys.platform) -> tuple[str, ...]:
     """Return what the owner types next: try, serve now, serve for good."""
     argv = shlex.join(serve_argv(wish))
     path, _ = unit(serve_argv(wish), platform)

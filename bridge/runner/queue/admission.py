@@ -24,27 +24,29 @@ _HOUR = dt.timedelta(hours=1)
 
 
 @dataclass(frozen=True)
-class Leave:
+class NotTaken:
     """Why a request is not taken now; it stays in the queue. `ever` when this runner will never take it."""
 
     reason: str
     ever: bool = False
 
 
-def host_wait(host: Host) -> Leave | None:
+def host_wait(host: Host) -> NotTaken | None:
     """Return why this host takes nothing at all now, or None."""
     if host.state.pause.exists():
-        return Leave("paused by the owner: kakeya-runner resume")
+        return NotTaken("paused by the owner: kakeya-runner resume")
     floor = host.policy.limits.disk_floor_bytes
     free = shutil.disk_usage(host.state.root).free
     if free < floor:
-        return Leave(f"{free} bytes of disk are free, the policy keeps {floor}: kakeya-runner gc, or free some space")
+        return NotTaken(
+            f"{free} bytes of disk are free, the policy keeps {floor}: kakeya-runner gc, or free some space"
+        )
     return condition_wait(host.policy.only_when, host.clock)
 
 
 def request_wait(
     host: Host, request: Request | None, preset: Preset | None, principal: Callable[[], str] = lambda: UNSIGNED
-) -> Leave | None:
+) -> NotTaken | None:
     """Return why this runner does not take this request now, or None; a malformed one is taken and rejected.
 
     Args:
@@ -57,21 +59,21 @@ def request_wait(
         return rate_wait(host, UNSIGNED)
     wanted = request.runner
     if wanted.name is not None and wanted.name != host.name:
-        return Leave(f"meant for runner {wanted.name}", ever=True)
+        return NotTaken(f"meant for runner {wanted.name}", ever=True)
     missing = sorted(set(wanted.labels) - set(host.policy.labels))
     if missing:
-        return Leave(f"needs labels this runner has not: {', '.join(missing)}", ever=True)
+        return NotTaken(f"needs labels this runner has not: {', '.join(missing)}", ever=True)
     if preset is not None:
         lacking = sorted(set(preset.needs) - set(host.policy.labels))
         if lacking and wanted.name is None:
-            return Leave(f"preset {preset.name} needs labels this runner has not: {', '.join(lacking)}", ever=True)
+            return NotTaken(f"preset {preset.name} needs labels this runner has not: {', '.join(lacking)}", ever=True)
         waiting = condition_wait(preset.only_when, host.clock)
         if waiting is not None:
             return waiting
     return rate_wait(host, principal())
 
 
-def rate_wait(host: Host, principal: str) -> Leave | None:
+def rate_wait(host: Host, principal: str) -> NotTaken | None:
     """Return whether the hour's share of a principal, or of all unsigned requests together, is used up."""
     rate = host.policy.rate_per_hour if principal == UNSIGNED else host.policy.quota(principal)
     if host.embedded or rate == 0:
@@ -81,15 +83,15 @@ def rate_wait(host: Host, principal: str) -> Leave | None:
         return None
     key = "rate_per_hour" if principal == UNSIGNED else "quota_per_hour, quotas"
     who = "unsigned requests" if principal == UNSIGNED else f"requests of {principal}"
-    return Leave(f"{recent} {who} in the last hour, the policy allows {rate} ({key})")
+    return NotTaken(f"{recent} {who} in the last hour, the policy allows {rate} ({key})")
 
 
-def condition_wait(conditions: tuple[str, ...], clock: Clock) -> Leave | None:
+def condition_wait(conditions: tuple[str, ...], clock: Clock) -> NotTaken | None:
     """Return the first condition of the owner that does not hold, or None."""
     for condition in conditions:
         held = _CONDITIONS.get(condition, _hours)(condition, clock)
         if not held:
-            return Leave(f"the owner's condition {condition} does not hold now")
+            return NotTaken(f"the owner's condition {condition} does not hold now")
     return None
 
 

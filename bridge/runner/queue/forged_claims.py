@@ -14,16 +14,16 @@ from bridge.bus.interface import Bus
 from bridge.errors import BusError
 from bridge.ids import new_id
 from bridge.limits import CLOCK_SKEW_MAX_S, EXPIRY_MAX_S
-from bridge.runner.connection.link import Link
+from bridge.runner.connection.link import BusLink
 from bridge.system.clock import Clock
 
 LOOKS_MAX_COUNT: Final = 32
 
 
-class Hostile:
+class ForgedClaims:
     """Finds them; asks for nothing on a bus where this runner judges nobody."""
 
-    def __init__(self, link: Link, clock: Clock) -> None:
+    def __init__(self, link: BusLink, clock: Clock) -> None:
         self._link, self._clock = link, clock
         self._genuine: dict[str, tuple[str, float]] = {}
         self._refused: dict[str, str] = {}

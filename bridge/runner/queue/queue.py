@@ -12,11 +12,11 @@ from functools import partial
 from bridge.bus.views import RequestRef
 from bridge.errors import FencedError, InfrastructureError
 from bridge.records import Claim
-from bridge.runner.connection.link import Link
+from bridge.runner.connection.link import BusLink
 from bridge.runner.host import Host
-from bridge.runner.queue.admission import Leave, host_wait, request_wait
+from bridge.runner.queue.admission import NotTaken, host_wait, request_wait
 from bridge.runner.queue.reading import peek, quota_name, receive
-from bridge.runner.queue.work import Work
+from bridge.runner.queue.work import ClaimedRun
 from bridge.system.clock import rfc3339
 
 
@@ -31,7 +31,7 @@ class Queue:
     """
 
     def __init__(
-        self, host: Host, link: Link, running_ids: Callable[[], tuple[str, ...]], start: Callable[[Work], None]
+        self, host: Host, link: BusLink, running_ids: Callable[[], tuple[str, ...]], start: Callable[[ClaimedRun], None]
     ) -> None:
         self._host, self._link = host, link
         self._running_ids, self._start = running_ids, start
@@ -54,16 +54,16 @@ class Queue:
             running = self._running_ids()
             if ref.id in running or ref.oid in self._not_ours:
                 continue
-            blocked = host_wait(host) if len(running) < host.policy.slots else Leave("all slots are busy")
+            blocked = host_wait(host) if len(running) < host.policy.slots else NotTaken("all slots are busy")
             if host.stopping.is_set() or host.state.drain.exists():
-                blocked = Leave("this runner is about to end")
+                blocked = NotTaken("this runner is about to end")
             if blocked is None:
                 try:
                     blocked = self._take(ref, hostile.get(ref.id))
                 except FencedError:
                     continue
                 except InfrastructureError as error:
-                    blocked = Leave(error.message)
+                    blocked = NotTaken(error.message)
             if blocked is not None:
                 self._tell(ref.oid, f"{ref.id[-8:]} waits: {blocked.reason}")
             if blocked is not None and blocked.ever:
@@ -72,7 +72,7 @@ class Queue:
                 waiting += 1
         return waiting
 
-    def _take(self, ref: RequestRef, over: str | None) -> Leave | None:
+    def _take(self, ref: RequestRef, over: str | None) -> NotTaken | None:
         """Claim a request and start its run, or say why not; `over` is a claim on it that does not count.
 
         Raises:
@@ -106,7 +106,7 @@ class Queue:
         if over is not None:
             host.say(f"{ref.id[-8:]} taken over the head of a claim that its runner did not sign")
         host.journal.append("claimed", ref.id, held.oid, principal=who())
-        self._start(Work(ref, held, received, claim.time, asked_s))
+        self._start(ClaimedRun(ref, held, received, claim.time, asked_s))
         return None
 
     def _tell(self, about: str, reason: str) -> None:

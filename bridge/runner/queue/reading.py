@@ -6,11 +6,11 @@ from bridge.bus.views import ReceivedRequest, RequestRef
 from bridge.errors import RequestRejectedError
 from bridge.records import Request
 from bridge.request import UNSIGNED, parse
-from bridge.runner.connection.link import Link
+from bridge.runner.connection.link import BusLink
 from bridge.runner.host import Host
 
 
-def receive(link: Link, ref: RequestRef) -> ReceivedRequest | None:
+def receive(link: BusLink, ref: RequestRef) -> ReceivedRequest | None:
     """Return the pushed bytes, or None when there are none to read: whoever claims it publishes the rejection.
 
     Raises:
@@ -31,7 +31,7 @@ def quota_name(host: Host, request: Request | None, received: ReceivedRequest | 
     return host.signers.quota_name(request, received.data, received.signature)
 
 
-def peek(host: Host, link: Link, ref: RequestRef, received: ReceivedRequest | None) -> Request | None:
+def peek(host: Host, link: BusLink, ref: RequestRef, received: ReceivedRequest | None) -> Request | None:
     """Return the request if it is one."""
     if received is None:
         return None

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bridge.bus.views import Held, ReceivedRequest, RequestRef
+from bridge.bus.views import HeldClaim, ReceivedRequest, RequestRef
 from bridge.run.outcomes import Ending
-from bridge.runner.state.kept import Kept
+from bridge.runner.state.kept import KeptRun
 
 
 @dataclass(frozen=True)
-class Work:
+class ClaimedRun:
     """A claim we hold and what is to be done with it."""
 
     ref: RequestRef
-    held: Held
+    held: HeldClaim
     received: ReceivedRequest | None
     claimed: str
     asked_s: float
     ending: Ending | None = None  # set for runs that are only finalised
-    kept: Kept | None = None  # set for runs that came to their end before this runner died
+    kept: KeptRun | None = None  # set for runs that came to their end before this runner died

@@ -11,19 +11,19 @@ import threading
 from collections.abc import Callable
 from typing import Any, Literal
 
-from bridge.bus.views import Held, LogChunk
+from bridge.bus.views import HeldClaim, LogChunk
 from bridge.errors import FencedError, InfrastructureError
 from bridge.limits import LOG_CHUNK_MAX_BYTES
 from bridge.records import Beacon, Claim, LogHead
 from bridge.run.lease import OwnLease
-from bridge.runner.connection.link import Link
+from bridge.runner.connection.link import BusLink
 from bridge.system.clock import Clock, rfc3339
 
 Phase = Literal["preparing", "running", "judging", "publishing"]
 _TRIES = 3
 
 
-def following(held: Held, clock: Clock, **changes: Any) -> Claim:
+def following(held: HeldClaim, clock: Clock, **changes: Any) -> Claim:
     """Return the claim that may replace the held one: next number, fresh nonce, and these changes."""
     fresh = {"sequence": held.claim.sequence + 1, "nonce": secrets.token_hex(16), "time": rfc3339(clock.now())}
     return held.claim.evolve(**fresh, **changes)
@@ -34,8 +34,8 @@ class Keeper:
 
     def __init__(
         self,
-        link: Link,
-        held: Held,
+        link: BusLink,
+        held: HeldClaim,
         *,
         clock: Clock,
         beacon: Callable[[], Beacon | None],
@@ -54,7 +54,7 @@ class Keeper:
         self._thread: threading.Thread | None = None
 
     @property
-    def held(self) -> Held:
+    def held(self) -> HeldClaim:
         """The claim as it was last acknowledged."""
         return self._held
 
@@ -76,7 +76,7 @@ class Keeper:
             return "somebody else owns the claim now"
         return "the lease could not be renewed in time" if self._lease.lost() else None
 
-    def advance(self, **changes: Any) -> Held:
+    def advance(self, **changes: Any) -> HeldClaim:
         """Move the claim on now, e.g. to another phase; a push that fails is tried again as long as the lease holds.
 
         Raises:
@@ -85,7 +85,7 @@ class Keeper:
         """
         made: list[tuple[str, Claim]] = []
 
-        def make(held: Held) -> Claim:
+        def make(held: HeldClaim) -> Claim:
             # The same commit on the same tip: one that arrived without an answer is recognised, not fenced off.
             if not made or made[-1][0] != held.oid:
                 made.append((held.oid, following(held, self._clock, **changes)))
@@ -108,7 +108,7 @@ class Keeper:
         if self._thread is not None:
             self._thread.join()
 
-    def finish(self, phase: Phase) -> Held:
+    def finish(self, phase: Phase) -> HeldClaim:
         """Stop renewing, send the rest of the log with its end mark, and return the claim.
 
         A log that cannot be sent is no reason to lose a result: it is in the result tree as well.
@@ -150,7 +150,7 @@ class Keeper:
             except InfrastructureError:
                 continue  # the budget stretches; the lease decides how long this may go on
 
-    def _push(self, make: Callable[[Held], Claim], *, final: bool) -> Held:
+    def _push(self, make: Callable[[HeldClaim], Claim], *, final: bool) -> HeldClaim:
         with self._link.lock:
             chunk = self._next_chunk(final=final)
             asked_s = self._clock.steady_s()

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bridge.bus.views import Held, RequestRef
+from bridge.bus.views import HeldClaim, RequestRef
 from bridge.errors import FencedError, InfrastructureError
 from bridge.records import Claim, Delivery
 from bridge.run.outcomes import Ending
-from bridge.runner.connection.link import Link
+from bridge.runner.connection.link import BusLink
 from bridge.runner.host import Host
 from bridge.runner.run.claim_renewal import following
 from bridge.runner.run.notifications import owed
@@ -61,7 +61,7 @@ class Spool:
                 self._next[run_id] = (now_s + rest_s, rest_s)
 
 
-def terminal_claim(held: Held, host: Host, ending: Ending, result_oid: str) -> Claim:
+def terminal_claim(held: HeldClaim, host: Host, ending: Ending, result_oid: str) -> Claim:
     """Return the claim that ends a run."""
     return following(
         held,
@@ -76,7 +76,9 @@ def terminal_claim(held: Held, host: Host, ending: Ending, result_oid: str) -> C
     )
 
 
-def deliver(host: Host, link: Link, ref: RequestRef, held: Held, claim: Claim, *, tries: int = _TRIES) -> Delivery:
+def deliver(
+    host: Host, link: BusLink, ref: RequestRef, held: HeldClaim, claim: Claim, *, tries: int = _TRIES
+) -> Delivery:
     """End the run and copy its result; ``spooled`` when the remote did not take it, to be tried again later.
 
     Raises:
@@ -98,7 +100,7 @@ def deliver(host: Host, link: Link, ref: RequestRef, held: Held, claim: Claim, *
     return "spooled"
 
 
-def copy(host: Host, link: Link, ref: RequestRef, result_oid: str | None, *, tries: int = _TRIES) -> Delivery:
+def copy(host: Host, link: BusLink, ref: RequestRef, result_oid: str | None, *, tries: int = _TRIES) -> Delivery:
     """Append the published result to the request branch; what cannot be copied now is copied by recovery."""
     if result_oid is None:
         host.journal.append("copied", ref.id, None, delivery="branch_moved")

@@ -13,8 +13,8 @@ from bridge.bus.views import RequestRef
 from bridge.errors import InfrastructureError, IntegrityError
 from bridge.records import Request
 from bridge.run.outcomes import Ending
-from bridge.runner.actions.announce import Ended, nobody
-from bridge.runner.connection.link import Link
+from bridge.runner.actions.announce import RunAnnouncement, nobody
+from bridge.runner.connection.link import BusLink
 from bridge.runner.host import Host
 from bridge.runner.state.journal import OWED, JournalLine
 from bridge.strictjson import StrictJsonError
@@ -30,13 +30,13 @@ def debtor(line: JournalLine) -> RequestRef:
     return RequestRef(line.id, str(line.detail.get("ref", "")), str(line.detail.get("request_oid", "")))
 
 
-def tell(host: Host, ended: Ended) -> None:
+def tell(host: Host, ended: RunAnnouncement) -> None:
     """Tell of a result and note that it is done."""
     host.announce(ended)
     _done(host, ended.ref.id)
 
 
-def tell_late(host: Host, link: Link, ref: RequestRef, ending: Ending, result_oid: str) -> None:
+def tell_late(host: Host, link: BusLink, ref: RequestRef, ending: Ending, result_oid: str) -> None:
     """Tell of a result as it was published; one that cannot be read now stays to be told of."""
     try:
         with link.lock:
@@ -48,7 +48,7 @@ def tell_late(host: Host, link: Link, ref: RequestRef, ending: Ending, result_oi
         host.say(f"{ref.id[-8:]} delivered, but nobody is told of it: {error.message}")
         _done(host, ref.id)
         return
-    tell(host, Ended(ref, link.bus.route, _request(files), ending, files))
+    tell(host, RunAnnouncement(ref, link.bus.route, _request(files), ending, files))
 
 
 def _done(host: Host, run_id: str) -> None:

@@ -6,7 +6,7 @@ import datetime as dt
 import hashlib
 from dataclasses import dataclass
 
-from bridge.bus.views import Held, RequestRef
+from bridge.bus.views import HeldClaim, RequestRef
 from bridge.executor.interface import Execution
 from bridge.gate import identity as gate_identity
 from bridge.presets import Trust, host_labels
@@ -14,7 +14,7 @@ from bridge.publish import MASK
 from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord, SandboxApplied
 from bridge.run.outcomes import Ending
 from bridge.runner.host import Host
-from bridge.runner.state.kept import Kept
+from bridge.runner.state.kept import KeptRun
 from bridge.system.clock import parse_rfc3339, rfc3339
 from bridge.trust.ssh_signatures import Signer
 
@@ -37,7 +37,7 @@ class RunFacts:
 
     ref: RequestRef
     bus_id: str
-    held: Held
+    held: HeldClaim
     request_bytes: bytes | None
     request: Request | None
     claimed: str
@@ -45,7 +45,7 @@ class RunFacts:
     attempt: Attempt | None
     models: tuple[ModelDigest, ...]
     log: bytes
-    kept: Kept | None
+    kept: KeptRun | None
     signer: Signer | None = None
 
 

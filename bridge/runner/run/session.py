@@ -18,10 +18,10 @@ from bridge.pipeline import finish
 from bridge.presets import Preset, Trust
 from bridge.publish import mask
 from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord
-from bridge.run.outcomes import EndedError, Ending, Outcome, of_execution
-from bridge.runner.actions.announce import Ended
+from bridge.run.outcomes import EndedError, Ending, RunOutcome, of_execution
+from bridge.runner.actions.announce import RunAnnouncement
 from bridge.runner.authorisation.sender import Sender
-from bridge.runner.connection.link import Link
+from bridge.runner.connection.link import BusLink
 from bridge.runner.host import Host
 from bridge.runner.machine.identity import beside_installation
 from bridge.runner.machine.models import ModelDigests
@@ -44,7 +44,7 @@ class RunSession:
     def __init__(
         self,
         host: Host,
-        link: Link,
+        link: BusLink,
         ref: RequestRef,
         keeper: Keeper,
         *,
@@ -65,7 +65,7 @@ class RunSession:
         self._log = b""
         self._sender = Sender(host, link, ref)
         self._revoked: str | None = None
-        self._kept: kept.Kept | None = None
+        self._kept: kept.KeptRun | None = None
 
     def read(self) -> bytes:
         """Return the stored request.
@@ -86,7 +86,7 @@ class RunSession:
         except (KakeyaError, ValueError) as error:
             self._host.say(f"{self.ref.id[-8:]} its request cannot be read any more: {error}")
 
-    def go_on_with(self, found: kept.Kept) -> Outcome:
+    def go_on_with(self, found: kept.KeptRun) -> RunOutcome:
         """Judge and publish a run that an earlier process of this runner saw to its end."""
         self.request_bytes, self.signature = found.request_bytes, found.signature
         self._request = Request.parse(found.request_bytes)
@@ -153,7 +153,7 @@ class RunSession:
         """Make what the run came to durable before its directory goes; return the digest, None when it failed."""
         host, request = self._host, self._request
         self._log = execution.log
-        self._kept = kept.Kept(
+        self._kept = kept.KeptRun(
             id=self.ref.id,
             request_oid=self.ref.oid,
             request_bytes=self.request_bytes or b"",
@@ -215,7 +215,7 @@ class RunSession:
         with self._link.lock:
             return self._link.bus.claim_commits(self._keeper.held.chain)
 
-    def publish(self, files: Mapping[str, bytes], ending: Ending) -> Outcome:
+    def publish(self, files: Mapping[str, bytes], ending: Ending) -> RunOutcome:
         """Build the result once, end the run by one compare-and-swap, copy the result to its branch.
 
         Raises:
@@ -237,8 +237,8 @@ class RunSession:
         said = f"{ending.reason}: {ending.message}" if ending.message else ending.reason
         host.say(f"{self.ref.id[-8:]} {said}" + ("" if delivery == "copied" else f" ({delivery})"))
         if delivery != "spooled":  # what nobody can fetch yet is not told of
-            tell(host, Ended(self.ref, self._link.bus.route, self._request, ending, files))
-        return Outcome(id=self.ref.id, ending=ending, result_oid=result_oid, delivery=delivery)
+            tell(host, RunAnnouncement(self.ref, self._link.bus.route, self._request, ending, files))
+        return RunOutcome(id=self.ref.id, ending=ending, result_oid=result_oid, delivery=delivery)
 
     def _prepare(self, spec: JobSpec) -> RunDirectory:
         host, request = self._host, self._request

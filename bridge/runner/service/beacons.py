@@ -15,12 +15,12 @@ from bridge.executor.observe import condition
 from bridge.limits import BEACON_INTERVAL_IDLE_S
 from bridge.records import AcceptedWorkflow, Beacon
 from bridge.records.bus import SIGNED_REQUESTS
-from bridge.runner.connection.link import Link
+from bridge.runner.connection.link import BusLink
 from bridge.runner.host import Host
 from bridge.system.clock import rfc3339
 
 
-class Beacons:
+class BeaconSender:
     """Makes the next beacon when one is due; the sequence goes on from what the bus shows.
 
     One is due at once when something changed that a requester would want to know, and otherwise after an interval that
@@ -31,7 +31,7 @@ class Beacons:
     def __init__(
         self,
         host: Host,
-        link: Link,
+        link: BusLink,
         running: Callable[[], tuple[str, ...]],
         spooled: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:

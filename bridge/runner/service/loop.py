@@ -10,23 +10,23 @@ import datetime as dt
 import threading
 from collections.abc import Mapping
 
-from bridge.bus.views import ClaimView, Held, RequestRef
+from bridge.bus.views import ClaimView, HeldClaim, RequestRef
 from bridge.errors import FencedError, InfrastructureError, KakeyaError
 from bridge.limits import EXPIRY_MAX_S
 from bridge.pipeline import finish, run_once
 from bridge.run.lease import LeaseWatch
-from bridge.run.outcomes import Ending, Outcome
-from bridge.runner.connection.link import Link
+from bridge.run.outcomes import Ending, RunOutcome
+from bridge.runner.connection.link import BusLink
 from bridge.runner.connection.pacing import PollPace
 from bridge.runner.host import Host
 from bridge.runner.queue.admission import host_wait
-from bridge.runner.queue.forged_claims import Hostile
+from bridge.runner.queue.forged_claims import ForgedClaims
 from bridge.runner.queue.queue import Queue
-from bridge.runner.queue.work import Work
+from bridge.runner.queue.work import ClaimedRun
 from bridge.runner.run.claim_renewal import Keeper, following
 from bridge.runner.run.delivery import Spool
 from bridge.runner.run.session import RunSession
-from bridge.runner.service.beacons import Beacons
+from bridge.runner.service.beacons import BeaconSender
 from bridge.runner.service.recovery import kill_leftovers, recover, saved
 from bridge.runner.state.kept import drop_all_but
 from bridge.system.clock import parse_rfc3339
@@ -37,16 +37,16 @@ _WAKE_S = 0.1
 class Runner:
     """One runner on one bus; the caller holds its name lock."""
 
-    def __init__(self, host: Host, link: Link) -> None:
+    def __init__(self, host: Host, link: BusLink) -> None:
         self._host, self._link = host, link
         self._pace = PollPace(host.clock, link.record.lease_s)
         self._watch = LeaseWatch(host.clock)
-        self._hostile = Hostile(link, host.clock)
+        self._hostile = ForgedClaims(link, host.clock)
         self._spool = Spool(host, self._running_ids)
-        self._beacons = Beacons(host, link, self._running_ids, self._spool.waiting)
+        self._beacons = BeaconSender(host, link, self._running_ids, self._spool.waiting)
         self._active: dict[str, threading.Thread] = {}
         self._cancels: frozenset[str] = frozenset()
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[RunOutcome] = []
         self._run_ended = threading.Event()
         self._lock = threading.Lock()
         self._queue = Queue(host, link, self._running_ids, self._start)
@@ -60,7 +60,7 @@ class Runner:
             return bool(self._active)
 
     @property
-    def outcomes(self) -> tuple[Outcome, ...]:
+    def outcomes(self) -> tuple[RunOutcome, ...]:
         """What came of the runs so far."""
         with self._lock:
             return tuple(self._outcomes)
@@ -165,12 +165,12 @@ class Runner:
         host, link = self._host, self._link
         if ref.oid != view.claim.request_oid:
             ref = RequestRef(ref.id, ref.ref, view.claim.request_oid)
-        held = Held(view.oid, view.claim, view.chain)
+        held = HeldClaim(view.oid, view.claim, view.chain)
         claimed = view.history[0].time
         if not resume:
             found = saved(host, run_id=ref.id, oid=ref.oid)
             vanished = Ending("runner_lost", f"runner {view.claim.runner} vanished while the run was going on")
-            self._start(Work(ref, held, None, claimed, host.clock.steady_s(), ending=vanished, kept=found))
+            self._start(ClaimedRun(ref, held, None, claimed, host.clock.steady_s(), ending=vanished, kept=found))
             return
         claim = following(held, host.clock, runner=host.name, state="claimed", lease_s=link.record.lease_s)
         host.journal.append("fetched", ref.id, ref.oid, nonce=claim.nonce)
@@ -178,16 +178,16 @@ class Runner:
         with link.lock:
             held = link.bus.take_over(view, claim)
         host.journal.append("claimed", ref.id, held.oid)
-        self._start(Work(ref, held, None, claimed, asked_s))
+        self._start(ClaimedRun(ref, held, None, claimed, asked_s))
 
-    def _start(self, work: Work) -> None:
+    def _start(self, work: ClaimedRun) -> None:
         thread = threading.Thread(target=self._work, args=(work,), name=f"run-{work.ref.id[-8:]}", daemon=True)
         with self._lock:
             self._active[work.ref.id] = thread
         self._pace.happened()
         thread.start()
 
-    def _work(self, work: Work) -> None:
+    def _work(self, work: ClaimedRun) -> None:
         host, link, run_id = self._host, self._link, work.ref.id
         keeper = Keeper(link, work.held, clock=host.clock, beacon=self._beacons.due, asked_s=work.asked_s)
         session = RunSession(

@@ -10,11 +10,11 @@ import shutil
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
-from bridge.bus.views import ClaimView, Held, RequestRef
+from bridge.bus.views import ClaimView, HeldClaim, RequestRef
 from bridge.errors import BusError, FencedError, InfrastructureError
 from bridge.records import Reason
 from bridge.run.outcomes import EXIT_CODES, Ending
-from bridge.runner.connection.link import Link
+from bridge.runner.connection.link import BusLink
 from bridge.runner.host import Host
 from bridge.runner.run.delivery import copy, deliver, terminal_claim
 from bridge.runner.run.notifications import debtor, tell_late
@@ -49,7 +49,7 @@ def kill_leftovers(host: Host) -> None:
 
 
 def recover(
-    host: Host, link: Link, refs: Mapping[str, RequestRef], claims: Mapping[str, str], active: Container[str] = ()
+    host: Host, link: BusLink, refs: Mapping[str, RequestRef], claims: Mapping[str, str], active: Container[str] = ()
 ) -> list[Unfinished]:
     """Settle what the journal can settle, and return what still needs a session.
 
@@ -86,7 +86,7 @@ def recover(
     return unfinished
 
 
-def saved(host: Host, *, run_id: str, oid: str) -> kept.Kept | None:
+def saved(host: Host, *, run_id: str, oid: str) -> kept.KeptRun | None:
     """Return what a run came to before its runner died, or None when it is not known.
 
     Args:
@@ -105,7 +105,7 @@ def _ours(host: Host, run_id: str, view: ClaimView) -> bool:
     return view.claim.runner == host.name and any(claim.nonce in nonces for claim in view.history)
 
 
-def _last_own(host: Host, link: Link, run_id: str) -> ClaimView | None:
+def _last_own(host: Host, link: BusLink, run_id: str) -> ClaimView | None:
     """Return the claim of ours that the journal saw last, None when nothing here holds it any more."""
     oids = [line.oid for line in host.journal.of(run_id) if line.event in {"claimed", "started"} and line.oid]
     try:
@@ -114,7 +114,7 @@ def _last_own(host: Host, link: Link, run_id: str) -> ClaimView | None:
         return None
 
 
-def _settle(host: Host, link: Link, run_id: str, listed: RequestRef | None, view: ClaimView) -> list[Unfinished]:
+def _settle(host: Host, link: BusLink, run_id: str, listed: RequestRef | None, view: ClaimView) -> list[Unfinished]:
     lines = host.journal.of(run_id)
     built = next((line for line in reversed(lines) if line.event == "result_built"), None)
     ref = _reference(run_id, listed, view, built)
@@ -127,7 +127,7 @@ def _settle(host: Host, link: Link, run_id: str, listed: RequestRef | None, view
             _tell_of_delivered(host, link, run_id)
         return []
     if built is not None and built.oid is not None:
-        held = Held(view.oid, view.claim, view.chain)
+        held = HeldClaim(view.oid, view.claim, view.chain)
         claim = terminal_claim(held, host, _ending(built), built.oid)
         deliver(host, link, ref, held, claim, tries=1)
         _tell_of_delivered(host, link, run_id)
@@ -135,7 +135,7 @@ def _settle(host: Host, link: Link, run_id: str, listed: RequestRef | None, view
     return [Unfinished(ref, view, resume=view.claim.state == "claimed" and "started" not in events)]
 
 
-def _tell_of_delivered(host: Host, link: Link, run_id: str) -> bool:
+def _tell_of_delivered(host: Host, link: BusLink, run_id: str) -> bool:
     """Tell of a run whose result is delivered and not told of; return whether it is such a run.
 
     The journal alone decides: the claim of a run that ended long ago may be gone.

@@ -14,7 +14,7 @@ from bridge.bus.interface import Bus
 from bridge.errors import InfrastructureError
 from bridge.executor import local_executor
 from bridge.runner.actions.announce import announcer
-from bridge.runner.connection.link import Link, link_to
+from bridge.runner.connection.link import BusLink, link_to
 from bridge.runner.host import Host, StateFolder
 from bridge.runner.machine.identity import CodeWatch, runner_version
 from bridge.runner.policy.file import Policy, own_presets
@@ -95,7 +95,7 @@ def serve(host: Host, bus: Bus, *, idle_s: float | None = None) -> None:
     host.state.drain.unlink(missing_ok=True)
 
 
-def _linked(host: Host, bus: Bus) -> Link:
+def _linked(host: Host, bus: Bus) -> BusLink:
     """Return the bus as this runner uses it; on one of this machine's own nobody else writes, and nothing is signed."""
 
     def seals() -> RunnerSeals | None:

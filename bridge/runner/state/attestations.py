@@ -19,7 +19,7 @@ from bridge.limits import RESULT_MAX_BYTES
 from bridge.records import BusRecord, KeyRecord, Manifest, RunRecord, Verdict
 from bridge.runner.state.journal import Journal
 from bridge.trust import runner_key as keys
-from bridge.trust.attestation import ATTESTATION_FILE, Link, attest, is_available
+from bridge.trust.attestation import ATTESTATION_FILE, ChainPosition, attest, is_available
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ class Attesting:
             yield Sealed({**files, ATTESTATION_FILE: envelope}, detail)
 
 
-def _next(journal: Journal) -> Link:
+def _next(journal: Journal) -> ChainPosition:
     last = journal.attested
-    return Link(
+    return ChainPosition(
         chain=journal.first,
         sequence=last.sequence + 1,
         previous=last.digest,

@@ -25,7 +25,7 @@ from bridge.system.durable import write_atomically
 _SUFFIX = ".json.gz"
 
 
-class Kept(Record):
+class KeptRun(Record):
     """A run whose last process is dead and whose result is not built yet.
 
     Attributes:
@@ -51,7 +51,7 @@ class Kept(Record):
     ended: Moment
 
 
-def save(folder: Path, kept: Kept) -> str:
+def save(folder: Path, kept: KeptRun) -> str:
     """Write a run durably and return the digest its journal line carries.
 
     Raises:
@@ -62,7 +62,7 @@ def save(folder: Path, kept: Kept) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def load(folder: Path, run_id: str, digest: str | None) -> Kept | None:
+def load(folder: Path, run_id: str, digest: str | None) -> KeptRun | None:
     """Return what was kept of a run, or None when nothing whole was.
 
     Args:
@@ -74,7 +74,7 @@ def load(folder: Path, run_id: str, digest: str | None) -> Kept | None:
         data = (folder / f"{run_id}{_SUFFIX}").read_bytes()
         if digest is not None and hashlib.sha256(data).hexdigest() != digest:
             return None
-        kept = Kept.model_validate_json(gzip.decompress(data))
+        kept = KeptRun.model_validate_json(gzip.decompress(data))
     except (OSError, EOFError, zlib.error, pydantic.ValidationError):
         return None
     return kept if kept.id == run_id else None

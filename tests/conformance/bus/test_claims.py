@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from bridge.bus.refs import names
-from bridge.bus.views import ClaimView, Held, RequestRef
+from bridge.bus.views import ClaimView, HeldClaim, RequestRef
 from bridge.errors import BusError, FencedError
 from bridge.system.gitobjects import GitObject
 from tests.conformance.bus.conftest import Place
@@ -21,7 +21,7 @@ def _claim_seen_by(actor: Actor, ref: RequestRef) -> ClaimView:
     return view
 
 
-def _claimed_before(watcher: Actor, owner: Actor, client: Actor) -> tuple[RequestRef, Held, ClaimView]:
+def _claimed_before(watcher: Actor, owner: Actor, client: Actor) -> tuple[RequestRef, HeldClaim, ClaimView]:
     """Let one runner claim a new request while another looks on; return the request, what is held and what is seen."""
     ref = client.submit().ref
     held = owner.claim(ref)

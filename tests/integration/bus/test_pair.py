@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridge.bus import open_bus
-from bridge.bus.content.checkout import Bounds, check_out
+from bridge.bus.content.checkout import CheckoutBounds, check_out
 from bridge.bus.content.workload import capture
 from bridge.bus.refs.history import reaches
 from bridge.bus.views import RequestRef
@@ -91,12 +91,12 @@ def test_what_the_first_tree_used_is_missing_for_the_second(
     first, second = folder(tmp_path), tmp_path / "second"
     second.mkdir()
     with store.reader() as reader:
-        left = check_out(reader, top, first, FakeClock(), Bounds(entries=1, bytes=12, wall_s=60.0))
+        left = check_out(reader, top, first, FakeClock(), CheckoutBounds(entries=1, bytes=12, wall_s=60.0))
         assert (left.entries, left.bytes) == (0, 3)
         with pytest.raises(RequestRejectedError, match="more than 0 entries"):
             check_out(reader, top, second, FakeClock(), left)
         with pytest.raises(RequestRejectedError, match="more than 3 bytes"):
-            check_out(reader, top, second, FakeClock(), Bounds(entries=9, bytes=left.bytes, wall_s=60.0))
+            check_out(reader, top, second, FakeClock(), CheckoutBounds(entries=9, bytes=left.bytes, wall_s=60.0))
 
 
 def test_ancestors_are_looked_for_through_merges_and_within_a_bound() -> None:

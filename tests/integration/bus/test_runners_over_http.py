@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.bus.interface import Bus
-from bridge.bus.views import Held, RequestRef
+from bridge.bus.views import HeldClaim, RequestRef
 from bridge.executor.interface import RunDirectory
 from bridge.records import Claim, JobSpec
 from bridge.runner.connection.link import link_to
@@ -32,7 +32,7 @@ class SlowPublisher:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._bus, name)
 
-    def publish(self, held: Held, claim: Claim) -> Held:
+    def publish(self, held: HeldClaim, claim: Claim) -> HeldClaim:
         self._proxy.hold = True
         return self._bus.publish(held, claim)
 

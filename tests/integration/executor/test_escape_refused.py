@@ -10,11 +10,11 @@ import pytest
 
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.local import LocalExecutor
-from bridge.executor.sandbox.confine import Plain, nothing
-from bridge.executor.trial import Trial, try_sandbox
+from bridge.executor.sandbox.confine import Unconfined, nothing
+from bridge.executor.trial import SandboxTrial, try_sandbox
 from bridge.records import SandboxSpec
 from bridge.runner.host import StateFolder
-from bridge.runner.maintenance.doctor import Patient, examine
+from bridge.runner.maintenance.doctor import DoctorContext, examine
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs
 
@@ -24,9 +24,11 @@ CLOCK = SystemClock()
 class Leaky(LocalExecutor):
     """The executor of a host whose sandbox holds nothing back, as its own trial finds out."""
 
-    def trial(self, uid: int | None = None) -> Trial:
+    def trial(self, uid: int | None = None) -> SandboxTrial:
         if uid not in self._trials:
-            self._trials[uid] = try_sandbox(CLOCK, uid, lambda _, directory: Plain(nothing("a sieve"), directory.work))
+            self._trials[uid] = try_sandbox(
+                CLOCK, uid, lambda _, directory: Unconfined(nothing("a sieve"), directory.work)
+            )
         return self._trials[uid]
 
 
@@ -66,7 +68,7 @@ def test_a_user_the_runner_cannot_become_is_refused_beforehand(leaky, token):
 @pytest.mark.parametrize(("mode", "level"), [("required", "fail"), ("preferred", "warn")])
 def test_doctor_lists_every_open_way_with_a_remedy(tmp_path, mode, level):
     policy = _policy(tmp_path, mode)
-    findings = list(examine(Patient(policy, StateFolder(tmp_path / "state"), Leaky(CLOCK), CLOCK, None)))
+    findings = list(examine(DoctorContext(policy, StateFolder(tmp_path / "state"), Leaky(CLOCK), CLOCK, None)))
     escapes = [one for one in findings if one.name == "escape"]
 
     assert {one.level for one in escapes} == {"ok", level}
@@ -78,7 +80,7 @@ def test_doctor_lists_every_open_way_with_a_remedy(tmp_path, mode, level):
 def test_doctor_lists_every_way_that_was_refused_on_this_platform(tmp_path, executor, need_sandbox):
     need_sandbox("sandboxed")
     policy = _policy(tmp_path, "required")
-    findings = list(examine(Patient(policy, StateFolder(tmp_path / "state"), executor, CLOCK, None)))
+    findings = list(examine(DoctorContext(policy, StateFolder(tmp_path / "state"), executor, CLOCK, None)))
     escapes = [one for one in findings if one.name == "escape"]
 
     assert len(escapes) == len(executor.escapes())
@@ -88,11 +90,11 @@ def test_doctor_lists_every_way_that_was_refused_on_this_platform(tmp_path, exec
 
 def test_an_executor_without_a_sandbox_lists_no_way_as_refused(tmp_path):
     class Bare(LocalExecutor):
-        def trial(self, uid: int | None = None) -> Trial:
-            return Trial(nothing("bubblewrap (bwrap) is not installed"))
+        def trial(self, uid: int | None = None) -> SandboxTrial:
+            return SandboxTrial(nothing("bubblewrap (bwrap) is not installed"))
 
     policy = _policy(tmp_path, "required")
-    findings = list(examine(Patient(policy, StateFolder(tmp_path / "state"), Bare(CLOCK), CLOCK, None)))
+    findings = list(examine(DoctorContext(policy, StateFolder(tmp_path / "state"), Bare(CLOCK), CLOCK, None)))
 
     assert [one for one in findings if one.name == "escape"] == []
     assert [one.level for one in findings if one.name == "sandbox"] == ["fail"]

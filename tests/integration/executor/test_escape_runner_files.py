@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from bridge.runner.host import StateFolder
-from bridge.runner.maintenance.setup import Wish, steps
+from bridge.runner.maintenance.setup import SetupOptions, steps
 from bridge.trust import runner_key as keys
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these are ways out of a Linux sandbox")
@@ -33,7 +33,7 @@ def write(path):
 def runner(tmp_path) -> StateFolder:
     """A runner's folders as `setup` makes them, beside the runs."""
     state = StateFolder(tmp_path / "state")
-    for step in steps(Wish(tmp_path / "config" / "policy.toml", state, "desk", keygen=keys.generate)):
+    for step in steps(SetupOptions(tmp_path / "config" / "policy.toml", state, "desk", keygen=keys.generate)):
         if step.act is not None:
             step.act()
     state.journal.write_text('{"seq": 0}\n')

@@ -16,7 +16,7 @@ from bridge.executor import local_executor
 from bridge.executor import trial as selftest
 from bridge.executor.sandbox import bubblewrap as bubble
 from bridge.executor.sandbox.bwrap_options import Abilities
-from bridge.executor.sandbox.confine import Plain, nothing
+from bridge.executor.sandbox.confine import Unconfined, nothing
 from bridge.records import HostRecord
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import OTHER_UID
@@ -83,7 +83,9 @@ def test_a_sandbox_that_does_not_start_is_no_sandbox(need_sandbox):
 
 
 def test_a_sandbox_that_lets_a_run_out_is_no_sandbox():
-    offered = selftest.try_sandbox(SystemClock(), None, lambda _, directory: Plain(nothing("a sieve"), directory.work))
+    offered = selftest.try_sandbox(
+        SystemClock(), None, lambda _, directory: Unconfined(nothing("a sieve"), directory.work)
+    )
 
     assert offered.applied.kind == "none"
     assert offered.applied.reason.startswith("tried, and a run can ")

@@ -14,7 +14,7 @@ import pytest
 
 from bridge.cli.host.main import main
 from bridge.runner.host import StateFolder
-from bridge.runner.maintenance.setup import Wish, policy_text, serve_argv, service_commands, template, unit
+from bridge.runner.maintenance.setup import SetupOptions, policy_text, serve_argv, service_commands, template, unit
 from bridge.runner.policy.file import load_policy
 
 
@@ -133,13 +133,13 @@ def test_a_policy_with_mistakes_is_left_to_the_owner(machine):
 
 
 def test_the_example_and_the_file_come_from_one_text(machine):
-    wish = Wish(Path("/p"), StateFolder(Path("/s")), "desk")
+    wish = SetupOptions(Path("/p"), StateFolder(Path("/s")), "desk")
 
     assert policy_text(wish) == template("desk")
 
 
 def test_what_was_asked_for_is_turned_on_in_the_template(tmp_path):
-    wish = Wish(
+    wish = SetupOptions(
         Path("/p"),
         StateFolder(Path("/s")),
         "desk",
@@ -161,7 +161,7 @@ def test_what_was_asked_for_is_turned_on_in_the_template(tmp_path):
 @pytest.mark.parametrize("platform", ["linux", "darwin"])
 def test_the_service_runs_exactly_the_command_that_is_shown(platform, tmp_path):
     odd = tmp_path / 'a "folder" with 100% names'
-    wish = Wish(odd / "policy.toml", StateFolder(odd), "desk", bus="/b#1")
+    wish = SetupOptions(odd / "policy.toml", StateFolder(odd), "desk", bus="/b#1")
     argv = serve_argv(wish)
     _path, text = unit(argv, platform)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.bus.content.checkout import Bounds, check_out
+from bridge.bus.content.checkout import CheckoutBounds, check_out
 from bridge.errors import RequestRejectedError
 from bridge.system.gitobjects import (
     DIRECTORY,
@@ -45,7 +45,7 @@ class Forge:
         self.store.write([one])
         return one.oid
 
-    def check_out(self, oid: str, into: Path, bounds: Bounds | None = None) -> None:
+    def check_out(self, oid: str, into: Path, bounds: CheckoutBounds | None = None) -> None:
         with self.store.reader() as reader:
             check_out(reader, oid, into, FakeClock(), bounds)
 
@@ -62,7 +62,7 @@ def into(tmp_path: Path) -> Path:
     return folder
 
 
-def refused(forge: Forge, into: Path, oid: str, match: str, bounds: Bounds | None = None) -> None:
+def refused(forge: Forge, into: Path, oid: str, match: str, bounds: CheckoutBounds | None = None) -> None:
     with pytest.raises(RequestRejectedError, match=match) as caught:
         forge.check_out(oid, into, bounds)
     assert "\n" not in caught.value.message
@@ -190,14 +190,14 @@ def test_the_byte_bound_counts_every_path(forge: Forge, into: Path) -> None:
     big = forge.file(b"x" * 1000)
     top = forge.tree(*((REGULAR, f"f{number}".encode(), big) for number in range(10)))
     with pytest.raises(RequestRejectedError, match="more than 5000 bytes"):
-        forge.check_out(top, into, Bounds(bytes=5000))
+        forge.check_out(top, into, CheckoutBounds(bytes=5000))
     assert sum(path.stat().st_size for path in into.iterdir()) <= 5000
 
 
 def test_the_time_bound_ends_a_slow_checkout(forge: Forge, into: Path) -> None:
     top = forge.tree((REGULAR, b"f", forge.file()))
     with pytest.raises(RequestRejectedError, match="took more than"):
-        forge.check_out(top, into, Bounds(wall_s=-1.0))
+        forge.check_out(top, into, CheckoutBounds(wall_s=-1.0))
 
 
 def test_a_tree_that_is_not_all_there_is_refused(forge: Forge, into: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bridge.bus.views import ClaimView, Held, RequestRef, Tree
+from bridge.bus.views import ClaimView, HeldClaim, RequestRef, Tree
 from bridge.errors import BusError, FencedError, RemoteError
 from bridge.records import Claim
 from tests.fakes.bus_actors import Actor, FakeClock
@@ -50,7 +50,7 @@ class ModelRunner:
     def boot(self) -> None:
         """Lose everything but the journal."""
         self.actor = Actor(MemoryBus(self.remote, clock=self.clock, faults=self.faults), self.clock, self.name)
-        self.held: Held | None = None
+        self.held: HeldClaim | None = None
         self.ref: RequestRef | None = None
         self.intent: Claim | None = None
         self.acknowledged_s = 0.0

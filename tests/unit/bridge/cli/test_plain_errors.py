@@ -9,7 +9,7 @@ import pytest
 
 from bridge.cli.host import main as runner
 from bridge.cli.os_errors import told
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.ids import short
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
@@ -51,7 +51,7 @@ class OnThisMachine(Requester):
 
     said = ""
 
-    def open(self, settings, clock) -> Session:
+    def open(self, settings, clock) -> BusSession:
         return replace(super().open(settings, clock), runner_words=lambda: self.said)
 
 

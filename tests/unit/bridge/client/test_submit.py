@@ -9,7 +9,7 @@ import pytest
 from bridge.client.clone.config import discover
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Sent, Store, check_path
-from bridge.client.connection.session import Session
+from bridge.client.connection.session import BusSession
 from bridge.client.send.parameters import split, typed
 from bridge.client.send.submit import build, find_live, make_wish, parse_selector, send
 from bridge.errors import IntegrityError, ParameterError, RemoteError, RunNotFoundError, UsageError
@@ -26,7 +26,7 @@ def make_session(folder, faults=None, remote=None):
     bus.store.faults = faults or Faults()
     environment = {"KAKEYA_DATA_DIR": str(folder), "KAKEYA_CONFIG_DIR": str(folder / "config")}
     settings = discover(folder, environment, "memory")
-    return Session(settings, bus, bus.identity(), Store(settings.state_dir), clock)
+    return BusSession(settings, bus, bus.identity(), Store(settings.state_dir), clock)
 
 
 def wish(**changes):

@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from bridge import strictjson
 from bridge.errors import InfrastructureError, IntegrityError, UsageError
 from bridge.trust import runner_key as keys
-from bridge.trust.attestation import ATTESTATION_FILE, Link, attest, verify_attestation
+from bridge.trust.attestation import ATTESTATION_FILE, ChainPosition, attest, verify_attestation
 from bridge.trust.keyring import followed, pin, pinned, vouched
 from bridge.trust.succession import chain_problems
 from tests.unit.bridge.publish.records import RECORD, VERDICT
 
-FIRST_LINK = Link("c" * 64, 1)
+FIRST_LINK = ChainPosition("c" * 64, 1)
 REF = "refs/heads/mac-bridge/mlx-env-probe-x"
 
 
@@ -29,7 +29,7 @@ def folder(tmp_path):
     return tmp_path / "keys"
 
 
-def tree(folder, link: Link = FIRST_LINK) -> dict[str, bytes]:
+def tree(folder, link: ChainPosition = FIRST_LINK) -> dict[str, bytes]:
     signer, _ = keys.load(folder, "mini")
     files = {
         "log.txt": b"hello\n",
@@ -77,7 +77,7 @@ def test_a_missing_envelope_is_an_error_and_not_a_warning(folder) -> None:
 
 
 def test_an_envelope_of_another_run_does_not_fit(folder) -> None:
-    files, other = tree(folder), tree(folder, Link("c" * 64, 2, "1" * 64))
+    files, other = tree(folder), tree(folder, ChainPosition("c" * 64, 2, "1" * 64))
     assert verify_attestation({**files, ATTESTATION_FILE: other[ATTESTATION_FILE]}, trusted(folder)).link.sequence == 2
     changed = {**files, "run.json": RECORD.evolve(runner="other").canonical()}
     with pytest.raises(IntegrityError, match=r"run\.json has sha256"):
@@ -146,9 +146,9 @@ def test_the_in_toto_project_s_own_bindings_read_the_statement(folder) -> None:
 
 def test_a_gap_a_fork_and_a_repeat_show_in_the_chain(folder) -> None:
     first = verify_attestation(tree(folder), trusted(folder))
-    second = verify_attestation(tree(folder, Link("c" * 64, 2, first.digest)), trusted(folder))
-    third = verify_attestation(tree(folder, Link("c" * 64, 3, second.digest)), trusted(folder))
-    forked = verify_attestation(tree(folder, Link("c" * 64, 3, first.digest)), trusted(folder))
+    second = verify_attestation(tree(folder, ChainPosition("c" * 64, 2, first.digest)), trusted(folder))
+    third = verify_attestation(tree(folder, ChainPosition("c" * 64, 3, second.digest)), trusted(folder))
+    forked = verify_attestation(tree(folder, ChainPosition("c" * 64, 3, first.digest)), trusted(folder))
     assert chain_problems([third, first, second]) == []
     assert chain_problems([first, third]) == ["attestation 2 of mini is missing (before 3 came run unknown)"]
     assert chain_problems([first, second, forked]) == ["attestation 3 of mini does not follow the shown attestation 2"]
@@ -157,7 +157,7 @@ def test_a_gap_a_fork_and_a_repeat_show_in_the_chain(folder) -> None:
 
 def test_a_gap_is_excused_by_a_void_number_or_a_run_that_is_not_over_and_by_nothing_else(folder) -> None:
     first = verify_attestation(tree(folder), trusted(folder))
-    after = Link("c" * 64, 4, "1" * 64, "r" * 26, (2, 3))
+    after = ChainPosition("c" * 64, 4, "1" * 64, "r" * 26, (2, 3))
     assert chain_problems([first, verify_attestation(tree(folder, after), trusted(folder))]) == []
     part = verify_attestation(tree(folder, replace(after, void=(2,))), trusted(folder))
     assert chain_problems([first, part]) == ["attestation 3 of mini is missing (before 4 came run rrrrrrrr)"]
@@ -170,7 +170,7 @@ def test_a_gap_is_excused_by_a_void_number_or_a_run_that_is_not_over_and_by_noth
 
 def test_chains_of_different_runners_and_journals_are_not_mixed(folder) -> None:
     here = verify_attestation(tree(folder), trusted(folder))
-    other = verify_attestation(tree(folder, Link("d" * 64, 9, "1" * 64)), trusted(folder))
+    other = verify_attestation(tree(folder, ChainPosition("d" * 64, 9, "1" * 64)), trusted(folder))
     assert chain_problems([here, other]) == []
 
 

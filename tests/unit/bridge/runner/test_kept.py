@@ -18,7 +18,7 @@ class LookingJournal(Journal):
     """Looks at what is kept just before the result is built."""
 
     folder: Path
-    found: list[kept.Kept | None]
+    found: list[kept.KeptRun | None]
 
     def append(self, event, run_id, oid=None, **detail):
         super().append(event, run_id, oid, **detail)
@@ -54,7 +54,7 @@ def test_every_byte_of_an_execution_comes_back(found):
     assert run.execution.reports == {"probe.json": b"\x00\xff"}
     assert run.execution.program_exit == 0
     assert run.attempt.number == 1
-    assert kept.Kept.model_validate_json(run.model_dump_json()) == run
+    assert kept.KeptRun.model_validate_json(run.model_dump_json()) == run
 
 
 def test_secret_values_are_not_written(found, tmp_path):

@@ -127,9 +127,9 @@ def test_an_owner_that_could_not_renew_kills_its_run_and_publishes_nothing_over_
 
 
 def view_held(view):
-    from bridge.bus.views import Held
+    from bridge.bus.views import HeldClaim
 
-    return Held(view.oid, view.claim, view.chain)
+    return HeldClaim(view.oid, view.claim, view.chain)
 
 
 def test_a_request_branch_pushed_over_after_the_claim_keeps_its_result_elsewhere(world):
