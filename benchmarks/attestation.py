@@ -9,9 +9,10 @@ from pathlib import Path
 
 from benchmarks.figures import Figure
 from benchmarks.interleave import interleave, ratio
-from bridge.publish import build_tree, verify_tree
+from bridge.publish import build_tree
 from bridge.trust import runner_key as keys
 from bridge.trust.attestation import ATTESTATION_FILE, ChainPosition, attest, verify_attestation
+from bridge.trust.verifier import verify_tree
 
 SIZES = {"small": 2_000, "1 MB": 1_000_000, "16 MB": 16_000_000}
 

@@ -12,13 +12,14 @@ from typing import Literal, Protocol
 
 from bridge.bus.views import RequestRef
 from bridge.errors import FencedError
+from bridge.executor.endings import of_execution
 from bridge.executor.interface import Execution
 from bridge.gate import judge
 from bridge.presets import PolicyFacts, Preset, Trust, find, resolve
 from bridge.publish import build_tree
 from bridge.records import JobSpec, Request, RunRecord
 from bridge.request import parse
-from bridge.run.outcomes import Ending, RunOutcome, of_error, of_execution
+from bridge.run.outcomes import Ending, RunOutcome, of_error
 from bridge.system.clock import Clock
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from bridge.executor.sandbox.escapes import Escape
 from bridge.records import (
     CommandResult,
     HostRecord,
@@ -126,3 +125,11 @@ class Executor(Protocol):
     def kill_leftovers(self, pid: int, started: float, marker: str) -> int:
         """Kill what an earlier runner left behind of one run; return how many processes were killed."""
         ...
+
+
+@dataclass(frozen=True)
+class Escape:
+    """One way out: what a run would do, and whether a trial run was refused it."""
+
+    what: str
+    refused: bool

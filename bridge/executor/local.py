@@ -8,13 +8,14 @@ from __future__ import annotations
 import functools
 import threading
 
-from bridge.executor.interface import Execution, Hooks, RunDirectory
+from bridge.executor.interface import Escape, Execution, Hooks, RunDirectory
 from bridge.executor.observe import host as machine
 from bridge.executor.process import tree
 from bridge.executor.run_folders import within_reach
 from bridge.executor.running import RunExecution
-from bridge.executor.sandbox.confine import confine, job_uid, nothing
-from bridge.executor.sandbox.escapes import Escape
+from bridge.executor.sandbox.choice import confine
+from bridge.executor.sandbox.confinement import nothing
+from bridge.executor.sandbox.user import job_uid
 from bridge.executor.supervision.peer_isolation import set_apart
 from bridge.executor.trial import SandboxTrial, try_sandbox
 from bridge.records import HostRecord, JobSpec, SandboxApplied

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.executor.interface import RunDirectory
-from bridge.executor.sandbox.confine import closed_to, may_mount
+from bridge.executor.sandbox.user import closed_to, may_mount
 
 _OPEN_TO_ALL: Final = "/var/tmp"  # noqa: S108 - the folder made there has a name of its own and belongs to us
 

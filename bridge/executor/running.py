@@ -17,7 +17,7 @@ from bridge.executor.interface import Ending, Execution, Hooks, RunDirectory
 from bridge.executor.observe.telemetry import Sampler
 from bridge.executor.process.pipe import open_pipe
 from bridge.executor.process.tree import Usage
-from bridge.executor.sandbox.confine import Confinement
+from bridge.executor.sandbox.confinement import Confinement
 from bridge.executor.sandbox.imports import ANSWER_MAX_BYTES, answer, question
 from bridge.executor.supervision.bounds import Bounds, Stop, rlimits
 from bridge.executor.supervision.environment import command_environment

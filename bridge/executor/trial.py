@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.errors import InfrastructureError
-from bridge.executor.interface import Execution, Hooks, RunDirectory
+from bridge.executor.interface import Escape, Execution, Hooks, RunDirectory
 from bridge.executor.running import RunExecution
-from bridge.executor.sandbox.confine import Confinement, enclosed, nothing
-from bridge.executor.sandbox.escapes import Escape, TrialTargets, Witness, laid_out
+from bridge.executor.sandbox.choice import enclosed
+from bridge.executor.sandbox.confinement import Confinement, nothing
+from bridge.executor.sandbox.escapes import TrialTargets, Witness, laid_out
 from bridge.executor.sandbox.stale import PREFIX, clear_stale
 from bridge.limits import MIB
 from bridge.records import Command, JobSpec, Limits, SandboxApplied, SandboxSpec

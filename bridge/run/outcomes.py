@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Final
 
 from bridge.errors import REMEDY_MARK, KakeyaError, PolicyRefusedError, UsageError
-from bridge.executor.interface import Execution
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.records import Delivery, Reason
 
@@ -93,22 +92,6 @@ def of_error(error: Exception) -> Ending:
     if isinstance(error, KakeyaError):
         return Ending("infrastructure", _said(error))
     return Ending("infrastructure", one_line(f"bug: {type(error).__name__}: {error}"))
-
-
-def of_execution(execution: Execution) -> Ending:
-    """Return the ending of an execution as far as the executor knows: the gate has not looked yet."""
-    message = None if execution.message is None else one_line(execution.message)
-    if execution.ending in ("timed_out", "cancelled", "interrupted"):
-        return Ending(execution.ending, message)
-    if execution.ending == "revoked":
-        return Ending("policy_refused", message)
-    if not execution.ok or execution.ending == "not_started":
-        return Ending("infrastructure", message)
-    if execution.ending == "limit":
-        return Ending("program_failed", message or "a limit ended the run")
-    if execution.program_exit != 0:
-        return Ending("program_failed", message or f"the program ended with exit code {execution.program_exit}")
-    return Ending("passed", message)
 
 
 def one_line(text: str) -> str:

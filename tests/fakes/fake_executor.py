@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bridge.executor.interface import Execution, Hooks, RunDirectory
-from bridge.executor.sandbox.escapes import Escape
+from bridge.executor.interface import Escape, Execution, Hooks, RunDirectory
 from bridge.records import CommandResult, HostRecord, JobSpec, OutputRecord, SandboxApplied
 from bridge.system.clock import Clock
 

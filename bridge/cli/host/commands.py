@@ -21,13 +21,11 @@ from bridge.runner.host import Host, StateFolder
 from bridge.runner.policy.file import Policy, builtin_policy, file_problems, load_policy
 from bridge.runner.service.serve import assemble, default_policy_path, default_state, once, serve, serve_embedded
 from bridge.runner.service.stopping import stopping_on_signals
-from bridge.system.clock import SystemClock, rfc3339
 from bridge.system.durable import NameLock
 
 if TYPE_CHECKING:
     from bridge.bus.interface import Bus
-
-_CLOCK = SystemClock()
+from bridge.cli.host.talk import CLOCK, say
 
 
 def dispatch(arguments: argparse.Namespace) -> int:
@@ -42,11 +40,6 @@ def dispatch(arguments: argparse.Namespace) -> int:
         return known.exit_code
 
 
-def say(line: str) -> None:
-    """Write one line of talk with its time."""
-    print(f"{rfc3339(_CLOCK.now())} {line}", file=sys.stderr, flush=True)
-
-
 @contextmanager
 def _runner(arguments: argparse.Namespace, summary: Callable[[str], None] | None = None) -> Iterator[tuple[Host, Bus]]:
     """Hold the runner's name and put it together."""
@@ -56,7 +49,7 @@ def _runner(arguments: argparse.Namespace, summary: Callable[[str], None] | None
             state.model_digests.unlink(missing_ok=True)
         bus = _bus(arguments, policy, state)
         enrol(bus, state, policy.name, say)
-        yield assemble(policy, state, _CLOCK, say, summary=summary), bus
+        yield assemble(policy, state, CLOCK, say, summary=summary), bus
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -74,12 +67,12 @@ def _serve_embedded(arguments: argparse.Namespace) -> int:
     from bridge.limits import EMBEDDED_IDLE_S
 
     data = Path(arguments.embedded)
-    route = ensure_embedded(data, _CLOCK)
+    route = ensure_embedded(data, CLOCK)
     state = StateFolder(embedded_folder(data) / "runner")
     state.create()
     path = default_policy_path() if arguments.policy is None else Path(arguments.policy)
     policy = load_policy(path) if path.exists() else builtin_policy(os.environ)
-    bus = open_bus(str(route), repository=None, state=state.bus, clock=_CLOCK)
+    bus = open_bus(str(route), repository=None, state=state.bus, clock=CLOCK)
     idle_s = EMBEDDED_IDLE_S if arguments.idle is None else arguments.idle
     with stopping_on_signals() as signals:
 
@@ -87,7 +80,7 @@ def _serve_embedded(arguments: argparse.Namespace) -> int:
             signals.watch(host)
             enrol_own(bus, state, host.name, say)
 
-        if not serve_embedded(policy, state, _CLOCK, say, bus, idle_s=idle_s, ready=ready):
+        if not serve_embedded(policy, state, CLOCK, say, bus, idle_s=idle_s, ready=ready):
             say("another process serves the embedded bus already")
     return signals.exit_code(0)
 
@@ -122,7 +115,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
         policy = None
     route = _route(arguments, policy)
     open_bus = None if route is None else lambda: _open(route, state)
-    return examine_host(path, state, _CLOCK, open_bus, as_json=arguments.json)
+    return examine_host(path, state, CLOCK, open_bus, as_json=arguments.json)
 
 
 def _drain(arguments: argparse.Namespace) -> int:
@@ -150,7 +143,7 @@ def _gc(arguments: argparse.Namespace) -> int:
 
     policy, state = _policy(arguments), _state(arguments)
     older_than_s = arguments.older_than * 24 * 3600
-    for path in old_files(state, _CLOCK.now().timestamp() - older_than_s):
+    for path in old_files(state, CLOCK.now().timestamp() - older_than_s):
         print(path)
         if not arguments.dry_run:
             path.unlink(missing_ok=True)
@@ -179,7 +172,7 @@ def _policy_command(arguments: argparse.Namespace) -> int:
 
     if arguments.preset is None:
         raise UsageError("explain needs a preset", remedy="kakeya-runner policy explain PRESET")
-    for line in what_would_run(policy, arguments.preset, _CLOCK):
+    for line in what_would_run(policy, arguments.preset, CLOCK):
         print(line)
     return 0
 
@@ -263,7 +256,7 @@ def _bus(arguments: argparse.Namespace, policy: Policy | None, state: StateFolde
         from bridge.bus.store.route import resolve
 
         local = resolve(route.partition("#")[0], _repository(route), state.bus).is_local
-        record = signed(new_record(_CLOCK, wake=arguments.wake, local=local), state, say)
+        record = signed(new_record(CLOCK, wake=arguments.wake, local=local), state, say)
         bus.create(record)
         say(f"made {bus.route} a bus; requesters pin it with: kakeya-mac init --bus ROUTE#{record.bus_id}")
     return bus
@@ -271,7 +264,7 @@ def _bus(arguments: argparse.Namespace, policy: Policy | None, state: StateFolde
 
 def _open(route: str, state: StateFolder) -> Bus:
     name, _, bus_id = route.partition("#")
-    return open_bus(name, repository=_repository(name), state=state.bus, clock=_CLOCK, expect_id=bus_id or None)
+    return open_bus(name, repository=_repository(name), state=state.bus, clock=CLOCK, expect_id=bus_id or None)
 
 
 def _repository(route: str) -> Path | None:

@@ -86,8 +86,8 @@ def _wake(arguments: argparse.Namespace, state: Path) -> None:
 
 def _serve(arguments: argparse.Namespace, state: Path) -> int:
     from bridge.bus import open_bus
-    from bridge.cli.host.commands import say
     from bridge.cli.host.keys import enrol_own
+    from bridge.cli.host.talk import say
     from bridge.runner.host import Host, StateFolder
     from bridge.runner.service.serve import serve_embedded
     from bridge.runner.service.stopping import stopping_on_signals
@@ -109,8 +109,8 @@ def _serve(arguments: argparse.Namespace, state: Path) -> int:
 def _show(arguments: argparse.Namespace, state: Path) -> int:
     """Print the bus id, the public key and the authorized_keys line; a first call makes bus and key."""
     from bridge.bus import open_bus
-    from bridge.cli.host.commands import say
     from bridge.cli.host.keys import enrol_own
+    from bridge.cli.host.talk import say
     from bridge.runner.host import StateFolder
     from bridge.trust.keyring import pin
 

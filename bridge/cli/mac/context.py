@@ -1,4 +1,4 @@
-"""What a handler gets: the command, its values, and the doors it may use."""
+"""What a handler gets: the command, its values, the doors it may use, and the bus it is about, opened."""
 
 from __future__ import annotations
 
@@ -58,6 +58,42 @@ class Invocation:
         """Open the bus, checked."""
         if self.opener is not None:
             return self.opener(settings, self.clock)
-        from bridge.client.connection.session import open_session
+        from bridge.client.connection.opening import open_session
 
         return open_session(settings, self.clock)
+
+
+def connect(call: Invocation, *, quiet: bool = False) -> BusSession:
+    """Open the bus of a command and say which one it is."""
+    session = call.open(call.settings())
+    if not quiet:
+        call.output.say("bus", session.bus_line())
+    return session
+
+
+def connect_for(call: Invocation, text: str, *, quiet: bool = False) -> tuple[BusSession, str]:
+    """Open the bus of a run and return it with the run's id.
+
+    Raises:
+        UsageError: this clone sent the run to another bus than the one that was named.
+    """
+    settings = call.settings(text)
+    if quiet and settings != call.settings():
+        call.output.note(f"asking the embedded bus on this machine: {settings.bus.where}")
+    session = call.open(settings)
+    if not quiet:
+        call.output.say("bus", session.bus_line())
+    return session, find_on(call, session, text)
+
+
+def find_on(call: Invocation, session: BusSession, text: str) -> str:
+    """Return the run id that a text means on an open bus.
+
+    Raises:
+        UsageError: this clone sent the run to another bus.
+    """
+    from bridge.client.connection.run_bus import require_same_bus
+
+    run_id = session.find(text)
+    require_same_bus(session.settings, run_id, session.record.bus_id, call.command.name)
+    return run_id

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bridge.cli.mac.actions import with_actions
-from bridge.cli.mac.connect import connect, connect_for
-from bridge.cli.mac.context import Invocation
+from bridge.cli.mac.context import Invocation, connect, connect_for
 from bridge.cli.screen.output import Output, clock_face
 from bridge.cli.screen.run_view import print_standing
 from bridge.client.connection.liveness import ago, doubts, ignored_claims, look, waiting_because

@@ -6,8 +6,7 @@ import shlex
 from collections.abc import Callable
 
 from bridge.cli.mac.actions import actions_for, cancel_actions, with_actions
-from bridge.cli.mac.connect import connect, connect_for, find_on
-from bridge.cli.mac.context import Invocation
+from bridge.cli.mac.context import Invocation, connect, connect_for, find_on
 from bridge.cli.mac.drafts import wish_of
 from bridge.cli.screen.run_view import print_standing
 from bridge.cli.screen.timeline import make_timeline, show_all

@@ -83,7 +83,7 @@ def init(call: Invocation) -> int:
 
 def gc(call: Invocation) -> int:
     """Remove old results here, and on request finished branches on the bus."""
-    from bridge.cli.mac.connect import connect
+    from bridge.cli.mac.context import connect
     from bridge.client.document.envelope import of_data
     from bridge.client.maintenance.collect import tidy
 

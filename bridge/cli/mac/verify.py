@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bridge.cli.mac.connect import connect_for
-from bridge.cli.mac.context import Invocation
+from bridge.cli.mac.context import Invocation, connect_for
 from bridge.client.clone.git_door import read_branch_result
 from bridge.client.clone.request_branch import find_request_branch
 from bridge.client.clone.store import id_in

@@ -1,4 +1,4 @@
-"""Open the bus a command talks to: a route is not a destination until it proves its id."""
+"""An open bus as a command uses it: its record, what this clone remembers of it, and which bus it must be."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bridge.client.clone.config import BusChoice, ClientSettings
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
 from bridge.client.document.envelope import BusPart
-from bridge.errors import BusMissingError, RemoteError, WrongBusError
+from bridge.errors import BusMissingError, WrongBusError
 from bridge.ids import is_id
 from bridge.records import BusRecord
 from bridge.system.clock import Clock
@@ -62,35 +62,6 @@ class BusSession:
     def _ids_on_bus(self) -> set[str]:
         seen = self.bus.snapshot()
         return {run_id for run_id in (*(ref.id for ref in seen.requests), *seen.claims) if is_id(run_id)}
-
-
-def open_session(settings: ClientSettings, clock: Clock) -> BusSession:
-    """Return a session on the configured bus; the embedded one is made when it is not there yet.
-
-    Raises:
-        BusMissingError: the remote carries no bus.
-        WrongBusError: the remote carries another bus than the pinned one.
-        RemoteError: unreachable; a configured bus never becomes the embedded one.
-    """
-    if settings.bus.embedded:
-        from bridge.client.connection import embedded
-
-        return embedded.open_session(settings, clock)
-    from bridge.bus import open_bus
-    from bridge.client.connection.pins import pins
-    from bridge.client.connection.route import check_route
-    from bridge.client.connection.seals import PinnedSeals
-
-    choice = check_route(settings)
-    route = choice.route
-    if route is None:  # check_route has answered with one, or raised
-        raise RemoteError("no route to the bus is configured", remedy="kakeya-mac init --bus ROUTE")
-    repository = settings.repository.top if settings.repository is not None else None
-    folder = bus_state(settings, route)
-    bus = open_bus(route, repository=repository, state=folder, clock=clock, expect_id=choice.bus_id)
-    record = identify(bus, choice)
-    bus.use_seals(PinnedSeals(lambda: pins(settings, record=record)))
-    return BusSession(settings, bus, record, Store(settings.state_dir), clock, bus_folder=folder)
 
 
 def identify(bus: Bus, choice: BusChoice) -> BusRecord:

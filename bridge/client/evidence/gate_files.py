@@ -15,8 +15,8 @@ from bridge.gate import judge, judge_bytes
 from bridge.gate.interface import Authority
 from bridge.gate.judging import BARE_ID
 from bridge.limits import REPORT_MAX_BYTES
-from bridge.publish import verify_tree
 from bridge.records import RunRecord, Verdict
+from bridge.trust.verifier import verify_tree
 
 
 @dataclass(frozen=True)

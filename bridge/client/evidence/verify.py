@@ -20,9 +20,9 @@ from bridge.client.evidence.succession import compare_results, compare_with_bus
 from bridge.client.run.result import Result, read_result
 from bridge.errors import IntegrityError, RunNotFoundError
 from bridge.gate import identity, judge
-from bridge.publish import verify_tree
 from bridge.run import exits
 from bridge.trust.attestation import Attested
+from bridge.trust.verifier import verify_tree
 
 UNSIGNED = "integrity only, unsigned: it says what was written, not who wrote it"
 

@@ -20,10 +20,10 @@ from bridge.client.run.follow import EndReason
 from bridge.client.run.result import Result, ending, exit_code, read_result
 from bridge.client.run.states import RunState, state_of
 from bridge.errors import REMEDY_MARK, FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
-from bridge.publish import verify_tree
 from bridge.records import Claim, Request
 from bridge.request import parse
 from bridge.run import exits
+from bridge.trust.verifier import verify_tree
 
 
 @dataclass(frozen=True)

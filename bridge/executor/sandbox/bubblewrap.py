@@ -22,7 +22,8 @@ from bridge.executor.process.tree import MARKER_NAME
 from bridge.executor.sandbox import bwrap_options as bwrap
 from bridge.executor.sandbox import seccomp
 from bridge.executor.sandbox.allowlist import AllowList, allow_list
-from bridge.executor.sandbox.confine import Wrapped, check_readable, drop_to, give_to, group_of, job_uid, may_mount
+from bridge.executor.sandbox.confinement import Wrapped
+from bridge.executor.sandbox.user import check_readable, drop_to, give_to, group_of, job_uid, may_mount
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.records import JobSpec, SandboxApplied
 from bridge.system.process import run

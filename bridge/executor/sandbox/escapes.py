@@ -19,12 +19,19 @@ from typing import Any, Final
 
 import psutil
 
+from bridge.executor.interface import Escape
 from bridge.system.process import Child
 
 _SHARED_TMP: Final = "/tmp"  # noqa: S108 - where the next run would find what this one left
+
+
 _SET_ANYHOW: Final = frozenset({"PATH", "HOME", "LANG", "PWD", "TMPDIR", "LC_CTYPE"})
+
+
 # What belongs to the whole machine; a setting is opened and never written.
 _KERNEL: Final = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/sys")
+
+
 _PROGRAM: Final = r"""
 import ctypes, json, os, signal, socket, sys, time
 bait = json.loads(sys.argv[1])
@@ -91,14 +98,6 @@ for _ in range(200 if wrote else 0):
     time.sleep(0.05)
 print(json.dumps({"escapes": found, "cannot write its own directory": not wrote}))
 """
-
-
-@dataclass(frozen=True)
-class Escape:
-    """One way out: what a run would do, and whether a trial run was refused it."""
-
-    what: str
-    refused: bool
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from typing import Final
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.interface import RunDirectory
 from bridge.executor.sandbox.allowlist import allow_list
-from bridge.executor.sandbox.confine import Wrapped, drop_to, job_uid
+from bridge.executor.sandbox.confinement import Wrapped
+from bridge.executor.sandbox.user import drop_to, job_uid
 from bridge.records import JobSpec, SandboxApplied
 
 PROGRAM: Final = "/usr/bin/sandbox-exec"

@@ -22,7 +22,8 @@ from bridge.executor.capture.marks import MarkReader
 from bridge.executor.interface import Hooks, RunDirectory
 from bridge.executor.process.pipe import Pipe, open_pipe
 from bridge.executor.process.suspend_server import Holder
-from bridge.executor.sandbox.confine import Confinement, Wrapped, confine
+from bridge.executor.sandbox.choice import confine
+from bridge.executor.sandbox.confinement import Confinement, Wrapped
 from bridge.executor.supervision.bounds import Bounds, rlimits
 from bridge.executor.supervision.environment import command_environment
 from bridge.executor.supervision.plan import CommandEnd, CommandPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bridge.executor.process.pipe import Pipe
-from bridge.executor.sandbox.confine import Wrapped
+from bridge.executor.sandbox.confinement import Wrapped
 from bridge.executor.supervision.bounds import Stop
 from bridge.records import CommandResult
 

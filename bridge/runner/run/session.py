@@ -13,14 +13,14 @@ from typing import Literal
 
 from bridge.bus.views import ReceivedRequest, RequestRef, Tree
 from bridge.errors import KakeyaError, PolicyRefusedError, RequestRejectedError
+from bridge.executor.endings import of_execution
 from bridge.executor.interface import Execution, Hooks, RunDirectory
 from bridge.pipeline import finish
 from bridge.presets import Preset, Trust
 from bridge.publish import mask
 from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord
-from bridge.run.outcomes import EndedError, Ending, RunOutcome, of_execution
+from bridge.run.outcomes import EndedError, Ending, RunOutcome
 from bridge.runner.actions.announce import RunAnnouncement
-from bridge.runner.authorisation.sender import Sender
 from bridge.runner.connection.link import BusLink
 from bridge.runner.host import Host
 from bridge.runner.machine.identity import beside_installation
@@ -30,6 +30,7 @@ from bridge.runner.run.delivery import deliver, terminal_claim
 from bridge.runner.run.large_files import large_files
 from bridge.runner.run.notifications import tell
 from bridge.runner.run.record import RunFacts, run_record
+from bridge.runner.run.sender import Sender
 from bridge.runner.state import archive, kept
 from bridge.runner.state.attempts import attempt_key
 from bridge.system.clock import parse_rfc3339, rfc3339

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.local import LocalExecutor
-from bridge.executor.sandbox.confine import Unconfined, nothing
+from bridge.executor.sandbox.confinement import Unconfined, nothing
 from bridge.executor.trial import SandboxTrial, try_sandbox
 from bridge.records import SandboxSpec
 from bridge.runner.host import StateFolder

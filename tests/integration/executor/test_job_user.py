@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bridge.executor.sandbox.confine import JOB_UID, SETPRIV_PATHS
+from bridge.executor.sandbox.user import JOB_UID, SETPRIV_PATHS
 from bridge.system.process import run
 from tests.fakes.local_jobs import OTHER_UID
 

@@ -12,10 +12,10 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.open.create import new_record
-from bridge.publish import verify_tree
 from bridge.records import RunRecord
 from bridge.runner.state.journal import verify_journal
 from bridge.system.clock import SystemClock
+from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request, push
 from tests.fakes.github_server import serving
 from tests.integration.runner.crash import run

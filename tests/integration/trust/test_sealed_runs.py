@@ -10,10 +10,10 @@ from bridge.bus.refs import names
 from bridge.bus.views import RequestRef
 from bridge.cli.mac.main import Surroundings, main
 from bridge.errors import FencedError
-from bridge.publish import verify_tree
 from bridge.system.clock import SystemClock
 from bridge.trust import runner_key as keys
 from bridge.trust.attestation import key_id
+from bridge.trust.verifier import verify_tree
 from tests.fakes.bus_actors import Actor
 from tests.fakes.git_servers import git
 from tests.integration.runner.conftest import Site, site  # noqa: F401 (a fixture)

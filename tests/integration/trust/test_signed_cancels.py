@@ -10,7 +10,7 @@ import pytest
 from bridge.bus.content.commits import CANCEL_FILE, SIGNATURE, folder_commit
 from bridge.request.branches import cancel_branch
 from bridge.request.cancel import CancelRequest
-from bridge.runner.authorisation.sender import Sender
+from bridge.runner.run.sender import Sender
 from bridge.system.clock import SystemClock, rfc3339
 from bridge.trust.ssh_signatures import sign
 from tests.fakes.ssh_keys import WHO, push_signed, signed_request

@@ -12,9 +12,10 @@ import pytest
 from bridge import strictjson
 from bridge.errors import PublishError
 from bridge.limits import RESULT_MAX_FILES
-from bridge.publish import MASK, build_tree, verify_tree
+from bridge.publish import MASK, build_tree
 from bridge.records import Claim, EnvironmentVariable, JobSpec, OutputRecord, Request, RunRecord, Verdict
 from bridge.system.gitobjects import REGULAR, TreeEntry, blob, commit, tree
+from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request
 from tests.unit.bridge.publish.records import RECORD, SPEC, VERDICT, claim
 

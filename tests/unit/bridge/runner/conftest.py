@@ -13,7 +13,6 @@ import pytest
 from bridge.bus.views import RequestRef, Tree
 from bridge.executor.interface import RunDirectory
 from bridge.presets import Preset, registry
-from bridge.publish import verify_tree
 from bridge.records import Claim, JobSpec, Request, RunRecord, Verdict
 from bridge.runner.connection.link import link_to
 from bridge.runner.host import Host, StateFolder
@@ -24,6 +23,7 @@ from bridge.runner.state.attempts import Attempts
 from bridge.runner.state.attestations import Attesting
 from bridge.runner.state.journal import Journal
 from bridge.system.clock import SystemClock
+from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request, push
 from tests.fakes.fake_executor import FakeExecutor, Program
 from tests.fakes.memory_bus import Faults, MemoryBus, MemoryRemote, bus_record

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from bridge.errors import UsageError
-from bridge.publish import verify_tree
 from bridge.runner.state.attestations import enrolled, newest
 from bridge.runner.state.journal import Journal
 from bridge.trust import runner_key as keys
 from bridge.trust.attestation import ATTESTATION_FILE, FIRST, verify_attestation
 from bridge.trust.keyring import vouched
 from bridge.trust.succession import chain_problems
+from bridge.trust.verifier import verify_tree
 from tests.fakes.memory_bus import MemoryBus
 
 
