@@ -18,7 +18,7 @@ from bridge.runner.journal import verify_journal
 from bridge.system.clock import SystemClock
 from tests.fakes.asking import make_request, push
 from tests.fakes.github_server import serving
-from tests.integration.runner.crash import run
+from tests.support.crash import run
 
 ROOT = Path(__file__).parents[3]
 CLOCK = SystemClock()
@@ -69,7 +69,7 @@ def crash(told, tmp_path):
     file = tmp_path / "scenario.json"
     file.write_text(json.dumps(told))
     return subprocess.run(
-        [sys.executable, "-m", "tests.integration.runner.crash", str(file)],
+        [sys.executable, "-m", "tests.support.crash", str(file)],
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
 
@@ -156,7 +156,7 @@ def test_what_a_killed_runner_left_running_is_killed_before_anything_else(scenar
     told = scenario("", "", wait=f"sleep 300 & echo $! > {tmp_path}/child; sleep 300")
     file = tmp_path / "scenario.json"
     file.write_text(json.dumps(told))
-    runner = subprocess.Popen([sys.executable, "-m", "tests.integration.runner.crash", str(file)], cwd=ROOT)
+    runner = subprocess.Popen([sys.executable, "-m", "tests.support.crash", str(file)], cwd=ROOT)
     try:
         child = tmp_path / "child"
         deadline = time.monotonic() + 60

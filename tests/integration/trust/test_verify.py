@@ -20,7 +20,7 @@ from bridge.publish.keyring import PUBLIC_FILE, decode
 from bridge.runner import keys
 from bridge.system.clock import SystemClock
 from tests.fakes.git_servers import git
-from tests.integration.runner.conftest import Site, site  # noqa: F401 (a fixture)
+from tests.support.runner_site import Site, site  # noqa: F401 (a fixture)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bridge.publish.attestation import ATTESTATION_FILE
-from tests.integration.runner.conftest import Site
+from tests.support.runner_site import Site
 
 ROOT = Path(__file__).parents[3]
 ABSENT = "import sys; sys.modules['securesystemslib'] = sys.modules['cryptography'] = None; "
