@@ -10,7 +10,7 @@ PYTEST := $(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m pytest
 # Tests start many Python processes: without bytecode files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test unit lint ruff types imports check drift evidence workflows bench engine-study gate-score fuzz studies clean
+.PHONY: help demo test unit lint ruff types imports check drift evidence workflows bench engine-study gate-score fuzz slow studies show clean
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -69,8 +69,14 @@ gate-score: $(VENV)/.dev ## mutation score of the gate
 fuzz: $(VENV)/.dev ## millions of mutated manifests through the request parser
 	$(BIN)/python -m tests.fuzz_request
 
-studies: $(VENV)/.dev ## the slow tests
+slow: $(VENV)/.dev ## the slow tests
 	$(PYTEST) -q -m slow $(PYTEST_ARGS)
+
+studies: $(VENV)/.dev ## measure what is open of an area's studies, one case at a time: make studies AREA=rooms
+	$(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m benchmarks.studies $(AREA)
+
+show: $(VENV)/.dev ## what an area promises to show, each line with its figure and command: make show AREA=rooms
+	$(BIN)/python -m benchmarks.show $(AREA)
 
 clean: ## remove what make made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
