@@ -7,8 +7,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 OPENBLAS := $(wildcard /usr/lib/x86_64-linux-gnu/libopenblas.so.0 /usr/lib/aarch64-linux-gnu/libopenblas.so.0)
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 PYTEST := $(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m pytest
+# Tests start many Python processes: without bytecode files each compiles the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test unit lint check drift evidence bench engine-study gate-score fuzz studies clean
+.PHONY: help demo test unit lint ruff types imports check drift evidence workflows bench engine-study gate-score fuzz slow studies show clean
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -26,15 +28,21 @@ demo: $(VENV)/.demo ## install what a runner needs and send one real request thr
 	$(BIN)/kakeya-mac run k3-fused-allmlx-code --wait
 
 test: check ## everything CI runs: linters, drift checks, then all tests but the slow studies
-	$(PYTEST) -q -n 4 --dist loadfile -m "not slow" $(PYTEST_ARGS)
+	$(PYTEST) -q -n 4 --dist worksteal -m "not slow" $(PYTEST_ARGS)
 
 unit: $(VENV)/.dev ## the offline tier, under a minute
-	$(PYTEST) -q tests/unit -m "not slow" -n 4 --dist loadfile --disable-socket --allow-unix-socket $(PYTEST_ARGS)
+	$(PYTEST) -q tests/unit -m "not slow" -n 4 --dist worksteal --disable-socket --allow-unix-socket $(PYTEST_ARGS)
 
-lint: $(VENV)/.dev ## ruff, mypy --strict, import directions
+lint: ruff types imports ## ruff, mypy --strict, import directions
+
+ruff: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
 	$(BIN)/mypy
+
+imports: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 
 drift: $(VENV)/.dev ## generated files equal what their source generates
@@ -43,8 +51,11 @@ drift: $(VENV)/.dev ## generated files equal what their source generates
 evidence: $(VENV)/.dev ## judge every committed result; a changed one fails
 	$(BIN)/kakeya-mac gate check docs/evidence
 
-check: lint drift evidence ## what must hold before tests are worth running
+workflows: $(VENV)/.dev
 	$(BIN)/zizmor --offline --persona auditor .github/workflows
+
+check: $(VENV)/.dev ## what must hold before tests are worth running; two steps at a time
+	$(MAKE) --jobs=2 types imports evidence drift ruff workflows
 
 bench: $(VENV)/.dev ## ratios inside interleaved runs; needs a quiet machine
 	$(ONE_THREAD) $(BIN)/python -m benchmarks
@@ -58,8 +69,14 @@ gate-score: $(VENV)/.dev ## mutation score of the gate
 fuzz: $(VENV)/.dev ## millions of mutated manifests through the request parser
 	$(BIN)/python -m tests.fuzz_request
 
-studies: $(VENV)/.dev ## the slow tests
+slow: $(VENV)/.dev ## the slow tests
 	$(PYTEST) -q -m slow $(PYTEST_ARGS)
+
+studies: $(VENV)/.dev ## measure what is open of an area's studies, one case at a time: make studies AREA=rooms
+	$(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m benchmarks.studies $(AREA)
+
+show: $(VENV)/.dev ## what an area promises to show, each line with its figure and command: make show AREA=rooms
+	$(BIN)/python -m benchmarks.show $(AREA)
 
 clean: ## remove what make made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -18,7 +18,7 @@ from benchmarks.bus_overhead import floor
 from benchmarks.figures import Figure
 from benchmarks.interleave import Timing, interleave
 from bridge.cli.mac.main import Surroundings, main
-from tests.integration.runner.conftest import CLOCK, Site
+from tests.support.runner_site import CLOCK, Site
 
 
 def measure(repeats: int = 15) -> list[Figure]:

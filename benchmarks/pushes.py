@@ -15,7 +15,7 @@ from bridge.runner.service.loop import Runner
 from tests.fakes.bus_actors import FakeClock
 from tests.fakes.counted_pushes import DAY_S, HOSTED, busy, hosted, idle, most_in_a_minute
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
-from tests.unit.bridge.runner.conftest import World
+from tests.support.runner_world import World
 
 BUSY_S = 900
 

@@ -1,4 +1,8 @@
-"""Six places a bus can live; every test of this folder runs over all of them through the production interface."""
+"""Six places a bus can live, reached through the production interface.
+
+Every test runs in memory, over the owner's own bus, and over the door that ssh requesters come through. Over the other
+ways to a repository a quick run takes the tests in `TRANSPORT`; all the others are slow there.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,25 @@ from tests.fakes.split_store import SplitStore
 
 PLACES = ("memory", "embedded", "file", "ssh", "http", "exec")
 SERVED = ("ssh", "http", "exec")
+EVERYWHERE = ("memory", "embedded", "exec")
+TRANSPORT = {
+    "test_says_which_bus_it_is_and_is_made_only_once": "creates refs, and is refused a second time",
+    "test_a_request_arrives_with_the_bytes_that_were_sent": "uploads a branch and fetches it",
+    "test_a_request_branch_is_never_overwritten": "the remote refuses a push",
+    "test_a_request_that_was_withdrawn_is_rejected": "fetches a commit the remote does not have",
+    "test_gc_deletes_branch_log_and_claim_of_old_runs_only": "deletes refs",
+    "test_a_claim_has_one_winner": "compares and swaps at the remote",
+    "test_a_race_of_claimers_has_one_winner_each_time": "pushes at the same time over several connections",
+    "test_repeating_a_claim_after_a_lost_answer_is_no_second_claim": "pushes what is there already",
+    "test_a_foreign_thing_at_a_claim_ref_is_named_and_blocks_nobody_else": "fetches what is no claim",
+    "test_one_push_carries_lease_log_and_beacon": "several refs in one push",
+    "test_a_log_or_beacon_somebody_else_moved_does_not_stop_the_run": "some refs of a push are refused",
+    "test_a_log_is_read_in_order_and_without_gaps": "fetches what a ref gained since the last fetch",
+    "test_publishing_shows_the_result_and_the_copy_reaches_the_branch": "uploads and fetches a tree of files",
+    "test_a_branch_that_went_elsewhere_keeps_its_result_under_the_claim": "a push meets a ref that moved or is gone",
+    "test_what_is_no_result_is_an_integrity_error": "fetches an object the remote does not have",
+}
+"""Tests whose promise depends on the way to the repository, each with what it does there."""
 ROOT = Path(__file__).parents[3]
 
 
@@ -68,7 +91,17 @@ def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
         one.close()
 
 
-@pytest.fixture(params=[pytest.param(kind, marks=[pytest.mark.servers] if kind in SERVED else []) for kind in PLACES])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "place" not in metafunc.fixturenames:
+        return
+    quick = PLACES if metafunc.definition.originalname in TRANSPORT else EVERYWHERE
+    marks = {
+        kind: [pytest.mark.servers] * (kind in SERVED) + [pytest.mark.slow] * (kind not in quick) for kind in PLACES
+    }
+    metafunc.parametrize("place", [pytest.param(kind, marks=marks[kind]) for kind in PLACES], indirect=True)
+
+
+@pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A bus that has been created, over each transport."""
     return make_place(request.param, tmp_path, request)

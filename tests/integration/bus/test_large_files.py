@@ -31,7 +31,7 @@ from tests.fakes.git_servers import bare, git
 from tests.fakes.lfs_server import PASSWORD, USER, LfsServerFake
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
 from tests.integration.bus.test_hostile_repository import push
-from tests.unit.bridge.runner.conftest import World
+from tests.support.runner_world import World
 
 CLOCK = SystemClock()
 WEIGHTS = os.urandom(70_000)

@@ -17,7 +17,7 @@ from bridge.runner.service.loop import Runner
 from tests.fakes.git_servers import Proxy, git
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
 from tests.integration.bus.conftest import Line
-from tests.unit.bridge.runner.conftest import POLICY, World, probe
+from tests.support.runner_world import POLICY, World, probe
 
 pytestmark = pytest.mark.servers
 LEASE_S = 15.0

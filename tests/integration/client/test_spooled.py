@@ -17,7 +17,7 @@ from bridge.system.clock import SystemClock
 from tests.fakes.git_servers import bare
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
 from tests.fakes.requester import Ran
-from tests.unit.bridge.runner.conftest import World
+from tests.support.runner_world import World
 
 JUDGED = "gate_rejected"  # what the gate says of the report that the faked program writes
 # A result arrives with the commit that ends a claim: the only one on a claim ref that has two parents.

@@ -18,7 +18,7 @@ from bridge.system.clock import SystemClock
 from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request, push
 from tests.fakes.github_server import serving
-from tests.integration.runner.crash import run
+from tests.support.crash import run
 
 ROOT = Path(__file__).parents[3]
 CLOCK = SystemClock()
@@ -72,7 +72,7 @@ def crash(told, tmp_path):
     file = tmp_path / "scenario.json"
     file.write_text(json.dumps(told))
     return subprocess.run(
-        [sys.executable, "-m", "tests.integration.runner.crash", str(file)],
+        [sys.executable, "-m", "tests.support.crash", str(file)],
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
 
@@ -159,7 +159,7 @@ def test_what_a_killed_runner_left_running_is_killed_before_anything_else(scenar
     told = scenario("", "", wait=f"sleep 300 & echo $! > {tmp_path}/child; sleep 300")
     file = tmp_path / "scenario.json"
     file.write_text(json.dumps(told))
-    runner = subprocess.Popen([sys.executable, "-m", "tests.integration.runner.crash", str(file)], cwd=ROOT)
+    runner = subprocess.Popen([sys.executable, "-m", "tests.support.crash", str(file)], cwd=ROOT)
     try:
         child = tmp_path / "child"
         deadline = time.monotonic() + 60

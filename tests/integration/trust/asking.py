@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from bridge.bus.content.commits import REQUEST_FILE, SIGNATURE, folder_commit
-from tests.unit.bridge.runner.conftest import POLICY
+from tests.support.runner_world import POLICY
 
 OTHER = "other@example.org"
 RAN = "gate_rejected"  # the fake program's report is no evidence; that it is judged shows that it ran

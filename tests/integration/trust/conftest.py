@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.ssh_keys import Key, make_key, signers_line, write_list
 from tests.integration.trust.asking import OTHER, policy
-from tests.unit.bridge.runner.conftest import clock, world
+from tests.support.runner_world import clock, world
 
 __all__ = ["clock", "world"]
 

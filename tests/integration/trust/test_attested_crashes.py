@@ -17,7 +17,7 @@ from bridge.trust import runner_key as keys
 from bridge.trust.attestation import verify_attestation
 from bridge.trust.succession import chain_problems
 from tests.fakes.asking import make_request, push
-from tests.integration.runner.crash import run
+from tests.support.crash import run
 
 ROOT = Path(__file__).parents[3]
 CLOCK = SystemClock()
@@ -66,7 +66,7 @@ def test_no_number_is_missing_and_none_is_doubled_after_a_kill(told, tmp_path, p
     scenario = tmp_path / "scenario.json"
     scenario.write_text(json.dumps({**told, "event": event, "when": when}))
     died = subprocess.run(
-        [sys.executable, "-m", "tests.integration.runner.crash", str(scenario)],
+        [sys.executable, "-m", "tests.support.crash", str(scenario)],
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert died.returncode == -9, died.stderr

@@ -16,8 +16,8 @@ from bridge.trust.attestation import key_id
 from bridge.trust.verifier import verify_tree
 from tests.fakes.bus_actors import Actor
 from tests.fakes.git_servers import git
-from tests.integration.runner.conftest import Site, site  # noqa: F401 (a fixture)
 from tests.integration.trust.test_verify import told
+from tests.support.runner_site import Site, site  # noqa: F401 (a fixture)
 
 CLOCK = SystemClock()
 

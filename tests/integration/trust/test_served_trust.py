@@ -17,7 +17,7 @@ from bridge.records import JobSpec, RunRecord, Workload
 from bridge.system.clock import SystemClock
 from tests.fakes.asking import make_request
 from tests.fakes.ssh_keys import Key, signed_request
-from tests.integration.runner.conftest import PRESET, site
+from tests.support.runner_site import PRESET, site
 
 __all__ = ["site"]
 CALM = {

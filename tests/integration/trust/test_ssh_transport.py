@@ -25,7 +25,7 @@ from bridge.trust.attestation import ATTESTATION_FILE
 from tests.fakes import git_servers
 from tests.fakes.asking import make_request, push
 from tests.fakes.git_servers import SshServer, git, stop
-from tests.integration.runner.conftest import Site
+from tests.support.runner_site import Site
 
 ROOT = Path(__file__).parents[3]
 CLOCK = SystemClock()

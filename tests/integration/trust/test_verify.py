@@ -20,7 +20,7 @@ from bridge.trust import runner_key as keys
 from bridge.trust.attestation import ATTESTATION_FILE
 from bridge.trust.keyring import PUBLIC_FILE, decode, pin
 from tests.fakes.git_servers import git
-from tests.integration.runner.conftest import Site, site  # noqa: F401 (a fixture)
+from tests.support.runner_site import Site, site  # noqa: F401 (a fixture)
 
 
 @pytest.fixture(scope="module")

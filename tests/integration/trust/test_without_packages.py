@@ -10,7 +10,7 @@ import pytest
 
 from bridge.trust.attestation import ATTESTATION_FILE
 from bridge.trust.keyring import pin
-from tests.integration.runner.conftest import Site
+from tests.support.runner_site import Site
 
 ROOT = Path(__file__).parents[3]
 ABSENT = "import sys; sys.modules['securesystemslib'] = sys.modules['cryptography'] = None; "
@@ -18,7 +18,7 @@ ABSENT = "import sys; sys.modules['securesystemslib'] = sys.modules['cryptograph
 
 def without(program: str, *words: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run one of the commands in a process that cannot import the packages."""
-    code = f"{ABSENT}from bridge.cli.{program} import main; sys.exit(main(sys.argv[1:]))"
+    code = f"{ABSENT}from bridge.cli.{program}.main import main; sys.exit(main(sys.argv[1:]))"
     return subprocess.run(
         [sys.executable, "-c", code, *words],
         cwd=cwd, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **environment},
@@ -37,10 +37,10 @@ def home(folder: Path) -> dict[str, str]:
 
 
 def test_a_bus_made_without_them_is_unsigned_and_its_results_say_so(place) -> None:
-    made = without("runner", *place.command("once", "--bus", place.route, "--create-bus")[3:])
+    made = without("host", *place.command("once", "--bus", place.route, "--create-bus")[3:])
     assert (made.returncode, "unsigned" in made.stderr, "pip install 'kakeya[trust]'" in made.stderr) == (0, True, True)
     ref = place.ask()
-    without("runner", *place.command("once", "--bus", place.route)[3:])
+    without("host", *place.command("once", "--bus", place.route)[3:])
     claim = place.ended(ref)
     assert ATTESTATION_FILE not in place.requester().read_result(claim.result_oid).files
     checked = without("mac", "verify", ref.id, "--bus", place.route, cwd=place.folder, **home(place.folder))
@@ -52,7 +52,7 @@ def test_a_bus_that_signs_is_not_served_without_them_and_a_pinned_key_is_no_key_
     assert place.run("keygen").code == 0
     place.run("once", "--bus", place.route, "--create-bus")
     ref = place.ask()
-    refused = without("runner", *place.command("once", "--bus", place.route)[3:])
+    refused = without("host", *place.command("once", "--bus", place.route)[3:])
     assert refused.returncode == 2
     assert "this bus signs its results and this runner has not the packages to sign with" in refused.stderr
     place.run("once", "--bus", place.route)
@@ -64,6 +64,6 @@ def test_a_bus_that_signs_is_not_served_without_them_and_a_pinned_key_is_no_key_
 
 
 def test_keygen_says_what_to_install(place) -> None:
-    done = without("runner", *place.command("keygen")[3:])
+    done = without("host", *place.command("keygen")[3:])
     assert done.returncode == 2
     assert "pip install 'kakeya[trust]'" in done.stderr

@@ -15,8 +15,8 @@ from bridge.bus.views import RequestRef
 from bridge.records import Workload
 from tests.fakes.asking import make_request, push
 from tests.fakes.token_git import HTTP_BACKEND, TokenGitServer
-from tests.integration.runner.conftest import ROOT, Site
 from tests.integration.workflows.harness import Job, evaluate, load, run_job, triggered_by_push
+from tests.support.runner_site import ROOT, Site
 
 EVENTS = Path(__file__).parents[2] / "data" / "github" / "events"
 WORKFLOW = ROOT / ".github" / "workflows" / "mac-bridge.yml"

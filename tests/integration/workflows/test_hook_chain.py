@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.integration.runner.conftest import ROOT, Site
+from tests.support.runner_site import ROOT, Site
 
 PATH = ".github/workflows/mac-bridge.yml"
 ORIGINAL = b"name: mac-bridge\non: push\n"

@@ -41,6 +41,22 @@ LIES: dict[str, Lie] = {
 }
 
 
+HONEST = ("honest", "honest-memory")
+RUN_FOR_REAL = {
+    "scaled-decode-times": "its marks arrive when they are written",
+    "a-handicapped-baseline": "the baseline does wait",
+    "fused-with-zero-blocks": "nothing is drafted while it is measured",
+    "fewer-prompts-than-the-design": "the prompt was never measured",
+    "a-good-report-and-a-crash": "a signal ends the process",
+    "copies-an-earlier-report-with-its-times": "the file system says when a file came to be",
+    "says-evidence": "what it prints goes through the log",
+    "changes-the-report-after-the-end": "a process is left behind that holds the file",
+    "the-engine-then-a-program": "the runner starts both commands",
+    "sleeps-for-seconds": "the kernel says what processor time was used",
+}
+"""Lies that need a run of their own, each with what only the runner can see of it."""
+
+
 def lie(name: str, *codes: str, preset: str = "decode", **expected: str) -> Callable[[Callable[[], Behaviour]], None]:
     def register(behaviour: Callable[[], Behaviour]) -> None:
         LIES[name] = Lie(behaviour, codes, preset=preset, **expected)

@@ -1,4 +1,4 @@
-"""A runner that dies by KILL around one journal event; run as a program, as `crash.py SCENARIO.json`."""
+"""A runner that dies by KILL around one journal event; run as `python -m tests.support.crash SCENARIO.json`."""
 
 from __future__ import annotations
 

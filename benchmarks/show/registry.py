@@ -1,0 +1,9 @@
+"""Which lines each area has."""
+
+from __future__ import annotations
+
+from benchmarks.areas import AREAS
+from benchmarks.show import rooms
+from benchmarks.show.line import Line
+
+LINES: dict[str, tuple[Line, ...]] = dict.fromkeys(AREAS, ()) | {"rooms": rooms.LINES}

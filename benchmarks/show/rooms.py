@@ -1,0 +1,87 @@
+"""What the issue on rooms, words and one model of a run promises to show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchmarks.show import source
+from benchmarks.show.line import Line
+
+EVIDENCE = source.ROOT / "docs" / "evidence"
+ROOM_MAX = 12
+RUN_COMMAND = source.ROOT / "bridge" / "cli" / "mac_run.py"
+
+
+def planted_faults(folder: Path = EVIDENCE) -> str | None:
+    """Return how many planted faults the tests found before and after, and which were lost, from both reports."""
+    found = {}
+    for when in ("before", "after"):
+        path = folder / f"planted-faults-{when}.json"
+        if not path.exists():
+            return None
+        found[when] = {trial["fault"]: trial["detected"] for trial in json.loads(path.read_bytes())["trials"]}
+    before, after = found["before"], found["after"]
+    lost = [name for name, detected in before.items() if detected and not after.get(name, False)]
+    return (
+        f"before: {sum(before.values())} of {len(before)} found, after: {sum(after.values())} of {len(after)}; "
+        f"lost: {', '.join(lost) or 'none'}"
+    )
+
+
+def layers() -> str:
+    """Return the contracts of type `layers`."""
+    found = source.layer_contracts()
+    return f"{len(found)} contracts" + "".join(f"; {name}" for name in found)
+
+
+def full_rooms() -> str:
+    """Return the folders that hold more modules than a room should."""
+    rooms = source.rooms()
+    over = sorted((item for item in rooms.items() if item[1] > ROOM_MAX), key=lambda item: -item[1])
+    said = ", ".join(f"{folder} {count}" for folder, count in over)
+    return f"{len(over)} of {len(rooms)} folders hold more than {ROOM_MAX} modules" + (f": {said}" if over else "")
+
+
+def circles() -> str:
+    """Return the groups of modules that import each other."""
+    found = source.circles()
+    return f"{len(found)} circles" + "".join(f"; {' - '.join(group)}" for group in found)
+
+
+def class_names() -> str:
+    """Return the class names that several modules define."""
+    found = source.class_names_with_two_meanings()
+    return f"{len(found)} names" + (f": {', '.join(found)}" if found else "")
+
+
+def command_imports(path: Path = RUN_COMMAND) -> str | None:
+    """Return how many product modules the handler of `kakeya-mac run` imports."""
+    if not path.exists():
+        return None
+    return f"{len(source.imports(path, source.modules()))} modules in {path.relative_to(source.ROOT)}"
+
+
+def size() -> str:
+    """Return the lines of both packages."""
+    return ", ".join(f"{package} {source.lines(package):,}" for package in source.PACKAGES)
+
+
+SHOW = "make show AREA=rooms"
+LINES = (
+    Line("`make demo`, `make test` in a fresh clone", "make demo && make test"),
+    Line("CI's time before and after", ".ci/run"),
+    Line(
+        "at least 60 planted faults, found before and after the diet: both lists committed, none lost",
+        "python -m tests.planted",
+        planted_faults,
+    ),
+    Line("`layers` in every package", SHOW, layers),
+    Line("no room over a dozen", SHOW, full_rooms),
+    Line("no circle", SHOW, circles),
+    Line("no class name with two meanings", SHOW, class_names),
+    Line("the successor of `mac_run.py` imports ≤ 12 modules", SHOW, command_imports),
+    Line("recovery's table is complete (a test enumerates it)", "make test"),
+    Line("unchanged: schemas, exit codes, refs, result trees (committed results still verify)", "make drift evidence"),
+    Line("bridge ≤ 35,000 lines of Python, engine ≤ 17,000", SHOW, size),
+)

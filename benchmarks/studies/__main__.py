@@ -1,0 +1,90 @@
+"""Run the studies of an area where they stopped: `make studies AREA=...`, or `python -m benchmarks.studies AREA`.
+
+One case at a time, and one run of this program at a time on a machine, whatever the checkout. A case that is in the
+committed report is not measured again: delete its line to repeat it. Exits 1 when a case failed; it stays open.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.areas import area
+from benchmarks.studies.registry import STUDIES
+from benchmarks.studies.report import FOLDER, ROOT, report_of
+from benchmarks.studies.study import Study
+from bridge.system.clock import SystemClock, rfc3339
+
+LOCK = Path(tempfile.gettempdir()) / f"kakeya-studies-{os.getuid()}.lock"
+
+
+@contextmanager
+def alone(path: Path = LOCK) -> Iterator[None]:
+    """Hold the machine's lock on studies.
+
+    Raises:
+        SystemExit: another run holds it.
+    """
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit(f"error: other studies run on this machine and hold {path}; wait for their end") from None
+        yield
+
+
+def circumstances() -> dict[str, object]:
+    """Return what an entry says of the machine and the tree it was measured on."""
+    words = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    commit = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    return {
+        "commit": commit,
+        "machine": f"{platform.platform()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.2f}",
+        "python": platform.python_version(),
+    }
+
+
+def run(name: str, studies: Sequence[Study], folder: Path = FOLDER) -> int:
+    """Measure every case that is not done; return the exit code."""
+    failed = 0
+    if not studies:
+        print(f"{name}: no studies yet")
+    for study in studies:
+        report, cases = report_of(name, study.name, folder), study.cases()
+        done = report.done(cases)
+        print(f"{name}/{study.name}: {study.about} {len(done)} of {len(cases)} done", flush=True)
+        for case in [case for case in cases if case not in done]:
+            began, around = time.monotonic(), circumstances()
+            try:
+                rows = study.run(case)
+            except Exception as error:  # noqa: BLE001 (the other cases can still be measured)
+                failed += 1
+                print(f"  failed: {case}: {error}", file=sys.stderr, flush=True)
+                continue
+            entry = {"case": case, "of": len(cases), "ended": rfc3339(SystemClock().now()), "rows": rows} | around
+            report.append(entry | {"seconds": round(time.monotonic() - began, 1)})
+            done.append(case)
+            print(f"  {len(done)} of {len(cases)}: {case}", flush=True)
+    return 1 if failed else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the studies of the area that is named."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.studies", description=__doc__)
+    parser.add_argument("area", type=area, metavar="AREA")
+    name = parser.parse_args(arguments).area
+    with alone():
+        return run(name, STUDIES[name])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

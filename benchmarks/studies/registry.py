@@ -1,0 +1,9 @@
+"""Which studies each area has."""
+
+from __future__ import annotations
+
+from benchmarks.areas import AREAS
+from benchmarks.studies import slow_tests
+from benchmarks.studies.study import Study
+
+STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {"rooms": (slow_tests.STUDY,)}

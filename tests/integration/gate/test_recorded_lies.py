@@ -1,0 +1,73 @@
+"""Every other lie, told over the recording of an honest real run, gets the verdict it deserves."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.integration.gate.lies import EARLIER, HONEST, LIES, RUN_FOR_REAL
+from tests.integration.gate.lies.registry import MODELS
+from tests.integration.gate.recording import Recording
+from tests.integration.gate.site import CLOCK, serving
+
+RECORDED = [name for name in LIES if name not in (*HONEST, *RUN_FOR_REAL)]
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recording]:
+    """Two honest runs of the first preset, one of the other."""
+    with serving(tmp_path_factory.mktemp("recorded")) as site:
+        for name in ("honest", "says-evidence", "honest-memory"):
+            site.ask(name)
+        return {
+            "earlier": Recording.of(site, "honest"),
+            "decode": Recording.of(site, "says-evidence"),
+            "memory": Recording.of(site, "honest-memory"),
+        }
+
+
+@pytest.fixture
+def out(recordings: dict[str, Recording], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A report directory, a home, and the report of the earlier run beside the models."""
+    for name in ("out", "home", "models"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "models" / EARLIER).write_bytes(recordings["earlier"].report)
+    os.utime(tmp_path / "models" / EARLIER, (CLOCK.now().timestamp() - 60,) * 2)
+    monkeypatch.setenv(MODELS, str(tmp_path / "models"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize("preset", ["decode", "memory"])
+def test_a_recording_that_is_not_changed_is_judged_as_its_run_was(
+    recordings: dict[str, Recording], out: Path, preset: str
+) -> None:
+    recording = recordings[preset]
+    ending, verdict = recording.judged(LIES["honest"], out)
+    assert ending.reason == "passed"
+    assert verdict == recording.ended.verdict
+    assert json.loads((out / "report.json").read_bytes()) == json.loads(recording.report)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_lie_over_a_recording_gets_the_verdict_it_deserves(
+    recordings: dict[str, Recording], out: Path, name: str
+) -> None:
+    lie = LIES[name]
+    ending, verdict = recordings[lie.preset].judged(lie, out)
+    said = [(one["code"], one["severity"], one["message"]) for one in verdict["findings"]]
+    assert (ending.reason, verdict["decision"]) == (lie.reason, lie.decision), said
+    found = {code for code, severity, _ in said if severity == "reject" or lie.decision != "rejected"}
+    assert set(lie.codes) <= found, said
+    assert not any(claim["citable"] for claim in verdict["claims"])
+    if lie.decision == "rejected":
+        assert verdict["headline"].startswith("Rejected")
+        assert ending.exit_code != 0
+
+
+def test_every_lie_is_told_once() -> None:
+    assert set(RUN_FOR_REAL) <= set(LIES)
+    assert len(RECORDED) + len(RUN_FOR_REAL) + len(HONEST) == len(LIES)

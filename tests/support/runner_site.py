@@ -1,0 +1,179 @@
+"""A bus folder, a policy whose interpreter is a small script, and the real command as a process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bridge.bus import open_bus
+from bridge.bus.open.create import new_record
+from bridge.bus.refbus import RefBus
+from bridge.bus.views import RequestRef
+from bridge.cli.host.main import main
+from bridge.records import Claim
+from bridge.system.clock import SystemClock
+from bridge.trust.verifier import verify_tree
+from tests.fakes.asking import make_request, push
+
+ROOT = Path(__file__).parents[2]
+CLOCK = SystemClock()
+# Asked about itself it is the real interpreter; asked to run the engine it counts, waits and writes an empty report.
+SCRIPT = """#!/bin/sh
+if [ "$2" = "-c" ]; then exec {python} "$@"; fi
+echo "$KAKEYA_RUN_ID" >> {folder}/starts
+echo working
+{work}
+printf '{{}}' > "$KAKEYA_OUT/probe.json"
+"""
+POLICY = """schema = 1
+name = "{name}"
+interpreter = "{interpreter}"
+rate_per_hour = 0
+[presets]
+folder = "{folder}/presets"
+[sandbox]
+mode = "off"
+read_only = ["{folder}/starts"]
+"""
+PRESET = """schema = 1
+name = "count"
+status = "ready"
+description = "count a start, do what the test says, write an empty report"
+gate_profile = "probe"
+[[commands]]
+name = "count"
+argv = ["${engine}", "count"]
+[[outputs]]
+path = "probe.json"
+kind = "environment_probe"
+[limits]
+wall_s = 300.0
+[sandbox]
+mode = "off"
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command came to."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+@dataclass
+class Site:
+    """Everything one test needs on disk."""
+
+    folder: Path
+    work: str = ":"
+    lease_s: float = 15.0
+    runners: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        subprocess.run(["git", "init", "-q", "--bare", self.folder / "bus.git"], check=True)
+        (self.folder / "presets").mkdir(mode=0o700)
+        (self.folder / "presets" / "count.toml").write_text(PRESET)
+        (self.folder / "presets" / "count.toml").chmod(0o600)
+        (self.folder / "starts").touch()
+        (self.folder / "starts").chmod(0o666)  # a root runner's runs are another user
+        self.interpreter = self.folder / "python"
+        self.set_work(self.work)
+        self.route = f"file://{self.folder}/bus.git"
+
+    def set_work(self, work: str) -> None:
+        self.interpreter.write_text(SCRIPT.format(python=sys.executable, folder=self.folder, work=work))
+        self.interpreter.chmod(0o755)
+
+    def create_bus(self, **changes: object) -> None:
+        record = new_record(CLOCK, wake="poll", local=True)
+        self.requester().create(record.evolve(lease_s=self.lease_s, **changes))
+
+    def requester(self) -> RefBus:
+        return open_bus(self.route, repository=None, state=self.folder / "requester", clock=CLOCK)
+
+    def policy(self, name: str = "mini") -> Path:
+        path = self.folder / f"{name}.toml"
+        path.write_text(POLICY.format(name=name, interpreter=self.interpreter, folder=self.folder))
+        path.chmod(0o600)
+        return path
+
+    def command(self, *arguments: str, name: str = "mini") -> list[str]:
+        policy = self.folder / f"{name}.toml"
+        if not policy.exists():
+            self.policy(name)
+        state = str(self.folder / f"state-{name}")
+        verb, *rest = arguments
+        return [sys.executable, "-m", "bridge.cli.host.main", verb, "--policy", str(policy), "--state", state, *rest]
+
+    def run(self, *arguments: str, name: str = "mini") -> Ran:
+        """Run a command in this process."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(self.command(*arguments, name=name)[3:])
+        return Ran(code, out.getvalue(), err.getvalue())
+
+    def start(self, *arguments: str, name: str = "mini") -> subprocess.Popen[str]:
+        log = (self.folder / f"{name}.log").open("a")
+        process = subprocess.Popen(self.command(*arguments, name=name), cwd=ROOT, stderr=log, text=True)
+        log.close()
+        self.runners.append(process)
+        return process
+
+    def ask(self, preset: str = "count", **changes: object) -> RequestRef:
+        bus = self.requester()
+        return push(bus, make_request(bus.identity().bus_id, preset, **changes))
+
+    def claim(self, ref: RequestRef) -> Claim | None:
+        view = self.requester().view(ref.id)
+        return None if view.claim is None else view.claim.claim
+
+    def starts(self) -> list[str]:
+        file = self.folder / "starts"
+        return file.read_text().split() if file.exists() else []
+
+    def until(self, what: Callable[[], object], why: str, within_s: float = 60.0) -> None:
+        """Wait until something holds; the bound is only there to end a broken test."""
+        deadline = time.monotonic() + within_s
+        while not what():
+            logs = "\n".join(log.read_text() for log in self.folder.glob("*.log"))
+            assert time.monotonic() < deadline, f"{why}\n{logs}"
+            time.sleep(0.05)
+
+    def ended(self, ref: RequestRef) -> Claim:
+        """Wait for a run's end and return its terminal claim; its result verifies."""
+        self.until(lambda: (found := self.claim(ref)) is not None and found.state == "terminal", "never ended")
+        claim = self.claim(ref)
+        assert claim is not None
+        assert claim.result_oid is not None
+        assert verify_tree(self.requester().read_result(claim.result_oid).files, run_id=ref.id) == []
+        return claim
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
+    sites: list[Site] = []
+
+    def make(**changes: object) -> Site:
+        tmp_path.chmod(0o700)
+        made = Site(tmp_path, **changes)
+        sites.append(made)
+        return made
+
+    yield make
+    for process in (process for made in sites for process in made.runners):
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGCONT)
+            process.kill()
+        process.wait()

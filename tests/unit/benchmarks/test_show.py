@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.areas import AREAS
+from benchmarks.show import __main__ as program
+from benchmarks.show import rooms, source
+from benchmarks.show.line import Line
+from benchmarks.show.registry import LINES
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A product of five modules with one circle and one name that means two things."""
+    files = {
+        "bridge/__init__.py": "",
+        "bridge/run/__init__.py": "",
+        "bridge/run/state.py": "from bridge.run import lease\n\nclass Run: ...\nclass _Kept: ...\n",
+        "bridge/run/lease.py": "def renew():\n    import bridge.run.state\n\nclass _Kept: ...\n",
+        "bridge/run/end.py": "from bridge.run.state import Run as Other\n\nclass Ended: ...\n",
+        "engine/__init__.py": "",
+        "engine/run.py": "import json\n\nclass Run: ...\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_the_figures_of_a_tree_are_counted(tree: Path) -> None:
+    assert source.rooms(tree) == {"bridge/run": 3, "engine": 1}
+    assert source.circles(tree) == [["bridge.run.lease", "bridge.run.state"]]
+    assert source.class_names_with_two_meanings(tree) == {"Run": ["bridge.run.state", "engine.run"]}
+    assert source.lines("engine", tree) == 3
+    known = source.modules(tree)
+    assert source.imports(known["bridge.run.end"], known) == {"bridge.run.state"}
+
+
+def test_contracts_are_counted_by_type(tmp_path: Path) -> None:
+    contracts = [{"name": "floors", "type": "layers"}, {"name": "apart", "type": "independence"}]
+    text = "".join(
+        f"[[tool.importlinter.contracts]]\nname = '{one['name']}'\ntype = '{one['type']}'\n" for one in contracts
+    )
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert source.layer_contracts(tmp_path) == ["floors"]
+
+
+def test_planted_faults_are_compared_by_name(tmp_path: Path) -> None:
+    def write(when: str, **detected: bool) -> None:
+        trials = [{"fault": name, "detected": found} for name, found in detected.items()]
+        (tmp_path / f"planted-faults-{when}.json").write_text(json.dumps({"trials": trials}))
+
+    write("before", one=True, two=True, three=False)
+    assert rooms.planted_faults(tmp_path) is None
+    write("after", one=True, two=False, three=True)
+    assert rooms.planted_faults(tmp_path) == "before: 2 of 3 found, after: 2 of 3; lost: two"
+    write("after", one=True, two=True, three=False)
+    assert rooms.planted_faults(tmp_path) == "before: 2 of 3 found, after: 2 of 3; lost: none"
+
+
+def test_a_line_shows_its_figure_and_command_or_that_nobody_measured_it(capsys) -> None:
+    program.show("bus", [Line("fast", "make bench", lambda: "3 ms"), Line("calm", "make calm")])
+    assert capsys.readouterr().out == (
+        "bus\n- fast\n    3 ms\n    $ make bench\n- calm\n    not measured yet\n    $ make calm\n"
+    )
+    program.show("bus", [])
+    assert capsys.readouterr().out == "bus\n  no lines yet\n"
+
+
+def test_every_area_can_be_shown(capsys) -> None:
+    assert tuple(LINES) == AREAS
+    assert program.main(["rooms"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("    $ ") == len(LINES["rooms"])
+    assert "folders hold more than 12 modules" in said
+    with pytest.raises(SystemExit):
+        program.main(["nope"])
+    assert "got 'nope', expected one of rooms, executor" in capsys.readouterr().err

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.areas import AREAS
+from benchmarks.studies import __main__ as studies
+from benchmarks.studies.registry import STUDIES
+from benchmarks.studies.report import ROOT, report_of
+from benchmarks.studies.study import Study
+
+
+def lengths(asked: list[str], broken: set[str] = frozenset()) -> Study:  # type: ignore[assignment]
+    """A study of how long words are."""
+
+    def run(case: str) -> list[dict[str, object]]:
+        asked.append(case)
+        if case in broken:
+            raise ValueError("no length today")
+        return [{"length": len(case)}]
+
+    return Study("lengths", "How long are words?", lambda: ["a", "bb", "ccc"], run)
+
+
+def test_every_case_is_one_line_of_the_report_with_what_it_was_measured_on(tmp_path: Path, capsys) -> None:
+    assert studies.run("rooms", [lengths([])], tmp_path) == 0
+    lines = [json.loads(line) for line in (tmp_path / "rooms" / "lengths.jsonl").read_text().splitlines()]
+    assert [(line["case"], line["of"], line["rows"]) for line in lines] == [
+        ("a", 3, [{"length": 1}]), ("bb", 3, [{"length": 2}]), ("ccc", 3, [{"length": 3}])
+    ]  # fmt: skip
+    assert {"commit", "machine", "python", "ended", "seconds"} <= set(lines[0])
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "rooms/lengths: How long are words? 0 of 3 done"
+    assert said[-1] == "  3 of 3: ccc"
+
+
+def test_a_run_goes_on_where_the_last_one_was_killed(tmp_path: Path, capsys) -> None:
+    studies.run("rooms", [lengths([])], tmp_path)
+    path = tmp_path / "rooms" / "lengths.jsonl"
+    first, second, third = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + third + second[:20])  # killed while it wrote
+    capsys.readouterr()
+    asked: list[str] = []
+    assert studies.run("rooms", [lengths(asked)], tmp_path) == 0
+    assert asked == ["bb"]
+    assert capsys.readouterr().out.splitlines()[0].endswith("2 of 3 done")
+    assert [entry["case"] for entry in report_of("rooms", "lengths", tmp_path).entries()] == ["a", "ccc", "bb"]
+    assert studies.run("rooms", [lengths(asked)], tmp_path) == 0
+    assert asked == ["bb"]
+
+
+def test_a_case_that_fails_stays_open_and_the_others_are_measured(tmp_path: Path, capsys) -> None:
+    assert studies.run("rooms", [lengths([], {"bb"})], tmp_path) == 1
+    assert "failed: bb: no length today" in capsys.readouterr().err
+    assert report_of("rooms", "lengths", tmp_path).done(["a", "bb", "ccc"]) == ["a", "ccc"]
+
+
+def test_two_runs_never_measure_at_once(tmp_path: Path) -> None:
+    program = "import sys; from pathlib import Path; from benchmarks.studies.__main__ import alone\n"
+    program += "with alone(Path(sys.argv[1])): print('in')"
+    words = [sys.executable, "-c", program, str(tmp_path / "lock")]
+    with studies.alone(tmp_path / "lock"):
+        refused = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("error: other studies run on this machine")
+    assert subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout == "in\n"
+
+
+def test_an_area_nobody_knows_is_one_line_that_names_those_there_are(capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        studies.main(["nope"])
+    assert ended.value.code == 2
+    assert f"got 'nope', expected one of {', '.join(AREAS)}" in capsys.readouterr().err
+
+
+def test_every_area_has_a_list_and_no_study_has_two_reports() -> None:
+    assert tuple(STUDIES) == AREAS
+    for area, listed in STUDIES.items():
+        assert len({study.name for study in listed}) == len(listed), area
