@@ -20,6 +20,7 @@ from engine.errors import UsageError
 from engine.loading import load_backend
 from engine.types import CacheLayout
 from tests.fakes.scripted_drafter import ScriptedModel
+from tests.support.pairwise import matrix
 
 torch = pytest.importorskip("torch", reason="the checkpoints are written with torch")
 pytest.importorskip("mlx.core", reason="conformance needs both backends")
@@ -27,6 +28,7 @@ pytest.importorskip("mlx.core", reason="conformance needs both backends")
 from tests.fakes import tiny_torch  # noqa: E402
 from tests.fakes.tiny_torch import VOCAB, WINDOW  # noqa: E402
 
+BACKENDS = ("mlx", "torch")
 KINDS = ("gemma4", "gemma4-shared", "qwen3")
 LAYOUTS = ["affine8", "affine4/4", "sink0+window5", "sink4+window10", "sink3+window30"]
 LENGTHS = {"before": 3, "across": WINDOW + 3, "far past": 61}
@@ -50,7 +52,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module", params=["mlx", "torch"])
+@pytest.fixture(scope="module", params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Any:
     return load_backend(request.param, device="cpu" if request.param == "torch" else None)
 
@@ -85,16 +87,18 @@ def drafted(
     return tokens_of(steps)
 
 
-@pytest.mark.parametrize("length", LENGTHS.values(), ids=LENGTHS.keys())
-@pytest.mark.parametrize("text", LAYOUTS)
-@pytest.mark.parametrize("kind", ["gemma4", pytest.param("gemma4-shared", marks=pytest.mark.slow), "qwen3"])
+@pytest.mark.parametrize(
+    ("backend", "kind", "text", "length"), matrix(BACKENDS, KINDS, LAYOUTS, LENGTHS), indirect=["backend"]
+)
 def test_drafts_change_no_token_of_any_cache(
     backend: Any, folders: Path, targets: Any, kind: str, text: str, length: int
 ) -> None:
     target, layout = targets[kind], CacheLayout.parse(text)
     # Random weights soon repeat one token after some prompts, and a loop would test little.
-    answers = {prompt: plain(backend, target, prompt, layout) for prompt in (prompt_of(length, n) for n in range(6))}
-    prompt, answer = max(answers.items(), key=lambda item: len(set(item[1])))
+    for prompt in (prompt_of(length, seed) for seed in range(6)):
+        answer = plain(backend, target, prompt, layout)
+        if len(set(answer)) > 5:
+            break
     assert len(set(answer)) > 5
     real = [
         backend.load_dflash(folders / "dflash", target),

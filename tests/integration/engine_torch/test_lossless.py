@@ -18,6 +18,7 @@ from engine.drafters.none import NoDrafter
 from engine.types import CacheLayout, Step, StopReason
 from tests.fakes.scripted_drafter import ScriptedModel
 from tests.fakes.tiny_torch import CONFIGS, MASK_ID, VOCAB, WINDOW, write_wrapped
+from tests.support.pairwise import matrix
 
 KINDS = list(CONFIGS)
 LAYOUTS = [CacheLayout.NATIVE, CacheLayout.FULL]
@@ -73,9 +74,7 @@ def test_plain_decoding_equals_transformers_generate(backend: Any, targets: Any,
     assert native.measured_bytes() > 0
 
 
-@pytest.mark.parametrize("length", LENGTHS.values(), ids=LENGTHS.keys())
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "layout", "length"), matrix(KINDS, LAYOUTS, LENGTHS))
 def test_every_real_drafter_is_lossless(
     backend: Any, folders: Any, targets: Any, kind: str, layout: CacheLayout, length: int
 ) -> None:
@@ -103,9 +102,7 @@ ADVERSARIES: dict[str, Callable[[int], Callable[[int, int], bool]]] = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("adversary", ADVERSARIES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "adversary", "layout"), matrix(KINDS, list(ADVERSARIES), LAYOUTS))
 def test_adversarial_drafters_change_no_token(
     backend: Any, targets: Any, kind: str, adversary: str, layout: CacheLayout
 ) -> None:
