@@ -12,8 +12,8 @@ from bridge.system.clock import SystemClock
 from bridge.trust import runner_key as keys
 from bridge.trust.runner_seals import RunnerSeals
 from tests.fakes.bus_actors import Actor
-from tests.support.runner_site import Site
 from tests.integration.trust.test_verify import clone_of, failures, told
+from tests.support.runner_site import Site
 
 CLOCK = SystemClock()
 

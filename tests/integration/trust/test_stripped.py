@@ -17,8 +17,8 @@ from bridge.trust.claim_chain import read_chain, write_chain
 from bridge.trust.keyring import pin
 from tests.fakes.bus_actors import Actor
 from tests.fakes.git_servers import git
-from tests.support.runner_site import Site
 from tests.integration.trust.test_verify import clone_of, failures, told, tree_of
+from tests.support.runner_site import Site
 
 CLOCK = SystemClock()
 UNPROVEN = 9
