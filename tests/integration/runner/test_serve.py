@@ -69,7 +69,7 @@ def test_cancelling_ends_the_whole_job_and_publishes(site):
     s.requester().ask_cancel(ref.id, b"{}")
     claim = s.ended(ref)
     assert (claim.reason, claim.exit_code) == ("cancelled", 6)
-    assert not alive(int((s.folder / "counted" / "child").read_text()))
+    assert not alive(int(child.read_text()))
 
 
 def test_a_drained_runner_ends_after_what_it_runs(site):
