@@ -83,7 +83,7 @@ def test_a_pair_is_trained_exported_and_loaded_by_name_and_layout(tmp_path, corp
     config = json.loads((folder / "config.json").read_text())
     assert config["global_head_dim"] == 64
     assert config["num_global_key_value_heads"] == 1
-    run = DrafterRun(seed=4, steps=3, rows=12, work=tmp_path / "drafter.work", evaluate_every=1000)
+    run = DrafterRun(seed=4, steps=3, rows=4, work=tmp_path / "drafter.work", evaluate_every=1000)
     made = train_drafter(folder, tmp_path / "pair-dflash", run)
     assert made.step == 3
     drafter = load_drafter(tmp_path / "pair-dflash")
