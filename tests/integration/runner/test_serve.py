@@ -62,10 +62,8 @@ def test_cancelling_ends_the_whole_job_and_publishes(site):
     s.start("serve", "--bus", s.route, "--create-bus")
     s.until(lambda: "serves" in (s.folder / "mini.log").read_text(), "never served")
     ref = s.ask()
-    s.until(
-        lambda: (s.folder / "counted" / "child").exists() and (s.folder / "counted" / "child").read_text().strip(),
-        "never started",
-    )
+    child = s.folder / "counted" / "child"
+    s.until(lambda: child.exists() and child.read_text().strip(), "never started")
     s.requester().ask_cancel(ref.id, b"{}")
     claim = s.ended(ref)
     assert (claim.reason, claim.exit_code) == ("cancelled", 6)
