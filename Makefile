@@ -8,7 +8,7 @@ OPENBLAS := $(wildcard /usr/lib/x86_64-linux-gnu/libopenblas.so.0 /usr/lib/aarch
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 PYTEST := $(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m pytest
 
-.PHONY: help demo test unit lint check drift evidence bench engine-study gate-score fuzz studies clean
+.PHONY: help demo test unit lint check drift evidence bench engine-study gate-score planted fuzz studies clean
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -54,6 +54,9 @@ engine-study: $(VENV)/.dev ## the engine beside its peers; long, needs a quiet m
 
 gate-score: $(VENV)/.dev ## mutation score of the gate
 	$(BIN)/python -m tests.gate_score
+
+planted: $(VENV)/.dev ## plant every fault of tests/planted in turn; long
+	$(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m tests.planted
 
 fuzz: $(VENV)/.dev ## millions of mutated manifests through the request parser
 	$(BIN)/python -m tests.fuzz_request
