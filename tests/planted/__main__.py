@@ -79,7 +79,7 @@ def _load(file: Path, commit: str) -> dict[str, Any]:
         SystemExit: the file is of another commit.
     """
     if not file.exists():
-        return {"commit": commit, "clean": {}, "trials": []}
+        return {"command": "python -m tests.planted", "commit": commit, "clean": {}, "trials": []}
     report: dict[str, Any] = json.loads(file.read_text())
     if report["commit"] != commit:
         raise SystemExit(f"{file} is of commit {report['commit'][:12]}, got {commit[:12]}: give another --report")

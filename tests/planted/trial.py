@@ -56,8 +56,10 @@ def trial(tree: Tree, fault: Fault) -> dict[str, object]:
     """Return the report's row of one fault."""
     began = time.monotonic()
     row: dict[str, object] = {"fault": fault.name, "room": fault.room, "detected": False, "by": None, "stage": None}
+    tried: list[str] = []
     passed_over: list[str] = []
     for stage, paths in rooms.stages(fault, tree.folder):
+        tried.append(stage)
         with tree.with_fault(fault):
             found = call(tree, paths, workers=0 if stage == "look" else 2)
         if found.code in {0, 5}:  # all passed, or nothing was selected
@@ -71,6 +73,7 @@ def trial(tree: Tree, fault: Fault) -> dict[str, object]:
             break
         passed_over.append(f"{stage}: {found.failed} fails without the fault too")
     row["seconds"] = round(time.monotonic() - began, 1)
+    row |= {} if row["detected"] else {"tried": tried}
     return row | ({"passed_over": passed_over} if passed_over else {})
 
 
