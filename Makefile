@@ -10,7 +10,7 @@ PYTEST := $(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m pytest
 # Tests start many Python processes: without bytecode files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test unit lint ruff types imports check drift evidence workflows bench engine-study gate-score fuzz slow studies show clean
+.PHONY: help demo test unit lint ruff types imports check drift evidence workflows bench engine-study gate-score planted fuzz slow studies show clean
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -65,6 +65,9 @@ engine-study: $(VENV)/.dev ## the engine beside its peers; long, needs a quiet m
 
 gate-score: $(VENV)/.dev ## mutation score of the gate
 	$(BIN)/python -m tests.gate_score
+
+planted: $(VENV)/.dev ## plant every fault of tests/planted in turn; long
+	$(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m tests.planted
 
 fuzz: $(VENV)/.dev ## millions of mutated manifests through the request parser
 	$(BIN)/python -m tests.fuzz_request
