@@ -17,7 +17,7 @@ from typing import Any
 from engine.benchmarks.peer import Peer
 from engine.benchmarks.ratio import Ratio, paired_ratio
 from engine.benchmarks.turns import SLICE_TOKENS, Decode, take_turns
-from engine.evaluation.selection import Prompt
+from engine.measurement.selection import Prompt
 from engine.protocols import Clock
 
 

@@ -20,8 +20,8 @@ from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping
 from engine.drafters.none import NoDrafter
 from engine.errors import UsageError
-from engine.evaluation.selection import Prompt
 from engine.loading import Engine
+from engine.measurement.selection import Prompt
 from engine.protocols import Depth, Drafter, DrafterModel
 from engine.types import CacheLayout, Draft, Features, Step
 

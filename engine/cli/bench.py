@@ -28,9 +28,9 @@ from engine.cli.options import (
 from engine.decoding.prompt import check_prompts
 from engine.drafters.draft_model import DraftModel
 from engine.errors import UsageError
-from engine.evaluation.selection import Prompt, load_prompts
-from engine.evaluation.study import Study
 from engine.loading import Engine, resolve_model
+from engine.measurement.selection import Prompt, load_prompts
+from engine.measurement.study import Study
 from engine.protocols import Depth
 from engine.reports import RunContext
 from engine.tokenizer import Tokenizer

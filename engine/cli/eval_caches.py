@@ -22,17 +22,17 @@ from engine.cli.options import (
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
 from engine.errors import UsageError
-from engine.evaluation.arms import ArmSettings
-from engine.evaluation.bounded_kv import MemoryPlan, MemoryPoint, joined_points, measure_memory, point_row
-from engine.evaluation.kv_quant import NATIVE, QuantPlan, QuantResult, run_kv_quant
-from engine.evaluation.launch import Workload, describe
-from engine.evaluation.measure import Instruments
-from engine.evaluation.schedule import Profile
-from engine.evaluation.selection import load_prompts
-from engine.evaluation.study import Study
+from engine.measurement.arms import ArmSettings
+from engine.measurement.launch import Workload, describe
+from engine.measurement.measure import Instruments
+from engine.measurement.schedule import Profile
+from engine.measurement.selection import load_prompts
+from engine.measurement.study import Study
 from engine.reports import RunContext, Sample, SamplePipe, write_report
 from engine.reports.context import PROFILES
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
+from engine.studies.bounded_kv import MemoryPlan, MemoryPoint, joined_points, measure_memory, point_row
+from engine.studies.kv_quant import NATIVE, QuantPlan, QuantResult, run_kv_quant
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout
 

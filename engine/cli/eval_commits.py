@@ -21,13 +21,13 @@ from engine.cli.options import (
     positive,
 )
 from engine.errors import UsageError
-from engine.evaluation import commits as comparison
-from engine.evaluation.checkouts import Opening
-from engine.evaluation.selection import load_prompts
+from engine.isolation.checkouts import Opening
 from engine.loading import resolve_model
+from engine.measurement.selection import load_prompts
 from engine.reports import RunContext, write_report
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.reports.summary import summarise
+from engine.studies import commits as comparison
 from engine.tokenizer import Tokenizer
 
 

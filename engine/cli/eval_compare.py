@@ -17,10 +17,10 @@ from engine.cli.options import (
     open_selected,
     positive,
 )
-from engine.evaluation.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, ArmSettings
-from engine.evaluation.launch import Turn, Workload, run_part
-from engine.evaluation.schedule import PROFILES, Profile
-from engine.evaluation.selection import Prompt, PromptSet, load_prompts
+from engine.measurement.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, ArmSettings
+from engine.measurement.launch import Turn, Workload, run_part
+from engine.measurement.schedule import PROFILES, Profile
+from engine.measurement.selection import Prompt, PromptSet, load_prompts
 from engine.reports import RunContext, Sample, write_report
 from engine.reports.parts import part_name
 from engine.tokenizer import Tokenizer

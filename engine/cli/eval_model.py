@@ -77,7 +77,7 @@ def load_sets(arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     Raises:
         UsageError: If one is not there.
     """
-    from engine.evaluation.prompts import SETS, read_set
+    from engine.cards.prompts import SETS, read_set
 
     folder = arguments.prompts or packaged_prompts()
     missing = [name for name in SETS if not (folder / f"{name}.json").is_file()]
@@ -88,8 +88,8 @@ def load_sets(arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
 
 def prompts_command(arguments: argparse.Namespace) -> dict[str, Any]:
     """Build and write the prompt sets."""
-    from engine.evaluation.loading import load_target
-    from engine.evaluation.prompts import build_sets, write_sets
+    from engine.cards.loading import load_target
+    from engine.cards.prompts import build_sets, write_sets
 
     sets = build_sets([load_target(folder) for folder in arguments.targets], arguments.seed)
     write_sets(sets, arguments.out)
@@ -98,8 +98,8 @@ def prompts_command(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def card_command(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure and write the card of the drafter, or of the target when no drafter is given."""
-    from engine.evaluation.cards import card_of, evaluate_drafter, evaluate_target, write_card
-    from engine.evaluation.loading import load_drafter, load_target
+    from engine.cards.loading import load_drafter, load_target
+    from engine.cards.model_card import card_of, evaluate_drafter, evaluate_target, write_card
 
     sets, target = load_sets(arguments), load_target(arguments.target)
     environment = {
@@ -123,8 +123,8 @@ def card_command(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def recall_command(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure recall at one length."""
-    from engine.evaluation.loading import load_target
-    from engine.evaluation.recall import measure_recall, needle_prompts
+    from engine.cards.loading import load_target
+    from engine.cards.recall import measure_recall, needle_prompts
     from engine.training.corpus import read_corpus, word_pool
 
     target, files = load_target(arguments.target), read_corpus()
@@ -138,8 +138,8 @@ def recall_command(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def language_command(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure held-out loss and accuracy."""
-    from engine.evaluation.language import held_out_language
-    from engine.evaluation.loading import load_target
+    from engine.cards.language import held_out_language
+    from engine.cards.loading import load_target
     from engine.training.corpus import read_corpus
 
     texts = [file.text for file in read_corpus() if file.held_out]
@@ -148,9 +148,9 @@ def language_command(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def samples_command(arguments: argparse.Namespace) -> dict[str, Any]:
     """Continue prompts greedily and show the text with its repeats."""
-    from engine.evaluation.cards import sample_summary, spread
-    from engine.evaluation.language import greedy_samples
-    from engine.evaluation.loading import load_target
+    from engine.cards.language import greedy_samples
+    from engine.cards.loading import load_target
+    from engine.cards.model_card import sample_summary, spread
 
     target = load_target(arguments.target)
     sets = load_sets(arguments)
@@ -164,8 +164,8 @@ def samples_command(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def acceptance_command(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure acceptance of a drafter beside the n-gram drafter."""
-    from engine.evaluation.cards import evaluate_drafter
-    from engine.evaluation.loading import load_drafter, load_target
+    from engine.cards.loading import load_drafter, load_target
+    from engine.cards.model_card import evaluate_drafter
 
     target, drafter = load_target(arguments.target), load_drafter(arguments.drafter)
     return evaluate_drafter(target, drafter, load_sets(arguments), tuple(arguments.block_sizes))

@@ -22,13 +22,14 @@ from engine.cli.options import (
     positive,
 )
 from engine.errors import UsageError
-from engine.evaluation import answering, request_code
-from engine.evaluation.arms import ArmSettings
-from engine.evaluation.nonce import words_of
-from engine.evaluation.peers import Ends, Peer
+from engine.isolation import answering
+from engine.isolation.peers import Ends, Peer
+from engine.measurement.arms import ArmSettings
+from engine.measurement.drawn_prompts import words_of
 from engine.reports import Claim, Report, RunContext, write_report
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.reports.summary import measured
+from engine.studies import request_code
 from engine.tokenizer import Tokenizer
 
 _WORDS_OF = "code-structured"

@@ -8,11 +8,11 @@ from dataclasses import asdict
 
 from engine.cli.options import add_model_options, add_out_option, guarded, open_selected, positive
 from engine.errors import UsageError
-from engine.evaluation.launch import environment
-from engine.evaluation.selection import load_prompts
-from engine.evaluation.single_graph import ONE_GRAPH, TWO_EVALUATIONS, Block, probe, rows
+from engine.measurement.launch import environment
+from engine.measurement.selection import load_prompts
 from engine.reports import Report, RunContext, write_report
 from engine.reports.context import utc_now
+from engine.studies.single_graph import ONE_GRAPH, TWO_EVALUATIONS, Block, probe, rows
 from engine.tokenizer import Tokenizer
 
 

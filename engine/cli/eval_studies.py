@@ -15,17 +15,17 @@ from engine.cli.options import (
     positive,
 )
 from engine.errors import ModelMismatchError, UsageError
-from engine.evaluation.acceptance_eval import AcceptancePlan, acceptance_length, fixed, run_acceptance
-from engine.evaluation.arms import AUTOREGRESSIVE, SPECULATIVE, ArmSettings
-from engine.evaluation.launch import Workload, describe
-from engine.evaluation.measure import Instruments
-from engine.evaluation.parity import Parity, compare
-from engine.evaluation.schedule import Profile
-from engine.evaluation.selection import Prompt, PromptSet, load_prompts
-from engine.evaluation.study import Study
-from engine.evaluation.verify_cost import CostPlan, Costs, measure_costs
 from engine.loading import Engine
+from engine.measurement.arms import AUTOREGRESSIVE, SPECULATIVE, ArmSettings
+from engine.measurement.launch import Workload, describe
+from engine.measurement.measure import Instruments
+from engine.measurement.schedule import Profile
+from engine.measurement.selection import Prompt, PromptSet, load_prompts
+from engine.measurement.study import Study
 from engine.reports import RunContext, Sample, SamplePipe, packed_tokens
+from engine.studies.acceptance import AcceptancePlan, acceptance_length, fixed, run_acceptance
+from engine.studies.drafter_parity import Parity, compare
+from engine.studies.verify_cost import CostPlan, Costs, measure_costs
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout
 

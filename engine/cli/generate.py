@@ -21,7 +21,7 @@ from engine.cli.options import (
 )
 from engine.decoding.prompt import room_tokens
 from engine.errors import UsageError
-from engine.evaluation.generate import Answer, Asked, generate
+from engine.generation.answer import Answer, Asked, generate
 from engine.loading import Engine
 from engine.protocols import Accept, SamplingDrafterModel
 from engine.tokenizer import Tokenizer

@@ -6,8 +6,8 @@ import argparse
 import os
 import time
 
+from engine.backends.probing import BACKENDS, ProbeResult, probe
 from engine.cli.options import add_out_option, guarded
-from engine.evaluation.probe import BACKENDS, ProbeResult, probe
 from engine.reports import Report, RunContext, write_report
 from engine.reports.context import machine_facts, thread_facts, utc_now
 

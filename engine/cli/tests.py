@@ -7,7 +7,7 @@ import os
 import time
 
 from engine.cli.options import add_out_option, guarded
-from engine.evaluation.suite import run_suite
+from engine.measurement.suite import run_suite
 from engine.reports import Report, RunContext, write_report
 from engine.reports.context import machine_facts, thread_facts, utc_now
 

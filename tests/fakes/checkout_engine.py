@@ -51,9 +51,9 @@ def open_engine(backend, target, drafter): return Engine()
 class Stopping:
     def __init__(self, budget_tokens, stop_ids): self.budget_tokens = budget_tokens
 """,
-    "evaluation/__init__.py": "",
-    "evaluation/workload.py": "def top2_margin(engine, ids, settings): return 0.25\n",
-    "evaluation/arms.py": """
+    "measurement/__init__.py": "",
+    "measurement/workload.py": "def top2_margin(engine, ids, settings): return 0.25\n",
+    "measurement/arms.py": """
 import time
 from dataclasses import dataclass
 STEP_S, TOKEN = {step_s!r}, {token!r}

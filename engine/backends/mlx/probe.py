@@ -8,7 +8,7 @@ import statistics
 import sys
 from typing import Any
 
-from engine.evaluation.probe import Check, MatmulRate, ProbeResult, attempt
+from engine.backends.probing import Check, MatmulRate, ProbeResult, attempt
 
 SIZE = 512
 REPEATS = 7

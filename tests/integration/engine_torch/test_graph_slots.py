@@ -14,8 +14,8 @@ from engine.decoding.depth import FixedDepth
 from engine.decoding.stopping import Stopping
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
-from engine.evaluation.arms import SPECULATIVE, ArmSettings, start
 from engine.loading import Engine
+from engine.measurement.arms import SPECULATIVE, ArmSettings, start
 from engine.types import CacheLayout, Draft
 from tests.fakes.tape import Tape
 from tests.fakes.tiny_torch import WINDOW

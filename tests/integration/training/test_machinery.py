@@ -73,7 +73,7 @@ def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(tmp_path, corpu
 
 
 def test_a_pair_is_trained_exported_and_loaded_by_name_and_layout(tmp_path, corpus, tokenizer):
-    from engine.evaluation.loading import load_drafter, load_target
+    from engine.cards.loading import load_drafter, load_target
     from engine.training.dflash import DrafterRun, train_drafter
     from engine.training.export import export_target
 

@@ -21,7 +21,7 @@ from bridge.gate.rules.g4_order import shuffled
 from bridge.runner.models import ModelDigests
 from engine.checkpoint import folder_digest, number_format
 from engine.cli.eval_studies import ACCEPTANCE_PROFILES
-from engine.evaluation.schedule import shuffled as engine_shuffled
+from engine.measurement.schedule import shuffled as engine_shuffled
 from engine.reports import tokens as engine_tokens
 from tests.corpus.gate.breaks import honest
 from tests.corpus.gate.mutator import mutants, mutate

@@ -9,7 +9,7 @@ import pytest
 from engine.benchmarks.contest import Contest, standings, table
 from engine.benchmarks.overhead import Meter
 from engine.benchmarks.turns import Pulled
-from engine.evaluation.selection import Prompt
+from engine.measurement.selection import Prompt
 
 PROMPTS = [Prompt(f"p{index}", "raw", (index, index + 1), "0" * 64) for index in range(4)]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from engine.evaluation.acceptance import before_loop
-from engine.evaluation.binomial import clopper_pearson
-from engine.evaluation.card_text import card_markdown
-from engine.evaluation.cards import file_digests, sample_summary, spread
-from engine.evaluation.language import Sample
+from engine.cards.acceptance import before_loop
+from engine.cards.binomial import clopper_pearson
+from engine.cards.card_text import card_markdown
+from engine.cards.language import Sample
+from engine.cards.model_card import file_digests, sample_summary, spread
 
 
 def sample(tokens, stop="budget", onset=None):

@@ -16,13 +16,13 @@ from scipy import stats
 from bridge.gate.rules.g4_order import shuffled as drawn_by_the_gate
 from bridge.gate.stats.ratio import paired_ratio
 from engine.errors import ChildError, ModelMismatchError, UsageError
-from engine.evaluation import commits as comparison
-from engine.evaluation.checkouts import Opening
-from engine.evaluation.commits import Commits, Turn, Work
-from engine.evaluation.schedule import Profile
-from engine.evaluation.selection import Prompt, PromptSet
-from engine.evaluation.slower import is_slower, t_quantile, upper_bound
+from engine.isolation.checkouts import Opening
+from engine.measurement.schedule import Profile
+from engine.measurement.selection import Prompt, PromptSet
+from engine.measurement.slowdown import is_slower, t_quantile, upper_bound
 from engine.reports import RunContext, token_digest
+from engine.studies import commits as comparison
+from engine.studies.commits import Commits, Turn, Work
 from tests.fakes.checkout_engine import write_checkout
 
 BASE, HEAD = "a" * 40, "b" * 40
@@ -210,4 +210,4 @@ def test_child_processes_are_started_in_one_module():
             names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
             if {name.partition(".")[0] for name in names} & {"subprocess", "multiprocessing"}:
                 users.add(file.relative_to(ENGINE).as_posix())
-    assert users == {"evaluation/children.py"}
+    assert users == {"isolation/children.py"}

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from engine.evaluation.arms import Running
-from engine.evaluation.measure import Instruments, Place, measure
-from engine.evaluation.selection import Prompt
+from engine.measurement.arms import Running
+from engine.measurement.measure import Instruments, Place, measure
+from engine.measurement.selection import Prompt
 from engine.reports import SamplePipe, token_digest
 from engine.types import Step, StopReason
 

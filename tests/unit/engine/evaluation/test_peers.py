@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from engine.errors import PeerError, UsageError
-from engine.evaluation.nonce import MEMBERS, draw, words_of
-from engine.evaluation.peers import Ends, Peer
+from engine.isolation.peers import Ends, Peer
+from engine.measurement.drawn_prompts import MEMBERS, draw, words_of
 from engine.types import StopReason
 
 STOP = frozenset({1})

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from engine.errors import PromptError, UsageError
-from engine.evaluation.acceptance_eval import acceptance_length, by_position
-from engine.evaluation.parity import Block, Generation, Parity
-from engine.evaluation.verify_cost import CostPlan, Costs, VerifyCost
 from engine.reports import Counters, Memory, Sample, Stages
+from engine.studies.acceptance import acceptance_length, by_position
+from engine.studies.drafter_parity import Block, Generation, Parity
+from engine.studies.verify_cost import CostPlan, Costs, VerifyCost
 
 SAMPLE = Sample(
     id="0/0/speculative/a",

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import UsageError
-from engine.evaluation import commit_worker
-from engine.evaluation.arms import Running
-from engine.evaluation.children import Child
+from engine.isolation import commit_worker
+from engine.isolation.children import Child
+from engine.measurement.arms import Running
 from engine.types import Step, StopReason
 
 PACKAGE = "engine"

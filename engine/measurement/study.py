@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from engine.evaluation.launch import environment
+from engine.measurement.launch import environment
 from engine.protocols import Backend
 from engine.reports import Report, RunContext, write_report
 from engine.reports.context import utc_now

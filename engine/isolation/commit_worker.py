@@ -3,7 +3,7 @@
 Started by path as ``python -I commit_worker.py CHECKOUT DESCRIPTOR``: the checkout comes first on the module path, so
 `engine` is the checkout's and not the host's. Asks come as JSON lines on standard input, answers go to the descriptor.
 Knows no prompt text, no clock and nothing of the other checkout; uses only what checkouts have had in common for long:
-`engine.loading`, `engine.evaluation.arms` and the fields of a decoding step.
+`engine.loading`, `engine.measurement.arms` and the fields of a decoding step.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Worker:
     def open(self, ask: dict[str, Any]) -> None:
         """Load the models and say what was loaded, with the code of the checkout."""
         from engine.decoding.depth import FixedDepth
-        from engine.evaluation import arms
         from engine.loading import load_backend, open_engine
+        from engine.measurement import arms
         from engine.types import CacheLayout
 
         engine = open_engine(load_backend(ask["backend"]), ask["target"], ask["drafter"])
@@ -58,7 +58,7 @@ class Worker:
     def decode(self, ask: dict[str, Any]) -> None:
         """Decode a prompt: answer at the first token, at the last one, and then with the bytes that are held."""
         from engine.decoding.stopping import Stopping
-        from engine.evaluation import arms
+        from engine.measurement import arms
 
         stopping = Stopping(budget_tokens=ask["budget"], stop_ids=frozenset(ask["stop_ids"]))
         running = arms.start(self._engine, ARM, self._settings, tuple(ask["ids"]), stopping)
@@ -81,7 +81,7 @@ class Worker:
 
     def margin(self, ask: dict[str, Any]) -> None:
         """Say how near a tie the target's choice after some ids is."""
-        from engine.evaluation.workload import top2_margin
+        from engine.measurement.workload import top2_margin
 
         self._answer({"margin": top2_margin(self._engine, tuple(ask["ids"]), self._settings)})
 

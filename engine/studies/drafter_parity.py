@@ -25,8 +25,8 @@ from engine.decoding.prompt import check_prompts
 from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping
 from engine.errors import ModelMismatchError
-from engine.evaluation.selection import Prompt
 from engine.loading import Engine
+from engine.measurement.selection import Prompt
 from engine.types import CacheLayout, Draft, DrafterInfo, Features, Step
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from engine.reports.tokens import token_digest
 
 if TYPE_CHECKING:
-    from engine.evaluation.loading import EvaluatedTarget
+    from engine.cards.loading import EvaluatedTarget
     from engine.training.corpus import SourceFile, WordPool
 
 SETS = ("code-structured", "code-raw", "needle")
@@ -103,7 +103,7 @@ def _cut(target: EvaluatedTarget, text: str) -> str:
 
 def needle_set(target: EvaluatedTarget, files: tuple[SourceFile, ...], words: WordPool, seed: int) -> list[Prompt]:
     """Make the needle prompts of both lengths."""
-    from engine.evaluation.recall import needle_prompts
+    from engine.cards.recall import needle_prompts
 
     texts = [file.text for file in files if file.held_out]
     prompts = []
@@ -150,7 +150,7 @@ def _row(prompt: Prompt, targets: list[EvaluatedTarget], greedy: dict[str, dict[
 
 def greedy_lengths(target: EvaluatedTarget, prompts: list[Prompt]) -> dict[str, int | None]:
     """Return by prompt id how many tokens the target's greedy continuation has to its `<eos>`, None beyond 640."""
-    from engine.evaluation.language import greedy_samples
+    from engine.cards.language import greedy_samples
 
     plain = [{"id": prompt.id, "kind": prompt.kind, "text": prompt.text} for prompt in prompts]
     samples = greedy_samples(target, plain, GREEDY_LIMIT)

@@ -17,14 +17,14 @@ from typing import Any
 
 from engine.decoding.prompt import check_prompts
 from engine.errors import ModelMismatchError, UsageError
-from engine.evaluation.arms import BASE, BASE_AGAIN, HEAD, ROLES
-from engine.evaluation.checkouts import Opening, Side
-from engine.evaluation.hostclock import HostClock
-from engine.evaluation.measure import Instruments, Measured, Place, measure
-from engine.evaluation.schedule import PROFILES, Profile
-from engine.evaluation.selection import Prompt, PromptSet
-from engine.evaluation.slower import is_slower
-from engine.evaluation.workload import agreement, fallbacks, sequence
+from engine.isolation.checkouts import Opening, Side
+from engine.measurement.arms import BASE, BASE_AGAIN, HEAD, ROLES
+from engine.measurement.host_clock import HostClock
+from engine.measurement.measure import Instruments, Measured, Place, measure
+from engine.measurement.schedule import PROFILES, Profile
+from engine.measurement.selection import Prompt, PromptSet
+from engine.measurement.slowdown import is_slower
+from engine.measurement.workload import agreement, fallbacks, sequence
 from engine.reports import Arm, Report, RunContext, Sample, SamplePipe
 from engine.reports.context import machine_facts, thread_facts, utc_now
 from engine.tokenizer import Tokenizer

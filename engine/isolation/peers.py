@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from engine.errors import PeerError, UsageError
-from engine.evaluation.arms import Running
+from engine.measurement.arms import Running
 from engine.types import Step, StopReason
 
 LINE_MAX_BYTES = 1 << 16

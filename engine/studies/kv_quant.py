@@ -20,11 +20,11 @@ from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping
 from engine.drafters.none import NoDrafter
 from engine.errors import UsageError
-from engine.evaluation.arms import Running
-from engine.evaluation.measure import Instruments, Place, measure
-from engine.evaluation.schedule import balanced_orders, shuffled
-from engine.evaluation.selection import Prompt
 from engine.loading import Engine
+from engine.measurement.arms import Running
+from engine.measurement.measure import Instruments, Place, measure
+from engine.measurement.schedule import balanced_orders, shuffled
+from engine.measurement.selection import Prompt
 from engine.reports import Arm, Sample
 from engine.types import CacheLayout, StoredError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from engine.evaluation.arms import Running
-from engine.evaluation.selection import Prompt
+from engine.measurement.arms import Running
+from engine.measurement.selection import Prompt
 from engine.protocols import Clock
 from engine.reports import Counters, Memory, Sample, SamplePipe, Stages, loop_onset, token_digest
 from engine.types import Step, StopReason

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 from engine.decoding.prompt import check_prompts
 from engine.decoding.stopping import Stopping
-from engine.evaluation import arms as arm_module
-from engine.evaluation.arms import ROLES, ArmSettings
-from engine.evaluation.measure import Instruments, Measured, Place, measure
-from engine.evaluation.schedule import balanced_orders, shuffled
-from engine.evaluation.selection import Prompt
 from engine.loading import Engine
+from engine.measurement import arms as arm_module
+from engine.measurement.arms import ROLES, ArmSettings
+from engine.measurement.measure import Instruments, Measured, Place, measure
+from engine.measurement.schedule import balanced_orders, shuffled
+from engine.measurement.selection import Prompt
 from engine.reports import Arm, Fallback, Sample
 
 

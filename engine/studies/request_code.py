@@ -12,22 +12,22 @@ from typing import Any
 
 from engine.decoding.prompt import check_prompts
 from engine.decoding.stopping import Stopping
-from engine.evaluation import arms as arm_module
-from engine.evaluation.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, PEER, ROLES, ArmSettings
-from engine.evaluation.launch import environment
-from engine.evaluation.measure import Instruments, Measured, Place, measure
-from engine.evaluation.nonce import draw, drawn_prompts
-from engine.evaluation.peers import Peer
-from engine.evaluation.schedule import PROFILES, Profile
-from engine.evaluation.selection import Prompt
-from engine.evaluation.workload import Plan, sequence, with_margins
+from engine.isolation.peers import Peer
 from engine.loading import Engine
+from engine.measurement import arms as arm_module
+from engine.measurement.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, PEER, ROLES, ArmSettings
+from engine.measurement.drawn_prompts import draw, drawn_prompts
+from engine.measurement.launch import environment
+from engine.measurement.measure import Instruments, Measured, Place, measure
+from engine.measurement.schedule import PROFILES, Profile
+from engine.measurement.selection import Prompt
+from engine.measurement.workload import Plan, sequence, with_margins
 from engine.reports import Arm, Counters, Memory, Report, RunContext, Sample, SamplePipe
 from engine.reports.context import utc_now
 from engine.tokenizer import Tokenizer
 
 KIND = "request_code"
-CODE_PATH = "engine.evaluation.peers:Peer"
+CODE_PATH = "engine.isolation.peers:Peer"
 ARMS = {"smoke": (AUTOREGRESSIVE, PEER), "claim": (AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, PEER)}
 _UNSEEN = Counters(
     target_forwards=0, drafter_forwards=0, drafted_tokens=0, accepted_tokens=0, steps=0, host_syncs=0,

@@ -8,13 +8,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.evaluation.acceptance import before_loop, measure_acceptance
-from engine.evaluation.binomial import clopper_pearson
-from engine.evaluation.language import Sample, greedy_samples, held_out_language
-from engine.evaluation.recall import measure_recall, needle_prompts, without_full_attention
+from engine.cards.acceptance import before_loop, measure_acceptance
+from engine.cards.binomial import clopper_pearson
+from engine.cards.language import Sample, greedy_samples, held_out_language
+from engine.cards.recall import measure_recall, needle_prompts, without_full_attention
 
 if TYPE_CHECKING:
-    from engine.evaluation.loading import EvaluatedTarget
+    from engine.cards.loading import EvaluatedTarget
 
 RECALL = ((480, 100, 1), (480, 25, 3), (1000, 41, 1), (1500, 41, 1), (1900, 61, 1), (2000, 41, 1))
 STRUCTURED_BUDGET, RAW_BUDGET = 640, 128
@@ -122,7 +122,7 @@ def evaluate_drafter(
 
 def write_card(folder: Path, card: dict[str, Any]) -> None:
     """Write card.json and the MODEL_CARD.md made from it."""
-    from engine.evaluation.card_text import card_markdown
+    from engine.cards.card_text import card_markdown
 
     (folder / "card.json").write_text(json.dumps(card, indent=1) + "\n")
     (folder / "MODEL_CARD.md").write_text(card_markdown(card))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from engine.reports.tokens import loop_onset, repeated_share
 
 if TYPE_CHECKING:
-    from engine.evaluation.loading import EvaluatedTarget
+    from engine.cards.loading import EvaluatedTarget
 
 WINDOW_TOKENS = 512
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from engine.evaluation.arms import SPECULATIVE, ArmSettings
-from engine.evaluation.measure import Instruments
-from engine.evaluation.schedule import Profile
-from engine.evaluation.selection import Prompt, PromptSet
-from engine.evaluation.workload import Plan, run_launch
 from engine.loading import Engine
+from engine.measurement.arms import SPECULATIVE, ArmSettings
+from engine.measurement.measure import Instruments
+from engine.measurement.schedule import Profile
+from engine.measurement.selection import Prompt, PromptSet
+from engine.measurement.workload import Plan, run_launch
 from engine.protocols import Backend
 from engine.reports import Report, RunContext, Sample, SamplePipe
 from engine.reports.context import machine_facts, thread_facts, utc_now

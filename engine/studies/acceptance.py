@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
 from engine.decoding.stopping import Stopping
-from engine.evaluation import arms as arm_module
-from engine.evaluation.arms import AUTOREGRESSIVE, ROLES, SPECULATIVE, ArmSettings
-from engine.evaluation.measure import Instruments, Measured, Place, measure
-from engine.evaluation.selection import Prompt
 from engine.loading import Engine
+from engine.measurement import arms as arm_module
+from engine.measurement.arms import AUTOREGRESSIVE, ROLES, SPECULATIVE, ArmSettings
+from engine.measurement.measure import Instruments, Measured, Place, measure
+from engine.measurement.selection import Prompt
 from engine.reports import Arm, Fallback, Sample
 
 STOP_STRINGS = ("\nclass ", "\ndef ", "\n#", "\nif ", "\nprint(", "\n@")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.cards.binomial import Proportion, clopper_pearson
 from engine.errors import UsageError
-from engine.evaluation.binomial import Proportion, clopper_pearson
 
 if TYPE_CHECKING:
-    from engine.evaluation.loading import EvaluatedTarget
+    from engine.cards.loading import EvaluatedTarget
 
 ANSWER_TOKENS = 28
 

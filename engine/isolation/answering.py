@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from engine.decoding.stopping import Stopping
-from engine.evaluation import arms
-from engine.evaluation.arms import SPECULATIVE, ArmSettings
 from engine.loading import Engine
+from engine.measurement import arms
+from engine.measurement.arms import SPECULATIVE, ArmSettings
 
 
 def answer(asks: int, replies: int, load: Callable[[], Engine], settings: Callable[[Engine], ArmSettings]) -> None:

@@ -16,8 +16,8 @@ import numpy as np
 from engine.drafters.ngram import NgramModel
 
 if TYPE_CHECKING:
-    from engine.evaluation.language import Sample
-    from engine.evaluation.loading import EvaluatedTarget
+    from engine.cards.language import Sample
+    from engine.cards.loading import EvaluatedTarget
 
 ANCHORS_A_PASS = 48
 RESAMPLES = 4000

@@ -10,7 +10,7 @@ import hashlib
 import re
 
 from engine.errors import UsageError
-from engine.evaluation.selection import Prompt, PromptSet
+from engine.measurement.selection import Prompt, PromptSet
 from engine.reports import token_digest
 from engine.tokenizer import Tokenizer
 
