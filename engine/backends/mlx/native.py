@@ -10,7 +10,7 @@ import mlx.core as mx
 from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import make_prompt_cache
 
-from engine.backends.mlx.models import MlxTarget
+from engine.backends.mlx.target import MlxTarget
 from engine.decoding.prompt import check_prompt
 from engine.decoding.stopping import Stopping
 from engine.types import Step, StopReason

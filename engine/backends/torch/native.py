@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
-from engine.backends.torch.models import TorchTarget
+from engine.backends.torch.target import TorchTarget
 from engine.decoding.prompt import check_prompt
 from engine.decoding.stopping import Stopping
 from engine.types import Step, StopReason

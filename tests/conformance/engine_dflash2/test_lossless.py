@@ -131,7 +131,7 @@ def selector_of(backend: SamplingBackend, top_k: int) -> Any:
     generator = np.random.default_rng(9)
     named = {name: generator.normal(size=(STATES, 4)).astype(np.float32) for name in CODEBOOKS}
     named["candidate_selector.hidden_projection.weight"] = generator.normal(size=(4, 6)).astype(np.float32)
-    module = importlib.import_module(f"engine.backends.{backend.name}.selector")
+    module = importlib.import_module(f"engine.backends.{backend.name}.dflash.selector")
     return module.Selector(DFlash2Config(2, 1, 4, top_k), {key: backend.array(value) for key, value in named.items()})
 
 
@@ -179,7 +179,7 @@ def test_drawn_walks_are_spread_as_their_probabilities_say(name: str) -> None:
 
 def test_the_walk_reads_nothing_on_the_host() -> None:
     torch = pytest.importorskip("torch", reason="the torch backend is not installed")
-    from engine.backends.torch.selector import Selector
+    from engine.backends.torch.dflash.selector import Selector
     from engine.drafters.dflash2 import CODEBOOKS, DFlash2Config
 
     # Tensors on "meta" have shapes and no values: any read of one raises.

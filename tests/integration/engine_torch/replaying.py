@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.backends.torch.graphs import Slots
+from engine.backends.torch.graphs.slots import Slots
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.backends.torch.dflash import _rope
+from engine.backends.torch.dflash.drafter import _rope
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping

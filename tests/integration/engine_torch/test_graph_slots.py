@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.backends.torch.graphs import NoSlot, Slots
+from engine.backends.torch.graphs.slots import NoSlot, Slots
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
 from engine.decoding.stopping import Stopping

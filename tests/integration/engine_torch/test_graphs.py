@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.backends.torch.graphs import Slots
+from engine.backends.torch.graphs.slots import Slots
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
 from engine.decoding.stopping import Stopping

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine.backends.torch.backend import TorchBackend, check_transformers, pick_device, wants_graphs
-from engine.backends.torch.graphs import too_old
+from engine.backends.torch.graphs.recording import too_old
 from engine.errors import (
     BackendMissingError,
     EngineError,

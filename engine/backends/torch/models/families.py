@@ -1,4 +1,4 @@
-"""Targets on torch: transformers' modules run layer by layer with the engine's own caches and capture.
+"""Model families on torch: transformers' modules run layer by layer with the engine's own caches and capture.
 
 transformers owns the weights and the layer mathematics. Running the layers from here gives three things the model's own
 ``forward`` does not: hidden states of chosen layers without hooks, caches that crop exactly past the sliding window,
@@ -10,23 +10,23 @@ Shapes: S rows, D hidden size, K captured layers, V vocabulary.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 
-from engine.backends.torch.caches import LayerCaches
-from engine.backends.torch.graphed import GraphedSequence
-from engine.backends.torch.rotary import Table
-from engine.backends.torch.sequence import TorchSequence
-from engine.errors import ModelConfigError, ModelMismatchError
-from engine.types import CacheLayout, Draft, TargetInfo
-
-if TYPE_CHECKING:
-    from engine.backends.torch.graphs import Slots
-    from engine.backends.torch.static import StaticCaches
+from engine.backends.torch.models.rotary import Table
+from engine.errors import ModelConfigError
+from engine.types import TargetInfo
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 SUPPORTED = ("gemma4", "gemma4_text", "qwen3")
+
+
+class KeyValueCaches(Protocol):
+    """The caches of all layers; transformers' attention modules call their ``update``."""
+
+    def mask(self, layer_idx: int, rows: int, device: torch.device) -> torch.Tensor | None:
+        """Return the mask over what the next ``update`` of a layer with ``rows`` rows will return."""
 
 
 class Family(Protocol):
@@ -44,7 +44,7 @@ class Family(Protocol):
         """Return the rotary tables of positions ``[1, rows]``."""
 
     def forward(
-        self, ids_S: torch.Tensor, caches: LayerCaches | StaticCaches, tables: Table, capture: tuple[int, ...]
+        self, ids_S: torch.Tensor, caches: KeyValueCaches, tables: Table, capture: tuple[int, ...]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Append ``S`` rows; return the normed output ``[S, D]`` and the captured states, each ``[S, D]``."""
 
@@ -79,7 +79,7 @@ class Gemma4Family:
         return {kind: self.text.rotary_emb(like, position_ids, kind) for kind in sorted(set(self.kinds))}
 
     def forward(
-        self, ids_S: torch.Tensor, caches: LayerCaches | StaticCaches, tables: Table, capture: tuple[int, ...]
+        self, ids_S: torch.Tensor, caches: KeyValueCaches, tables: Table, capture: tuple[int, ...]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Run every layer; layers beyond the last cache reuse the keys and values of an earlier one of their type."""
         text, ids = self.text, ids_S[None]
@@ -133,7 +133,7 @@ class Qwen3Family:
         return {FULL: self.inner.rotary_emb(self.inner.embed_tokens.weight, position_ids)}
 
     def forward(
-        self, ids_S: torch.Tensor, caches: LayerCaches | StaticCaches, tables: Table, capture: tuple[int, ...]
+        self, ids_S: torch.Tensor, caches: KeyValueCaches, tables: Table, capture: tuple[int, ...]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Run every layer."""
         rows, device = ids_S.shape[0], ids_S.device
@@ -167,7 +167,7 @@ def family_of(module: Any) -> Family:
     raise ModelConfigError(f"model type {kind!r} is not supported; expected one of {', '.join(SUPPORTED)}")
 
 
-class TorchTarget:
+class Weights:
     """Loaded weights with the way to run them. ``module`` is transformers' own model, callable as usual."""
 
     def __init__(self, module: Any, info: TargetInfo, ahead: bool | None = None) -> None:
@@ -178,34 +178,9 @@ class TorchTarget:
         self.dtype: torch.dtype = weight.dtype
         # Queueing a forward early hides the host's work behind an accelerator; a CPU would only delay each token.
         self.ahead = self.device.type != "cpu" if ahead is None else ahead
-        self.slots: Slots | None = None
-        """Where sequences have their blocks recorded, None to run every forward as it comes."""
         self._info = info
 
     @property
     def info(self) -> TargetInfo:
         """Name, digest and sizes."""
         return self._info
-
-    def open(self, capture: tuple[int, ...], layout: CacheLayout) -> TorchSequence:
-        """Start a sequence.
-
-        Raises:
-            ModelMismatchError: If a captured layer does not exist.
-            UsageError: If the target cannot have the layout.
-        """
-        layout.check(self.family.windows, self.family.head_dims)
-        if any(not 0 <= layer < self.info.layer_count for layer in capture):
-            raise ModelMismatchError(f"capture of layers {list(capture)}; the target has {self.info.layer_count}")
-        if self.slots is None:
-            return TorchSequence(self, capture, layout)
-        return GraphedSequence(self, capture, layout, self.slots)
-
-    def warm_up(self, block_rows: int) -> None:
-        """Run every block shape up to ``block_rows`` once, so that kernels are chosen before anything is timed."""
-        sequence = TorchSequence(self, (), CacheLayout.NATIVE)
-        for _ in sequence.prefill((0,) * 16, 512):
-            pass
-        for rows in range(1, block_rows + 1):
-            sequence.forward_block(0, Draft(tokens=(0,) * (rows - 1), count=rows - 1))
-            sequence.crop(16)

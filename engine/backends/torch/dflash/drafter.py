@@ -18,10 +18,10 @@ from torch.nn import functional
 from engine.backends.caches import WindowRows
 from engine.backends.torch import sampling
 from engine.backends.torch.caches import window_cache
-from engine.backends.torch.convolution import convolution
-from engine.backends.torch.models import TorchTarget
-from engine.backends.torch.rotary import RotaryTable, Table, rotated
-from engine.backends.torch.selector import Selector
+from engine.backends.torch.dflash.convolution import convolution
+from engine.backends.torch.dflash.selector import Selector
+from engine.backends.torch.models.rotary import RotaryTable, Table, rotated
+from engine.backends.torch.target import TorchTarget
 from engine.drafters.dflash import DFlashConfig, LayerRule
 from engine.drafters.dflash_model import DFlashDrafter, DFlashModel, LayerWeights, context_projections, layer_weights
 from engine.types import Draft, DrafterInfo

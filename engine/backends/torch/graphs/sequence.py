@@ -9,24 +9,20 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
 
-from engine.backends.torch.caches import LayerCaches
-from engine.backends.torch.graphs import NoSlot, Slot, Slots
-from engine.backends.torch.sequence import TorchSequence
-from engine.backends.torch.static import Held
+from engine.backends.torch.caches import HeldRows, LayerCaches
+from engine.backends.torch.graphs.slots import NoSlot, Slot, Slots
+from engine.backends.torch.models.families import Weights
+from engine.backends.torch.models.sequence import TorchSequence
 from engine.types import CacheLayout, Forward, StoredError
-
-if TYPE_CHECKING:
-    from engine.backends.torch.models import TorchTarget
 
 
 class GraphedSequence(TorchSequence):
     """A sequence that borrows a slot while it decodes and gives it back when it is gone."""
 
-    def __init__(self, target: TorchTarget, capture: tuple[int, ...], layout: CacheLayout, slots: Slots) -> None:
+    def __init__(self, target: Weights, capture: tuple[int, ...], layout: CacheLayout, slots: Slots) -> None:
         super().__init__(target, capture, layout)
         self._layout, self._slots = layout, slots
         self._slot: Slot | None = None
@@ -137,7 +133,7 @@ class GraphedSequence(TorchSequence):
         self._slot, self._give_back = None, None
 
     @torch.inference_mode()
-    def _held(self) -> list[Held]:
+    def _held(self) -> list[HeldRows]:
         return self.caches.held() if self._static is None else self._static.held()
 
     def _empty(self) -> LayerCaches:

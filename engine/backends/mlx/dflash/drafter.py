@@ -17,9 +17,9 @@ from mlx_lm.models.rope_utils import initialize_rope
 
 from engine.backends.mlx import sampling
 from engine.backends.mlx.caches import window_cache
-from engine.backends.mlx.convolution import convolution
-from engine.backends.mlx.models import MlxTarget
-from engine.backends.mlx.selector import Selector
+from engine.backends.mlx.dflash.convolution import convolution
+from engine.backends.mlx.dflash.selector import Selector
+from engine.backends.mlx.target import MlxTarget
 from engine.drafters.dflash import DFlashConfig, LayerRule
 from engine.drafters.dflash_model import DFlashDrafter, DFlashModel, LayerWeights, context_projections, layer_weights
 from engine.types import Draft, DrafterInfo

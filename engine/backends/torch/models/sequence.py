@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -11,19 +10,17 @@ from engine.backends.caches import held_rows
 from engine.backends.rows import stored_errors
 from engine.backends.torch.accept import GreedyAccept, predictions
 from engine.backends.torch.caches import LayerCaches
-from engine.backends.torch.rotary import RotaryTable
+from engine.backends.torch.models.families import Weights
+from engine.backends.torch.models.rotary import RotaryTable
 from engine.backends.torch.rows import LIBRARY, squared
 from engine.decoding.prompt import check_prompt
 from engine.types import CacheLayout, Draft, Forward, Ids, Outcome, StoredError
-
-if TYPE_CHECKING:
-    from engine.backends.torch.models import TorchTarget
 
 
 class TorchSequence:
     """Caches, rotary tables and capture of one request."""
 
-    def __init__(self, target: TorchTarget, capture: tuple[int, ...], layout: CacheLayout) -> None:
+    def __init__(self, target: Weights, capture: tuple[int, ...], layout: CacheLayout) -> None:
         self.target = target
         self.capture = capture
         self.caches = LayerCaches(target.family.windows, target.family.head_dims, layout)

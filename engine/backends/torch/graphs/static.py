@@ -16,24 +16,11 @@ import torch
 from torch.nn import functional
 
 from engine.backends.rows import Rows
+from engine.backends.torch.caches import HeldRows
 from engine.errors import CacheCropError
 
 ALIGNED_ROWS = 16
 """Buffers hold a multiple of this many rows: attention kernels want aligned masks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A layer's rows of positions ``first`` on, oldest first: ``[1, heads, rows, head_dim]``.
-
-    ``window`` is None on a full-attention layer; ``every_row`` says that rows behind the window are kept too.
-    """
-
-    window: int | None
-    every_row: bool
-    first: int
-    keys: torch.Tensor
-    values: torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +32,7 @@ class Shape:
     ring: bool
 
     @classmethod
-    def of(cls, held: Held, capacity: int, block_rows: int) -> Shape:
+    def of(cls, held: HeldRows, capacity: int, block_rows: int) -> Shape:
         """Return the shape for a layer.
 
         On a ring the newest block, accepted or not, may overwrite only what no later query can see: that takes the
@@ -59,7 +46,7 @@ class Shape:
 class StaticRows:
     """The buffers of one layer."""
 
-    def __init__(self, shape: Shape, like: Held) -> None:
+    def __init__(self, shape: Shape, like: HeldRows) -> None:
         self.shape = shape
         self.keys, self.values = (
             side.new_zeros((1, side.shape[1], shape.rows, side.shape[3])) for side in (like.keys, like.values)
@@ -72,7 +59,7 @@ class StaticRows:
         self.values.index_copy_(2, places, functional.pad(values, rest))
         return self.keys, self.values
 
-    def load(self, held: Held, length: int) -> None:
+    def load(self, held: HeldRows, length: int) -> None:
         """Replace everything by the rows of ``held`` that a query from ``length`` on may see."""
         first = held.first
         if self.shape.ring and self.shape.window is not None:
@@ -82,11 +69,11 @@ class StaticRows:
             buffer.zero_()
             buffer.index_copy_(2, places, rows[:, :, first - held.first : length - held.first])
 
-    def held(self, first: int, length: int) -> Held:
+    def held(self, first: int, length: int) -> HeldRows:
         """Return a copy of the rows [first, length)."""
         places, shape = self._places(first, length), self.shape
         keys, values = self.keys.index_select(2, places), self.values.index_select(2, places)
-        return Held(shape.window, not shape.ring, first, keys, values)
+        return HeldRows(shape.window, not shape.ring, first, keys, values)
 
     def _places(self, first: int, end: int) -> torch.Tensor:
         places = torch.arange(first, end, device=self.keys.device)
@@ -100,7 +87,7 @@ class StaticCaches:
     arithmetic around it.
     """
 
-    def __init__(self, like: Sequence[Held], capacity: int, block_rows: int) -> None:
+    def __init__(self, like: Sequence[HeldRows], capacity: int, block_rows: int) -> None:
         device = like[0].keys.device
         self.capacity, self.block_rows = capacity, block_rows
         self.layers = [StaticRows(Shape.of(held, capacity, block_rows), held) for held in like]
@@ -161,14 +148,14 @@ class StaticCaches:
         return start
 
     @torch.inference_mode()
-    def load(self, held: Sequence[Held], length: int) -> None:
+    def load(self, held: Sequence[HeldRows], length: int) -> None:
         """Replace every layer's rows; nothing of an earlier sequence stays."""
         for layer, rows in zip(self.layers, held, strict=True):
             layer.load(rows, length)
         self._length = self._floor = self._written = length
 
     @torch.inference_mode()
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldRows]:
         """Return copies of the rows that a crop to any allowed length may still need."""
         lowest = self._lowest()
         return [
