@@ -39,7 +39,7 @@ def held_out_language(target: EvaluatedTarget, texts: list[str], limit_tokens: i
     """Score `texts` in windows of 512 tokens, each after `<bos>`."""
     import torch
 
-    from engine.training.models import logits_of
+    from engine.training.network.models import logits_of
 
     ids = [i for text in texts for i in [*target.tokenizer.encode(text, add_special_tokens=False).ids, 1]][
         :limit_tokens

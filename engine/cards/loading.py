@@ -44,7 +44,7 @@ def load_drafter(folder: Path) -> Any:
     """
     from safetensors.torch import load_file
 
-    from engine.training.drafter_model import DFlashDrafter
+    from engine.training.network.drafter_model import DFlashDrafter
 
     config = read_config(folder)
     parsed = dflash.parse(config)

@@ -18,9 +18,9 @@ from engine.huggingface import open_causal
 from engine.tokenizer import read_tokenizer
 from engine.training import checkpoint
 from engine.training.corpus import read_corpus, word_pool
-from engine.training.drafter_model import DFlashDrafter, drafter_config
-from engine.training.models import attention_masks
-from engine.training.optimiser import Optimisers, Schedule
+from engine.training.network.drafter_model import DFlashDrafter, drafter_config
+from engine.training.network.models import attention_masks
+from engine.training.network.optimiser import Optimisers, Schedule
 from engine.training.responses import Response, make_requests, regenerate_in_order
 from engine.training.rows import RowSource
 from engine.training.tokenizer import MASK_ID, PAD_ID

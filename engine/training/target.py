@@ -12,14 +12,14 @@ import numpy as np
 
 from engine.training import checkpoint
 from engine.training.corpus import SourceFile, WordPool
-from engine.training.models import build_target, logits_of, neutralise_mask_row
 from engine.training.needles import hide, make_needles
-from engine.training.optimiser import Optimisers, Schedule
+from engine.training.network.models import build_target, logits_of, neutralise_mask_row
+from engine.training.network.optimiser import Optimisers, Schedule
+from engine.training.network.windowed import use_windowed
 from engine.training.recipe import COPY_STAGE, Stage, TargetRecipe
 from engine.training.rows import RowSource, encode
 from engine.training.structured import make_document, regular_words
 from engine.training.tokenizer import BOS_ID, EOS_ID, MASK_ID
-from engine.training.windowed import use_windowed
 
 if TYPE_CHECKING:
     import torch

@@ -101,7 +101,7 @@ def test_the_larger_preset_has_sixty_to_a_hundred_million_parameters(family):
     import torch
     import transformers
 
-    from engine.training.drafter_model import DFlashDrafter, drafter_config
+    from engine.training.network.drafter_model import DFlashDrafter, drafter_config
     from engine.training.recipe import target_config
 
     values = target_config(family, "60m", 2048)
