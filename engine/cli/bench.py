@@ -16,21 +16,14 @@ from engine.benchmarks.overhead import Overhead, loop_overhead
 from engine.benchmarks.peer import Peer, engine_peers, oracle
 from engine.benchmarks.ratio import Ratio
 from engine.benchmarks.turns import SLICE_TOKENS
-from engine.cli.options import (
-    add_cache_option,
-    add_model_options,
-    cache_layout,
-    depth_factory,
-    guarded,
-    open_selected,
-    positive,
-)
+from engine.cli.boundary import guarded
 from engine.decoding.prompt import check_prompts
 from engine.drafters.draft_model import DraftModel
 from engine.errors import UsageError
 from engine.loading import Engine, resolve_model
 from engine.measurement.selection import Prompt, load_prompts
 from engine.measurement.study import Study
+from engine.options import add_cache_option, add_model_options, cache_layout, depth_factory, open_selected, positive
 from engine.protocols import Depth
 from engine.reports import RunContext
 from engine.tokenizer import Tokenizer

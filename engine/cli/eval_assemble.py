@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from engine.cli.options import add_out_option, guarded
+from engine.cli.boundary import guarded
+from engine.options import add_out_option
 from engine.reports import Claim, Report, RunContext, write_report
 from engine.reports.parts import merge, read_parts, remove_parts
 from engine.reports.summary import Summary, summarise

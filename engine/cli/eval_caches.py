@@ -7,18 +7,8 @@ import secrets
 from dataclasses import asdict, replace
 from typing import Any
 
+from engine.cli.boundary import guarded
 from engine.cli.eval_compare import answered
-from engine.cli.options import (
-    add_chunk_option,
-    add_model_options,
-    add_out_option,
-    cache_layout,
-    counts,
-    guarded,
-    open_selected,
-    positive,
-    whole,
-)
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
 from engine.errors import UsageError
@@ -28,6 +18,16 @@ from engine.measurement.measure import Instruments
 from engine.measurement.schedule import Profile
 from engine.measurement.selection import load_prompts
 from engine.measurement.study import Study
+from engine.options import (
+    add_chunk_option,
+    add_model_options,
+    add_out_option,
+    cache_layout,
+    counts,
+    open_selected,
+    positive,
+    whole,
+)
 from engine.reports import RunContext, Sample, SamplePipe, write_report
 from engine.reports.context import PROFILES
 from engine.reports.parts import merge, part_name, read_parts, remove_parts

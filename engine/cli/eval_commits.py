@@ -7,9 +7,14 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from engine.cli.boundary import guarded
 from engine.cli.eval_assemble import claims
 from engine.cli.eval_compare import show
-from engine.cli.options import (
+from engine.errors import UsageError
+from engine.isolation.checkouts import Opening
+from engine.loading import resolve_model
+from engine.measurement.selection import load_prompts
+from engine.options import (
     DEFAULT_DEPTH,
     DEFAULT_TARGET,
     add_chunk_option,
@@ -17,13 +22,8 @@ from engine.cli.options import (
     add_out_option,
     check_launch,
     chosen_drafter,
-    guarded,
     positive,
 )
-from engine.errors import UsageError
-from engine.isolation.checkouts import Opening
-from engine.loading import resolve_model
-from engine.measurement.selection import load_prompts
 from engine.reports import RunContext, write_report
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.reports.summary import summarise

@@ -5,7 +5,12 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass, replace
 
-from engine.cli.options import (
+from engine.cli.boundary import guarded
+from engine.measurement.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, ArmSettings
+from engine.measurement.launch import Turn, Workload, run_part
+from engine.measurement.schedule import PROFILES, Profile
+from engine.measurement.selection import Prompt, PromptSet, load_prompts
+from engine.options import (
     add_decoding_options,
     add_launch_options,
     add_model_options,
@@ -13,14 +18,9 @@ from engine.cli.options import (
     cache_layout,
     check_launch,
     depth_factory,
-    guarded,
     open_selected,
     positive,
 )
-from engine.measurement.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, ArmSettings
-from engine.measurement.launch import Turn, Workload, run_part
-from engine.measurement.schedule import PROFILES, Profile
-from engine.measurement.selection import Prompt, PromptSet, load_prompts
 from engine.reports import RunContext, Sample, write_report
 from engine.reports.parts import part_name
 from engine.tokenizer import Tokenizer

@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine.cli.options import guarded, out_folder, positive, whole
+from engine.cli.boundary import guarded
 from engine.errors import UsageError
+from engine.options import out_folder, positive, whole
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 

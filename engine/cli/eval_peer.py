@@ -8,8 +8,14 @@ import os
 from dataclasses import replace
 
 from engine.checkpoint import ASSETS
+from engine.cli.boundary import guarded
 from engine.cli.eval_compare import show
-from engine.cli.options import (
+from engine.errors import UsageError
+from engine.isolation import answering
+from engine.isolation.peers import Ends, Peer
+from engine.measurement.arms import ArmSettings
+from engine.measurement.drawn_prompts import words_of
+from engine.options import (
     DEFAULT_DEPTH,
     add_chunk_option,
     add_launch_options,
@@ -17,15 +23,9 @@ from engine.cli.options import (
     cache_layout,
     check_launch,
     depth_factory,
-    guarded,
     open_selected,
     positive,
 )
-from engine.errors import UsageError
-from engine.isolation import answering
-from engine.isolation.peers import Ends, Peer
-from engine.measurement.arms import ArmSettings
-from engine.measurement.drawn_prompts import words_of
 from engine.reports import Claim, Report, RunContext, write_report
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.reports.summary import measured

@@ -6,10 +6,11 @@ import argparse
 import statistics
 from dataclasses import asdict
 
-from engine.cli.options import add_model_options, add_out_option, guarded, open_selected, positive
+from engine.cli.boundary import guarded
 from engine.errors import UsageError
 from engine.measurement.launch import environment
 from engine.measurement.selection import load_prompts
+from engine.options import add_model_options, add_out_option, open_selected, positive
 from engine.reports import Report, RunContext, write_report
 from engine.reports.context import utc_now
 from engine.studies.single_graph import ONE_GRAPH, TWO_EVALUATIONS, Block, probe, rows

@@ -5,15 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from engine.cli.options import (
-    LONGEST_DRAFT,
-    add_model_options,
-    add_out_option,
-    counts,
-    guarded,
-    open_selected,
-    positive,
-)
+from engine.cli.boundary import guarded
 from engine.errors import ModelMismatchError, UsageError
 from engine.loading import Engine
 from engine.measurement.arms import AUTOREGRESSIVE, SPECULATIVE, ArmSettings
@@ -22,6 +14,7 @@ from engine.measurement.measure import Instruments
 from engine.measurement.schedule import Profile
 from engine.measurement.selection import Prompt, PromptSet, load_prompts
 from engine.measurement.study import Study
+from engine.options import LONGEST_DRAFT, add_model_options, add_out_option, counts, open_selected, positive
 from engine.reports import RunContext, Sample, SamplePipe, packed_tokens
 from engine.studies.acceptance import AcceptancePlan, acceptance_length, fixed, run_acceptance
 from engine.studies.drafter_parity import Parity, compare

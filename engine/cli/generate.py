@@ -9,20 +9,20 @@ import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from engine.cli.options import (
-    add_decoding_options,
-    add_model_options,
-    cache_layout,
-    depth_factory,
-    guarded,
-    open_selected,
-    positive,
-    whole,
-)
+from engine.cli.boundary import guarded
 from engine.decoding.prompt import room_tokens
 from engine.errors import UsageError
 from engine.generation.answer import Answer, Asked, generate
 from engine.loading import Engine
+from engine.options import (
+    add_decoding_options,
+    add_model_options,
+    cache_layout,
+    depth_factory,
+    open_selected,
+    positive,
+    whole,
+)
 from engine.protocols import Accept, SamplingDrafterModel
 from engine.tokenizer import Tokenizer
 from engine.verification.rejection import Sampling

@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from engine.cli.options import guarded, out_folder, positive, whole
+from engine.cli.boundary import guarded
 from engine.loading import load_backend
+from engine.options import out_folder, positive, whole
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and the one place where an engine error becomes an exit code."""
+"""Options that several verbs share, and what they choose: models, a depth policy, a cache layout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.gates import CommitGate, EntropyGate
-from engine.errors import EngineError, UsageError
+from engine.errors import UsageError
 from engine.loading import BACKENDS, Engine, load_backend, open_engine, own_drafter, resolve_model
 from engine.protocols import Depth
 from engine.types import CacheLayout
@@ -23,11 +23,6 @@ LONGEST_DRAFT = 16
 """Drafted tokens per step of a drafter without blocks."""
 POLICIES = ("auto", "commit-gate", "entropy-gate")
 MAX_DIGITS = 9
-INTERRUPTED = 130
-"""Exit code of a process that SIGINT ended, as a shell reports it."""
-CLOSED_PIPE = 141
-"""The same for SIGPIPE."""
-LINE_CHARS = 500
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -227,32 +222,3 @@ def depth_factory(text: str, engine: Engine) -> tuple[Callable[[], Depth], dict[
         name = engine.drafter.info.name
         print(f"note: --depth {text}: {name} proposes at most {longest} tokens a step, so {depth}", file=sys.stderr)
     return lambda: FixedDepth(depth), {"policy": "fixed", "tokens": depth}
-
-
-def guarded(run: Callable[[], int]) -> int:
-    """Run a verb; an engine error, the system's refusal, an interruption and a closed pipe become an exit code."""
-    try:
-        try:
-            return run()
-        finally:
-            # What is left in the buffer must meet a closed pipe or a full disk here, not when Python ends.
-            print(end="", flush=True)
-    except EngineError as error:
-        _say(error)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read the answer has enough; without this, Python complains again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CLOSED_PIPE
-    except OSError as error:
-        _say(error)
-        return EngineError.exit_code
-
-
-def _say(error: Exception) -> None:
-    """Print an error as one line; what an array library says may be a list of every tensor."""
-    text = " ".join(str(error).split())
-    print(f"error: {text if len(text) <= LINE_CHARS else text[:LINE_CHARS] + '…'}", file=sys.stderr)
