@@ -14,6 +14,7 @@ from engine.decoding.gates import CommitGate, EntropyGate
 from engine.errors import UsageError
 from engine.loading import BACKENDS, Engine, load_backend, open_engine, own_drafter, resolve_model
 from engine.protocols import Depth
+from engine.reports.context import PROFILES
 from engine.types import CacheLayout
 
 DEFAULT_TARGET = "kakeya-tiny-gemma4"
@@ -80,6 +81,13 @@ def out_folder(text: str) -> Path:
 def add_out_option(parser: argparse.ArgumentParser) -> None:
     """Add where a report goes that no runner asked for."""
     parser.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
+
+
+def add_report_options(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add how much a study measures, and where its one report goes."""
+    parser.add_argument("--profile", choices=PROFILES, help="how much to measure (default: KAKEYA_PROFILE)")
+    parser.add_argument("--report", default=name, help="name of the report (default: %(default)s)")
+    add_out_option(parser)
 
 
 def add_launch_options(parser: argparse.ArgumentParser) -> None:

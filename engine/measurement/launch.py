@@ -17,6 +17,7 @@ from engine.protocols import Backend
 from engine.reports import Report, RunContext, Sample, SamplePipe
 from engine.reports.context import machine_facts, thread_facts, utc_now
 from engine.tokenizer import Tokenizer
+from engine.types import CacheLayout, TargetInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +93,7 @@ def describe(engine: Engine, workload: Workload, stop_ids: frozenset[int]) -> di
     target, profile = engine.target.info, workload.profile
     speculates = SPECULATIVE in profile.arms
     return {
-        "target": {
-            "name": target.name,
-            "digest": target.digest,
-            "format": target.format,
-            "parameters": target.parameters,
-            "vocab_size": target.vocab_size,
-            "dtype": target.dtype,
-        },
+        "target": target_facts(target),
         "drafter": asdict(engine.drafter.info) if speculates else None,
         "block_size": _block_size(workload.depth) if speculates else None,
         "cache_layout": str(workload.settings.layout),
@@ -112,6 +106,23 @@ def describe(engine: Engine, workload: Workload, stop_ids: frozenset[int]) -> di
         "prompt_set": workload.prompts.name,
         "prompt_rule": workload.prompts.rule,
         "prefill_chunk_tokens": workload.settings.chunk_tokens,
+    }
+
+
+def target_facts(target: TargetInfo) -> dict[str, Any]:
+    """Return what a report says about its target."""
+    return {name: getattr(target, name) for name in ("name", "digest", "format", "parameters", "vocab_size", "dtype")}
+
+
+def model_facts(engine: Engine) -> dict[str, Any]:
+    """Return what a report without samples says about its models."""
+    drafter = engine.drafter.info
+    return {
+        "target": target_facts(engine.target.info),
+        "drafter": None if drafter.name == "none" else asdict(drafter),
+        "dtype": engine.target.info.dtype,
+        "cache_layout": str(CacheLayout.NATIVE),
+        "seed": 0,
     }
 
 

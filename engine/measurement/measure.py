@@ -50,7 +50,7 @@ class Instruments:
     decode_text: Callable[[tuple[int, ...]], str]
 
 
-def measure(start: Callable[[], Running], prompt: Prompt, place: Place, instruments: Instruments) -> Measured:
+def measure_sample(start: Callable[[], Running], prompt: Prompt, place: Place, instruments: Instruments) -> Measured:
     """Run one generation and return its sample.
 
     The device is idle when the sample starts. The first and the last token are on the host when they are marked, so

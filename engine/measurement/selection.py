@@ -119,3 +119,10 @@ def _read_set(path: Path) -> dict[str, Any]:
     if not rows:
         raise UsageError(f"{path} holds no prompts; expected at least one")
     return data
+
+
+def answered(prompt: Prompt, text: str) -> bool:
+    """Say whether the answer's first line holds the expected value as a whole word."""
+    first = text.strip().split("\n", 1)[0]
+    words = {word.strip(".,;:!?'\"()") for word in first.split()}
+    return prompt.expected in words

@@ -13,7 +13,7 @@ from engine.decoding.stopping import Stopping
 from engine.loading import Engine
 from engine.measurement import arms as arm_module
 from engine.measurement.arms import ROLES, ArmSettings
-from engine.measurement.measure import Instruments, Measured, Place, measure
+from engine.measurement.measure import Instruments, Measured, Place, measure_sample
 from engine.measurement.schedule import balanced_orders, shuffled
 from engine.measurement.selection import Prompt
 from engine.reports import Arm, Fallback, Sample
@@ -55,7 +55,7 @@ def run_launch(
     listed = sequence(plan.arms, plan.measured, plan.warmups, plan.seed, plan.launch)
     for index, (prompt, arm, is_warmup) in enumerate(listed):
         stopping = Stopping(budget_tokens=plan.max_new_tokens, stop_ids=plan.stop_ids)
-        measured = measure(
+        measured = measure_sample(
             lambda arm=arm, prompt=prompt, stopping=stopping: arm_module.start(  # type: ignore[misc]
                 engine, arm, plan.settings, prompt.ids, stopping
             ),

@@ -10,19 +10,31 @@ whose earlier tokens were all accepted.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
 from engine.decoding.stopping import Stopping
+from engine.errors import UsageError
 from engine.loading import Engine
 from engine.measurement import arms as arm_module
 from engine.measurement.arms import AUTOREGRESSIVE, ROLES, SPECULATIVE, ArmSettings
-from engine.measurement.measure import Instruments, Measured, Place, measure
-from engine.measurement.selection import Prompt
-from engine.reports import Arm, Fallback, Sample
+from engine.measurement.launch import Workload, describe
+from engine.measurement.measure import Instruments, Measured, Place, measure_sample
+from engine.measurement.schedule import Profile
+from engine.measurement.selection import Prompt, load_prompts
+from engine.measurement.study import Study
+from engine.options import LONGEST_DRAFT, add_model_options, add_report_options, open_selected, positive
+from engine.reports import Arm, Fallback, RunContext, Sample, SamplePipe
+from engine.studies.command import Command
+from engine.tokenizer import Tokenizer
+from engine.types import CacheLayout
 
+PROFILES = {"smoke": (4, 1, 48), "claim": (60, 2, 256)}
+"""Measured prompts (as many as the set has, at most this), warm-ups, tokens a prompt."""
 STOP_STRINGS = ("\nclass ", "\ndef ", "\n#", "\nif ", "\nprint(", "\n@")
 """Where a completion has left its function."""
 
@@ -67,7 +79,7 @@ def run_acceptance(
     listed = [(prompt, True) for prompt in plan.warmups] + [(prompt, False) for prompt in plan.prompts]
     turns = [(prompt, is_warmup, arm) for prompt, is_warmup in listed for arm in finished]
     for order, (prompt, is_warmup, arm) in enumerate(turns):
-        measured = measure(
+        measured = measure_sample(
             lambda arm=arm, prompt=prompt: arm_module.start(  # type: ignore[misc]
                 engine, arm, plan.settings, prompt.ids, plan.stopping()
             ),
@@ -117,3 +129,83 @@ def _fallbacks(finished: Mapping[str, Sequence[Measured]]) -> list[Fallback]:
         for component, reasons in item.by_component()
         for reason, count in sorted(reasons.items())
     ]
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the models, and what they complete."""
+    add_model_options(parser)
+    add_report_options(parser, "acceptance.json")
+    parser.add_argument("--set", default="code-raw", help="prompt set or file (default: %(default)s)")
+    parser.add_argument("--prompts", type=positive, help="how many prompts (default: the profile's)")
+    parser.add_argument("--max-new", type=positive, help="tokens a prompt (default: the profile's)")
+    parser.add_argument("--depth", type=positive, help="drafted tokens per step (default: a whole block)")
+
+
+def measure(options: argparse.Namespace) -> list[Sample]:
+    """Complete raw code, write the report and return the measured samples.
+
+    Raises:
+        UsageError: If there is no drafter, or it cannot draft that deep.
+    """
+    context = RunContext.current(out=options.out, profile=options.profile)
+    count, warmups, budget = PROFILES[context.profile]
+    engine = open_selected(options)
+    if engine.drafter.info.name == "none":
+        raise UsageError("acceptance needs a drafter; give --drafter a DFlash folder or ngram")
+    tokenizer = Tokenizer(engine.folder)
+    prompts = load_prompts(options.set, tokenizer, engine.target.info.name)
+    # A small set is measured whole; how many prompts there were is in the report.
+    available = max(len(prompts.prompts) - warmups, 1)
+    measured, warm = prompts.select(0, 1, options.prompts or min(count, available), warmups)
+    longest = (engine.drafter.info.block_size or LONGEST_DRAFT + 1) - 1
+    if options.depth is not None and options.depth > longest:
+        raise UsageError(
+            f"--depth {options.depth}; {engine.drafter.info.name} proposes at most {longest} tokens a step"
+        )
+    depth = options.depth or (engine.drafter.info.block_size or 9) - 1
+    budget = options.max_new or budget
+    plan = AcceptancePlan(
+        prompts=measured,
+        warmups=warm,
+        max_new_tokens=budget,
+        depth=depth,
+        settings=ArmSettings(CacheLayout.NATIVE, fixed(depth), 512),
+        stop_ids=frozenset(engine.target.info.stop_ids),
+        decode=tokenizer.decode,
+    )
+    clock, pipe = engine.backend.clock, SamplePipe(context.pipe_fd)
+    instruments = Instruments(clock, pipe, engine.backend.allocator_active_bytes, tokenizer.decode)
+
+    def run() -> tuple[tuple[Sample, ...], dict[str, Any]]:
+        found = run_acceptance(engine, plan, instruments, _show)
+        counted = tuple(item for arm in found.arms if arm.name == SPECULATIVE for item in arm.samples)
+        rows = {"by_position": [dict(row) for row in found.by_position]}
+        return counted, {"arms": found.arms, "fallbacks": found.fallbacks, "rows": rows}
+
+    workload = Workload(
+        kind="acceptance",
+        prompts=prompts,
+        profile=Profile("acceptance", (AUTOREGRESSIVE, SPECULATIVE), len(measured), 0, budget),
+        stop="natural",
+        settings=plan.settings,
+        depth={"policy": "fixed", "tokens": depth},
+    )
+    config = describe(engine, workload, plan.stop_ids)
+    samples = Study("acceptance", engine.backend, config, context, options.report).write(run)
+    return [sample for sample in samples if not sample.is_warmup]
+
+
+def report(samples: list[Sample]) -> None:
+    """Print what was accepted."""
+    length = acceptance_length(samples)
+    print(f"{length:.2f} committed tokens per target forward over {len(samples)} prompts of this run")
+
+
+def _show(sample: Sample) -> None:
+    counters = sample.counters
+    print(f"{sample.id}: {sample.output_tokens} tokens in {counters.target_forwards} forwards", flush=True)
+
+
+COMMAND = Command(
+    "Complete raw code as HumanEval asks for it and count what the target accepts.", options, measure, report
+)

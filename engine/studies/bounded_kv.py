@@ -13,9 +13,11 @@ Rows of the report::
 
 from __future__ import annotations
 
+import argparse
 import gc
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from engine.decoding.depth import FixedDepth
@@ -24,7 +26,23 @@ from engine.decoding.stopping import Stopping
 from engine.drafters.none import NoDrafter
 from engine.errors import PromptError, UsageError
 from engine.loading import Engine
-from engine.reports import token_digest
+from engine.measurement.launch import target_facts
+from engine.measurement.selection import load_prompts
+from engine.measurement.study import Study
+from engine.options import (
+    add_chunk_option,
+    add_model_options,
+    add_report_options,
+    cache_layout,
+    counts,
+    open_selected,
+    positive,
+    whole,
+)
+from engine.reports import RunContext, token_digest, write_report
+from engine.reports.parts import merge, part_name, read_parts, remove_parts
+from engine.studies.command import Command
+from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, Step
 
 NATIVE = "native"
@@ -158,3 +176,108 @@ def _allocated(engine: Engine) -> int | None:
     engine.backend.clock.now_ns()
     gc.collect()
     return engine.backend.allocator_active_bytes()
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the models, the layout, and which launch this is."""
+    add_model_options(parser)
+    parser.add_argument("--cache", default="sink4+window64", help="layout that is measured (default: %(default)s)")
+    parser.add_argument("--contexts", default="256,512,1024,2048", help="context lengths (default: %(default)s)")
+    parser.add_argument("--set", default="needle", help="prompt set whose text is the context (default: %(default)s)")
+    parser.add_argument("--max-new", type=positive, default=32, help="tokens decoded after it (default: %(default)s)")
+    add_chunk_option(parser)
+    parser.add_argument("--launch", type=whole, default=0, help="which launch this is, from 0")
+    parser.add_argument("--launches", type=positive, default=2, help="how many there are, an even number")
+    parser.add_argument("--assemble", action="store_true", help="join the launches into the report")
+    add_report_options(parser, "bounded-kv.json")
+
+
+def measure(options: argparse.Namespace) -> Sequence[Mapping[str, Any]]:
+    """Measure one launch and write its part, or join the launches; return the points of the report.
+
+    Raises:
+        UsageError: If the launch is none of those there are, or launches are missing.
+    """
+    if options.assemble:
+        return _assembled(options)
+    _measure_launch(options)
+    return ()
+
+
+def report(points: Sequence[Mapping[str, Any]]) -> None:
+    """Print the points of a whole report."""
+    for point in points:
+        print(f"{point['arm']} at {point['context_tokens']} tokens: {point['kv_bytes']} bytes")
+
+
+def _measure_launch(options: argparse.Namespace) -> None:
+    repeats, odd = divmod(options.launches, 2)
+    if odd or not 0 <= options.launch < options.launches:
+        raise UsageError(
+            f"--launch {options.launch} of --launches {options.launches}; expected 0 <= launch < launches and as many "
+            "launches of either arm"
+        )
+    context, layout = RunContext.current(out=options.out, profile=options.profile), cache_layout(options)
+    options.drafter = "none"
+    engine = open_selected(options)
+    prompts = load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name)
+    longest_first = sorted(prompts.prompts, key=lambda prompt: -len(prompt.ids))
+    plan = MemoryPlan(
+        layout=layout,
+        native=options.launch < repeats,
+        repeat=options.launch % repeats,
+        # Process numbers repeat between sandboxes; a number drawn in the process does not.
+        process=1 + secrets.randbits(48),
+        contexts=counts("--contexts", options.contexts),
+        decode_tokens=options.max_new,
+        chunk_tokens=options.prefill_chunk,
+        ids=tuple(token for prompt in longest_first for token in prompt.ids),
+    )
+    target = engine.target.info
+    sizes = {
+        "hidden_size": target.hidden_size,
+        "layer_count": target.layer_count,
+        "max_positions": target.max_positions,
+    }
+    config = {
+        "target": target_facts(target) | sizes,
+        "drafter": None,
+        "cache_layout": str(layout),
+        "prompt_set": prompts.name,
+        "prefill_chunk_tokens": options.prefill_chunk,
+    }
+
+    def run() -> tuple[tuple[MemoryPoint, ...], dict[str, Any]]:
+        points = measure_memory(engine, plan, _show)
+        return points, {"rows": {"points": [point_row(point) for point in points]}}
+
+    Study("bounded_kv", engine.backend, config, context, part_name(options.launch)).write(run)
+
+
+def _assembled(options: argparse.Namespace) -> list[Mapping[str, Any]]:
+    context = RunContext.current(out=options.out, profile=options.profile)
+    parts = read_parts(context.out, {"bounded_kv"})
+    points = joined_points(parts)
+    native = sum(point["role"] == "baseline" for point in points)
+    if 2 * native != len(points):
+        raise UsageError(
+            f"the launches hold {native} points of the library's cache and {len(points) - native} of the layout; "
+            "expected as many of either. Run the launches that are missing."
+        )
+    joined = replace(merge(parts), rows={"points": points})
+    write_report(joined, context, options.report)
+    remove_parts(context.out)
+    return points
+
+
+def _show(point: MemoryPoint) -> None:
+    print(f"{point.arm} at {point.context_tokens} tokens: {point.kv_bytes} bytes of cache", flush=True)
+
+
+COMMAND = Command(
+    "Bytes a sequence holds by context. A launch is a process with one arm: the first half of the launches measures "
+    "the library's own cache, the second half --cache. --assemble joins them.",
+    options,
+    measure,
+    report,
+)

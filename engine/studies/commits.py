@@ -8,6 +8,7 @@ the same prompts in other orders, and only when the first found the head slower 
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,15 +19,30 @@ from typing import Any
 from engine.decoding.prompt import check_prompts
 from engine.errors import ModelMismatchError, UsageError
 from engine.isolation.checkouts import Opening, Side
+from engine.loading import resolve_model
 from engine.measurement.arms import BASE, BASE_AGAIN, HEAD, ROLES
 from engine.measurement.host_clock import HostClock
-from engine.measurement.measure import Instruments, Measured, Place, measure
+from engine.measurement.measure import Instruments, Measured, Place, measure_sample
 from engine.measurement.schedule import PROFILES, Profile
-from engine.measurement.selection import Prompt, PromptSet
+from engine.measurement.selection import Prompt, PromptSet, load_prompts
 from engine.measurement.slowdown import is_slower
 from engine.measurement.workload import agreement, fallbacks, sequence
-from engine.reports import Arm, Report, RunContext, Sample, SamplePipe
+from engine.options import (
+    DEFAULT_DEPTH,
+    DEFAULT_TARGET,
+    add_chunk_option,
+    add_launch_options,
+    add_out_option,
+    check_launch,
+    chosen_drafter,
+    positive,
+)
+from engine.reports import Arm, Report, RunContext, Sample, SamplePipe, write_report
 from engine.reports.context import machine_facts, thread_facts, utc_now
+from engine.reports.parts import merge, part_name, read_parts, remove_parts
+from engine.reports.summary import Summary, claims, summarise
+from engine.studies.command import Command
+from engine.studies.progress import show
 from engine.tokenizer import Tokenizer
 from engine.types import TargetInfo
 
@@ -193,7 +209,9 @@ class _Doors:
 def _measure(decoding: _Decoding, doors: _Doors, prompt: Prompt, place: Place) -> Measured:
     side = decoding.sides[place.arm]
     instruments = Instruments(doors.clock, doors.pipe, side.allocator_active_bytes, doors.tokenizer.decode)
-    item = measure(lambda: side.start(prompt.ids, decoding.budget, decoding.stop_ids), prompt, place, instruments)
+    item = measure_sample(
+        lambda: side.start(prompt.ids, decoding.budget, decoding.stop_ids), prompt, place, instruments
+    )
     doors.heard(item.sample)
     return item
 
@@ -272,3 +290,105 @@ def _environment(facts: Mapping[str, Any]) -> dict[str, Any]:
         "blas": facts["blas"],
         "threads": thread_facts(os.environ),
     }
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add what is compared, and which launch this is."""
+    parser.add_argument("--base", required=True, help="commit of the checkout in FOLDER/base")
+    parser.add_argument("--head", required=True, help="commit of the checkout in FOLDER/head")
+    parser.add_argument("--folder", type=Path, default=Path(), help="holds both checkouts (default: here)")
+    parser.add_argument("--margin", type=float, default=0.05, help="slower by more than this share (default: 0.05)")
+    parser.add_argument("--backend", choices=("mlx", "torch"), default="mlx", help="array library (default: mlx)")
+    parser.add_argument(
+        "--depth", type=positive, default=DEFAULT_DEPTH, help="drafted tokens per step (default: %(default)s)"
+    )
+    parser.add_argument("--set", default="code-structured", help="prompt set or file (default: %(default)s)")
+    parser.add_argument("--profile", choices=tuple(ARMS), help="only by hand: how much to measure")
+    parser.add_argument("--max-new", type=positive, help="token budget (default: the profile's)")
+    add_chunk_option(parser)
+    add_launch_options(parser)
+    parser.add_argument("--confirm", action="store_true", help="a launch of the second pass, if the first was slow")
+    add_out_option(parser)
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Measure one launch and write its part, unless it is to confirm and there is nothing to confirm.
+
+    Raises:
+        UsageError: If the commits, the margin or the launch cannot be used.
+    """
+    check_launch(options)
+    context = RunContext.current(out=options.out, profile=options.profile)
+    commits = Commits(options.base, options.head, options.folder.resolve(), options.margin)
+    check(commits)
+    number = options.launch
+    if options.confirm:
+        first = read_parts(context.out, {KIND})[: options.launches]
+        if not is_first_pass_slow(first, options.margin):
+            print(f"launch {options.launch + 1} of {options.launches}: the first pass is not slow, nothing to confirm")
+            return
+        number += options.launches
+    target = resolve_model(os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET)
+    named = chosen_drafter(None, target)
+    drafter = named if named in {None, "ngram"} else str(resolve_model(str(named)))
+    opening = Opening(options.backend, str(target), drafter, options.depth, options.prefill_chunk)
+    tokenizer = Tokenizer(target)
+    profile = profile_of(context.profile, options.max_new)
+    prompts = load_prompts(options.set, tokenizer, target.name).lasting(profile.max_new_tokens)
+    word = "second pass, launch" if options.confirm else "launch"
+    print(f"{word} {options.launch + 1} of {options.launches}: {commits.base[:12]} and {commits.head[:12]}", flush=True)
+    turn = Turn(number, options.launch, options.launches, show)
+    work = Work(opening, prompts, profile, tokenizer)
+    part = run_launch(commits, work, context, turn)
+    write_report(part, context, part_name(number))
+
+
+def assemble_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of joining."""
+    parser.add_argument("--report", default="report.json", help="name of the report (default: %(default)s)")
+    parser.add_argument("--profile", choices=tuple(ARMS), help="only by hand: the profile of the launches")
+    add_out_option(parser)
+
+
+def assemble(options: argparse.Namespace) -> tuple[Summary, int]:
+    """Join the launches of both passes, write the report and return its summary and the number of passes.
+
+    Raises:
+        UsageError: If launches are missing or ran other code.
+    """
+    context = RunContext.current(out=options.out, profile=options.profile)
+    parts = read_parts(context.out, {KIND})
+    if any(part["rows"] != parts[0]["rows"] for part in parts):
+        raise UsageError(
+            "launches of one run differ in the code they ran; expected the same two checkouts in all of them"
+        )
+    first = parts[0]["rows"]
+    rows = {"passes": passes(first["launches"], len(parts)), "trees": first["trees"]}
+    joined = replace(merge(parts), rows=rows)
+    summary = summarise(joined)
+    write_report(replace(joined, claims=claims(joined, summary)), context, options.report)
+    remove_parts(context.out)
+    return summary, len(rows["passes"])
+
+
+def report(found: tuple[Summary, int]) -> None:
+    """Print the ratio of both codes."""
+    summary, count = found
+    if summary.ratio is not None:
+        word = "one pass" if count == 1 else "two passes"
+        print(f"base / head decode time: {summary.ratio:.3f}x over {summary.compared} prompts, {word}")
+        print("the gate says what may be said of it")
+
+
+LAUNCH = Command(
+    "Measure one launch: every prompt with the code of both checkouts, interleaved in an order drawn from the request "
+    "digest; this process asks and takes the times, a child per arm decodes.",
+    options,
+    measure,
+)
+ASSEMBLE = Command(
+    "Join the launches of both passes; exit 0 when the report is written and the parts are gone.",
+    assemble_options,
+    assemble,
+    report,
+)

@@ -14,6 +14,7 @@ Rows of the report::
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -26,8 +27,17 @@ from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping
 from engine.errors import ModelMismatchError
 from engine.loading import Engine
-from engine.measurement.selection import Prompt
+from engine.measurement.launch import model_facts
+from engine.measurement.selection import Prompt, load_prompts
+from engine.measurement.study import Study
+from engine.options import add_model_options, add_report_options, open_selected, positive
+from engine.reports import RunContext, packed_tokens
+from engine.studies.command import Command
+from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, Draft, DrafterInfo, Features, Step
+
+PROFILES = {"smoke": (4, 48), "claim": (24, 128)}
+"""Prompts and tokens a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,3 +254,58 @@ def _tokens(steps: Sequence[Step]) -> tuple[int, ...]:
 def _accepted(steps: Sequence[Step]) -> tuple[int, ...]:
     """Return the accepted drafts of each step, as far as the last step's were emitted."""
     return tuple(min(step.accepted, len(step.tokens)) for step in steps if not step.prefill)
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the models, and how much of them is compared."""
+    add_model_options(parser)
+    add_report_options(parser, "drafter-parity.json")
+    parser.add_argument("--set", default="code-structured", help="prompt set or file (default: %(default)s)")
+    parser.add_argument("--prompts", type=positive, help="how many prompts (default: the profile's)")
+    parser.add_argument("--max-new", type=positive, help="tokens a prompt (default: the profile's)")
+    parser.set_defaults(backend="mlx")
+
+
+def measure(options: argparse.Namespace) -> Parity:
+    """Compare both drafters and write the report.
+
+    Raises:
+        ModelMismatchError: If the engines did not load the same models in the same dtype.
+    """
+    context = RunContext.current(out=options.out, profile=options.profile)
+    prompts, budget = PROFILES[context.profile]
+    mlx = open_selected(_changed(options, backend="mlx", device=None, dtype=None, cuda_graphs="auto"))
+    torch = open_selected(_changed(options, backend="torch", device=options.device or "cpu"))
+    if options.dtype == "float32" and mlx.target.info.dtype != "float32":
+        raise ModelMismatchError(
+            f"the checkpoint is {mlx.target.info.dtype} on mlx; parity in float32 needs a float32 checkpoint"
+        )
+    chosen = load_prompts(options.set, Tokenizer(mlx.folder), mlx.target.info.name).spread(options.prompts or prompts)
+    budget = options.max_new or budget
+
+    def run() -> tuple[Parity, dict[str, Any]]:
+        found = compare(mlx, torch, chosen.prompts, budget, _show)
+        prompts = {prompt.digest: packed_tokens(prompt.ids) for prompt in chosen.prompts}
+        return found, {"rows": found.rows(), "prompts": prompts}
+
+    config = model_facts(mlx) | {"prompt_set": chosen.name, "max_new_tokens": budget}
+    study = Study("drafter_parity", mlx.backend, config, context, options.report, torch.backend.versions())
+    return study.write(run)
+
+
+def report(parity: Parity) -> None:
+    """Print how much agrees."""
+    print(f"drafters agree on {parity.agreed_tokens} of {parity.drafted_tokens} tokens")
+    print(f"generations identical on {parity.identical_generations} of {len(parity.generations)} prompts")
+
+
+def _changed(options: argparse.Namespace, **values: object) -> argparse.Namespace:
+    return argparse.Namespace(**(vars(options) | values))
+
+
+def _show(prompt: Prompt, parity: Parity) -> None:
+    same = "identical" if parity.identical_generations else "different"
+    print(f"{prompt.id}: {parity.agreed_tokens} of {parity.drafted_tokens} tokens agree, output {same}", flush=True)
+
+
+COMMAND = Command("Compare the MLX and the torch drafter of one checkpoint token by token.", options, measure, report)

@@ -12,22 +12,32 @@ Rows of the report::
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from engine.decoding.depth import FixedDepth
+from engine.decoding.prompt import check_prompts
 from engine.decoding.speculative import Parts, speculative
 from engine.decoding.stopping import Stopping
 from engine.drafters.none import NoDrafter
 from engine.errors import UsageError
 from engine.loading import Engine
-from engine.measurement.arms import Running
-from engine.measurement.measure import Instruments, Place, measure
-from engine.measurement.schedule import balanced_orders, shuffled
-from engine.measurement.selection import Prompt
-from engine.reports import Arm, Sample
+from engine.measurement.arms import ArmSettings, Running
+from engine.measurement.launch import Workload, describe
+from engine.measurement.measure import Instruments, Place, measure_sample
+from engine.measurement.schedule import Profile, balanced_orders, shuffled
+from engine.measurement.selection import Prompt, answered, load_prompts
+from engine.measurement.study import Study
+from engine.options import add_chunk_option, add_model_options, add_report_options, open_selected, positive
+from engine.reports import Arm, RunContext, Sample, SamplePipe
+from engine.studies.command import Command
+from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, StoredError
 
+PROFILES = {"smoke": (6, 1), "claim": (120, 2)}
+"""Measured prompts (a multiple of the orders of three arms) and warm-ups."""
 NATIVE = "native"
 CANDIDATE_PATH = "engine.decoding.speculative:speculative"
 ERROR_PROMPTS = 8
@@ -86,7 +96,7 @@ def run_kv_quant(
     samples: dict[str, list[Sample]] = {name: [] for name in layouts}
     for index, (prompt, name, is_warmup) in enumerate(_sequence(plan, tuple(layouts))):
         stopping = Stopping(plan.max_new_tokens, plan.stop_ids)
-        found = measure(
+        found = measure_sample(
             _starting(engine, layouts[name], prompt, stopping, plan.chunk_tokens),
             prompt,
             Place(0, index, name, is_warmup),
@@ -156,3 +166,87 @@ def _joined(one: StoredError, other: StoredError) -> StoredError:
         error_sq=one.error_sq + other.error_sq,
         reference_sq=one.reference_sq + other.reference_sq,
     )
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the models, the layouts, and what is asked of them."""
+    add_model_options(parser)
+    parser.add_argument(
+        "--layouts", default="affine8,affine4", help="quantised layouts, separated by commas (default: %(default)s)"
+    )
+    parser.add_argument("--set", default="needle", help="prompt set or file with answers (default: %(default)s)")
+    parser.add_argument("--prompts", type=positive, help="how many prompts (default: the profile's)")
+    parser.add_argument("--max-new", type=positive, default=48, help="token budget (default: %(default)s)")
+    add_chunk_option(parser)
+    add_report_options(parser, "kv-quant.json")
+
+
+def measure(options: argparse.Namespace) -> QuantResult:
+    """Answer needle prompts on every layout and write the report.
+
+    Raises:
+        UsageError: If a layout cannot be measured, or a prompt has no known answer.
+    """
+    context = RunContext.current(out=options.out, profile=options.profile)
+    layouts = tuple(CacheLayout.parse(text.strip()) for text in options.layouts.split(","))
+    # The cache alone is measured: whatever drafter the host names stays out.
+    options.drafter = "none"
+    engine = open_selected(options)
+    tokenizer = Tokenizer(engine.folder)
+    count, warmups = PROFILES[context.profile]
+    count = options.prompts or count
+    prompts = load_prompts(options.set, tokenizer, engine.target.info.name).spread(count + warmups)
+    if any(prompt.expected is None for prompt in prompts.prompts):
+        raise UsageError(f"prompt set {prompts.name!r} has prompts without an answer; recall needs all of them known")
+    measured, warm = prompts.select(0, 1, count, warmups)
+    check_prompts((prompt.ids for prompt in (*warm, *measured)), engine.target.info, options.max_new)
+    plan = QuantPlan(
+        layouts=layouts,
+        measured=measured,
+        warmups=warm,
+        max_new_tokens=options.max_new,
+        stop_ids=frozenset(engine.target.info.stop_ids),
+        chunk_tokens=options.prefill_chunk,
+        seed=context.request_digest,
+        score=answered,
+    )
+    workload = Workload(
+        kind="kv_quantisation",
+        prompts=prompts,
+        profile=Profile(context.profile, (NATIVE, *map(str, layouts)), count, warmups, options.max_new),
+        stop="natural",
+        settings=ArmSettings(CacheLayout.NATIVE, lambda: FixedDepth(0), options.prefill_chunk),
+        depth={},
+    )
+    backend = engine.backend
+    instruments = Instruments(backend.clock, SamplePipe(None), backend.allocator_active_bytes, tokenizer.decode)
+
+    def run() -> tuple[QuantResult, dict[str, Any]]:
+        found = run_kv_quant(engine, plan, instruments, _show)
+        return found, {"arms": found.arms, "rows": found.rows()}
+
+    config = describe(engine, workload, plan.stop_ids) | {"layouts": [str(layout) for layout in layouts]}
+    return Study("kv_quantisation", backend, config, context, options.report).write(run)
+
+
+def report(found: QuantResult) -> None:
+    """Print recall and bytes of every arm."""
+    for arm in found.arms:
+        counted = [sample for sample in arm.samples if not sample.is_warmup]
+        right = sum(bool(sample.correct) for sample in counted)
+        held = sorted(sample.memory.kv_bytes for sample in counted)[len(counted) // 2]
+        print(f"{arm.name}: {right} of {len(counted)} needles, {held} bytes of cache at the median")
+
+
+def _show(sample: Sample) -> None:
+    answer = "right" if sample.correct else "wrong"
+    print(f"{sample.id}: {answer}, {sample.memory.kv_bytes} bytes", flush=True)
+
+
+COMMAND = Command(
+    "Answer needle prompts on the library's own cache and on quantised ones, in balanced order: recall, measured "
+    "bytes, decode time, and the squared error of what is stored.",
+    options,
+    measure,
+    report,
+)

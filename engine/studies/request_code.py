@@ -6,27 +6,50 @@ prompts. What is not seen from outside, a peer's steps and bytes, is 0 in its sa
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from engine.checkpoint import ASSETS
 from engine.decoding.prompt import check_prompts
 from engine.decoding.stopping import Stopping
-from engine.isolation.peers import Peer
+from engine.errors import UsageError
+from engine.isolation import answering
+from engine.isolation.peers import Ends, Peer
 from engine.loading import Engine
 from engine.measurement import arms as arm_module
 from engine.measurement.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, PEER, ROLES, ArmSettings
-from engine.measurement.drawn_prompts import draw, drawn_prompts
-from engine.measurement.launch import environment
-from engine.measurement.measure import Instruments, Measured, Place, measure
+from engine.measurement.drawn_prompts import draw, drawn_prompts, words_of
+from engine.measurement.launch import environment, target_facts
+from engine.measurement.measure import Instruments, Measured, Place, measure_sample
 from engine.measurement.schedule import PROFILES, Profile
 from engine.measurement.selection import Prompt
 from engine.measurement.workload import Plan, sequence, with_margins
-from engine.reports import Arm, Counters, Memory, Report, RunContext, Sample, SamplePipe
+from engine.options import (
+    DEFAULT_DEPTH,
+    add_chunk_option,
+    add_launch_options,
+    add_model_options,
+    cache_layout,
+    check_launch,
+    depth_factory,
+    open_selected,
+    positive,
+)
+from engine.reports import Arm, Claim, Counters, Memory, Report, RunContext, Sample, SamplePipe, write_report
 from engine.reports.context import utc_now
+from engine.reports.parts import merge, part_name, read_parts, remove_parts
+from engine.reports.summary import measured as measured_samples
+from engine.studies.command import Command
+from engine.studies.progress import show
 from engine.tokenizer import Tokenizer
 
 KIND = "request_code"
+WORDS_OF = "code-structured"
+"""The prompt set whose words prompts are drawn from."""
 CODE_PATH = "engine.isolation.peers:Peer"
 ARMS = {"smoke": (AUTOREGRESSIVE, PEER), "claim": (AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, PEER)}
 _UNSEEN = Counters(
@@ -127,7 +150,7 @@ def _one_of_ours(sides: Sides, plan: Plan, what: tuple[Prompt, Place], instrumen
     stopping = Stopping(budget_tokens=plan.max_new_tokens, stop_ids=plan.stop_ids)
     sides.peer.hold()
     try:
-        return measure(
+        return measure_sample(
             lambda: arm_module.start(sides.engine, place.arm, plan.settings, prompt.ids, stopping),
             prompt,
             place,
@@ -139,7 +162,9 @@ def _one_of_ours(sides: Sides, plan: Plan, what: tuple[Prompt, Place], instrumen
 
 def _one_of_peer(sides: Sides, plan: Plan, what: tuple[Prompt, Place], instruments: Instruments) -> Measured:
     prompt, place = what
-    item = measure(lambda: sides.peer.start(prompt.ids, plan.max_new_tokens, plan.stop_ids), prompt, place, instruments)
+    item = measure_sample(
+        lambda: sides.peer.start(prompt.ids, plan.max_new_tokens, plan.stop_ids), prompt, place, instruments
+    )
     return Measured(replace(item.sample, counters=_UNSEEN, memory=_NO_BYTES))
 
 
@@ -152,9 +177,7 @@ def _config(engine: Engine, asking: Asking, name: str, rule: str) -> dict[str, A
     target = engine.target.info
     stop_ids = sorted(target.stop_ids)
     return {
-        "target": {
-            field: getattr(target, field) for field in ("name", "digest", "format", "parameters", "vocab_size", "dtype")
-        },
+        "target": target_facts(target),
         "drafter": None,
         "block_size": None,
         "cache_layout": str(asking.settings.layout),
@@ -174,3 +197,105 @@ def joined_rows(parts: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the rows of the report of all launches."""
     launches = [launch for part in parts for launch in part["rows"]["launches"]]
     return {"words": parts[0]["rows"]["words"], "launches": launches}
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the models, and which launch this is."""
+    add_model_options(parser)
+    parser.add_argument("--max-new", type=positive, help="token budget (default: the profile's)")
+    add_chunk_option(parser)
+    add_launch_options(parser)
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Ask the peer of this command, measure what it answers and write the part.
+
+    Raises:
+        UsageError: If no runner started this command.
+    """
+    check_launch(options)
+    ends, nonce = Ends.from_environment(os.environ), os.environ.get("KAKEYA_NONCE", "")
+    if not nonce:
+        raise UsageError("KAKEYA_NONCE is not set; the runner draws it when the command begins")
+    context = RunContext.current()
+    options.drafter, options.cache = "none", "native"
+    engine = open_selected(options)
+    make_depth, _ = depth_factory("0", engine)
+    settings = ArmSettings(cache_layout(options, lossless=True), make_depth, options.prefill_chunk)
+    rows = json.loads((ASSETS / "prompts" / f"{WORDS_OF}.json").read_text("utf-8"))["prompts"]
+    words = words_of(tuple(row["text"] for row in rows))
+    profile = profile_of(context.profile, options.max_new)
+    asking = Asking(options.launch, nonce, words, profile, settings)
+    print(f"launch {options.launch + 1} of {options.launches}: {engine.target.info.name}, asking a peer", flush=True)
+    peer = Peer(ends, engine.target.info.vocab_size)
+    sides = Sides(engine, Tokenizer(engine.folder), peer)
+    part = run_launch(sides, asking, context, show)
+    write_report(part, context, part_name(options.launch))
+
+
+def answer_options(parser: argparse.ArgumentParser) -> None:
+    """Add the models and how the answering side decodes."""
+    add_model_options(parser)
+    parser.add_argument("--depth", default=str(DEFAULT_DEPTH), help="drafted tokens per step (default: %(default)s)")
+    add_chunk_option(parser)
+
+
+def answer(options: argparse.Namespace) -> None:
+    """Decode what is asked over the runner's pipes until nobody asks any more.
+
+    Raises:
+        UsageError: If no runner started this command.
+    """
+    asks, replies = (os.environ.get(f"KAKEYA_PEER_{name}", "") for name in ("ASK", "REPLY"))
+    if not (asks.isdigit() and replies.isdigit()):
+        raise UsageError("KAKEYA_PEER_ASK and KAKEYA_PEER_REPLY are not set; a runner starts this side too")
+    options.cache = "native"
+    answering.answer(
+        int(asks),
+        int(replies),
+        lambda: open_selected(options),
+        lambda engine: ArmSettings(
+            cache_layout(options), depth_factory(options.depth, engine)[0], options.prefill_chunk
+        ),
+    )
+
+
+def assemble_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of joining."""
+    parser.add_argument("--report", default="report.json", help="name of the report (default: %(default)s)")
+
+
+def assemble(options: argparse.Namespace) -> Claim:
+    """Join the launches, write the report and return what it states."""
+    context = RunContext.current()
+    parts = read_parts(context.out, {KIND})
+    joined = replace(merge(parts), rows=joined_rows(parts))
+    claim = stated(joined)
+    write_report(replace(joined, claims=(claim,)), context, options.report)
+    remove_parts(context.out)
+    return claim
+
+
+def report(claim: Claim) -> None:
+    """Print what the report states."""
+    print(f"native decoding / peer, prompt to last token: {claim.value:.3f}x; the gate says what may be said of it")
+
+
+def stated(report: Report) -> Claim:
+    """Return what the report states: total time of the baseline, mean over its arms, over the peer's."""
+    *ours, peer = report.arms
+    theirs_s = sum(sample.stages.total_s for sample in measured_samples(peer))
+    ours_s = sum(sample.stages.total_s for arm in ours for sample in measured_samples(arm)) / len(ours)
+    names = (peer.name, *(arm.name for arm in ours))
+    return Claim("total_speedup", "total_speedup", names, ours_s / theirs_s, "ratio")
+
+
+LAUNCH = Command(
+    "Ask the peer of this command and measure what it answers; exit 0 when the part is written.", options, measure
+)
+ANSWER = Command(
+    "Decode what is asked over the runner's pipes; exit 0 when nobody asks any more.", answer_options, answer
+)
+ASSEMBLE = Command(
+    "Join the launches; exit 0 when the report is written and the parts are gone.", assemble_options, assemble, report
+)

@@ -6,12 +6,21 @@ because a fused graph has been seen to take minutes per block on Metal with a la
 
 from __future__ import annotations
 
+import argparse
+import statistics
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.decoding.prompt import check_prompt, room_tokens
 from engine.errors import UsageError
 from engine.loading import Engine
+from engine.measurement.launch import environment
+from engine.measurement.selection import load_prompts
+from engine.options import add_model_options, add_out_option, open_selected, positive
+from engine.reports import Report, RunContext, write_report
+from engine.reports.context import utc_now
+from engine.studies.command import Command
+from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, Draft, Forward
 
 TWO_EVALUATIONS, ONE_GRAPH = "two_evaluations", "one_graph"
@@ -82,3 +91,71 @@ def rows(timed: list[Block], blocks: int, limit_s: float) -> dict[str, Any]:
         "asked_blocks": blocks,
         "limit_s": limit_s,
     }
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add what is timed, and for how long."""
+    add_model_options(parser)
+    parser.add_argument("--set", default="code-structured", help="prompt set or file; its first prompt is used")
+    parser.add_argument("--blocks", type=positive, default=32, help="blocks to time (default: %(default)s)")
+    parser.add_argument("--limit-s", type=float, default=120.0, help="seconds after which no block starts")
+    parser.add_argument("--depth", type=positive, default=3, help="drafted tokens per block (default: %(default)s)")
+    parser.add_argument("--report", default="single-graph.json", help="name of the report (default: %(default)s)")
+    add_out_option(parser)
+
+
+def measure(options: argparse.Namespace) -> list[Block]:
+    """Time blocks both ways and write the report.
+
+    Raises:
+        UsageError: If only one way was timed.
+    """
+    context = RunContext.current(out=options.out)
+    engine = open_selected(options)
+    clock = engine.backend.clock
+    started_at, began_ns = utc_now(), clock.host_ns()
+    chosen = load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name)
+    timed = probe(engine, chosen.prompts[0].ids, options.blocks, options.limit_s, options.depth)
+    if len({block.mode for block in timed}) < 2:
+        raise UsageError(f"only {len(timed)} blocks ran in {options.limit_s} s; raise --limit-s or --blocks")
+    written = Report(
+        kind="fused_graph_probe",
+        config={
+            "target": asdict(engine.target.info),
+            "drafter": asdict(engine.drafter.info),
+            "depth": options.depth,
+            "prompt_set": chosen.name,
+            "prompt_digest": chosen.prompts[0].digest,
+            "blocks": options.blocks,
+            "limit_s": options.limit_s,
+        },
+        environment=environment(engine.backend),
+        started_at=started_at,
+        ended_at=utc_now(),
+        wall_s=(clock.host_ns() - began_ns) / 1e9,
+        rows=rows(timed, options.blocks, options.limit_s),
+    )
+    write_report(written, context, options.report)
+    return timed
+
+
+def report(timed: list[Block]) -> None:
+    """Print the times of both ways."""
+    for mode in (TWO_EVALUATIONS, ONE_GRAPH):
+        print(f"{mode:<16} {_times(timed, mode)}")
+
+
+def _times(timed: list[Block], mode: str) -> str:
+    """Return median and largest time of a way, its warm-up left out."""
+    times = [block.eval_s * 1e3 for block in timed if block.mode == mode and block.index >= 2]
+    if not times:
+        return "only its warm-up ran"
+    return f"{len(times):>4} blocks, median {statistics.median(times):.3f} ms, largest {max(times):.3f} ms"
+
+
+COMMAND = Command(
+    "``kakeya-engine eval single-graph``: evaluation times of draft and verify in one graph against two, bounded.",
+    options,
+    measure,
+    report,
+)

@@ -12,6 +12,7 @@ Rows of the report::
 
 from __future__ import annotations
 
+import argparse
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -20,10 +21,15 @@ from typing import Any
 
 from engine.errors import PromptError, UsageError
 from engine.loading import Engine
-from engine.reports import Fallback
+from engine.measurement.launch import model_facts
+from engine.measurement.study import Study
+from engine.options import add_model_options, add_report_options, counts, open_selected, positive
+from engine.reports import Fallback, RunContext
+from engine.studies.command import Command
 from engine.types import CacheLayout, Draft
 
 WARM_UPS = 2
+REPEATS = {"smoke": 8, "claim": 40}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +171,61 @@ def _depths(engine: Engine, rows: Sequence[int]) -> tuple[int, ...]:
     if block_size is None:
         return ()
     return tuple(size - 1 for size in rows if 1 < size <= block_size)
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the models, and which shapes are measured."""
+    add_model_options(parser)
+    add_report_options(parser, "verify-cost.json")
+    parser.add_argument("--contexts", default="64,512", help="context lengths in tokens (default: %(default)s)")
+    parser.add_argument("--rows", default="1,2,4,8,16", help="block lengths, bonus included (default: %(default)s)")
+    parser.add_argument("--repeats", type=positive, help="forwards of each shape (default: the profile's)")
+    parser.add_argument(
+        "--random-shapes",
+        help="torch only: a target of published shapes with random weights, for cost alone (gemma4-26b-a4b)",
+    )
+
+
+def measure(options: argparse.Namespace) -> tuple[CostPlan, Costs]:
+    """Measure verify(L) and draft(L) by context length and write the report.
+
+    Raises:
+        UsageError: If the plan is unusable, or random weights are asked of MLX.
+    """
+    context = RunContext.current(out=options.out, profile=options.profile)
+    plan = CostPlan(
+        counts("--contexts", options.contexts),
+        counts("--rows", options.rows),
+        options.repeats or REPEATS[context.profile],
+        context.request_digest,
+    )
+    engine = _engine(options)
+
+    def run() -> tuple[Costs, dict[str, Any]]:
+        found = measure_costs(engine, plan, lambda size: print(f"context {size}: measured", flush=True))
+        return found, {"rows": found.rows(), "fallbacks": found.fallbacks}
+
+    shapes = {"contexts": list(plan.contexts), "rows": list(plan.rows), "repeats": plan.repeats}
+    config = model_facts(engine) | shapes
+    return plan, Study("verify_cost", engine.backend, config, context, options.report).write(run)
+
+
+def report(found: tuple[CostPlan, Costs]) -> None:
+    """Print what verifying costs beside decoding."""
+    plan, costs = found
+    for size in plan.contexts:
+        shown = "  ".join(f"{rows}: {costs.ratio(size, rows):.2f}" for rows in plan.rows)
+        print(f"context {size}: verify(rows) / decode, medians of this run  {shown}")
+
+
+def _engine(options: argparse.Namespace) -> Engine:
+    if options.random_shapes is None:
+        return open_selected(options)
+    if options.backend != "torch":
+        raise UsageError("--random-shapes builds its target with torch; add --backend torch")
+    from engine.loading import open_random
+
+    return open_random(options.random_shapes, options.device, options.dtype, options.cuda_graphs)
+
+
+COMMAND = Command("Measure what verifying a block costs beside decoding one token.", options, measure, report)

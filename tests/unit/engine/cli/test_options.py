@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from engine import options
-from engine.cli import boundary, eval_commits, eval_compare, eval_peer, generate, main
+from engine.cli import boundary, generate, main
+from engine.cli import eval as eval_cli
 from engine.errors import EngineError, ModelNotFoundError, ModelWeightsError, PromptError, UsageError
 
 
@@ -117,9 +118,9 @@ def test_a_character_that_the_terminal_lacks_does_not_end_an_answer(monkeypatch:
 
 @pytest.mark.parametrize("launch", ["1", "3"])
 def test_a_launch_that_is_none_of_those_there_are_is_refused(launch: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (eval_commits.main, eval_compare.code, eval_peer.main):
-        commits = ["--base", "a", "--head", "b"] if command is eval_commits.main else []
-        assert command([*commits, "--launch", launch, "--launches", "1"]) == 2
+    for command in ("commits", "code", "peer"):
+        commits = ["--base", "a", "--head", "b"] if command == "commits" else []
+        assert eval_cli.main([command, *commits, "--launch", launch, "--launches", "1"]) == 2
         assert f"--launch {launch} of --launches 1; expected" in capsys.readouterr().err
 
 

@@ -1,4 +1,4 @@
-"""`kakeya-engine eval model …`: the measurements behind the model cards and the shipped prompt sets."""
+"""The measurements behind the model cards and the shipped prompt sets."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import dataclasses
 import importlib.metadata
 import json
 import platform
-import sys
 from pathlib import Path
 from typing import Any
 
-from engine.cli.boundary import guarded
+from engine.checkpoint import ASSETS
 from engine.errors import UsageError
 from engine.options import out_folder, positive, whole
+from engine.studies.command import Command
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 
@@ -30,9 +30,8 @@ def model_folder(text: str) -> Path:
     return path
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the evaluation commands."""
-    parser = argparse.ArgumentParser(prog="kakeya-engine eval model", description=__doc__)
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add one word for each measurement."""
     verbs = parser.add_subparsers(dest="verb", required=True)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--threads", type=positive, default=1, help="torch threads")
@@ -64,12 +63,6 @@ def build_parser() -> argparse.ArgumentParser:
     acceptance.add_argument("--target", type=model_folder, required=True)
     acceptance.add_argument("--drafter", type=model_folder, required=True)
     acceptance.add_argument("--block-sizes", type=positive, nargs="+", default=[4, 8])
-    return parser
-
-
-def packaged_prompts() -> Path:
-    """Return the folder of the packaged prompt sets."""
-    return Path(__file__).resolve().parents[1] / "assets" / "prompts"
 
 
 def load_sets(arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
@@ -80,7 +73,7 @@ def load_sets(arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     """
     from engine.cards.prompts import SETS, read_set
 
-    folder = arguments.prompts or packaged_prompts()
+    folder = arguments.prompts or ASSETS / "prompts"
     missing = [name for name in SETS if not (folder / f"{name}.json").is_file()]
     if missing:
         raise UsageError(f"no prompt set {missing[0]} in {folder}; expected {', '.join(SETS)}")
@@ -172,27 +165,32 @@ def acceptance_command(arguments: argparse.Namespace) -> dict[str, Any]:
     return evaluate_drafter(target, drafter, load_sets(arguments), tuple(arguments.block_sizes))
 
 
-def main(argv: list[str]) -> int:
-    """Run one evaluation command and print its result as JSON."""
+MEASUREMENTS = {
+    "prompts": prompts_command,
+    "card": card_command,
+    "recall": recall_command,
+    "language": language_command,
+    "samples": samples_command,
+    "acceptance": acceptance_command,
+}
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Take one measurement."""
     import torch
 
-    arguments = build_parser().parse_args(argv)
     torch.set_num_threads(arguments.threads)
-    commands = {
-        "prompts": prompts_command,
-        "card": card_command,
-        "recall": recall_command,
-        "language": language_command,
-        "samples": samples_command,
-        "acceptance": acceptance_command,
-    }
-
-    def run() -> int:
-        print(json.dumps(commands[arguments.verb](arguments), indent=1))
-        return 0
-
-    return guarded(run)
+    return MEASUREMENTS[arguments.verb](arguments)
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def report(found: dict[str, Any]) -> None:
+    """Print the result as JSON."""
+    print(json.dumps(found, indent=1))
+
+
+COMMAND = Command(
+    "`kakeya-engine eval model …`: the measurements behind the model cards and the shipped prompt sets.",
+    options,
+    measure,
+    report,
+)
