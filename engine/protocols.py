@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from engine.decoding.stopping import Stopping
+from engine.stopping import Stopping
 from engine.types import (
     BlasInfo,
     CacheLayout,

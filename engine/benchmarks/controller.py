@@ -17,12 +17,12 @@ from engine.benchmarks.turns import Arrivals, Decode, Pulled, take_turns
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.drafters.none import NoDrafter
 from engine.errors import UsageError
 from engine.loading import Engine
 from engine.measurement.selection import Prompt
 from engine.protocols import Depth, Drafter, DrafterModel
+from engine.stopping import Stopping
 from engine.types import CacheLayout, Draft, Features, Step
 
 PREFILL_CHUNK_TOKENS = 512

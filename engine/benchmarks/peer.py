@@ -13,10 +13,10 @@ from engine.benchmarks.turns import Pulled, Running
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.prompt import check_prompt
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.drafters.none import NoDrafter
 from engine.loading import Engine
 from engine.protocols import Depth, DrafterModel
+from engine.stopping import Stopping
 from engine.types import CacheLayout
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.decoding.stopping import Stopping
 from engine.errors import NonFiniteLogitsError
 from engine.protocols import Accept, Sequence
+from engine.stopping import Stopping
 from engine.types import Draft, Step
 
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
-from engine.decoding.stopping import Stopping
 from engine.errors import NonFiniteLogitsError, PromptError
 from engine.protocols import Accept, Clock, Depth, Drafter, Sequence
+from engine.stopping import Stopping
 from engine.types import Draft, Forward, Outcome, Pause, Step, StopReason
 from engine.verification.greedy import accepted_length
 

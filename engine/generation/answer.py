@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from engine.decoding.prompt import check_prompt
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.generation.text_stream import Pieces
 from engine.loading import Engine
 from engine.measurement.arms import fell_back
 from engine.protocols import Accept, Depth
+from engine.stopping import Stopping
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, Step
 

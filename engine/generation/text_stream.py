@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.decoding.stopping import cut_text
+from engine.stopping import cut_text
 from engine.tokenizer import Tokenizer
 
 INCOMPLETE = "\ufffd"

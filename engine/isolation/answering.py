@@ -11,10 +11,10 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from engine.decoding.stopping import Stopping
 from engine.loading import Engine
 from engine.measurement import arms
 from engine.measurement.arms import SPECULATIVE, ArmSettings
+from engine.stopping import Stopping
 
 
 def answer(asks: int, replies: int, load: Callable[[], Engine], settings: Callable[[Engine], ArmSettings]) -> None:

@@ -57,8 +57,8 @@ class Worker:
 
     def decode(self, ask: dict[str, Any]) -> None:
         """Decode a prompt: answer at the first token, at the last one, and then with the bytes that are held."""
-        from engine.decoding.stopping import Stopping
         from engine.measurement import arms
+        from engine.stopping import Stopping
 
         stopping = Stopping(budget_tokens=ask["budget"], stop_ids=frozenset(ask["stop_ids"]))
         running = arms.start(self._engine, ARM, self._settings, tuple(ask["ids"]), stopping)

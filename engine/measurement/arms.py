@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.drafters.draft_model import DraftModelDrafter
 from engine.loading import Engine
 from engine.protocols import Depth, Drafter, Sequence
+from engine.stopping import Stopping
 from engine.types import CacheLayout, Step
 
 AUTOREGRESSIVE = "autoregressive"

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from engine.decoding.prompt import check_prompts
-from engine.decoding.stopping import Stopping
 from engine.loading import Engine
 from engine.measurement import arms as arm_module
 from engine.measurement.arms import ROLES, ArmSettings
@@ -17,6 +16,7 @@ from engine.measurement.measure import Instruments, Measured, Place, measure_sam
 from engine.measurement.schedule import balanced_orders, shuffled
 from engine.measurement.selection import Prompt
 from engine.reports import Arm, Fallback, Sample
+from engine.stopping import Stopping
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from typing import Any
 
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
-from engine.decoding.stopping import Stopping
 from engine.errors import UsageError
 from engine.loading import Engine
 from engine.measurement import arms as arm_module
@@ -29,6 +28,7 @@ from engine.measurement.selection import Prompt, load_prompts
 from engine.measurement.study import Study
 from engine.options import LONGEST_DRAFT, add_model_options, add_report_options, open_selected, positive
 from engine.reports import Arm, Fallback, RunContext, Sample, SamplePipe
+from engine.stopping import Stopping
 from engine.studies.command import Command
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout

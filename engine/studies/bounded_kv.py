@@ -22,7 +22,6 @@ from typing import Any
 
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.drafters.none import NoDrafter
 from engine.errors import PromptError, UsageError
 from engine.loading import Engine
@@ -41,6 +40,7 @@ from engine.options import (
 )
 from engine.reports import RunContext, token_digest, write_report
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
+from engine.stopping import Stopping
 from engine.studies.command import Command
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, Step

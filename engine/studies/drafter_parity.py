@@ -24,7 +24,6 @@ import numpy as np
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.errors import ModelMismatchError
 from engine.loading import Engine
 from engine.measurement.launch import model_facts
@@ -32,6 +31,7 @@ from engine.measurement.selection import Prompt, load_prompts
 from engine.measurement.study import Study
 from engine.options import add_model_options, add_report_options, open_selected, positive
 from engine.reports import RunContext, packed_tokens
+from engine.stopping import Stopping
 from engine.studies.command import Command
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, Draft, DrafterInfo, Features, Step

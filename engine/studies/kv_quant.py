@@ -20,7 +20,6 @@ from typing import Any
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.drafters.none import NoDrafter
 from engine.errors import UsageError
 from engine.loading import Engine
@@ -32,6 +31,7 @@ from engine.measurement.selection import Prompt, answered, load_prompts
 from engine.measurement.study import Study
 from engine.options import add_chunk_option, add_model_options, add_report_options, open_selected, positive
 from engine.reports import Arm, RunContext, Sample, SamplePipe
+from engine.stopping import Stopping
 from engine.studies.command import Command
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, StoredError

@@ -15,7 +15,6 @@ from typing import Any
 
 from engine.checkpoint import ASSETS
 from engine.decoding.prompt import check_prompts
-from engine.decoding.stopping import Stopping
 from engine.errors import UsageError
 from engine.isolation import answering
 from engine.isolation.peers import Ends, Peer
@@ -43,6 +42,7 @@ from engine.reports import Arm, Claim, Counters, Memory, Report, RunContext, Sam
 from engine.reports.context import utc_now
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.reports.summary import measured as measured_samples
+from engine.stopping import Stopping
 from engine.studies.command import Command
 from engine.studies.progress import show
 from engine.tokenizer import Tokenizer

@@ -47,7 +47,7 @@ def open_engine(backend, target, drafter): return Engine()
 """,
     "decoding/__init__.py": "",
     "decoding/depth.py": "class FixedDepth:\n    def __init__(self, tokens): self.tokens = tokens\n",
-    "decoding/stopping.py": """
+    "stopping.py": """
 class Stopping:
     def __init__(self, budget_tokens, stop_ids): self.budget_tokens = budget_tokens
 """,

@@ -18,7 +18,7 @@ from engine.backends.torch.graphs.recording import CudaGraphs, NotRecordableErro
 from engine.decoding.autoregressive import autoregressive  # noqa: E402
 from engine.decoding.depth import FixedDepth  # noqa: E402
 from engine.decoding.speculative import Parts, speculative  # noqa: E402
-from engine.decoding.stopping import Stopping  # noqa: E402
+from engine.stopping import Stopping  # noqa: E402
 from engine.types import CacheLayout, Draft  # noqa: E402
 from tests.fakes import tiny_torch  # noqa: E402
 from tests.fakes.scripted_drafter import ScriptedModel  # noqa: E402

@@ -12,7 +12,7 @@ from mlx_lm.models.cache import make_prompt_cache
 
 from engine.backends.mlx.target import MlxTarget
 from engine.decoding.prompt import check_prompt
-from engine.decoding.stopping import Stopping
+from engine.stopping import Stopping
 from engine.types import Step, StopReason
 
 

@@ -10,7 +10,7 @@ from transformers import DynamicCache
 
 from engine.backends.torch.target import TorchTarget
 from engine.decoding.prompt import check_prompt
-from engine.decoding.stopping import Stopping
+from engine.stopping import Stopping
 from engine.types import Step, StopReason
 
 

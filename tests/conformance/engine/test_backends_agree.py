@@ -12,8 +12,8 @@ import pytest
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.loading import load_backend
+from engine.stopping import Stopping
 from engine.types import CacheLayout
 
 pytest.importorskip("torch", reason="agreement needs both backends")

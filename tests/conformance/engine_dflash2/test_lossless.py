@@ -14,8 +14,8 @@ from engine.checkpoint import ASSETS
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.measurement.selection import load_prompts
+from engine.stopping import Stopping
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, Draft, DrafterInfo, Step
 from engine.verification import rejection

@@ -9,7 +9,7 @@ import pytest
 
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
+from engine.stopping import Stopping
 from engine.verification import rejection
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept

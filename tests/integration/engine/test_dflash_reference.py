@@ -10,7 +10,7 @@ import pytest
 
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
+from engine.stopping import Stopping
 from engine.types import CacheLayout, Draft
 from tests.fakes.tiny_mlx import HIDDEN, VOCAB
 

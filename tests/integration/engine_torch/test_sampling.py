@@ -10,8 +10,8 @@ import pytest
 
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.protocols import SamplingDrafterModel
+from engine.stopping import Stopping
 from engine.types import CacheLayout, Step
 from engine.verification.rejection import Sampling
 

@@ -15,9 +15,9 @@ from bridge.gate.sampled import idle_refusals
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.protocols import Depth
 from engine.reports.sample import Counters, Memory, Sample, Stages
+from engine.stopping import Stopping
 from engine.types import Draft, Forward, Outcome, Step
 from engine.verification.greedy import decide
 from tests.corpus.gate.breaks import honest

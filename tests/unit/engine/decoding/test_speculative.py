@@ -10,8 +10,8 @@ import pytest
 
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.errors import NonFiniteLogitsError, PromptError
+from engine.stopping import Stopping
 from engine.types import Draft, Forward, Outcome, Pause, Step
 from engine.verification import greedy
 from tests.fakes.scripted_drafter import ScriptedDrafter, ScriptedModel
