@@ -14,12 +14,12 @@ from engine.stopping import Stopping
 from engine.types import (
     BlasInfo,
     CacheLayout,
+    Decision,
     Draft,
     DrafterInfo,
     Features,
     Forward,
     Ids,
-    Outcome,
     Pause,
     Step,
     StoredError,
@@ -70,7 +70,7 @@ class Sequence(Protocol):
             appended; the caller crops what is not committed. A row without a usable prediction gives any id.
         """
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
         """Decode up to ``limit`` tokens greedily without drafting, each forward queued before the previous is read.
 
         A consumer that stops early must ``crop`` to the committed length: one row may have been written ahead.
@@ -154,10 +154,10 @@ class Accept(Protocol):
     def greedy(self) -> bool:
         """Whether the rule is the argmax, so that a sequence may decode ahead of it."""
 
-    def first(self, forward: Forward) -> Outcome:
+    def first(self, forward: Forward) -> Decision:
         """Decide the first token from the last prefill forward."""
 
-    def decide(self, draft: Draft, forward: Forward) -> Outcome:
+    def decide(self, draft: Draft, forward: Forward) -> Decision:
         """Decide how much of ``draft`` is accepted and which token follows."""
 
     def margin(self, forward: Forward) -> float:
@@ -176,7 +176,7 @@ class Depth(Protocol):
     def shadowed(self, drafted: int, accepted: int) -> bool:
         """Take how many tokens of a pause's shadow draft came true; return whether to end the pause now."""
 
-    def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
         """Take one finished step that began at ``position``; ``drafted`` is what was really proposed."""
 
 

@@ -168,7 +168,7 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Decision:
     """What the target decided about one forward, read in a single host synchronisation.
 
     ``tokens`` are the accepted draft tokens followed by the target's own next token (recovered or bonus). They are

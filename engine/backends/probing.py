@@ -15,7 +15,7 @@ BACKENDS = ("mlx", "torch")
 
 
 @dataclass(frozen=True)
-class Check:
+class ProbeCheck:
     """One question to the machine.
 
     Attributes:
@@ -50,7 +50,7 @@ class ProbeResult:
 
     backend: str
     device: str
-    checks: tuple[Check, ...]
+    checks: tuple[ProbeCheck, ...]
     matmul: tuple[MatmulRate, ...]
     versions: dict[str, str]
     blas: dict[str, str] | None
@@ -65,13 +65,13 @@ class ProbeResult:
         return {"checks": [asdict(check) for check in self.checks], "matmul": [_rate(rate) for rate in self.matmul]}
 
 
-def attempt(name: str, question: Callable[[], tuple[bool, str, Any]], *, required: bool = True) -> Check:
+def attempt(name: str, question: Callable[[], tuple[bool, str, Any]], *, required: bool = True) -> ProbeCheck:
     """Ask one question; an exception is the answer no, with its text."""
     try:
         ok, detail, value = question()
     except Exception as error:  # noqa: BLE001  a probe reports whatever breaks
-        return Check(name, False, required, f"{type(error).__name__}: {error}"[:400])
-    return Check(name, ok, required, detail, value)
+        return ProbeCheck(name, False, required, f"{type(error).__name__}: {error}"[:400])
+    return ProbeCheck(name, ok, required, detail, value)
 
 
 def probe(backend: str, *, accelerator: bool) -> ProbeResult:

@@ -16,7 +16,7 @@ import numpy as np
 from engine.drafters.ngram import NgramModel
 
 if TYPE_CHECKING:
-    from engine.cards.language import Sample
+    from engine.cards.language import GreedySample
     from engine.cards.loading import EvaluatedTarget
 
 ANCHORS_A_PASS = 48
@@ -38,7 +38,7 @@ class Walk:
 
 
 @dataclass(frozen=True)
-class Acceptance:
+class AcceptanceLength:
     """Mean acceptance length over prompts with the lower bound of its 95 % interval (bootstrap over prompts)."""
 
     drafter: str
@@ -132,7 +132,7 @@ def dflash_walk(target: EvaluatedTarget, drafter: Any, tokens: Sequence[int], st
     return walk(tokens, start, lambda position: [int(i) for i in table[position - start]])
 
 
-def summarise(drafter: str, block_size: int, walks: list[Walk], seed: int = 7) -> Acceptance:
+def summarise(drafter: str, block_size: int, walks: list[Walk], seed: int = 7) -> AcceptanceLength:
     """Return the mean of per-prompt acceptance lengths with its bootstrap interval, and the pooled ratio.
 
     Raises:
@@ -145,17 +145,21 @@ def summarise(drafter: str, block_size: int, walks: list[Walk], seed: int = 7) -
     means = values[rng.integers(0, len(values), size=(RESAMPLES, len(values)))].mean(axis=1)
     pooled = sum(item.committed for item in walks) / sum(len(item.accepted_per_step) for item in walks)
     low, high = np.percentile(means, [2.5, 97.5])
-    return Acceptance(drafter, block_size, len(walks), float(values.mean()), float(low), float(high), pooled)
+    return AcceptanceLength(drafter, block_size, len(walks), float(values.mean()), float(low), float(high), pooled)
 
 
-def before_loop(sample: Sample) -> tuple[int, ...]:
+def before_loop(sample: GreedySample) -> tuple[int, ...]:
     """Return the output tokens up to the first loop, or all of them."""
     return sample.tokens if sample.loop_onset is None else sample.tokens[: sample.loop_onset]
 
 
 def measure_acceptance(
-    target: EvaluatedTarget, drafter: Any, samples: list[Sample], prompts: dict[str, tuple[int, ...]], block_size: int
-) -> tuple[Acceptance, Acceptance]:
+    target: EvaluatedTarget,
+    drafter: Any,
+    samples: list[GreedySample],
+    prompts: dict[str, tuple[int, ...]],
+    block_size: int,
+) -> tuple[AcceptanceLength, AcceptanceLength]:
     """Return the acceptance of the DFlash drafter and of the n-gram drafter over `samples` before their first loop.
 
     Args:

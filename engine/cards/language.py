@@ -23,7 +23,7 @@ class LanguageResult:
 
 
 @dataclass(frozen=True)
-class Sample:
+class GreedySample:
     """One greedy continuation with its repeats."""
 
     prompt_id: str
@@ -59,17 +59,17 @@ def held_out_language(target: EvaluatedTarget, texts: list[str], limit_tokens: i
     return LanguageResult(total_loss / count, right / count, count)
 
 
-def greedy_samples(target: EvaluatedTarget, prompts: list[dict[str, str]], budget: int) -> list[Sample]:
+def greedy_samples(target: EvaluatedTarget, prompts: list[dict[str, str]], budget: int) -> list[GreedySample]:
     """Continue each of `prompts` (id, kind, text) greedily for at most `budget` tokens."""
-    from engine.training.responses import Request, regenerate_in_order
+    from engine.training.responses import ResponseRequest, regenerate_in_order
 
-    requests = [Request(tuple(target.encode(prompt["text"])), budget, budget) for prompt in prompts]
+    requests = [ResponseRequest(tuple(target.encode(prompt["text"])), budget, budget) for prompt in prompts]
     samples = []
     for prompt, response in zip(prompts, regenerate_in_order(target.model, requests), strict=True):
         tokens = response.ids[response.prompt_tokens :]
         stopped = bool(tokens) and tokens[-1] == 1
         samples.append(
-            Sample(
+            GreedySample(
                 prompt["id"],
                 prompt["kind"],
                 response.prompt_tokens,

@@ -44,7 +44,7 @@ def load_drafter(folder: Path) -> Any:
     """
     from safetensors.torch import load_file
 
-    from engine.training.network.drafter_model import DFlashDrafter
+    from engine.training.network.drafter_model import DFlashNetwork
 
     config = read_config(folder)
     parsed = dflash.parse(config)
@@ -53,7 +53,7 @@ def load_drafter(folder: Path) -> Any:
             f"{folder} holds a DFlash 2 drafter; model cards are made for the v1 drafters trained here. "
             "Measure it with `kakeya-engine eval acceptance`."
         )
-    drafter = DFlashDrafter(config)
+    drafter = DFlashNetwork(config)
     tensors = load_file(weight_files(folder)[0])
     dflash.check_tensors(parsed, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
     check_finite(tensors, folder)

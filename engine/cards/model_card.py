@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.cards.acceptance import before_loop, measure_acceptance
 from engine.cards.binomial import clopper_pearson
-from engine.cards.language import Sample, greedy_samples, held_out_language
+from engine.cards.language import GreedySample, greedy_samples, held_out_language
 from engine.cards.recall import measure_recall, needle_prompts, without_full_attention
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def evaluate_target(target: EvaluatedTarget, prompt_sets: dict[str, list[dict[st
     return result
 
 
-def sample_summary(samples: list[Sample], budget: int) -> dict[str, Any]:
+def sample_summary(samples: list[GreedySample], budget: int) -> dict[str, Any]:
     """Return natural ends, loops and repeats over `samples`."""
     ends = sum(item.stop_reason == "eos" for item in samples)
     onsets = sorted(item.loop_onset for item in samples if item.loop_onset is not None)
@@ -84,7 +84,9 @@ def sample_summary(samples: list[Sample], budget: int) -> dict[str, Any]:
     }
 
 
-def _shown(target: EvaluatedTarget, sample: Sample, prompt_sets: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
+def _shown(
+    target: EvaluatedTarget, sample: GreedySample, prompt_sets: dict[str, list[dict[str, Any]]]
+) -> dict[str, str]:
     texts = {prompt["id"]: prompt["text"] for prompts in prompt_sets.values() for prompt in prompts}
     return {
         "id": sample.prompt_id,

@@ -46,7 +46,7 @@ RULES = {
 
 
 @dataclass(frozen=True)
-class Prompt:
+class StoredPrompt:
     """One prompt of a set, as stored."""
 
     id: str
@@ -56,13 +56,13 @@ class Prompt:
     reference_tokens: int | None
 
 
-def structured_prompts(target: EvaluatedTarget, words: WordPool, seed: int) -> list[Prompt]:
+def structured_prompts(target: EvaluatedTarget, words: WordPool, seed: int) -> list[StoredPrompt]:
     """Make the long and the short structured prompts."""
     from engine.training.structured import make_document, regular_words
 
     rng, regular = np.random.default_rng([seed, 41]), regular_words(target.tokenizer, words.held_out)
     wanted = [("long", LONG_TOKENS, LONG_COUNT), ("short", SHORT_TOKENS, SHORT_COUNT)]
-    prompts: list[Prompt] = []
+    prompts: list[StoredPrompt] = []
     for label, (least, most), count in wanted:
         made: dict[str, int] = {}
         while len(made) < count:
@@ -71,13 +71,13 @@ def structured_prompts(target: EvaluatedTarget, words: WordPool, seed: int) -> l
             if least <= size <= most:
                 made.setdefault(document.prompt, size)
         prompts += [
-            Prompt(f"structured-{label}-{index:03d}", "structured", text, None, size)
+            StoredPrompt(f"structured-{label}-{index:03d}", "structured", text, None, size)
             for index, (text, size) in enumerate(made.items())
         ]
     return prompts
 
 
-def raw_prompts(target: EvaluatedTarget, files: tuple[SourceFile, ...], seed: int) -> list[Prompt]:
+def raw_prompts(target: EvaluatedTarget, files: tuple[SourceFile, ...], seed: int) -> list[StoredPrompt]:
     """Make prompts from definitions in held-out files, in shuffled order."""
     rng = np.random.default_rng([seed, 42])
     texts: list[str] = []
@@ -88,7 +88,7 @@ def raw_prompts(target: EvaluatedTarget, files: tuple[SourceFile, ...], seed: in
         texts += [_cut(target, part) for part in parts if part.startswith(("def ", "class "))]
     chosen = [texts[i] for i in rng.permutation(len(texts))]
     kept = list(dict.fromkeys(text for text in chosen if text))[:RAW_COUNT]
-    return [Prompt(f"raw-{index:03d}", "raw", text, None, None) for index, text in enumerate(kept)]
+    return [StoredPrompt(f"raw-{index:03d}", "raw", text, None, None) for index, text in enumerate(kept)]
 
 
 def _cut(target: EvaluatedTarget, text: str) -> str:
@@ -101,7 +101,9 @@ def _cut(target: EvaluatedTarget, text: str) -> str:
     return kept if len(target.encode(kept)) >= RAW_PROMPT_TOKENS // 3 else ""
 
 
-def needle_set(target: EvaluatedTarget, files: tuple[SourceFile, ...], words: WordPool, seed: int) -> list[Prompt]:
+def needle_set(
+    target: EvaluatedTarget, files: tuple[SourceFile, ...], words: WordPool, seed: int
+) -> list[StoredPrompt]:
     """Make the needle prompts of both lengths."""
     from engine.cards.recall import needle_prompts
 
@@ -109,7 +111,7 @@ def needle_set(target: EvaluatedTarget, files: tuple[SourceFile, ...], words: Wo
     prompts = []
     for length, count in NEEDLES:
         for index, item in enumerate(needle_prompts(target, texts, words.training, length, count, seed=seed)):
-            prompts.append(Prompt(f"needle-{length}-{index:03d}", "needle", item.text, item.expected, None))
+            prompts.append(StoredPrompt(f"needle-{length}-{index:03d}", "needle", item.text, item.expected, None))
     return prompts
 
 
@@ -139,7 +141,9 @@ def build_sets(targets: list[EvaluatedTarget], seed: int) -> dict[str, dict[str,
     return result
 
 
-def _row(prompt: Prompt, targets: list[EvaluatedTarget], greedy: dict[str, dict[str, int | None]]) -> dict[str, Any]:
+def _row(
+    prompt: StoredPrompt, targets: list[EvaluatedTarget], greedy: dict[str, dict[str, int | None]]
+) -> dict[str, Any]:
     row: dict[str, Any] = {"id": prompt.id, "kind": prompt.kind, "text": prompt.text, "expected": prompt.expected}
     row["token_digest"] = {target.name: token_digest(target.encode(prompt.text)) for target in targets}
     if prompt.reference_tokens is not None:
@@ -148,7 +152,7 @@ def _row(prompt: Prompt, targets: list[EvaluatedTarget], greedy: dict[str, dict[
     return row
 
 
-def greedy_lengths(target: EvaluatedTarget, prompts: list[Prompt]) -> dict[str, int | None]:
+def greedy_lengths(target: EvaluatedTarget, prompts: list[StoredPrompt]) -> dict[str, int | None]:
     """Return by prompt id how many tokens the target's greedy continuation has to its `<eos>`, None beyond 640."""
     from engine.cards.language import greedy_samples
 

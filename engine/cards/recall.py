@@ -84,9 +84,9 @@ def is_recalled(text: str, expected: str) -> bool:
 
 def measure_recall(target: EvaluatedTarget, prompts: list[NeedlePrompt], length: int, needles: int = 1) -> RecallResult:
     """Answer `prompts` greedily and count exact codes."""
-    from engine.training.responses import Request, regenerate_in_order
+    from engine.training.responses import ResponseRequest, regenerate_in_order
 
-    requests = [Request(prompt.ids, ANSWER_TOKENS, ANSWER_TOKENS) for prompt in prompts]
+    requests = [ResponseRequest(prompt.ids, ANSWER_TOKENS, ANSWER_TOKENS) for prompt in prompts]
     answers = regenerate_in_order(target.model, requests, rows=16)
     outcomes = []
     for prompt, answer in zip(prompts, answers, strict=True):

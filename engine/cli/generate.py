@@ -12,7 +12,7 @@ from pathlib import Path
 from engine.cli.boundary import guarded
 from engine.decoding.prompt import room_tokens
 from engine.errors import UsageError
-from engine.generation.answer import Answer, Asked, generate
+from engine.generation.answer import Answer, GenerationRequest, generate
 from engine.loading import Engine
 from engine.options import (
     add_decoding_options,
@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
     tokenizer = Tokenizer(engine.folder)
     make_depth, _ = depth_factory(options.depth, engine)
     prompt = tokenizer.chat(text) if options.chat else tokenizer.encode(text)
-    asked = Asked(
+    asked = GenerationRequest(
         prompt=prompt,
         max_new_tokens=options.max_new or _default_budget(prompt, engine),
         stop_ids=frozenset(() if options.ignore_stop_tokens else engine.target.info.stop_ids),

@@ -47,7 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-class Progress:
+class TrainingProgress:
     """A rich progress bar on stderr, or a log line every few seconds when `plain`."""
 
     def __init__(self, label: str, plain: bool) -> None:
@@ -65,7 +65,7 @@ class Progress:
             return
         if self.bar is None:
             from rich.console import Console
-            from rich.progress import Progress as Bar
+            from rich.progress import TrainingProgress as Bar
 
             self.bar = Bar(console=Console(stderr=True))
             self.bar.start()
@@ -113,7 +113,7 @@ def train_target_command(arguments: argparse.Namespace) -> None:
     work = work_folder(arguments)
     run = TargetRun(recipe, arguments.seed, work, arguments.evaluate_every, arguments.device)
     trainer = Trainer(run, tokenizer, files, word_pool(files), arguments.documents)
-    model = trainer.train(Progress(arguments.out.name, arguments.quiet), arguments.export_at)
+    model = trainer.train(TrainingProgress(arguments.out.name, arguments.quiet), arguments.export_at)
     export_target(model, tokenizer, arguments.out)
     write_training(
         arguments.out,
@@ -143,7 +143,7 @@ def train_dflash_command(arguments: argparse.Namespace) -> None:
     run = DrafterRun(
         arguments.seed, arguments.steps, arguments.rows, work, arguments.preset_size, arguments.evaluate_every
     )
-    progress = Progress(arguments.out.name, arguments.quiet)
+    progress = TrainingProgress(arguments.out.name, arguments.quiet)
     trainer = train_drafter(arguments.target, arguments.out, run, progress, arguments.device)
     write_training(
         arguments.out,

@@ -21,7 +21,7 @@ Knows neither clocks nor models; ``engine.decoding.replay`` runs it on recorded 
 from __future__ import annotations
 
 from engine.decoding.estimates import COST_WEIGHT, LARGEST_INNOVATION, Acceptance, Costs
-from engine.types import Outcome, Pause
+from engine.types import Decision, Pause
 
 BUCKET_POSITIONS = 512
 FIRST_DEPTH = 3
@@ -138,7 +138,7 @@ class ControlledDepth:
         self._awaited = min(self.longest, pause_tokens, LONGEST_SHADOW)
         return self._awaited
 
-    def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
         """Learn from one step."""
         costs = self._costs(position)
         shadowing, self._shadowing = self._shadowing, False

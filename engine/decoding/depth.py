@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.types import Outcome, Pause
+from engine.types import Decision, Pause
 
 
 class Unshadowed:
@@ -34,6 +34,6 @@ class FixedDepth(Unshadowed):
         del position
         return Pause(1 << 30)
 
-    def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
         """Learn nothing."""
         del position, drafted, outcome, elapsed_s

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engine.decoding.depth import Unshadowed
-from engine.types import Outcome, Pause
+from engine.types import Decision, Pause
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class CommitGate(Unshadowed):
         del position
         return Pause(1 << 30 if self._closed else self.plain_steps + 1)
 
-    def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
         """Time plain steps first, then watch the gain."""
         del position
         if drafted == 0:
@@ -74,7 +74,7 @@ class EntropyGate(Unshadowed):
         del position
         return Pause(self.pause_steps)
 
-    def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
         """Remember how sure the target was; a backend that does not say leaves the gate as it is."""
         del position, drafted, elapsed_s
         if outcome.min_entropy_nats is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.protocols import Depth
-from engine.types import Outcome
+from engine.types import Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def replay(policy: Depth, world: World, tokens: int, start: int = 0) -> Replay:
         elapsed_s = extra_s + world.cost_s(depth, position)
         time_s += elapsed_s
         plain_s += sum(world.cost_s(0, position + offset) for offset in range(accepted + 1))
-        policy.record(position, depth, Outcome(tokens=(0,) * (accepted + 1), accepted=accepted), elapsed_s)
+        policy.record(position, depth, Decision(tokens=(0,) * (accepted + 1), accepted=accepted), elapsed_s)
         depths.append(depth)
         position += accepted + 1
 

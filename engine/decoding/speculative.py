@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from engine.errors import NonFiniteLogitsError, PromptError
 from engine.protocols import Accept, Clock, Depth, Drafter, Sequence
 from engine.stopping import Stopping
-from engine.types import Draft, Forward, Outcome, Pause, Step, StopReason
+from engine.types import Decision, Draft, Forward, Pause, Step, StopReason
 from engine.verification.greedy import accepted_length
 
 
@@ -122,7 +122,7 @@ def speculative(parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk
 
 def _prefill(
     parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk: int
-) -> Generator[Step, None, Outcome | None]:
+) -> Generator[Step, None, Decision | None]:
     """Forward the prompt, show every chunk to the drafter and yield the first token's step.
 
     Returns:
@@ -235,7 +235,7 @@ def _plain(
     return bonus, stop is not None
 
 
-def _one_by_one(parts: Parts, bonus: int, tokens: int) -> Iterator[tuple[Outcome, Forward]]:
+def _one_by_one(parts: Parts, bonus: int, tokens: int) -> Iterator[tuple[Decision, Forward]]:
     """Decode without drafting under a rule that must draw each token before the next forward can be queued."""
     for _ in range(tokens):
         position = parts.sequence.length
@@ -246,7 +246,7 @@ def _one_by_one(parts: Parts, bonus: int, tokens: int) -> Iterator[tuple[Outcome
         bonus = outcome.bonus
 
 
-def _usable(outcome: Outcome, position: int) -> Outcome:
+def _usable(outcome: Decision, position: int) -> Decision:
     if not outcome.tokens:
         raise NonFiniteLogitsError(
             f"the target has no usable next token after position {position}: {outcome.guard}; expected finite logits. "

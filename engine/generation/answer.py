@@ -18,7 +18,7 @@ from engine.types import CacheLayout, Step
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class GenerationRequest:
     """One request: the prompt's ids and how to decode them."""
 
     prompt: tuple[int, ...]
@@ -54,7 +54,7 @@ class Answer:
 def generate(
     engine: Engine,
     tokenizer: Tokenizer,
-    asked: Asked,
+    asked: GenerationRequest,
     rule: tuple[Accept, Depth],
     show: Callable[[str], None] = lambda _: None,
 ) -> Answer:

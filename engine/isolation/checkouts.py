@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.errors import UsageError
 from engine.isolation import commit_worker
-from engine.isolation.children import Child
+from engine.isolation.children import ChildProcess
 from engine.measurement.arms import Running
 from engine.types import Step, StopReason
 
@@ -42,7 +42,7 @@ class Side:
         if not (checkout / PACKAGE / "__init__.py").is_file():
             raise UsageError(f"{checkout} holds no package {PACKAGE!r}; expected a checkout of this project")
         self.arm, self.checkout = arm, checkout
-        self._child = Child(f"{arm} ({checkout.name})", _WORKER, [str(checkout)])
+        self._child = ChildProcess(f"{arm} ({checkout.name})", _WORKER, [str(checkout)])
         self._allocator: int | None = None
         try:
             self._child.ask(

@@ -20,7 +20,7 @@ from engine.errors import ChildError
 _END_WALL_S = 10.0
 
 
-class Child:
+class ChildProcess:
     """A running child.
 
     Args:

@@ -48,7 +48,7 @@ class Ends:
         return cls(*map(int, given))
 
 
-class Peer:
+class PipedPeer:
     """The other side, asked one thing at a time."""
 
     def __init__(self, ends: Ends, vocab_size: int, reply_s: float = REPLY_S) -> None:

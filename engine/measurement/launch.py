@@ -12,7 +12,7 @@ from engine.measurement.arms import SPECULATIVE, ArmSettings
 from engine.measurement.measure import Instruments
 from engine.measurement.schedule import Profile
 from engine.measurement.selection import Prompt, PromptSet
-from engine.measurement.workload import Plan, run_launch
+from engine.measurement.workload import LaunchPlan, run_launch
 from engine.protocols import Backend
 from engine.reports import Report, RunContext, Sample, SamplePipe
 from engine.reports.context import machine_facts, thread_facts, utc_now
@@ -21,7 +21,7 @@ from engine.types import CacheLayout, TargetInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class LaunchWorkload:
     """What one kind of report measures.
 
     ``score`` says whether an answer is right, None for workloads without known answers.
@@ -37,7 +37,7 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class LaunchTurn:
     """Which launch of how many this process is, and who hears of every finished sample."""
 
     launch: int
@@ -48,16 +48,16 @@ class Turn:
 def run_part(
     engine: Engine,
     tokenizer: Tokenizer,
-    workload: Workload,
+    workload: LaunchWorkload,
     context: RunContext,
-    turn: Turn,
+    turn: LaunchTurn,
 ) -> Report:
     """Measure one launch and return its part."""
     clock, profile = engine.backend.clock, workload.profile
     started_at, began_ns = utc_now(), clock.host_ns()
     measured, warmups = workload.prompts.select(turn.launch, turn.launches, profile.prompts_per_launch, profile.warmups)
     stop_ids = frozenset(engine.target.info.stop_ids if workload.stop == "natural" else ())
-    plan = Plan(
+    plan = LaunchPlan(
         arms=profile.arms,
         measured=measured,
         warmups=warmups,
@@ -88,7 +88,7 @@ def run_part(
     )
 
 
-def describe(engine: Engine, workload: Workload, stop_ids: frozenset[int]) -> dict[str, Any]:
+def describe(engine: Engine, workload: LaunchWorkload, stop_ids: frozenset[int]) -> dict[str, Any]:
     """Return the report's ``config``: everything that decides what was measured."""
     target, profile = engine.target.info, workload.profile
     speculates = SPECULATIVE in profile.arms

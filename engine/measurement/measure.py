@@ -13,7 +13,7 @@ from engine.types import Step, StopReason
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SamplePlace:
     """Where a sample stands in its run."""
 
     launch: int
@@ -50,7 +50,9 @@ class Instruments:
     decode_text: Callable[[tuple[int, ...]], str]
 
 
-def measure_sample(start: Callable[[], Running], prompt: Prompt, place: Place, instruments: Instruments) -> Measured:
+def measure_sample(
+    start: Callable[[], Running], prompt: Prompt, place: SamplePlace, instruments: Instruments
+) -> Measured:
     """Run one generation and return its sample.
 
     The device is idle when the sample starts. The first and the last token are on the host when they are marked, so
@@ -95,7 +97,7 @@ def measure_sample(start: Callable[[], Running], prompt: Prompt, place: Place, i
     return Measured(sample, log.skips, log.guards, dict(running.fallbacks()))
 
 
-def _sample(prompt: Prompt, place: Place, log: _StepLog, readings: tuple[Stages, Memory], text: str) -> Sample:
+def _sample(prompt: Prompt, place: SamplePlace, log: _StepLog, readings: tuple[Stages, Memory], text: str) -> Sample:
     stages, memory = readings
     drafts = memory.drafter_bytes is not None
     return Sample(

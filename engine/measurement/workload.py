@@ -12,7 +12,7 @@ from engine.decoding.prompt import check_prompts
 from engine.loading import Engine
 from engine.measurement import arms as arm_module
 from engine.measurement.arms import ROLES, ArmSettings
-from engine.measurement.measure import Instruments, Measured, Place, measure_sample
+from engine.measurement.measure import Instruments, Measured, SamplePlace, measure_sample
 from engine.measurement.schedule import balanced_orders, shuffled
 from engine.measurement.selection import Prompt
 from engine.reports import Arm, Fallback, Sample
@@ -20,7 +20,7 @@ from engine.stopping import Stopping
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LaunchPlan:
     """What one launch measures. ``seed`` is the request digest."""
 
     arms: tuple[str, ...]
@@ -42,7 +42,7 @@ class LaunchResult:
 
 
 def run_launch(
-    engine: Engine, plan: Plan, instruments: Instruments, report: Callable[[Sample], None] = lambda _: None
+    engine: Engine, plan: LaunchPlan, instruments: Instruments, report: Callable[[Sample], None] = lambda _: None
 ) -> LaunchResult:
     """Measure a launch; ``report`` hears of every finished sample.
 
@@ -60,7 +60,7 @@ def run_launch(
                 engine, arm, plan.settings, prompt.ids, stopping
             ),
             prompt,
-            Place(plan.launch, index, arm, is_warmup),
+            SamplePlace(plan.launch, index, arm, is_warmup),
             instruments,
         )
         finished.append(measured)
@@ -89,7 +89,7 @@ def sequence(
     return listed
 
 
-def with_margins(engine: Engine, plan: Plan, finished: Sequence[Measured]) -> list[Sample]:
+def with_margins(engine: Engine, plan: LaunchPlan, finished: Sequence[Measured]) -> list[Sample]:
     """Return the samples; one that differs from the baseline gets the target's top-2 margin where it does."""
     reference = {
         item.sample.prompt_id: item.sample.tokens for item in finished if item.sample.id.split("/")[2] == plan.arms[0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.reports.builder import Arm, Claim, Report
+from engine.reports.builder import Arm, Report, ReportClaim
 from engine.reports.sample import Sample
 
 
@@ -77,10 +77,10 @@ def _arm(arm: Arm) -> ArmSummary:
     )
 
 
-def claims(report: Report, summary: Summary) -> tuple[Claim, ...]:
+def claims(report: Report, summary: Summary) -> tuple[ReportClaim, ...]:
     """Return what the report states and the gate recomputes; wording is the gate's to grant."""
     candidate = next((arm.name for arm in report.arms if arm.role == "candidate"), None)
     baseline = tuple(arm.name for arm in report.arms if arm.role in {"baseline", "control"})
     if candidate is None or summary.ratio is None or not baseline:
         return ()
-    return (Claim("decode_speedup", "decode_speedup", (candidate, *baseline), summary.ratio, "ratio"),)
+    return (ReportClaim("decode_speedup", "decode_speedup", (candidate, *baseline), summary.ratio, "ratio"),)

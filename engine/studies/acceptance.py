@@ -21,15 +21,15 @@ from engine.errors import UsageError
 from engine.loading import Engine
 from engine.measurement import arms as arm_module
 from engine.measurement.arms import AUTOREGRESSIVE, ROLES, SPECULATIVE, ArmSettings
-from engine.measurement.launch import Workload, describe
-from engine.measurement.measure import Instruments, Measured, Place, measure_sample
+from engine.measurement.launch import LaunchWorkload, describe
+from engine.measurement.measure import Instruments, Measured, SamplePlace, measure_sample
 from engine.measurement.schedule import Profile
 from engine.measurement.selection import Prompt, load_prompts
 from engine.measurement.study import Study
 from engine.options import LONGEST_DRAFT, add_model_options, add_report_options, open_selected, positive
 from engine.reports import Arm, Fallback, RunContext, Sample, SamplePipe
 from engine.stopping import Stopping
-from engine.studies.command import Command
+from engine.studies.command import StudyCommand
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout
 
@@ -84,7 +84,7 @@ def run_acceptance(
                 engine, arm, plan.settings, prompt.ids, plan.stopping()
             ),
             prompt,
-            Place(0, order, arm, is_warmup),
+            SamplePlace(0, order, arm, is_warmup),
             instruments,
         )
         finished[arm].append(measured)
@@ -182,7 +182,7 @@ def measure(options: argparse.Namespace) -> list[Sample]:
         rows = {"by_position": [dict(row) for row in found.by_position]}
         return counted, {"arms": found.arms, "fallbacks": found.fallbacks, "rows": rows}
 
-    workload = Workload(
+    workload = LaunchWorkload(
         kind="acceptance",
         prompts=prompts,
         profile=Profile("acceptance", (AUTOREGRESSIVE, SPECULATIVE), len(measured), 0, budget),
@@ -206,6 +206,6 @@ def _show(sample: Sample) -> None:
     print(f"{sample.id}: {sample.output_tokens} tokens in {counters.target_forwards} forwards", flush=True)
 
 
-COMMAND = Command(
+COMMAND = StudyCommand(
     "Complete raw code as HumanEval asks for it and count what the target accepts.", options, measure, report
 )

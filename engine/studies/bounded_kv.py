@@ -41,7 +41,7 @@ from engine.options import (
 from engine.reports import RunContext, token_digest, write_report
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.stopping import Stopping
-from engine.studies.command import Command
+from engine.studies.command import StudyCommand
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, Step
 
@@ -274,7 +274,7 @@ def _show(point: MemoryPoint) -> None:
     print(f"{point.arm} at {point.context_tokens} tokens: {point.kv_bytes} bytes of cache", flush=True)
 
 
-COMMAND = Command(
+COMMAND = StudyCommand(
     "Bytes a sequence holds by context. A launch is a process with one arm: the first half of the launches measures "
     "the library's own cache, the second half --cache. --assemble joins them.",
     options,

@@ -11,7 +11,7 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
-class Command(Generic[Found]):
+class StudyCommand(Generic[Found]):
     """One command of a study.
 
     Attributes:

@@ -22,7 +22,7 @@ from engine.isolation.checkouts import Opening, Side
 from engine.loading import resolve_model
 from engine.measurement.arms import BASE, BASE_AGAIN, HEAD, ROLES
 from engine.measurement.host_clock import HostClock
-from engine.measurement.measure import Instruments, Measured, Place, measure_sample
+from engine.measurement.measure import Instruments, Measured, SamplePlace, measure_sample
 from engine.measurement.schedule import PROFILES, Profile
 from engine.measurement.selection import Prompt, PromptSet, load_prompts
 from engine.measurement.slowdown import is_slower
@@ -41,7 +41,7 @@ from engine.reports import Arm, Report, RunContext, Sample, SamplePipe, write_re
 from engine.reports.context import machine_facts, thread_facts, utc_now
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.reports.summary import Summary, claims, summarise
-from engine.studies.command import Command
+from engine.studies.command import StudyCommand
 from engine.studies.progress import show
 from engine.tokenizer import Tokenizer
 from engine.types import TargetInfo
@@ -70,7 +70,7 @@ class Commits:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class CommitLaunch:
     """Which launch this is.
 
     Attributes:
@@ -85,7 +85,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ComparedWork:
     """What both codes are to do."""
 
     opening: Opening
@@ -112,7 +112,7 @@ def check(commits: Commits) -> None:
         raise UsageError(f"margin {commits.margin:g}; expected more than 0 and at most 0.5")
 
 
-def run_launch(commits: Commits, work: Work, context: RunContext, turn: Turn) -> Report:
+def run_launch(commits: Commits, work: ComparedWork, context: RunContext, turn: CommitLaunch) -> Report:
     """Measure one launch and return its part.
 
     Raises:
@@ -139,7 +139,7 @@ def run_launch(commits: Commits, work: Work, context: RunContext, turn: Turn) ->
         decode = _Decoding(sides, profile.max_new_tokens, stop_ids)
         doors = _Doors(clock, SamplePipe(context.pipe_fd), work.tokenizer, turn.heard)
         finished = [
-            _measure(decode, doors, prompt, Place(turn.number, index, arm, is_warmup))
+            _measure(decode, doors, prompt, SamplePlace(turn.number, index, arm, is_warmup))
             for index, (prompt, arm, is_warmup) in enumerate(plan)
         ]
         samples = _with_margins(sides[BASE], finished, {prompt.id: prompt for prompt in (*measured, *warmups)})
@@ -206,7 +206,7 @@ class _Doors:
     heard: Callable[[Sample], None]
 
 
-def _measure(decoding: _Decoding, doors: _Doors, prompt: Prompt, place: Place) -> Measured:
+def _measure(decoding: _Decoding, doors: _Doors, prompt: Prompt, place: SamplePlace) -> Measured:
     side = decoding.sides[place.arm]
     instruments = Instruments(doors.clock, doors.pipe, side.allocator_active_bytes, doors.tokenizer.decode)
     item = measure_sample(
@@ -261,7 +261,7 @@ def _target_info(target: Mapping[str, Any]) -> TargetInfo | None:
     return TargetInfo(**{name: target[name] for name in names}) if set(names) <= set(target) else None
 
 
-def _config(facts: Mapping[str, Any], work: Work) -> dict[str, Any]:
+def _config(facts: Mapping[str, Any], work: ComparedWork) -> dict[str, Any]:
     target, depth = facts["target"], int(facts["depth"])
     stop_ids = sorted(target["stop_ids"])
     return {
@@ -337,8 +337,8 @@ def measure(options: argparse.Namespace) -> None:
     prompts = load_prompts(options.set, tokenizer, target.name).lasting(profile.max_new_tokens)
     word = "second pass, launch" if options.confirm else "launch"
     print(f"{word} {options.launch + 1} of {options.launches}: {commits.base[:12]} and {commits.head[:12]}", flush=True)
-    turn = Turn(number, options.launch, options.launches, show)
-    work = Work(opening, prompts, profile, tokenizer)
+    turn = CommitLaunch(number, options.launch, options.launches, show)
+    work = ComparedWork(opening, prompts, profile, tokenizer)
     part = run_launch(commits, work, context, turn)
     write_report(part, context, part_name(number))
 
@@ -380,13 +380,13 @@ def report(found: tuple[Summary, int]) -> None:
         print("the gate says what may be said of it")
 
 
-LAUNCH = Command(
+LAUNCH = StudyCommand(
     "Measure one launch: every prompt with the code of both checkouts, interleaved in an order drawn from the request "
     "digest; this process asks and takes the times, a child per arm decodes.",
     options,
     measure,
 )
-ASSEMBLE = Command(
+ASSEMBLE = StudyCommand(
     "Join the launches of both passes; exit 0 when the report is written and the parts are gone.",
     assemble_options,
     assemble,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from engine.measurement.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, ArmSettings
-from engine.measurement.launch import Turn, Workload, run_part
+from engine.measurement.launch import LaunchTurn, LaunchWorkload, run_part
 from engine.measurement.schedule import PROFILES, Profile
 from engine.measurement.selection import PromptSet, answered, load_prompts
 from engine.options import (
@@ -27,13 +27,13 @@ from engine.options import (
 from engine.reports import RunContext, write_report
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.reports.summary import Summary, claims, summarise
-from engine.studies.command import Command
+from engine.studies.command import StudyCommand
 from engine.studies.progress import show
 from engine.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
-class Preset:
+class ArmsCompared:
     """What distinguishes one workload from another. ``max_new_tokens`` None leaves the profile's budget."""
 
     kind: str
@@ -45,7 +45,7 @@ class Preset:
 KINDS = frozenset({"code_throughput", "needle_recall"})
 
 
-def options(preset: Preset, parser: argparse.ArgumentParser) -> None:
+def options(preset: ArmsCompared, parser: argparse.ArgumentParser) -> None:
     """Add the options of a launch."""
     add_model_options(parser)
     add_decoding_options(parser)
@@ -61,7 +61,7 @@ def options(preset: Preset, parser: argparse.ArgumentParser) -> None:
     add_out_option(parser)
 
 
-def measure(preset: Preset, options: argparse.Namespace) -> None:
+def measure(preset: ArmsCompared, options: argparse.Namespace) -> None:
     """Measure one launch and write its part."""
     check_launch(options)
     context, layout = RunContext.current(out=options.out, profile=options.profile), cache_layout(options, lossless=True)
@@ -71,7 +71,7 @@ def measure(preset: Preset, options: argparse.Namespace) -> None:
     tokenizer = Tokenizer(engine.folder)
     profile = _profile(preset, context.profile, options)
     make_depth, described = depth_factory(options.depth, engine)
-    workload = Workload(
+    workload = LaunchWorkload(
         kind=preset.kind,
         prompts=_prompts(preset, profile, options, load_prompts(options.set, tokenizer, engine.target.info.name)),
         profile=profile,
@@ -83,11 +83,11 @@ def measure(preset: Preset, options: argparse.Namespace) -> None:
     names = f"{engine.target.info.name} with {engine.drafter.info.name}"
     device = f"{engine.backend.name} {engine.backend.device}"
     print(f"launch {options.launch + 1} of {options.launches}: {names} on {device}", flush=True)
-    part = run_part(engine, tokenizer, workload, context, Turn(options.launch, options.launches, show))
+    part = run_part(engine, tokenizer, workload, context, LaunchTurn(options.launch, options.launches, show))
     write_report(part, context, part_name(options.launch))
 
 
-def _profile(preset: Preset, name: str, options: argparse.Namespace) -> Profile:
+def _profile(preset: ArmsCompared, name: str, options: argparse.Namespace) -> Profile:
     profile = PROFILES[name]
     if preset.baseline_only:
         arms = (AUTOREGRESSIVE,) if name == "smoke" else (AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN)
@@ -95,7 +95,7 @@ def _profile(preset: Preset, name: str, options: argparse.Namespace) -> Profile:
     return replace(profile, max_new_tokens=options.max_new or profile.max_new_tokens)
 
 
-def _prompts(preset: Preset, profile: Profile, options: argparse.Namespace, prompts: PromptSet) -> PromptSet:
+def _prompts(preset: ArmsCompared, profile: Profile, options: argparse.Namespace, prompts: PromptSet) -> PromptSet:
     """Apply the workload's rule: lasting answers for throughput, an even spread over lengths for needles."""
     if preset.kind == "needle_recall":
         return prompts.spread(profile.prompts_per_launch * options.launches + profile.warmups)
@@ -136,18 +136,18 @@ def report(summary: Summary) -> None:
         print(f"tokens identical on {summary.identical} of {summary.compared} prompts")
 
 
-def _launch(preset: Preset) -> Command[None]:
+def _launch(preset: ArmsCompared) -> StudyCommand[None]:
     description = (
         "Measure one launch: every prompt on every arm, interleaved in an order drawn from the request digest. Writes "
         "parts/launch-N.json; `kakeya-engine eval assemble` joins the launches."
     )
-    return Command(description, partial(options, preset), partial(measure, preset))
+    return StudyCommand(description, partial(options, preset), partial(measure, preset))
 
 
-CODE = _launch(Preset("code_throughput", "code-structured", None))
-NEEDLE = _launch(Preset("needle_recall", "needle", 48))
-NATIVE = _launch(Preset("code_throughput", "code-structured", None, baseline_only=True))
-ASSEMBLE = Command(
+CODE = _launch(ArmsCompared("code_throughput", "code-structured", None))
+NEEDLE = _launch(ArmsCompared("needle_recall", "needle", 48))
+NATIVE = _launch(ArmsCompared("code_throughput", "code-structured", None, baseline_only=True))
+ASSEMBLE = StudyCommand(
     "``kakeya-engine eval assemble``: join the parts of a run's launches into the one declared report.",
     assemble_options,
     assemble,

@@ -32,7 +32,7 @@ from engine.measurement.study import Study
 from engine.options import add_model_options, add_report_options, open_selected, positive
 from engine.reports import RunContext, packed_tokens
 from engine.stopping import Stopping
-from engine.studies.command import Command
+from engine.studies.command import StudyCommand
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, Draft, DrafterInfo, Features, Step
 
@@ -41,7 +41,7 @@ PROFILES = {"smoke": (4, 48), "claim": (24, 128)}
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class DraftedBlock:
     """What both drafters proposed for one step; the margin is torch's at the first different token."""
 
     prompt_id: str
@@ -68,7 +68,7 @@ class Generation:
 class Parity:
     """All raw rows, and what they add up to."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[DraftedBlock, ...]
     generations: tuple[Generation, ...]
 
     @property
@@ -117,7 +117,7 @@ def compare(
     check_same(mlx, torch)
     # Whole blocks are drafted to the end, so the last one may reach past the budget.
     check_prompts((prompt.ids for prompt in prompts), mlx.target.info, budget_tokens + _drafted(mlx))
-    blocks: list[Block] = []
+    blocks: list[DraftedBlock] = []
     generations: list[Generation] = []
     for prompt in prompts:
         mirror = MirroredModel(mlx.drafter, torch.drafter, prompt.id)
@@ -166,7 +166,7 @@ class MirroredModel:
     mlx: Any
     torch: Any
     prompt_id: str
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[DraftedBlock] = field(default_factory=list)
 
     @property
     def info(self) -> DrafterInfo:
@@ -209,7 +209,7 @@ class MirroredDrafter:
         if different is not None:
             best, second = scores[different].float().topk(2).values.tolist()
             margin = float(best - second)
-        self.model.blocks.append(Block(self.model.prompt_id, position, bonus, ours, theirs, margin))
+        self.model.blocks.append(DraftedBlock(self.model.prompt_id, position, bonus, ours, theirs, margin))
         return draft
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
@@ -308,4 +308,6 @@ def _show(prompt: Prompt, parity: Parity) -> None:
     print(f"{prompt.id}: {parity.agreed_tokens} of {parity.drafted_tokens} tokens agree, output {same}", flush=True)
 
 
-COMMAND = Command("Compare the MLX and the torch drafter of one checkpoint token by token.", options, measure, report)
+COMMAND = StudyCommand(
+    "Compare the MLX and the torch drafter of one checkpoint token by token.", options, measure, report
+)

@@ -24,15 +24,15 @@ from engine.drafters.none import NoDrafter
 from engine.errors import UsageError
 from engine.loading import Engine
 from engine.measurement.arms import ArmSettings, Running
-from engine.measurement.launch import Workload, describe
-from engine.measurement.measure import Instruments, Place, measure_sample
+from engine.measurement.launch import LaunchWorkload, describe
+from engine.measurement.measure import Instruments, SamplePlace, measure_sample
 from engine.measurement.schedule import Profile, balanced_orders, shuffled
 from engine.measurement.selection import Prompt, answered, load_prompts
 from engine.measurement.study import Study
 from engine.options import add_chunk_option, add_model_options, add_report_options, open_selected, positive
 from engine.reports import Arm, RunContext, Sample, SamplePipe
 from engine.stopping import Stopping
-from engine.studies.command import Command
+from engine.studies.command import StudyCommand
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, StoredError
 
@@ -99,7 +99,7 @@ def run_kv_quant(
         found = measure_sample(
             _starting(engine, layouts[name], prompt, stopping, plan.chunk_tokens),
             prompt,
-            Place(0, index, name, is_warmup),
+            SamplePlace(0, index, name, is_warmup),
             instruments,
         ).sample
         known = replace(found, correct=plan.score(prompt, found.text)) if prompt.expected is not None else found
@@ -210,7 +210,7 @@ def measure(options: argparse.Namespace) -> QuantResult:
         seed=context.request_digest,
         score=answered,
     )
-    workload = Workload(
+    workload = LaunchWorkload(
         kind="kv_quantisation",
         prompts=prompts,
         profile=Profile(context.profile, (NATIVE, *map(str, layouts)), count, warmups, options.max_new),
@@ -243,7 +243,7 @@ def _show(sample: Sample) -> None:
     print(f"{sample.id}: {answer}, {sample.memory.kv_bytes} bytes", flush=True)
 
 
-COMMAND = Command(
+COMMAND = StudyCommand(
     "Answer needle prompts on the library's own cache and on quantised ones, in balanced order: recall, measured "
     "bytes, decode time, and the squared error of what is stored.",
     options,

@@ -13,7 +13,7 @@ from typing import Any
 from engine.checkpoint import ASSETS
 from engine.errors import UsageError
 from engine.options import out_folder, positive, whole
-from engine.studies.command import Command
+from engine.studies.command import StudyCommand
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 
@@ -188,7 +188,7 @@ def report(found: dict[str, Any]) -> None:
     print(json.dumps(found, indent=1))
 
 
-COMMAND = Command(
+COMMAND = StudyCommand(
     "`kakeya-engine eval model …`: the measurements behind the model cards and the shipped prompt sets.",
     options,
     measure,

@@ -1,4 +1,4 @@
-"""Every word after ``kakeya-engine eval``: where its ``Command`` is, and its line of help.
+"""Every word after ``kakeya-engine eval``: where its ``StudyCommand`` is, and its line of help.
 
 A study is imported when it is asked for, so that help stays light. To add one, write its module and add a line here.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from engine.studies.command import Command
+from engine.studies.command import StudyCommand
 
 STUDIES = {
     "code": ("comparison:CODE", "speculative against autoregressive decoding on code prompts"),
@@ -30,12 +30,12 @@ STUDIES = {
 }
 
 
-def command(name: str) -> Command[Any]:
+def command(name: str) -> StudyCommand[Any]:
     """Return the command of a word.
 
     Raises:
         KeyError: If there is none.
     """
     module, _, constant = STUDIES[name][0].partition(":")
-    found: Command[Any] = getattr(importlib.import_module(f"engine.studies.{module}"), constant)
+    found: StudyCommand[Any] = getattr(importlib.import_module(f"engine.studies.{module}"), constant)
     return found

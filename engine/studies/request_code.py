@@ -17,16 +17,16 @@ from engine.checkpoint import ASSETS
 from engine.decoding.prompt import check_prompts
 from engine.errors import UsageError
 from engine.isolation import answering
-from engine.isolation.peers import Ends, Peer
+from engine.isolation.peers import Ends, PipedPeer
 from engine.loading import Engine
 from engine.measurement import arms as arm_module
 from engine.measurement.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, PEER, ROLES, ArmSettings
 from engine.measurement.drawn_prompts import draw, drawn_prompts, words_of
 from engine.measurement.launch import environment, target_facts
-from engine.measurement.measure import Instruments, Measured, Place, measure_sample
+from engine.measurement.measure import Instruments, Measured, SamplePlace, measure_sample
 from engine.measurement.schedule import PROFILES, Profile
 from engine.measurement.selection import Prompt
-from engine.measurement.workload import Plan, sequence, with_margins
+from engine.measurement.workload import LaunchPlan, sequence, with_margins
 from engine.options import (
     DEFAULT_DEPTH,
     add_chunk_option,
@@ -38,19 +38,19 @@ from engine.options import (
     open_selected,
     positive,
 )
-from engine.reports import Arm, Claim, Counters, Memory, Report, RunContext, Sample, SamplePipe, write_report
+from engine.reports import Arm, Counters, Memory, Report, ReportClaim, RunContext, Sample, SamplePipe, write_report
 from engine.reports.context import utc_now
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.reports.summary import measured as measured_samples
 from engine.stopping import Stopping
-from engine.studies.command import Command
+from engine.studies.command import StudyCommand
 from engine.studies.progress import show
 from engine.tokenizer import Tokenizer
 
 KIND = "request_code"
 WORDS_OF = "code-structured"
 """The prompt set whose words prompts are drawn from."""
-CODE_PATH = "engine.isolation.peers:Peer"
+CODE_PATH = "engine.isolation.peers:PipedPeer"
 ARMS = {"smoke": (AUTOREGRESSIVE, PEER), "claim": (AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, PEER)}
 _UNSEEN = Counters(
     target_forwards=0, drafter_forwards=0, drafted_tokens=0, accepted_tokens=0, steps=0, host_syncs=0,
@@ -87,7 +87,7 @@ class Sides:
 
     engine: Engine
     tokenizer: Tokenizer
-    peer: Peer
+    peer: PipedPeer
 
 
 def run_launch(
@@ -106,7 +106,7 @@ def run_launch(
     drawn = drawn_prompts(asking.nonce, asking.launch, count, asking.words, tokenizer)
     check_prompts((prompt.ids for prompt in drawn.prompts), engine.target.info, profile.max_new_tokens)
     measured, warmups = drawn.prompts[: profile.prompts_per_launch], drawn.prompts[profile.prompts_per_launch :]
-    plan = Plan(
+    plan = LaunchPlan(
         arms=profile.arms, measured=measured, warmups=warmups, launch=asking.launch, seed=context.request_digest,
         max_new_tokens=profile.max_new_tokens, stop_ids=frozenset(engine.target.info.stop_ids),
         settings=asking.settings,
@@ -120,7 +120,7 @@ def run_launch(
     for index, (prompt, arm, is_warmup) in enumerate(
         sequence(plan.arms, plan.measured, plan.warmups, plan.seed, plan.launch)
     ):
-        place = Place(plan.launch, index, arm, is_warmup)
+        place = SamplePlace(plan.launch, index, arm, is_warmup)
         one = _one_of_peer if arm == PEER else _one_of_ours
         finished.append(one(sides, plan, (prompt, place), instruments))
         heard(finished[-1].sample)
@@ -144,7 +144,9 @@ def run_launch(
     )
 
 
-def _one_of_ours(sides: Sides, plan: Plan, what: tuple[Prompt, Place], instruments: Instruments) -> Measured:
+def _one_of_ours(
+    sides: Sides, plan: LaunchPlan, what: tuple[Prompt, SamplePlace], instruments: Instruments
+) -> Measured:
     """Decode with the library's own loop while the peer stands still."""
     prompt, place = what
     stopping = Stopping(budget_tokens=plan.max_new_tokens, stop_ids=plan.stop_ids)
@@ -160,7 +162,9 @@ def _one_of_ours(sides: Sides, plan: Plan, what: tuple[Prompt, Place], instrumen
         sides.peer.release()
 
 
-def _one_of_peer(sides: Sides, plan: Plan, what: tuple[Prompt, Place], instruments: Instruments) -> Measured:
+def _one_of_peer(
+    sides: Sides, plan: LaunchPlan, what: tuple[Prompt, SamplePlace], instruments: Instruments
+) -> Measured:
     prompt, place = what
     item = measure_sample(
         lambda: sides.peer.start(prompt.ids, plan.max_new_tokens, plan.stop_ids), prompt, place, instruments
@@ -227,7 +231,7 @@ def measure(options: argparse.Namespace) -> None:
     profile = profile_of(context.profile, options.max_new)
     asking = Asking(options.launch, nonce, words, profile, settings)
     print(f"launch {options.launch + 1} of {options.launches}: {engine.target.info.name}, asking a peer", flush=True)
-    peer = Peer(ends, engine.target.info.vocab_size)
+    peer = PipedPeer(ends, engine.target.info.vocab_size)
     sides = Sides(engine, Tokenizer(engine.folder), peer)
     part = run_launch(sides, asking, context, show)
     write_report(part, context, part_name(options.launch))
@@ -265,7 +269,7 @@ def assemble_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report", default="report.json", help="name of the report (default: %(default)s)")
 
 
-def assemble(options: argparse.Namespace) -> Claim:
+def assemble(options: argparse.Namespace) -> ReportClaim:
     """Join the launches, write the report and return what it states."""
     context = RunContext.current()
     parts = read_parts(context.out, {KIND})
@@ -276,26 +280,26 @@ def assemble(options: argparse.Namespace) -> Claim:
     return claim
 
 
-def report(claim: Claim) -> None:
+def report(claim: ReportClaim) -> None:
     """Print what the report states."""
     print(f"native decoding / peer, prompt to last token: {claim.value:.3f}x; the gate says what may be said of it")
 
 
-def stated(report: Report) -> Claim:
+def stated(report: Report) -> ReportClaim:
     """Return what the report states: total time of the baseline, mean over its arms, over the peer's."""
     *ours, peer = report.arms
     theirs_s = sum(sample.stages.total_s for sample in measured_samples(peer))
     ours_s = sum(sample.stages.total_s for arm in ours for sample in measured_samples(arm)) / len(ours)
     names = (peer.name, *(arm.name for arm in ours))
-    return Claim("total_speedup", "total_speedup", names, ours_s / theirs_s, "ratio")
+    return ReportClaim("total_speedup", "total_speedup", names, ours_s / theirs_s, "ratio")
 
 
-LAUNCH = Command(
+LAUNCH = StudyCommand(
     "Ask the peer of this command and measure what it answers; exit 0 when the part is written.", options, measure
 )
-ANSWER = Command(
+ANSWER = StudyCommand(
     "Decode what is asked over the runner's pipes; exit 0 when nobody asks any more.", answer_options, answer
 )
-ASSEMBLE = Command(
+ASSEMBLE = StudyCommand(
     "Join the launches; exit 0 when the report is written and the parts are gone.", assemble_options, assemble, report
 )

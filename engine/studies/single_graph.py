@@ -19,7 +19,7 @@ from engine.measurement.selection import load_prompts
 from engine.options import add_model_options, add_out_option, open_selected, positive
 from engine.reports import Report, RunContext, write_report
 from engine.reports.context import utc_now
-from engine.studies.command import Command
+from engine.studies.command import StudyCommand
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, Draft, Forward
 
@@ -27,7 +27,7 @@ TWO_EVALUATIONS, ONE_GRAPH = "two_evaluations", "one_graph"
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TimedBlock:
     """One drafted block: which way, where, and the seconds from proposing until the decision was on the host."""
 
     index: int
@@ -38,7 +38,7 @@ class Block:
     eval_s: float
 
 
-def probe(engine: Engine, prompt: tuple[int, ...], blocks: int, limit_s: float, depth: int) -> list[Block]:
+def probe(engine: Engine, prompt: tuple[int, ...], blocks: int, limit_s: float, depth: int) -> list[TimedBlock]:
     """Time up to ``blocks`` blocks, stopping after ``limit_s`` seconds or at the context's end.
 
     The first block of each way is a warm-up.
@@ -61,7 +61,7 @@ def probe(engine: Engine, prompt: tuple[int, ...], blocks: int, limit_s: float, 
     if last is None:
         raise UsageError("the prompt has no tokens; expected at least one")
     bonus = engine.accept.first(last).bonus
-    timed: list[Block] = []
+    timed: list[TimedBlock] = []
     began_ns = clock.now_ns()
     # How far the blocks reach depends on what is accepted: the end of the context is a bound like the other two.
     while (
@@ -79,12 +79,12 @@ def probe(engine: Engine, prompt: tuple[int, ...], blocks: int, limit_s: float, 
         sequence.crop(position + kept)
         drafter.observe(position, (bonus, *outcome.tokens[:-1]), sequence.committed(forward, kept))
         mode = ONE_GRAPH if drafter.one_graph else TWO_EVALUATIONS
-        timed.append(Block(len(timed), mode, position, draft.count, outcome.accepted, eval_s))
+        timed.append(TimedBlock(len(timed), mode, position, draft.count, outcome.accepted, eval_s))
         bonus = outcome.bonus
     return timed
 
 
-def rows(timed: list[Block], blocks: int, limit_s: float) -> dict[str, Any]:
+def rows(timed: list[TimedBlock], blocks: int, limit_s: float) -> dict[str, Any]:
     """Return the report's rows: every block, warm-ups marked, and the bounds."""
     return {
         "blocks": [asdict(block) | {"is_warmup": block.index < 2} for block in timed],
@@ -104,7 +104,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     add_out_option(parser)
 
 
-def measure(options: argparse.Namespace) -> list[Block]:
+def measure(options: argparse.Namespace) -> list[TimedBlock]:
     """Time blocks both ways and write the report.
 
     Raises:
@@ -139,13 +139,13 @@ def measure(options: argparse.Namespace) -> list[Block]:
     return timed
 
 
-def report(timed: list[Block]) -> None:
+def report(timed: list[TimedBlock]) -> None:
     """Print the times of both ways."""
     for mode in (TWO_EVALUATIONS, ONE_GRAPH):
         print(f"{mode:<16} {_times(timed, mode)}")
 
 
-def _times(timed: list[Block], mode: str) -> str:
+def _times(timed: list[TimedBlock], mode: str) -> str:
     """Return median and largest time of a way, its warm-up left out."""
     times = [block.eval_s * 1e3 for block in timed if block.mode == mode and block.index >= 2]
     if not times:
@@ -153,7 +153,7 @@ def _times(timed: list[Block], mode: str) -> str:
     return f"{len(times):>4} blocks, median {statistics.median(times):.3f} ms, largest {max(times):.3f} ms"
 
 
-COMMAND = Command(
+COMMAND = StudyCommand(
     "``kakeya-engine eval single-graph``: evaluation times of draft and verify in one graph against two, bounded.",
     options,
     measure,

@@ -25,7 +25,7 @@ from engine.measurement.launch import model_facts
 from engine.measurement.study import Study
 from engine.options import add_model_options, add_report_options, counts, open_selected, positive
 from engine.reports import Fallback, RunContext
-from engine.studies.command import Command
+from engine.studies.command import StudyCommand
 from engine.types import CacheLayout, Draft
 
 WARM_UPS = 2
@@ -78,7 +78,7 @@ class DraftCost:
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class MeasuredCosts:
     """All raw rows, and the forwards that ran otherwise than asked."""
 
     verify: tuple[VerifyCost, ...]
@@ -95,7 +95,7 @@ class Costs:
         return middle[rows] / middle[1]
 
 
-def measure_costs(engine: Engine, plan: CostPlan, heard: Callable[[int], None] = lambda _: None) -> Costs:
+def measure_costs(engine: Engine, plan: CostPlan, heard: Callable[[int], None] = lambda _: None) -> MeasuredCosts:
     """Measure every shape of ``plan``; ``heard`` learns of each context when it is finished.
 
     Raises:
@@ -112,10 +112,10 @@ def measure_costs(engine: Engine, plan: CostPlan, heard: Callable[[int], None] =
         draft += found.draft
         fallbacks += found.fallbacks
         heard(context)
-    return Costs(tuple(verify), tuple(draft), tuple(fallbacks))
+    return MeasuredCosts(tuple(verify), tuple(draft), tuple(fallbacks))
 
 
-def _measure_context(engine: Engine, plan: CostPlan, context: int) -> Costs:
+def _measure_context(engine: Engine, plan: CostPlan, context: int) -> MeasuredCosts:
     chooser = random.Random(f"{plan.seed}/{context}")  # noqa: S311 - a reproducible order, not a secret
     # Ids above the special ones: what a token is changes no shape, and no stop rule is asked.
     low = max((*engine.target.info.stop_ids, 0)) + 1
@@ -140,7 +140,7 @@ def _measure_context(engine: Engine, plan: CostPlan, context: int) -> Costs:
     work = [(verify, rows) for rows in plan.rows] + [(propose, count) for count in depths]
     seconds = _interleaved(engine, work, plan.repeats, chooser)
     split = len(plan.rows)
-    return Costs(
+    return MeasuredCosts(
         tuple(VerifyCost(context, size, found) for size, found in zip(plan.rows, seconds[:split], strict=True)),
         tuple(DraftCost(context, size, found) for size, found in zip(depths, seconds[split:], strict=True)),
         tuple(Fallback("verify", "graphs", None, reason, count) for reason, count in sequence.fallbacks().items()),
@@ -186,7 +186,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def measure(options: argparse.Namespace) -> tuple[CostPlan, Costs]:
+def measure(options: argparse.Namespace) -> tuple[CostPlan, MeasuredCosts]:
     """Measure verify(L) and draft(L) by context length and write the report.
 
     Raises:
@@ -201,7 +201,7 @@ def measure(options: argparse.Namespace) -> tuple[CostPlan, Costs]:
     )
     engine = _engine(options)
 
-    def run() -> tuple[Costs, dict[str, Any]]:
+    def run() -> tuple[MeasuredCosts, dict[str, Any]]:
         found = measure_costs(engine, plan, lambda size: print(f"context {size}: measured", flush=True))
         return found, {"rows": found.rows(), "fallbacks": found.fallbacks}
 
@@ -210,7 +210,7 @@ def measure(options: argparse.Namespace) -> tuple[CostPlan, Costs]:
     return plan, Study("verify_cost", engine.backend, config, context, options.report).write(run)
 
 
-def report(found: tuple[CostPlan, Costs]) -> None:
+def report(found: tuple[CostPlan, MeasuredCosts]) -> None:
     """Print what verifying costs beside decoding."""
     plan, costs = found
     for size in plan.contexts:
@@ -228,4 +228,4 @@ def _engine(options: argparse.Namespace) -> Engine:
     return open_random(options.random_shapes, options.device, options.dtype, options.cuda_graphs)
 
 
-COMMAND = Command("Measure what verifying a block costs beside decoding one token.", options, measure, report)
+COMMAND = StudyCommand("Measure what verifying a block costs beside decoding one token.", options, measure, report)

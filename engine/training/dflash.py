@@ -18,7 +18,7 @@ from engine.huggingface import open_causal
 from engine.tokenizer import read_tokenizer
 from engine.training import checkpoint
 from engine.training.corpus import read_corpus, word_pool
-from engine.training.network.drafter_model import DFlashDrafter, drafter_config
+from engine.training.network.drafter_model import DFlashNetwork, drafter_config
 from engine.training.network.models import attention_masks
 from engine.training.network.optimiser import Optimisers, Schedule
 from engine.training.responses import Response, make_requests, regenerate_in_order
@@ -61,7 +61,7 @@ class DrafterTrainer:
         target_values = target.config.to_dict()
         self.config = drafter_config(target_values, run.size, BLOCK_SIZE, MASK_ID)
         self.device = target.device
-        self.drafter = DFlashDrafter(self.config).to(self.device)
+        self.drafter = DFlashNetwork(self.config).to(self.device)
         self.optimisers = Optimisers(self.drafter, run.matrix_lr, run.vector_lr)
         self.schedule = Schedule(run.steps, min(40, run.steps), 0.5, 0.04)
         usable = [item for item in responses if len(item.ids) - item.prompt_tokens >= 2]
@@ -179,7 +179,7 @@ class DrafterTrainer:
         state = {"model": self.drafter.state_dict(), "optimisers": self.optimisers.state()}
         checkpoint.save(self.path, state | {"step": self.step, "trained_s": self.trained_s, "tokens": self.tokens})
 
-    def train(self, report: Any = None, stop_after: int | None = None) -> DFlashDrafter:
+    def train(self, report: Any = None, stop_after: int | None = None) -> DFlashNetwork:
         """Train to the end (or `stop_after` steps) and return the drafter."""
         last = min(self.run.steps, stop_after if stop_after is not None else self.run.steps)
         saved_at, smooth = time.perf_counter(), None
@@ -232,7 +232,7 @@ def cached_responses(
     return responses
 
 
-def export_drafter(drafter: DFlashDrafter, folder: Path) -> None:
+def export_drafter(drafter: DFlashNetwork, folder: Path) -> None:
     """Write config.json and fp32 model.safetensors with the published names into `folder`."""
     from safetensors.torch import save_file
 

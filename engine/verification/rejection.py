@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.errors import UsageError
-from engine.types import Outcome
+from engine.types import Decision
 
 Row = Sequence[float]
 COLDEST = 1e-4
@@ -107,7 +107,7 @@ def residual(target: Row, drafter: Row) -> list[float]:
     return [value / total for value in positive] if total > 0.0 else list(target)
 
 
-def decide(draft: Sequence[int], target: Sequence[Row], drafter: Sequence[Row], uniforms: Sequence[float]) -> Outcome:
+def decide(draft: Sequence[int], target: Sequence[Row], drafter: Sequence[Row], uniforms: Sequence[float]) -> Decision:
     """Apply the rule to one block.
 
     Args:
@@ -121,11 +121,11 @@ def decide(draft: Sequence[int], target: Sequence[Row], drafter: Sequence[Row], 
         if uniforms[row] * q < p:
             continue
         recovered = draw(residual(target[row], drafter[row]), uniforms[-1])
-        return Outcome(tokens=(*draft[:row], recovered), accepted=row)
-    return Outcome(tokens=(*draft, draw(target[len(draft)], uniforms[-1])), accepted=len(draft))
+        return Decision(tokens=(*draft[:row], recovered), accepted=row)
+    return Decision(tokens=(*draft, draw(target[len(draft)], uniforms[-1])), accepted=len(draft))
 
 
-def settle(draft: Sequence[int], passed: Sequence[bool], recovered: Sequence[int], usable: Sequence[bool]) -> Outcome:
+def settle(draft: Sequence[int], passed: Sequence[bool], recovered: Sequence[int], usable: Sequence[bool]) -> Decision:
     """Turn what a device drew for every row into the one outcome that counts.
 
     Args:
@@ -144,5 +144,5 @@ def settle(draft: Sequence[int], passed: Sequence[bool], recovered: Sequence[int
     if not usable[accepted]:
         guard = "non-finite logits"
         # The last accepted token came from a sound row, so it is committed and becomes the next bonus itself.
-        return Outcome(tokens=tuple(draft[:accepted]), accepted=max(0, accepted - 1), guard=guard)
-    return Outcome(tokens=(*draft[:accepted], recovered[accepted]), accepted=accepted, guard=guard)
+        return Decision(tokens=tuple(draft[:accepted]), accepted=max(0, accepted - 1), guard=guard)
+    return Decision(tokens=(*draft[:accepted], recovered[accepted]), accepted=accepted, guard=guard)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.types import Draft, DrafterInfo, Features, Forward, Outcome
+from engine.types import Decision, Draft, DrafterInfo, Features, Forward
 from engine.verification import rejection
 from engine.verification.rejection import Sampling, Uniforms
 
@@ -31,7 +31,7 @@ class MarkovSequence:
         self.length += 1 + draft.count
         return Forward(self.array(self.table[[bonus, *draft.tokens]]), None, start, 1 + draft.count)
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
         raise AssertionError("a sampling rule must not be decoded greedily")
 
     def committed(self, forward: Forward, rows: int) -> Features:

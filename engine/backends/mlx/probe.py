@@ -8,7 +8,7 @@ import statistics
 import sys
 from typing import Any
 
-from engine.backends.probing import Check, MatmulRate, ProbeResult, attempt
+from engine.backends.probing import MatmulRate, ProbeCheck, ProbeResult, attempt
 
 SIZE = 512
 REPEATS = 7
@@ -25,7 +25,7 @@ def measure(*, accelerator: bool) -> ProbeResult:
     """Run all MLX checks; `accelerator` makes Metal a requirement."""
     checks = [attempt("mlx imports", _imports), attempt("mlx_lm imports", _imports_lm)]
     if not all(check.ok for check in checks):
-        checks.append(Check("matrix product", False, True, "not run: the libraries do not import"))
+        checks.append(ProbeCheck("matrix product", False, True, "not run: the libraries do not import"))
         return ProbeResult("mlx", "none", tuple(checks), (), _versions(), None)
     checks.append(attempt("metal", _metal, required=accelerator))
     checks.append(attempt("mlx.distributed", _distributed, required=False))

@@ -8,7 +8,7 @@ import statistics
 import time
 from typing import Any
 
-from engine.backends.probing import Check, MatmulRate, ProbeResult, attempt
+from engine.backends.probing import MatmulRate, ProbeCheck, ProbeResult, attempt
 
 SIZE = 512
 REPEATS = 7
@@ -20,7 +20,7 @@ def measure(*, accelerator: bool) -> ProbeResult:
     """Run all torch checks; `accelerator` makes an NVIDIA device a requirement."""
     checks = [attempt("torch imports", _imports), attempt("transformers imports", _imports_transformers)]
     if not checks[0].ok:
-        checks.append(Check("matrix product", False, True, "not run: torch does not import"))
+        checks.append(ProbeCheck("matrix product", False, True, "not run: torch does not import"))
         return ProbeResult("torch", "none", tuple(checks), (), _versions(), None)
     checks.append(attempt("cuda", _cuda, required=accelerator))
     rates: list[MatmulRate] = []

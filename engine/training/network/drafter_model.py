@@ -166,7 +166,7 @@ class Layer(nn.Module):
         return result
 
 
-class DFlashDrafter(nn.Module):
+class DFlashNetwork(nn.Module):
     """DFlash v1: one pass over [bonus, mask, …] rows conditioned on target features of the context."""
 
     def __init__(self, config: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ CODE = {
     "speculative": "engine.decoding.speculative:speculative",
     "distributed": "engine.distributed.session:decode",
     "loopback": "engine.distributed.session:decode",
-    "peer": "engine.isolation.peers:Peer",
+    "peer": "engine.isolation.peers:PipedPeer",
     "affine8": "engine.backends.mlx.caches:quantised",
     **dict.fromkeys(COMMITS, "engine.decoding.speculative:speculative"),
 }

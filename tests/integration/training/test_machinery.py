@@ -101,7 +101,7 @@ def test_the_larger_preset_has_sixty_to_a_hundred_million_parameters(family):
     import torch
     import transformers
 
-    from engine.training.network.drafter_model import DFlashDrafter, drafter_config
+    from engine.training.network.drafter_model import DFlashNetwork, drafter_config
     from engine.training.recipe import target_config
 
     values = target_config(family, "60m", 2048)
@@ -111,7 +111,7 @@ def test_the_larger_preset_has_sixty_to_a_hundred_million_parameters(family):
         config, kind = transformers.Qwen3Config(**values), transformers.Qwen3ForCausalLM
     with torch.device("meta"):
         target = kind(config)
-        drafter = DFlashDrafter(drafter_config(config.to_dict(), "60m", 8, 3))
+        drafter = DFlashNetwork(drafter_config(config.to_dict(), "60m", 8, 3))
     assert 60e6 <= sum(p.numel() for p in target.parameters()) <= 100e6
     ids = drafter.config["dflash_config"]["target_layer_ids"]
     assert len(set(ids)) == 5

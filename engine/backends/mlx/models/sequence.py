@@ -13,7 +13,7 @@ from engine.backends.mlx.models.families import Weights
 from engine.backends.mlx.rows import LIBRARY, squared
 from engine.backends.rows import stored_errors
 from engine.decoding.prompt import check_prompt
-from engine.types import CacheLayout, Draft, Forward, Ids, Outcome, StoredError
+from engine.types import CacheLayout, Decision, Draft, Forward, Ids, StoredError
 from engine.verification import greedy
 
 
@@ -73,7 +73,7 @@ class MlxSequence:
             drafted.append(block)
         return mx.concatenate(drafted)
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
         """Decode greedily with one forward always queued behind the one being read."""
         forward, answer = self._queue(mx.array([bonus], mx.int32))
         for index in range(limit):

@@ -14,7 +14,7 @@ from engine.backends.torch.models.families import Weights
 from engine.backends.torch.models.rotary import RotaryTable
 from engine.backends.torch.rows import LIBRARY, squared
 from engine.decoding.prompt import check_prompt
-from engine.types import CacheLayout, Draft, Forward, Ids, Outcome, StoredError
+from engine.types import CacheLayout, Decision, Draft, Forward, Ids, StoredError
 
 
 class TorchSequence:
@@ -61,7 +61,7 @@ class TorchSequence:
             drafted.append(block)
         return torch.cat(drafted)
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
         """Decode greedily; on an accelerator one forward is always queued behind the one being read."""
         forward, packed = self._queue(torch.tensor([bonus], device=self.target.device))
         for left in range(limit - 1, -1, -1):

@@ -18,7 +18,7 @@ from engine.decoding.speculative import Parts, speculative
 from engine.protocols import Depth
 from engine.reports.sample import Counters, Memory, Sample, Stages
 from engine.stopping import Stopping
-from engine.types import Draft, Forward, Outcome, Step
+from engine.types import Decision, Draft, Forward, Step
 from engine.verification.greedy import decide
 from tests.corpus.gate.breaks import honest
 
@@ -48,11 +48,11 @@ class Target:
         bad = self.row if self.blocks % self.every == 0 else -1
         return Forward((told, [offset != bad for offset in range(draft.count + 1)]), None, start, draft.count + 1)
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
         for _ in range(limit):
             forward = Forward(None, None, self.length, 1)
             self.length += 1
-            yield Outcome((_answer(forward.start),), 0), forward
+            yield Decision((_answer(forward.start),), 0), forward
 
     def committed(self, forward: Forward, rows: int) -> None:
         return None
@@ -82,10 +82,10 @@ class Greedy:
 
     greedy = True
 
-    def first(self, forward: Any) -> Outcome:
+    def first(self, forward: Any) -> Decision:
         return decide((), *forward.logits, vocab_size=2048)
 
-    def decide(self, draft: Draft, forward: Any) -> Outcome:
+    def decide(self, draft: Draft, forward: Any) -> Decision:
         return decide(draft.tokens, *forward.logits, vocab_size=2048)
 
 

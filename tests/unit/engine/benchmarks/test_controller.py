@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.benchmarks.controller import Asked, Pair, SpoiltDrafter, curve
+from engine.benchmarks.controller import DraftCounts, Pair, SpoiltDrafter, curve
 from engine.benchmarks.turns import Arrivals
 from engine.drafters.ngram import NgramModel
 from engine.errors import UsageError
@@ -48,6 +48,6 @@ def test_a_spoilt_drafter_proposes_other_tokens_from_its_position_on_and_pays_fo
 
 def test_drafted_steps_and_shadow_drafts_are_counted_while_tokens_pass() -> None:
     steps = [Step((index,), 3 * (index == 2), 0, 1, 0, 1, 0, 1, shadowed=4 * (index in (1, 3))) for index in range(6)]
-    asked = Asked()
+    asked = DraftCounts()
     assert list(asked.count(iter(steps))) == [(index,) for index in range(6)]
-    assert asked == Asked(drafted_steps=1, shadow_drafts=2)
+    assert asked == DraftCounts(drafted_steps=1, shadow_drafts=2)

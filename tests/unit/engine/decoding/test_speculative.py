@@ -12,7 +12,7 @@ from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.errors import NonFiniteLogitsError, PromptError
 from engine.stopping import Stopping
-from engine.types import Draft, Forward, Outcome, Pause, Step
+from engine.types import Decision, Draft, Forward, Pause, Step
 from engine.verification import greedy
 from tests.fakes.scripted_drafter import ScriptedDrafter, ScriptedModel
 
@@ -51,7 +51,7 @@ class ScriptedSequence:
     def forward_block(self, bonus: int, draft: Draft) -> Forward:
         return self._block([bonus, *draft.tokens])
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
         for _ in range(limit):
             forward = self._block([bonus])
             outcome = greedy.decide((), forward.logits[0], forward.logits[1], VOCAB)
@@ -87,10 +87,10 @@ class ScriptedSequence:
 class ScriptedAccept:
     greedy = True
 
-    def first(self, forward: Forward) -> Outcome:
+    def first(self, forward: Forward) -> Decision:
         return self.decide(Draft(), forward)
 
-    def decide(self, draft: Draft, forward: Forward) -> Outcome:
+    def decide(self, draft: Draft, forward: Forward) -> Decision:
         return greedy.decide(draft.tokens, forward.logits[0], forward.logits[1], VOCAB)
 
 

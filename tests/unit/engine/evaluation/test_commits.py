@@ -22,7 +22,7 @@ from engine.measurement.selection import Prompt, PromptSet
 from engine.measurement.slowdown import is_slower, t_quantile, upper_bound
 from engine.reports import RunContext, token_digest
 from engine.studies import commits as comparison
-from engine.studies.commits import Commits, Turn, Work
+from engine.studies.commits import CommitLaunch, Commits, ComparedWork
 from tests.fakes.checkout_engine import write_checkout
 
 BASE, HEAD = "a" * 40, "b" * 40
@@ -51,8 +51,10 @@ def profile(arms=("base", "head"), per_launch=6):
 
 def launch(folder, *, arms=("base", "head"), number=0, pipe=None, margin=0.05, per_launch=6):
     context = RunContext("0" * 26, DIGEST, "manual", {}, "smoke", folder / "out", pipe)
-    work = Work(Opening("mlx", "toy", None, 3, 512), prompts(per_launch + 1), profile(arms, per_launch), Words())
-    return comparison.run_launch(Commits(BASE, HEAD, folder, margin), work, context, Turn(number, 0, 1))
+    work = ComparedWork(
+        Opening("mlx", "toy", None, 3, 512), prompts(per_launch + 1), profile(arms, per_launch), Words()
+    )
+    return comparison.run_launch(Commits(BASE, HEAD, folder, margin), work, context, CommitLaunch(number, 0, 1))
 
 
 @pytest.fixture
