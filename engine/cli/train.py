@@ -65,7 +65,7 @@ class TrainingProgress:
             return
         if self.bar is None:
             from rich.console import Console
-            from rich.progress import TrainingProgress as Bar
+            from rich.progress import Progress as Bar
 
             self.bar = Bar(console=Console(stderr=True))
             self.bar.start()
