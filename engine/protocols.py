@@ -107,14 +107,33 @@ class TargetModel(Protocol):
         """Start a sequence that captures the residual stream after the given zero-based layers."""
 
 
+class Pending(Protocol):
+    """A draft that was asked for. A local drafter's ``Draft`` is its own; one from elsewhere may be under way."""
+
+    def take(self, deadline_s: float | None = None) -> Draft:
+        """Return the draft, waiting at most ``deadline_s`` seconds from now; None waits as long as the drafter does.
+
+        A draft that has not come by then is one of no tokens, skipped as ``LATE``; it may be taken again.
+        """
+
+
 class Drafter(Protocol):
     """A proposer's state for one sequence. It is shown committed tokens only, so it never has anything to forget."""
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
-        """Propose up to ``count`` tokens for ``position + 1`` on; ``bonus`` sits at ``position``."""
+    def ask(self, bonus: int, position: int, count: int) -> Pending:
+        """Ask for up to ``count`` tokens for ``position + 1`` on; ``bonus`` sits at ``position``.
+
+        One draft is under way at a time: the next call, of whatever kind, may drop one that was not taken.
+        """
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Take the committed ``tokens`` at ``start`` on with the target's features of those rows."""
+
+    def close(self) -> None:
+        """Let go of what is held outside this object, a connection or a thread; the loop calls it when it ends.
+
+        May be called again. Counters and bytes may still be read.
+        """
 
     def measured_bytes(self) -> int:
         """Return the bytes of context held on the device."""

@@ -124,6 +124,10 @@ class StopReason(StrEnum):
     CANCELLED = "cancelled"
 
 
+LATE = "late"
+"""Why a draft that has not come in time is skipped."""
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """Tokens proposed for the positions after the bonus.
@@ -136,6 +140,11 @@ class Draft:
     count: int = 0
     probs: Rows | None = None
     skipped: str | None = None
+
+    def take(self, deadline_s: float | None = None) -> Draft:
+        """Return the draft itself: what a local drafter is asked for is there or queued on the device."""
+        del deadline_s
+        return self
 
     def ids(self) -> tuple[int, ...]:
         """Return the proposed ids on the host; waits for the device where they are there."""

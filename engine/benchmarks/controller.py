@@ -36,9 +36,9 @@ class SpoiltDrafter:
     vocab_size: int
     since: int
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int) -> Draft:
         """Propose what the drafter inside proposes, each id moved by one from ``since`` on."""
-        draft = self.inside.propose(bonus, position, count)
+        draft = self.inside.ask(bonus, position, count).take()
         if position < self.since or draft.count == 0:
             return draft
         if isinstance(draft.tokens, tuple):
@@ -50,6 +50,10 @@ class SpoiltDrafter:
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Pass on what was committed."""
         self.inside.observe(start, tokens, features)
+
+    def close(self) -> None:
+        """Close the drafter inside."""
+        self.inside.close()
 
     def measured_bytes(self) -> int:
         """Return the bytes of the drafter inside."""

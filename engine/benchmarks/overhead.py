@@ -53,7 +53,7 @@ def loop_overhead(
     sequence = engine.target.open(engine.drafter.capture, layout)
     parts = Parts(
         verifying.around(sequence, "forward_block", "decode_ahead", "crop", "committed"),
-        drafting.around(engine.drafter.open(), "propose", "observe"),
+        drafting.around(engine.drafter.open(), "ask", "observe"),
         verifying.around(engine.accept, "decide"),
         depth,
         clock,

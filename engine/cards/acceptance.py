@@ -80,7 +80,7 @@ def ngram_walk(tokens: Sequence[int], start: int, depth: int) -> Walk:
         nonlocal shown
         drafter.observe(shown, tuple(tokens[shown:position]), None)
         shown = position
-        return tuple(drafter.propose(tokens[position], position, depth).tokens)
+        return tuple(drafter.ask(tokens[position], position, depth).tokens)
 
     return walk(tokens, start, propose)
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from engine.decoding.timing import StepTimes, TimedDepth
 from engine.errors import NonFiniteLogitsError, PromptError
-from engine.protocols import Accept, Clock, Depth, Drafter, Sequence
+from engine.protocols import Accept, Clock, Depth, Drafter, Pending, Sequence
 from engine.stopping import Stopping
-from engine.types import Decision, Draft, Forward, Pause, Step, StopReason
+from engine.types import LATE, Decision, Draft, Forward, Pause, Step, StopReason
 from engine.verification.greedy import accepted_length
 
 
@@ -36,6 +36,8 @@ class Parts:
 def speculative(parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk: int = 512) -> Iterator[Step]:
     """Decode ``prompt`` and yield every step with its counts and times; the first step is the prefill's token.
 
+    The drafter is closed when the sequence ends or is left.
+
     In fp32 the emitted tokens equal plain autoregressive decoding, whatever the drafter proposes.
 
     Raises:
@@ -50,8 +52,11 @@ def speculative(parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk
         depth=TimedDepth(parts.depth, parts.clock),
         stopping=stopping,
     )
-    for step in _decode(run, prompt, chunk):
-        yield times.filled(step)
+    try:
+        for step in _decode(run, prompt, chunk):
+            yield times.filled(step)
+    finally:
+        parts.drafter.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,7 @@ def _decode(run: _Run, prompt: tuple[int, ...], chunk: int) -> Iterator[Step]:
             return
         position, forwards = sequence.length, drafter.forwards
         count = depth.choose(position, 0 if force_plain else stopping.remaining_tokens - 1)
-        draft = drafter.propose(bonus, position, count) if count > 0 else Draft()
+        draft = drafter.ask(bonus, position, count).take() if count > 0 else Draft()
         if draft.count == 0:
             if count > 0:
                 depth.unanswered()
@@ -138,10 +143,12 @@ class _Shadow:
     def __init__(self, run: _Run, bonus: int, pause: Pause, limit: int) -> None:
         # Under a rule that draws, another draw than the target's says nothing about being accepted.
         count = min(pause.shadow, limit) if run.accept.greedy else 0
-        self._draft = run.drafter.propose(bonus, run.sequence.length, count) if count > 0 else Draft()
+        self._pending: Pending = run.drafter.ask(bonus, run.sequence.length, count) if count > 0 else Draft()
+        draft = self._pending.take(0.0)
+        # One that is under way is taken for what was asked until it is looked at.
+        self.proposed = count if draft.skipped == LATE else draft.count
         self._depth = run.depth
         self._came: list[int] = []
-        self.proposed = self._draft.count
 
     def compare(self, token: int) -> tuple[bool, bool]:
         """Take the next plain token; return whether the draft was read from the device, and whether to end the pause.
@@ -151,8 +158,11 @@ class _Shadow:
         self._came.append(token)
         if len(self._came) != self.proposed:
             return False, False
-        accepted = accepted_length(self._draft.ids(), self._came)
-        return not isinstance(self._draft.tokens, tuple), self._depth.shadowed(self.proposed, accepted)
+        draft = self._pending.take(0.0)
+        if draft.count == 0:
+            return False, False
+        accepted = accepted_length(draft.ids(), self._came)
+        return not isinstance(draft.tokens, tuple), self._depth.shadowed(draft.count, accepted)
 
 
 def _plain(run: _Run, bonus: int, pause: Pause, skipped: str | None) -> Generator[Step, None, int | None]:

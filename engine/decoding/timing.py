@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from engine.protocols import Clock, Depth
-from engine.types import Decision, Pause, Step
+from engine.types import Decision, Draft, Pause, Step
 
 
 class TimedDepth:
@@ -68,7 +68,10 @@ class Spent:
         began_ns = self._began_ns()
         result = function(*args)
         self._ns += self._ended_ns() - began_ns
-        return self._items(result) if isinstance(result, Iterator) else result
+        if isinstance(result, Iterator):
+            return self._items(result)
+        # What a drafter answers later is waited for when it is taken.
+        return self.around(result, "take") if hasattr(result, "take") and not isinstance(result, Draft) else result
 
     def _items(self, items: Iterator[Any]) -> Iterator[Any]:
         done = object()
@@ -96,7 +99,7 @@ class StepTimes:
 
     def drafter(self, part: Any) -> Any:
         """Return the drafter, timed."""
-        return self._drafting.around(part, "propose", "observe") if self._eager else part
+        return self._drafting.around(part, "ask", "observe") if self._eager else part
 
     def sequence(self, part: Any) -> Any:
         """Return the target's sequence with its forwards timed."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from engine.drafters.dflash import FLUSH_ROWS, DFlashConfig
+from engine.drafters.local import LocalDrafter
 from engine.protocols import Drafter
 from engine.types import DrafterInfo, Features
 from engine.verification.rejection import Sampling, Uniforms
@@ -130,7 +131,7 @@ class SampledDFlash:
         return self.model.start(self.settings)
 
 
-class DFlashDrafter(ABC):
+class DFlashDrafter(LocalDrafter, ABC):
     """The proposer of one sequence: committed rows wait to be projected together, at a draft or when enough wait."""
 
     def __init__(self, settings: Sampling | None) -> None:

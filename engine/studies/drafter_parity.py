@@ -24,6 +24,7 @@ import numpy as np
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
 from engine.decoding.speculative import Parts, speculative
+from engine.drafters.local import LocalDrafter
 from engine.errors import ModelMismatchError
 from engine.loading import Engine
 from engine.measurement.launch import model_facts
@@ -186,7 +187,7 @@ class MirroredModel:
 
 
 @dataclass
-class MirroredDrafter:
+class MirroredDrafter(LocalDrafter):
     """One sequence of a ``MirroredModel``."""
 
     model: MirroredModel
@@ -198,9 +199,9 @@ class MirroredDrafter:
         """Forwards of MLX's drafter."""
         return int(self.mlx.forwards)
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int) -> Draft:
         """Let both propose, keep the pair, return MLX's."""
-        draft: Draft = self.mlx.propose(bonus, position, count)
+        draft: Draft = self.mlx.ask(bonus, position, count)
         ours = tuple(int(token) for token in draft.tokens.tolist())
         chosen, scores = self.torch.model.best(bonus, self.torch.hidden_rows(bonus, position, draft.count)[1:])
         theirs = tuple(int(token) for token in chosen.tolist())

@@ -71,7 +71,7 @@ def probe(engine: Engine, prompt: tuple[int, ...], blocks: int, limit_s: float, 
     ):
         drafter.one_graph = len(timed) % 2 == 1
         position, start_ns = sequence.length, clock.now_ns()
-        draft: Draft = drafter.propose(bonus, position, depth)
+        draft: Draft = drafter.ask(bonus, position, depth)
         forward = sequence.forward_block(bonus, draft)
         outcome = engine.accept.decide(draft, forward)
         eval_s = (clock.now_ns() - start_ns) / 1e9

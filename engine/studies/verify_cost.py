@@ -132,12 +132,12 @@ def _measure_context(engine: Engine, plan: CostPlan, context: int) -> MeasuredCo
         engine.accept.decide(block, sequence.forward_block(bonus, block))
         sequence.crop(context)
 
-    def propose(count: int) -> None:
-        tokens: Any = drafter.propose(bonus, context, count).tokens
+    def ask(count: int) -> None:
+        tokens: Any = drafter.ask(bonus, context, count).tokens
         tokens.tolist()
 
     depths = _depths(engine, plan.rows)
-    work = [(verify, rows) for rows in plan.rows] + [(propose, count) for count in depths]
+    work = [(verify, rows) for rows in plan.rows] + [(ask, count) for count in depths]
     seconds = _interleaved(engine, work, plan.repeats, chooser)
     split = len(plan.rows)
     return MeasuredCosts(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.drafters.local import LocalDrafter
 from engine.types import Decision, Draft, DrafterInfo, Features, Forward
 from engine.verification import rejection
 from engine.verification.rejection import Sampling, Uniforms
@@ -46,7 +47,7 @@ class MarkovSequence:
 
 
 @dataclass
-class MarkovDrafter:
+class MarkovDrafter(LocalDrafter):
     """Samples its own chain, or proposes its most likely tokens when ``settings`` is None."""
 
     table: np.ndarray
@@ -64,7 +65,7 @@ class MarkovDrafter:
     def info(self) -> DrafterInfo:
         return DrafterInfo("markov", None, "rule", 0, None)
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int) -> Draft:
         del position
         self.forwards += 1
         tokens: list[int] = []

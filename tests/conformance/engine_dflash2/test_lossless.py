@@ -14,6 +14,7 @@ from engine.checkpoint import ASSETS
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
+from engine.drafters.local import LocalDrafter
 from engine.measurement.selection import load_prompts
 from engine.stopping import Stopping
 from engine.tokenizer import Tokenizer
@@ -88,7 +89,7 @@ def test_a_seed_draws_a_text_again_and_drafts_are_accepted(side: Side, tmp_path:
 
 
 @dataclass
-class SelectingDrafter:
+class SelectingDrafter(LocalDrafter):
     """A real selector over made-up hidden states and logits, which depend on the bonus and the row."""
 
     selector: Any
@@ -107,7 +108,7 @@ class SelectingDrafter:
     def info(self) -> DrafterInfo:
         return DrafterInfo("selecting", None, "rule", 0, None)
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int) -> Draft:
         del position
         self.forwards += 1
         rows = (self.array(table[bonus, :count]) for table in (self.hidden, self.logits))
@@ -163,7 +164,7 @@ def test_drawn_walks_are_spread_as_their_probabilities_say(name: str) -> None:
     probs: dict[int, np.ndarray] = {}
     drafter = SelectingDrafter(selector, backend.array, Sampling(temperature=1.3, seed=4))
     for _ in range(1500):
-        draft = drafter.propose(1, 0, 2)
+        draft = drafter.ask(1, 0, 2)
         rows = np.array(draft.probs.tolist())
         seen.setdefault(draft.tokens[0], []).append(draft.tokens[1])
         probs[draft.tokens[0]] = rows[1]

@@ -142,7 +142,7 @@ class MlxDFlashDrafter(DFlashDrafter):
         self.context = window_cache(model.config.context_tokens + 1, CONTEXT_SLACK_ROWS)
         self._shown: tuple[mx.array, mx.array] | None = None
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int) -> Draft:
         """Queue one pass over ``[bonus, mask * count]`` and start evaluating it; row j proposes position + j."""
         config = self.model.config
         count = min(count, config.block_size - 1)

@@ -57,7 +57,7 @@ class TorchDFlash(DFlashModel):
         drafter = self.open()
         drafter.observe(0, (0,) * 16, self.fc.new_zeros((16, self.fc.shape[1])))
         for count in range(1, self.config.block_size):
-            drafter.propose(0, 16, count)
+            drafter.ask(0, 16, count)
 
     def rotary(self, position_ids: torch.Tensor) -> Table:
         """Return the rotary table of positions ``[1, rows]``."""
@@ -154,7 +154,7 @@ class TorchDFlashDrafter(DFlashDrafter):
         self.context = window_cache(model.config.context_tokens + 1)
         self._table = RotaryTable(model.rotary, model.target.device)
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int) -> Draft:
         """Run one pass over ``[bonus, mask * count]``; row j proposes the token at position + j."""
         count = min(count, self.model.config.block_size - 1)
         hidden_ND = self.hidden_rows(bonus, position, count)[1:]

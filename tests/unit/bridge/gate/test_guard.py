@@ -15,6 +15,7 @@ from bridge.gate.sampled import idle_refusals
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
+from engine.drafters.local import LocalDrafter
 from engine.protocols import Depth
 from engine.reports.sample import Counters, Memory, Sample, Stages
 from engine.stopping import Stopping
@@ -62,13 +63,13 @@ class Target:
 
 
 @dataclass
-class Oracle:
+class Oracle(LocalDrafter):
     """A drafter that is right until a place, and wrong from there on."""
 
     right: int
     forwards: int = 0
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int) -> Draft:
         self.forwards += 1
         told = [_answer(position + offset) + (offset >= self.right) for offset in range(count)]
         return Draft(tokens=tuple(told), count=count)

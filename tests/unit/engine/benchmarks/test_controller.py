@@ -38,10 +38,10 @@ def test_a_decode_to_other_tokens_has_no_ratio() -> None:
 def test_a_spoilt_drafter_proposes_other_tokens_from_its_position_on_and_pays_for_them() -> None:
     inside = NgramModel().open()
     inside.observe(0, (5, 6, 7, 5, 6, 7, 5, 6), None)
-    right = inside.propose(7, 8, 3)
+    right = inside.ask(7, 8, 3)
     assert right.count == 3
-    assert SpoiltDrafter(inside, 100, since=9).propose(7, 8, 3) == right
-    wrong = SpoiltDrafter(inside, 7, since=8).propose(7, 8, 3)
+    assert SpoiltDrafter(inside, 100, since=9).ask(7, 8, 3) == right
+    wrong = SpoiltDrafter(inside, 7, since=8).ask(7, 8, 3)
     assert wrong.tokens == tuple((token + 1) % 7 for token in right.tokens)
     assert wrong.count == right.count
 
