@@ -127,7 +127,12 @@ class Drafter(Protocol):
         """
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
-        """Take the committed ``tokens`` at ``start`` on with the target's features of those rows."""
+        """Take the committed ``tokens`` at ``start`` on with the target's features of those rows.
+
+        Raises:
+            ObservationError: If ``start`` is not the number of positions observed so far: after a gap or a repeat every
+                later position would be another one, without a sign but fewer accepted tokens.
+        """
 
     def close(self) -> None:
         """Let go of what is held outside this object, a connection or a thread; the loop calls it when it ends.

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from engine.drafters.dflash import FLUSH_ROWS, DFlashConfig
 from engine.drafters.local import LocalDrafter
+from engine.errors import ObservationError
 from engine.protocols import Drafter
 from engine.types import DrafterInfo, Features
 from engine.verification.rejection import Sampling, Uniforms
@@ -140,6 +141,7 @@ class DFlashDrafter(LocalDrafter, ABC):
         self._waiting: list[Any] = []
         self._waiting_rows = 0
         self._forwards = 0
+        self._seen = 0
 
     @property
     def forwards(self) -> int:
@@ -148,7 +150,8 @@ class DFlashDrafter(LocalDrafter, ABC):
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Take committed positions."""
-        del start
+        ObservationError.check(start, self._seen)
+        self._seen += len(tokens)
         self._waiting.append(features)
         self._waiting_rows += len(tokens)
         if self._waiting_rows >= FLUSH_ROWS:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engine.drafters.local import LocalDrafter
-from engine.errors import ModelMismatchError
+from engine.errors import ModelMismatchError, ObservationError
 from engine.protocols import Sequence, TargetModel
 from engine.types import CacheLayout, Draft, DrafterInfo, Features, TargetInfo
 from engine.verification.greedy import accepted_length
@@ -63,6 +63,7 @@ class DraftModelDrafter(LocalDrafter):
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Keep the cache rows of drafts that were committed and drop the others."""
         del features
+        ObservationError.check(start, len(self._committed))
         kept = 0
         if self._draft.count:
             # Read only where there is something to compare: a draft that was verified has long been computed.

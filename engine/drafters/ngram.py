@@ -11,6 +11,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
 from engine.drafters.local import LocalDrafter
+from engine.errors import ObservationError
 from engine.types import Draft, DrafterInfo, Features
 
 
@@ -78,7 +79,8 @@ class NgramDrafter(LocalDrafter):
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Append committed tokens to the history and the index."""
-        del start, features
+        del features
+        ObservationError.check(start, len(self.tokens))
         size = self.model.min_tokens
         for token in tokens:
             self.tokens.append(token)

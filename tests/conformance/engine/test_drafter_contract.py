@@ -1,4 +1,4 @@
-"""What the loop may rely on in every drafter: a draft that can be taken twice, a harmless close."""
+"""What the loop may rely on in every drafter: positions in order, a draft that can be taken twice, a harmless close."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from engine.benchmarks.controller import SpoiltDrafter
 from engine.drafters.draft_model import DraftModel
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
+from engine.errors import ObservationError
 from engine.loading import load_backend
 from engine.protocols import Drafter
 from engine.types import CacheLayout
@@ -73,6 +74,26 @@ def shown(request: pytest.FixtureRequest, folder: Path) -> Shown:
 
 def ids(draft: Any) -> tuple[int, ...]:
     return tuple(int(token) for token in draft.ids())
+
+
+def test_tokens_after_a_gap_are_an_error_by_name_and_leave_the_drafter_as_it_was(shown: Shown) -> None:
+    shown.show(0, 4)
+    with pytest.raises(ObservationError, match=r"start at position 6; expected 4, a gap"):
+        shown.show(6, 8)
+    shown.show(4, len(PROMPT))
+    assert shown.drafter.ask(BONUS, len(PROMPT), 3).take().count == 3
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 4), (2, 6)], ids=["all again", "some again"])
+def test_tokens_shown_again_are_an_error_too(shown: Shown, start: int, end: int) -> None:
+    shown.show(0, 4)
+    with pytest.raises(ObservationError, match=rf"start at position {start}; expected 4, a repeat"):
+        shown.show(start, end)
+
+
+def test_the_first_tokens_begin_at_position_zero(shown: Shown) -> None:
+    with pytest.raises(ObservationError, match="expected 0"):
+        shown.show(0, 4, at=1)
 
 
 def test_what_is_drafted_does_not_depend_on_how_the_text_was_cut(shown: Shown) -> None:
