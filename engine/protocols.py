@@ -200,6 +200,9 @@ class Depth(Protocol):
     def shadowed(self, drafted: int, accepted: int) -> bool:
         """Take how many tokens of a pause's shadow draft came true; return whether to end the pause now."""
 
+    def unanswered(self, position: int, asked: int, elapsed_s: float) -> None:
+        """Take an ask for ``asked`` tokens that came to nothing after ``elapsed_s`` seconds; a plain step follows."""
+
     def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
         """Take one finished step that began at ``position``; ``drafted`` is what was really proposed."""
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.decoding.depth import Unshadowed
+from engine.decoding.depth import VerifiedOnly
 from engine.types import Decision, Pause
 
 
 @dataclass(slots=True)
-class CommitGate(Unshadowed):
+class CommitGate(VerifiedOnly):
     """Draft at a fixed depth until the average gain over plain decoding stays below 1, then never again.
 
     Plain decoding is timed once, over the first ``plain_steps`` tokens. The gain of a step is
@@ -53,7 +53,7 @@ class CommitGate(Unshadowed):
 
 
 @dataclass(slots=True)
-class EntropyGate(Unshadowed):
+class EntropyGate(VerifiedOnly):
     """Draft only while the target was sure of its newest token: min-entropy in nats at or below ``limit_nats``.
 
     Min-entropy is -ln of the largest probability: 0 when sure, 0.69 when the best token has one half.

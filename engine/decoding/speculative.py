@@ -85,7 +85,7 @@ def _decode(run: _Run, prompt: tuple[int, ...], chunk: int) -> Iterator[Step]:
         draft = drafter.ask(bonus, position, count).take() if count > 0 else Draft()
         if draft.count == 0:
             if count > 0:
-                depth.unanswered()
+                depth.unanswered(position, count)
             pause = Pause(1) if force_plain or count > 0 else depth.park(position)
             bonus = yield from _plain(run, bonus, pause, draft.skipped)
             force_plain = False
@@ -147,6 +147,8 @@ class _Shadow:
         draft = self._pending.take(0.0)
         # One that is under way is taken for what was asked until it is looked at.
         self.proposed = count if draft.skipped == LATE else draft.count
+        if count > 0 and self.proposed == 0:
+            run.depth.unanswered(run.sequence.length, count)
         self._depth = run.depth
         self._came: list[int] = []
 

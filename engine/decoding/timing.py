@@ -35,9 +35,9 @@ class TimedDepth:
         self._began_ns = self._host_ns()
         return pause
 
-    def unanswered(self) -> None:
-        """Begin a plain step where an ask came to nothing: its time is no plain step's."""
-        self._lap_s()
+    def unanswered(self, position: int, asked: int) -> None:
+        """Pass on an ask that came to nothing with its time; the plain step that follows begins now."""
+        self._depth.unanswered(position, asked, self._lap_s())
 
     def record(self, position: int, drafted: int, decision: Decision) -> None:
         """Pass on a finished step with its time; in a pause the next one begins where it ended."""
