@@ -17,7 +17,7 @@ Five rules bound what learning may cost:
 5. An ask that comes to nothing books all its time, and what such asks cost on average is part of what a draft costs: a
    drafter that answers late is asked only as often as the account can bear.
 
-Knows neither clocks nor models; ``engine.decoding.replay`` runs it on recorded costs.
+Knows neither clocks nor models; ``tests.fakes.replay`` runs it on invented costs.
 """
 
 from __future__ import annotations

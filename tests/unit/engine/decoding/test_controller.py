@@ -11,8 +11,8 @@ import pytest
 from engine.decoding.controller import SHADOW_PAUSE_STEPS, ControlledDepth
 from engine.decoding.estimates import EARLY_STEPS, Acceptance, Costs
 from engine.decoding.gates import CommitGate, EntropyGate
-from engine.decoding.replay import World, best_fixed, replay
 from engine.types import Decision, Pause
+from tests.fakes.replay import World, best_fixed, replay
 
 
 def right_with(chance: Callable[[int], float], seed: int = 0) -> Callable[[int, int], bool]:
