@@ -28,27 +28,6 @@ from engine.types import (
 from engine.verification.rejection import Sampling
 
 
-class Cache(Protocol):
-    """Keys and values of one layer."""
-
-    @property
-    def length(self) -> int:
-        """Positions seen so far, evicted ones included."""
-
-    def crop(self, length: int) -> None:
-        """Forget every position >= ``length``.
-
-        Exact for any length not before the start of the last append: what follows is bitwise what it would have been
-        had the dropped rows never been written.
-
-        Raises:
-            CacheCropError: If rows needed to be exact are gone.
-        """
-
-    def measured_bytes(self) -> int:
-        """Return the bytes of the buffers held now, read from the buffers themselves."""
-
-
 class Sequence(Protocol):
     """One request on a target: its caches and its captured layers."""
 
