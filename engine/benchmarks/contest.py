@@ -15,8 +15,8 @@ from statistics import median
 from typing import Any
 
 from engine.benchmarks.peer import Contestant
-from engine.benchmarks.ratio import Ratio, paired_ratio
 from engine.benchmarks.turns import SLICE_TOKENS, Decode, take_turns
+from engine.measurement.ratio import Ratio, paired_ratio
 from engine.measurement.selection import Prompt
 from engine.protocols import Clock
 

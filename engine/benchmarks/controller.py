@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.benchmarks.ratio import Ratio, paired_ratio
 from engine.benchmarks.turns import Arrivals, Decode, Pulled, take_turns
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
@@ -20,6 +19,7 @@ from engine.decoding.speculative import Parts, speculative
 from engine.drafters.none import NoDrafter
 from engine.errors import UsageError
 from engine.loading import Engine
+from engine.measurement.ratio import Ratio, paired_ratio
 from engine.measurement.selection import Prompt
 from engine.protocols import Depth, Drafter, DrafterModel
 from engine.stopping import Stopping

@@ -14,13 +14,13 @@ from engine.benchmarks.contest import Contest, Entry, as_row, standings, table
 from engine.benchmarks.controller import ControllerTrial, DrafterWorld, Pair, curve
 from engine.benchmarks.overhead import Overhead, loop_overhead
 from engine.benchmarks.peer import Contestant, engine_peers, oracle
-from engine.benchmarks.ratio import Ratio
 from engine.benchmarks.turns import SLICE_TOKENS
 from engine.cli.boundary import guarded
 from engine.decoding.prompt import check_prompts
 from engine.drafters.draft_model import DraftModel
 from engine.errors import UsageError
 from engine.loading import Engine, resolve_model
+from engine.measurement.ratio import Ratio
 from engine.measurement.selection import Prompt, load_prompts
 from engine.measurement.study import Study
 from engine.options import add_cache_option, add_model_options, cache_layout, depth_factory, open_selected, positive

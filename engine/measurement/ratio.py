@@ -14,7 +14,6 @@ from functools import cache
 from engine.errors import UsageError
 
 CONFIDENCE = 0.95
-_STRIPS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +46,31 @@ def paired_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> 
 
 
 @cache
-def t_quantile(level: float, freedom: int) -> float:
-    """Return Student's t quantile for ``level`` in [0.5, 1) by bisection on its distribution function."""
+def t_quantile(p: float, df: int) -> float:
+    """Return the p-quantile (p > 0.5) of Student's t with a whole number of degrees of freedom, to 1e-10."""
     low, high = 0.0, 1.0
-    while _t_upper_half(high, freedom) < level - 0.5:
-        high *= 2.0
-    for _ in range(60):
+    while _t_cdf(high, df) < p:
+        high *= 2
+    while high - low > 1e-11 * max(1.0, high):
         middle = (low + high) / 2
-        low, high = (middle, high) if _t_upper_half(middle, freedom) < level - 0.5 else (low, middle)
+        low, high = (middle, high) if _t_cdf(middle, df) < p else (low, middle)
     return (low + high) / 2
 
 
-def _t_upper_half(x: float, freedom: int) -> float:
-    """Return P(0 < T < x); substituting t = sqrt(f) tan(a) makes the integrand cos(a)^(f - 1), smooth and bounded."""
-    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(math.pi)
-    width = math.atan(x / math.sqrt(freedom)) / _STRIPS
-    inner = math.fsum((4 if index % 2 else 2) * math.cos(index * width) ** (freedom - 1) for index in range(1, _STRIPS))
-    ends = 1.0 + math.cos(_STRIPS * width) ** (freedom - 1)
-    return scale * (inner + ends) * width / 3
+def _t_cdf(t: float, df: int) -> float:
+    """Return Student's distribution function in closed form (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    angle = math.atan(t / math.sqrt(df))
+    cosine = math.cos(angle)
+    if df % 2:
+        term, total = cosine, (cosine if df > 1 else 0.0)
+        for k in range(3, df - 1, 2):
+            term *= cosine * cosine * (k - 1) / k
+            total += term
+        share = 2 / math.pi * (angle + math.sin(angle) * total)
+    else:
+        term = total = 1.0
+        for k in range(2, df - 1, 2):
+            term *= cosine * cosine * (k - 1) / k
+            total += term
+        share = math.sin(angle) * total
+    return 0.5 + share / 2

@@ -23,9 +23,9 @@ from engine.loading import resolve_model
 from engine.measurement.arms import BASE, BASE_AGAIN, HEAD, ROLES
 from engine.measurement.host_clock import HostClock
 from engine.measurement.measure import Instruments, Measured, SamplePlace, measure_sample
+from engine.measurement.ratio import paired_ratio
 from engine.measurement.schedule import PROFILES, Profile
 from engine.measurement.selection import Prompt, PromptSet, load_prompts
-from engine.measurement.slowdown import is_slower
 from engine.measurement.workload import agreement, fallbacks, sequence
 from engine.options import (
     DEFAULT_DEPTH,
@@ -166,7 +166,7 @@ def is_first_pass_slow(parts: Sequence[Mapping[str, Any]], margin: float) -> boo
     """Say whether the launches of the first pass found the head slower by more than the margin.
 
     Raises:
-        ValueError: they hold too little to tell.
+        UsageError: they hold too little to tell.
     """
     reference: dict[str, list[float]] = {}
     head: dict[str, list[float]] = {}
@@ -177,7 +177,9 @@ def is_first_pass_slow(parts: Sequence[Mapping[str, Any]], margin: float) -> boo
                 if not sample["is_warmup"]:
                     times.setdefault(sample["prompt_id"], []).append(sample["stages"]["decode_s"])
     means = [{prompt: sum(values) / len(values) for prompt, values in times.items()} for times in (reference, head)]
-    return is_slower(means[0], means[1], margin)
+    common = [prompt for prompt in means[0] if prompt in means[1]]
+    ratio = paired_ratio(*([times[prompt] for prompt in common] for times in means))
+    return ratio.high < 1.0 - margin
 
 
 def passes(launches: int, parts: int) -> list[list[int]]:
