@@ -81,7 +81,7 @@ class Worker:
 
     def margin(self, ask: dict[str, Any]) -> None:
         """Say how near a tie the target's choice after some ids is."""
-        from engine.measurement.workload import top2_margin
+        from engine.measurement.launch import top2_margin
 
         self._answer({"margin": top2_margin(self._engine, tuple(ask["ids"]), self._settings)})
 

@@ -22,11 +22,11 @@ from engine.isolation.checkouts import Opening, Side
 from engine.loading import resolve_model
 from engine.measurement.arms import BASE, BASE_AGAIN, HEAD, ROLES
 from engine.measurement.host_clock import HostClock
+from engine.measurement.launch import agreement, fallbacks, sequence
 from engine.measurement.measure import Instruments, Measured, SamplePlace, measure_sample
 from engine.measurement.ratio import paired_ratio
 from engine.measurement.schedule import PROFILES, Profile
 from engine.measurement.selection import Prompt, PromptSet, load_prompts
-from engine.measurement.workload import agreement, fallbacks, sequence
 from engine.options import (
     DEFAULT_DEPTH,
     DEFAULT_TARGET,

@@ -22,11 +22,10 @@ from engine.loading import Engine
 from engine.measurement import arms as arm_module
 from engine.measurement.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, PEER, ROLES, ArmSettings
 from engine.measurement.drawn_prompts import draw, drawn_prompts, words_of
-from engine.measurement.launch import environment, target_facts
+from engine.measurement.launch import LaunchPlan, environment, sequence, target_facts, with_margins
 from engine.measurement.measure import Instruments, Measured, SamplePlace, measure_sample
 from engine.measurement.schedule import PROFILES, Profile
 from engine.measurement.selection import Prompt
-from engine.measurement.workload import LaunchPlan, sequence, with_margins
 from engine.options import (
     DEFAULT_DEPTH,
     add_chunk_option,

@@ -52,7 +52,7 @@ class Stopping:
     def __init__(self, budget_tokens, stop_ids): self.budget_tokens = budget_tokens
 """,
     "measurement/__init__.py": "",
-    "measurement/workload.py": "def top2_margin(engine, ids, settings): return 0.25\n",
+    "measurement/launch.py": "def top2_margin(engine, ids, settings): return 0.25\n",
     "measurement/arms.py": """
 import time
 from dataclasses import dataclass
