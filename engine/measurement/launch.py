@@ -72,17 +72,15 @@ def run_launch(
         )
         finished.append(measured)
         report(measured.sample)
-    samples = with_margins(engine, plan, finished)
-    measured_arms = tuple(
-        Arm(
-            name=arm,
-            role=ROLES[arm],
-            code_path=arms.code_path(engine, arm),
-            samples=tuple(sample for sample in samples if sample.id.split("/")[2] == arm),
-        )
-        for arm in plan.arms
-    )
-    return LaunchResult(measured_arms, tuple(fallbacks(finished)))
+    prompts = {prompt.id: prompt.ids for prompt in used}
+    samples = with_margins(finished, prompts, plan.arms[0], lambda ids: top2_margin(engine, ids, plan.settings))
+    found = tuple(arm_of(arm, arms.code_path(engine, arm), samples) for arm in plan.arms)
+    return LaunchResult(found, tuple(fallbacks(finished)))
+
+
+def arm_of(name: str, code_path: str, samples: Sequence[Sample]) -> Arm:
+    """Return an arm with those of the samples that are its own."""
+    return Arm(name, ROLES[name], code_path, tuple(one for one in samples if one.id.split("/")[2] == name))
 
 
 def sequence(
@@ -96,20 +94,20 @@ def sequence(
     return listed
 
 
-def with_margins(engine: Engine, plan: LaunchPlan, finished: Sequence[Measured]) -> list[Sample]:
-    """Return the samples; one that differs from the baseline gets the target's top-2 margin where it does."""
-    reference = {
-        item.sample.prompt_id: item.sample.tokens for item in finished if item.sample.id.split("/")[2] == plan.arms[0]
-    }
-    prompts = {prompt.id: prompt for prompt in (*plan.measured, *plan.warmups)}
-    samples = []
-    for item in finished:
-        sample, expected = item.sample, reference[item.sample.prompt_id]
-        if sample.tokens != expected:
-            agreed = agreement(sample.tokens, expected)
-            margin = top2_margin(engine, prompts[sample.prompt_id].ids + sample.tokens[:agreed], plan.settings)
-            sample = replace(sample, top2_margin_at_divergence=margin)
-        samples.append(sample)
+def with_margins(
+    finished: Sequence[Measured],
+    prompts: Mapping[str, tuple[int, ...]],
+    reference: str,
+    margin: Callable[[tuple[int, ...]], float],
+) -> list[Sample]:
+    """Return the samples; one that differs from the reference arm's gets the ``margin`` of the choice where it does."""
+    samples = [item.sample for item in finished]
+    expected = {sample.prompt_id: sample.tokens for sample in samples if sample.id.split("/")[2] == reference}
+    for index, sample in enumerate(samples):
+        if sample.tokens != expected[sample.prompt_id]:
+            agreed = agreement(sample.tokens, expected[sample.prompt_id])
+            near = margin(prompts[sample.prompt_id] + sample.tokens[:agreed])
+            samples[index] = replace(sample, top2_margin_at_divergence=near)
     return samples
 
 

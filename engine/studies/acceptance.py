@@ -21,7 +21,7 @@ from engine.errors import UsageError
 from engine.loading import Engine
 from engine.measurement import arms as arm_module
 from engine.measurement.arms import AUTOREGRESSIVE, ROLES, SPECULATIVE, ArmSettings
-from engine.measurement.launch import LaunchWorkload, describe
+from engine.measurement.launch import LaunchWorkload, describe, fallbacks
 from engine.measurement.measure import Instruments, Measured, SamplePlace, measure_sample
 from engine.measurement.schedule import Profile
 from engine.measurement.selection import Prompt, load_prompts
@@ -94,7 +94,11 @@ def run_acceptance(
         for arm, found in finished.items()
     )
     counted = [item.sample for item in finished[SPECULATIVE] if not item.sample.is_warmup]
-    return AcceptanceRun(arms, tuple(_fallbacks(finished)), tuple(by_position(counted, plan.depth)))
+    return AcceptanceRun(
+        arms,
+        tuple(fallbacks([item for found in finished.values() for item in found])),
+        tuple(by_position(counted, plan.depth)),
+    )
 
 
 def fixed(depth: int) -> Callable[[], FixedDepth]:
@@ -119,16 +123,6 @@ def acceptance_length(samples: Iterable[Sample]) -> float:
     forwards = sum(item.counters.target_forwards for item in counted)
     committed = sum(item.counters.steps - item.idle_refusals + item.counters.accepted_tokens for item in counted)
     return committed / forwards if forwards else 0.0
-
-
-def _fallbacks(finished: Mapping[str, Sequence[Measured]]) -> list[Fallback]:
-    return [
-        Fallback(arm, component, item.sample.id, reason, count)
-        for arm, found in finished.items()
-        for item in found
-        for component, reasons in item.by_component()
-        for reason, count in sorted(reasons.items())
-    ]
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -20,9 +20,9 @@ from engine.decoding.prompt import check_prompts
 from engine.errors import ModelMismatchError, UsageError
 from engine.isolation.checkouts import Opening, Side
 from engine.loading import resolve_model
-from engine.measurement.arms import BASE, BASE_AGAIN, HEAD, ROLES
+from engine.measurement.arms import BASE, BASE_AGAIN, HEAD
 from engine.measurement.host_clock import HostClock
-from engine.measurement.launch import agreement, fallbacks, sequence
+from engine.measurement.launch import arm_of, fallbacks, sequence, with_margins
 from engine.measurement.measure import Instruments, Measured, SamplePlace, measure_sample
 from engine.measurement.ratio import paired_ratio
 from engine.measurement.schedule import PROFILES, Profile
@@ -37,7 +37,7 @@ from engine.options import (
     chosen_drafter,
     positive,
 )
-from engine.reports import Arm, Report, RunContext, Sample, SamplePipe, write_report
+from engine.reports import Report, RunContext, Sample, SamplePipe, write_report
 from engine.reports.context import machine_facts, thread_facts, utc_now
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.reports.summary import Summary, claims, summarise
@@ -142,7 +142,8 @@ def run_launch(commits: Commits, work: ComparedWork, context: RunContext, turn: 
             _measure(decode, doors, prompt, SamplePlace(turn.number, index, arm, is_warmup))
             for index, (prompt, arm, is_warmup) in enumerate(plan)
         ]
-        samples = _with_margins(sides[BASE], finished, {prompt.id: prompt for prompt in (*measured, *warmups)})
+        prompts = {prompt.id: prompt.ids for prompt in (*measured, *warmups)}
+        samples = with_margins(finished, prompts, BASE, sides[BASE].margin)
         trees = {arm: _tree(commits, sides[arm]) for arm in (BASE, HEAD)}
     return Report(
         kind=KIND,
@@ -156,7 +157,7 @@ def run_launch(commits: Commits, work: ComparedWork, context: RunContext, turn: 
         started_at=started_at,
         ended_at=utc_now(),
         wall_s=(clock.host_ns() - began_ns) / 1e9,
-        arms=tuple(_arm(arm, sides[arm].facts["code_path"], samples) for arm in profile.arms),
+        arms=tuple(arm_of(arm, sides[arm].facts["code_path"], samples) for arm in profile.arms),
         fallbacks=tuple(fallbacks(finished)),
         rows={"launches": turn.launches, "trees": trees},
     )
@@ -216,24 +217,6 @@ def _measure(decoding: _Decoding, doors: _Doors, prompt: Prompt, place: SamplePl
     )
     doors.heard(item.sample)
     return item
-
-
-def _with_margins(base: Side, finished: Sequence[Measured], prompts: Mapping[str, Prompt]) -> list[Sample]:
-    """Return the samples; one that differs from the base's gets the base's top-2 margin where it does."""
-    reference = {item.sample.prompt_id: item.sample.tokens for item in finished if item.sample.id.split("/")[2] == BASE}
-    samples = []
-    for item in finished:
-        sample, expected = item.sample, reference[item.sample.prompt_id]
-        if sample.tokens != expected:
-            agreed = agreement(sample.tokens, expected)
-            margin = base.margin(prompts[sample.prompt_id].ids + sample.tokens[:agreed])
-            sample = replace(sample, top2_margin_at_divergence=margin)
-        samples.append(sample)
-    return samples
-
-
-def _arm(name: str, code_path: str, samples: Sequence[Sample]) -> Arm:
-    return Arm(name, ROLES[name], code_path, tuple(one for one in samples if one.id.split("/")[2] == name))
 
 
 def _tree(commits: Commits, side: Side) -> dict[str, str]:

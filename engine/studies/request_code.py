@@ -20,9 +20,18 @@ from engine.isolation import answering
 from engine.isolation.peers import Ends, PipedPeer
 from engine.loading import Engine
 from engine.measurement import arms as arm_module
-from engine.measurement.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, PEER, ROLES, ArmSettings
+from engine.measurement.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, PEER, ArmSettings
 from engine.measurement.drawn_prompts import draw, drawn_prompts, words_of
-from engine.measurement.launch import LaunchPlan, environment, sequence, target_facts, with_margins
+from engine.measurement.launch import (
+    LaunchPlan,
+    LaunchWorkload,
+    arm_of,
+    describe,
+    environment,
+    sequence,
+    top2_margin,
+    with_margins,
+)
 from engine.measurement.measure import Instruments, Measured, SamplePlace, measure_sample
 from engine.measurement.schedule import PROFILES, Profile
 from engine.measurement.selection import Prompt
@@ -37,7 +46,7 @@ from engine.options import (
     open_selected,
     positive,
 )
-from engine.reports import Arm, Counters, Memory, Report, ReportClaim, RunContext, Sample, SamplePipe, write_report
+from engine.reports import Counters, Memory, Report, ReportClaim, RunContext, Sample, SamplePipe, write_report
 from engine.reports.context import utc_now
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.reports.summary import measured as measured_samples
@@ -110,6 +119,8 @@ def run_launch(
         max_new_tokens=profile.max_new_tokens, stop_ids=frozenset(engine.target.info.stop_ids),
         settings=asking.settings,
     )  # fmt: skip
+    stop = "natural" if plan.stop_ids else "budget"
+    workload = LaunchWorkload(KIND, drawn, profile, stop, asking.settings, {})
     instruments = Instruments(
         clock=clock, pipe=SamplePipe(context.pipe_fd), decode_text=tokenizer.decode,
         allocator_active_bytes=engine.backend.allocator_active_bytes,
@@ -123,18 +134,21 @@ def run_launch(
         one = _one_of_peer if arm == PEER else _one_of_ours
         finished.append(one(sides, plan, (prompt, place), instruments))
         heard(finished[-1].sample)
-    samples = with_margins(engine, plan, finished)
+    prompts = {prompt.id: prompt.ids for prompt in drawn.prompts}
+    samples = with_margins(finished, prompts, plan.arms[0], lambda ids: top2_margin(engine, ids, plan.settings))
     texts = [
         {"id": prompt.id, "text": draw(asking.nonce, index, asking.words)} for index, prompt in enumerate(drawn.prompts)
     ]
     return Report(
         kind=KIND,
-        config=_config(engine, asking, drawn.name, drawn.rule),
+        config=describe(engine, workload, plan.stop_ids),
         environment=environment(engine.backend),
         started_at=started_at,
         ended_at=utc_now(),
         wall_s=(clock.host_ns() - began_ns) / 1e9,
-        arms=tuple(_arm(engine, name, samples) for name in profile.arms),
+        arms=tuple(
+            arm_of(name, CODE_PATH if name == PEER else engine.native.code_path, samples) for name in profile.arms
+        ),
         fallbacks=(),
         rows={
             "words": list(asking.words),
@@ -169,31 +183,6 @@ def _one_of_peer(
         lambda: sides.peer.start(prompt.ids, plan.max_new_tokens, plan.stop_ids), prompt, place, instruments
     )
     return Measured(replace(item.sample, counters=_UNSEEN, memory=_NO_BYTES))
-
-
-def _arm(engine: Engine, name: str, samples: list[Sample]) -> Arm:
-    path = CODE_PATH if name == PEER else engine.native.code_path
-    return Arm(name, ROLES[name], path, tuple(one for one in samples if one.id.split("/")[2] == name))
-
-
-def _config(engine: Engine, asking: Asking, name: str, rule: str) -> dict[str, Any]:
-    target = engine.target.info
-    stop_ids = sorted(target.stop_ids)
-    return {
-        "target": target_facts(target),
-        "drafter": None,
-        "block_size": None,
-        "cache_layout": str(asking.settings.layout),
-        "max_new_tokens": asking.profile.max_new_tokens,
-        "stop": "natural" if stop_ids else "budget",
-        "stopping_ids": stop_ids,
-        "seed": 0,
-        "dtype": target.dtype,
-        "depth": None,
-        "prompt_set": name,
-        "prompt_rule": rule,
-        "prefill_chunk_tokens": asking.settings.chunk_tokens,
-    }
 
 
 def joined_rows(parts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -14,11 +14,10 @@ from typing import Any
 from engine.decoding.prompt import check_prompt, room_tokens
 from engine.errors import UsageError
 from engine.loading import Engine
-from engine.measurement.launch import environment
 from engine.measurement.selection import load_prompts
+from engine.measurement.study import Study
 from engine.options import add_model_options, add_out_option, open_selected, positive
-from engine.reports import Report, RunContext, write_report
-from engine.reports.context import utc_now
+from engine.reports import RunContext
 from engine.studies.command import StudyCommand
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, Draft, Forward
@@ -112,31 +111,24 @@ def measure(options: argparse.Namespace) -> list[TimedBlock]:
     """
     context = RunContext.current(out=options.out)
     engine = open_selected(options)
-    clock = engine.backend.clock
-    started_at, began_ns = utc_now(), clock.host_ns()
     chosen = load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name)
-    timed = probe(engine, chosen.prompts[0].ids, options.blocks, options.limit_s, options.depth)
-    if len({block.mode for block in timed}) < 2:
-        raise UsageError(f"only {len(timed)} blocks ran in {options.limit_s} s; raise --limit-s or --blocks")
-    written = Report(
-        kind="fused_graph_probe",
-        config={
-            "target": asdict(engine.target.info),
-            "drafter": asdict(engine.drafter.info),
-            "depth": options.depth,
-            "prompt_set": chosen.name,
-            "prompt_digest": chosen.prompts[0].digest,
-            "blocks": options.blocks,
-            "limit_s": options.limit_s,
-        },
-        environment=environment(engine.backend),
-        started_at=started_at,
-        ended_at=utc_now(),
-        wall_s=(clock.host_ns() - began_ns) / 1e9,
-        rows=rows(timed, options.blocks, options.limit_s),
-    )
-    write_report(written, context, options.report)
-    return timed
+    config = {
+        "target": asdict(engine.target.info),
+        "drafter": asdict(engine.drafter.info),
+        "depth": options.depth,
+        "prompt_set": chosen.name,
+        "prompt_digest": chosen.prompts[0].digest,
+        "blocks": options.blocks,
+        "limit_s": options.limit_s,
+    }
+
+    def run() -> tuple[list[TimedBlock], dict[str, Any]]:
+        timed = probe(engine, chosen.prompts[0].ids, options.blocks, options.limit_s, options.depth)
+        if len({block.mode for block in timed}) < 2:
+            raise UsageError(f"only {len(timed)} blocks ran in {options.limit_s} s; raise --limit-s or --blocks")
+        return timed, {"rows": rows(timed, options.blocks, options.limit_s)}
+
+    return Study("fused_graph_probe", engine.backend, config, context, options.report).write(run)
 
 
 def report(timed: list[TimedBlock]) -> None:
