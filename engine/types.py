@@ -207,13 +207,13 @@ class Step:
     """
 
     tokens: tuple[int, ...]
-    drafted: int
-    accepted: int
-    committed: int
-    position: int
-    target_forwards: int
-    drafter_forwards: int
-    host_syncs: int
+    drafted: int = 0
+    accepted: int = 0
+    committed: int = 0
+    position: int = 0
+    target_forwards: int = 0
+    drafter_forwards: int = 0
+    host_syncs: int = 0
     prefill: bool = False
     stop: StopReason | None = None
     guard: str | None = None

@@ -7,7 +7,10 @@ A check that could not be made is a failed check, never an absent one.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import importlib.metadata
+import statistics
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -43,6 +46,17 @@ class MatmulRate:
     gflop_per_s: float
     max_abs_error: float
 
+    @classmethod
+    def of(cls, backend: str, device: str, n: int, seconds: Sequence[float], error: float) -> MatmulRate:
+        """Return the rate of float32 products that took ``seconds``."""
+        rate = 2 * n**3 / statistics.median(seconds) / 1e9
+        return cls(backend, device, "float32", n, tuple(seconds), rate, error)
+
+    def answer(self, tolerance: float) -> tuple[bool, str, Any]:
+        """Return whether the product is right, and its rate."""
+        said = f"{self.n}x{self.n} {self.dtype}: {self.gflop_per_s:.1f} GFLOP/s, max error {self.max_abs_error:.1e}"
+        return self.max_abs_error <= tolerance, said, self.gflop_per_s
+
 
 @dataclass(frozen=True)
 class ProbeResult:
@@ -62,7 +76,10 @@ class ProbeResult:
 
     def rows(self) -> dict[str, Any]:
         """Return the raw rows of the report."""
-        return {"checks": [asdict(check) for check in self.checks], "matmul": [_rate(rate) for rate in self.matmul]}
+        return {
+            "checks": [asdict(check) for check in self.checks],
+            "matmul": [asdict(rate) | {"seconds": list(rate.seconds)} for rate in self.matmul],
+        }
 
 
 def attempt(name: str, question: Callable[[], tuple[bool, str, Any]], *, required: bool = True) -> ProbeCheck:
@@ -72,6 +89,15 @@ def attempt(name: str, question: Callable[[], tuple[bool, str, Any]], *, require
     except Exception as error:  # noqa: BLE001  a probe reports whatever breaks
         return ProbeCheck(name, False, required, f"{type(error).__name__}: {error}"[:400])
     return ProbeCheck(name, ok, required, detail, value)
+
+
+def versions(packages: Sequence[str]) -> dict[str, str]:
+    """Return the versions of those of the packages that are installed."""
+    found = {}
+    for name in packages:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def probe(backend: str, *, accelerator: bool) -> ProbeResult:
@@ -89,9 +115,3 @@ def probe(backend: str, *, accelerator: bool) -> ProbeResult:
     module = importlib.import_module(f"engine.backends.{backend}.probe")
     result: ProbeResult = module.measure(accelerator=accelerator)
     return result
-
-
-def _rate(rate: MatmulRate) -> dict[str, Any]:
-    row = asdict(rate)
-    row["seconds"] = list(rate.seconds)
-    return row

@@ -169,7 +169,3 @@ def main(argv: list[str]) -> int:
         return 0
 
     return guarded(run)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

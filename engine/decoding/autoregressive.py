@@ -32,12 +32,9 @@ def autoregressive(
         emitted, stop = stopping.cut(outcome.tokens)
         yield Step(
             tokens=emitted,
-            drafted=0,
-            accepted=0,
             committed=1,
             position=sequence.length,
             target_forwards=len(forwards) if prefill else 1,
-            drafter_forwards=0,
             host_syncs=1,
             prefill=prefill,
             stop=stop,

@@ -78,7 +78,7 @@ def _decode(run: _Run, prompt: tuple[int, ...], chunk: int) -> Iterator[Step]:
     force_plain = False
     while bonus is not None:
         if stopping.cancelled():
-            yield Step((), 0, 0, 0, sequence.length, 0, 0, 0, stop=StopReason.CANCELLED)
+            yield Step(tokens=(), position=sequence.length, stop=StopReason.CANCELLED)
             return
         position, forwards = sequence.length, drafter.forwards
         count = depth.choose(position, 0 if force_plain else stopping.remaining_tokens - 1)
@@ -133,7 +133,15 @@ def _prefill(run: _Run, prompt: tuple[int, ...], chunk: int) -> Generator[Step, 
         raise PromptError("the prompt has no tokens; expected at least one")
     decision = _usable(run.accept.first(last), run.sequence.length)
     emitted, stop = run.stopping.cut(decision.tokens)
-    yield Step(emitted, 0, 0, 1, run.sequence.length, chunks, 0, 1, prefill=True, stop=stop)
+    yield Step(
+        tokens=emitted,
+        committed=1,
+        position=run.sequence.length,
+        target_forwards=chunks,
+        host_syncs=1,
+        prefill=True,
+        stop=stop,
+    )
     return None if stop is not None else decision.bonus
 
 
@@ -195,8 +203,6 @@ def _plain(run: _Run, bonus: int, pause: Pause, skipped: str | None) -> Generato
             sequence.crop(forward.start + 1)
         yield Step(
             tokens=emitted,
-            drafted=0,
-            accepted=0,
             committed=1,
             position=forward.start + 1,
             target_forwards=1,

@@ -151,7 +151,4 @@ class PipedPeer:
 
 def _step(tokens: tuple[int, ...], *, is_first: bool, stop: StopReason | None) -> Step:
     """Return what is seen of a step from outside: its tokens, and nothing of how they came about."""
-    return Step(
-        tokens=tokens, drafted=0, accepted=0, committed=len(tokens), position=0, target_forwards=0,
-        drafter_forwards=0, host_syncs=0, prefill=is_first, stop=stop,
-    )  # fmt: skip
+    return Step(tokens=tokens, committed=len(tokens), prefill=is_first, stop=stop)

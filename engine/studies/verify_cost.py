@@ -133,7 +133,7 @@ def _measure_context(engine: Engine, plan: CostPlan, context: int) -> MeasuredCo
         sequence.crop(context)
 
     def ask(count: int) -> None:
-        tokens: Any = drafter.ask(bonus, context, count).tokens
+        tokens: Any = drafter.ask(bonus, context, count).take().tokens
         tokens.tolist()
 
     depths = _depths(engine, plan.rows)

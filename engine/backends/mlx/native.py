@@ -64,12 +64,9 @@ class MlxNative:
                     stop = StopReason.CANCELLED
                 yield Step(
                     tokens=emitted,
-                    drafted=0,
-                    accepted=0,
                     committed=1,
                     position=int(self._cache[0].offset),
                     target_forwards=calls,
-                    drafter_forwards=0,
                     host_syncs=1,
                     prefill=first,
                     stop=stop,

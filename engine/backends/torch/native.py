@@ -51,12 +51,9 @@ class TorchNative:
                 stop = StopReason.CANCELLED
             yield Step(
                 tokens=emitted,
-                drafted=0,
-                accepted=0,
                 committed=1,
                 position=position,
                 target_forwards=forwards,
-                drafter_forwards=0,
                 host_syncs=1,
                 prefill=prefill,
                 stop=stop,
