@@ -10,8 +10,8 @@ import numpy as np
 
 from engine.drafters.local import LocalDrafter
 from engine.types import Decision, Draft, DrafterInfo, Features, Forward
-from engine.verification import rejection
 from engine.verification.rejection import Sampling, Uniforms
+from tests.fakes import rejection
 
 
 @dataclass

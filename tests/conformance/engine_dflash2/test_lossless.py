@@ -19,13 +19,12 @@ from engine.measurement.selection import load_prompts
 from engine.stopping import Stopping
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, Draft, DrafterInfo, Step
-from engine.verification import rejection
 from engine.verification.rejection import Sampling, Uniforms
 from engine.verification.sampled import SamplingAccept
 from tests.conformance.engine_dflash2.conftest import Side
 from tests.conformance.engine_sampling.backends import SamplingBackend
 from tests.conformance.engine_sampling.chi_square import p_value, rejected
-from tests.fakes import naive_dflash2
+from tests.fakes import naive_dflash2, rejection
 from tests.fakes.markov import FakeClock, MarkovSequence
 
 NAMES = ("kakeya-tiny-gemma4", "kakeya-tiny-qwen3")
