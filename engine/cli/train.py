@@ -103,7 +103,7 @@ def train_target_command(arguments: argparse.Namespace) -> None:
     from engine.training.corpus import read_corpus, word_pool
     from engine.training.export import export_target
     from engine.training.recipe import target_recipe
-    from engine.training.record import recorded_command, write_training
+    from engine.training.record import write_training
     from engine.training.target import TargetRun, Trainer
 
     torch.set_num_threads(arguments.threads)
@@ -115,18 +115,7 @@ def train_target_command(arguments: argparse.Namespace) -> None:
     trainer = Trainer(run, tokenizer, files, word_pool(files), arguments.documents)
     model = trainer.train(TrainingProgress(arguments.out.name, arguments.quiet), arguments.export_at)
     export_target(model, tokenizer, arguments.out)
-    write_training(
-        arguments.out,
-        command=recorded_command("target", vars(arguments)),
-        seed=arguments.seed,
-        steps=trainer.step,
-        tokens=trainer.tokens,
-        trained_s=trainer.trained_s,
-        threads=arguments.threads,
-        model=model,
-        files=files,
-        curve=trainer.curve.rows,
-    )
+    write_training(arguments.out, "target", vars(arguments), trainer=trainer, model=model, files=files)
 
 
 def train_dflash_command(arguments: argparse.Namespace) -> None:
@@ -136,7 +125,7 @@ def train_dflash_command(arguments: argparse.Namespace) -> None:
 
     from engine.training.corpus import read_corpus
     from engine.training.dflash import DrafterRun, train_drafter
-    from engine.training.record import recorded_command, write_training
+    from engine.training.record import write_training
 
     torch.set_num_threads(arguments.threads)
     work = work_folder(arguments)
@@ -146,16 +135,7 @@ def train_dflash_command(arguments: argparse.Namespace) -> None:
     progress = TrainingProgress(arguments.out.name, arguments.quiet)
     trainer = train_drafter(arguments.target, arguments.out, run, progress, arguments.device)
     write_training(
-        arguments.out,
-        command=recorded_command("dflash", vars(arguments)),
-        seed=arguments.seed,
-        steps=trainer.step,
-        tokens=trainer.tokens,
-        trained_s=trainer.trained_s,
-        threads=arguments.threads,
-        model=trainer.drafter,
-        files=read_corpus(),
-        curve=trainer.curve.rows,
+        arguments.out, "dflash", vars(arguments), trainer=trainer, model=trainer.drafter, files=read_corpus()
     )
 
 
