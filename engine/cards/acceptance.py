@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from engine.cards.language import GreedySample
+from engine.cards.loading import EvaluatedTarget
 from engine.drafters.ngram import NgramModel
-
-if TYPE_CHECKING:
-    from engine.cards.language import GreedySample
-    from engine.cards.loading import EvaluatedTarget
 
 ANCHORS_A_PASS = 48
 RESAMPLES = 4000

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from engine.cards.loading import EvaluatedTarget
 from engine.reports.tokens import loop_onset, repeated_share
-
-if TYPE_CHECKING:
-    from engine.cards.loading import EvaluatedTarget
 
 WINDOW_TOKENS = 512
 

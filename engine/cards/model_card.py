@@ -6,15 +6,15 @@ import dataclasses
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engine.cards.acceptance import before_loop, measure_acceptance
 from engine.cards.binomial import clopper_pearson
+from engine.cards.card_text import card_markdown
 from engine.cards.language import GreedySample, greedy_samples, held_out_language
+from engine.cards.loading import EvaluatedTarget
 from engine.cards.recall import measure_recall, needle_prompts, without_full_attention
-
-if TYPE_CHECKING:
-    from engine.cards.loading import EvaluatedTarget
+from engine.training.corpus import read_corpus, word_pool
 
 RECALL = ((480, 100, 1), (480, 25, 3), (1000, 41, 1), (1500, 41, 1), (1900, 61, 1), (2000, 41, 1))
 STRUCTURED_BUDGET, RAW_BUDGET = 640, 128
@@ -40,8 +40,6 @@ def spread(prompts: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
 
 def evaluate_target(target: EvaluatedTarget, prompt_sets: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     """Measure language, recall and greedy samples of a target."""
-    from engine.training.corpus import read_corpus, word_pool
-
     files = read_corpus()
     words = word_pool(files)
     texts = [file.text for file in files if file.held_out]
@@ -124,8 +122,6 @@ def evaluate_drafter(
 
 def write_card(folder: Path, card: dict[str, Any]) -> None:
     """Write card.json and the MODEL_CARD.md made from it."""
-    from engine.cards.card_text import card_markdown
-
     (folder / "card.json").write_text(json.dumps(card, indent=1) + "\n")
     (folder / "MODEL_CARD.md").write_text(card_markdown(card))
 

@@ -8,15 +8,16 @@ import re
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from engine.cards.language import greedy_samples
+from engine.cards.loading import EvaluatedTarget
+from engine.cards.recall import needle_prompts
 from engine.reports.tokens import token_digest
-
-if TYPE_CHECKING:
-    from engine.cards.loading import EvaluatedTarget
-    from engine.training.corpus import SourceFile, WordPool
+from engine.training.corpus import SourceFile, WordPool, read_corpus, word_pool
+from engine.training.structured import make_document, regular_words
 
 SETS = ("code-structured", "code-raw", "needle")
 LONG_TOKENS, SHORT_TOKENS = (300, 620), (48, 240)
@@ -58,8 +59,6 @@ class StoredPrompt:
 
 def structured_prompts(target: EvaluatedTarget, words: WordPool, seed: int) -> list[StoredPrompt]:
     """Make the long and the short structured prompts."""
-    from engine.training.structured import make_document, regular_words
-
     rng, regular = np.random.default_rng([seed, 41]), regular_words(target.tokenizer, words.held_out)
     wanted = [("long", LONG_TOKENS, LONG_COUNT), ("short", SHORT_TOKENS, SHORT_COUNT)]
     prompts: list[StoredPrompt] = []
@@ -105,8 +104,6 @@ def needle_set(
     target: EvaluatedTarget, files: tuple[SourceFile, ...], words: WordPool, seed: int
 ) -> list[StoredPrompt]:
     """Make the needle prompts of both lengths."""
-    from engine.cards.recall import needle_prompts
-
     texts = [file.text for file in files if file.held_out]
     prompts = []
     for length, count in NEEDLES:
@@ -122,8 +119,6 @@ def build_sets(targets: list[EvaluatedTarget], seed: int) -> dict[str, dict[str,
         targets: Targets whose token digests and greedy lengths are recorded.
         seed: Seed of the draws.
     """
-    from engine.training.corpus import read_corpus, word_pool
-
     files = read_corpus()
     words = word_pool(files)
     made = {
@@ -154,8 +149,6 @@ def _row(
 
 def greedy_lengths(target: EvaluatedTarget, prompts: list[StoredPrompt]) -> dict[str, int | None]:
     """Return by prompt id how many tokens the target's greedy continuation has to its `<eos>`, None beyond 640."""
-    from engine.cards.language import greedy_samples
-
     plain = [{"id": prompt.id, "kind": prompt.kind, "text": prompt.text} for prompt in prompts]
     samples = greedy_samples(target, plain, GREEDY_LIMIT)
     return {item.prompt_id: len(item.tokens) if item.stop_reason == "eos" else None for item in samples}

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from engine.cards.binomial import Proportion, clopper_pearson
+from engine.cards.loading import EvaluatedTarget
 from engine.errors import UsageError
-
-if TYPE_CHECKING:
-    from engine.cards.loading import EvaluatedTarget
+from engine.training.needles import hide, make_needles
 
 ANSWER_TOKENS = 28
 
@@ -51,8 +50,6 @@ def needle_prompts(
     Raises:
         UsageError: If question and needles do not fit, or the filler is shorter than the prompt.
     """
-    from engine.training.needles import hide, make_needles
-
     rng = np.random.default_rng([seed, length, needles])
     tokenizer = target.tokenizer
     filler_ids = [i for text in texts for i in tokenizer.encode(text, add_special_tokens=False).ids]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.draft_model import DraftModelDrafter
+from engine.drafters.none import NoDrafter
 from engine.loading import Engine
-from engine.protocols import Depth, Drafter, Sequence
+from engine.protocols import Depth, Drafter, NativeDecoder, Sequence
 from engine.stopping import Stopping
 from engine.types import CacheLayout, Step
 
@@ -63,15 +65,24 @@ def fell_back(sequence: Sequence, drafter: Drafter) -> dict[str, int]:
     return {**sequence.fallbacks(), **small}
 
 
+def native(decoder: NativeDecoder, prompt: tuple[int, ...], stopping: Stopping, chunk_tokens: int) -> Running:
+    """Begin decoding with the library's own loop."""
+    return Running(decoder.decode(prompt, stopping, chunk_tokens), decoder.measured_bytes, lambda: None)
+
+
+def undrafted(
+    engine: Engine, layout: CacheLayout, prompt: tuple[int, ...], stopping: Stopping, chunk_tokens: int
+) -> Running:
+    """Begin decoding with the engine's own loop on a cache layout, without a drafter."""
+    sequence = engine.target.open((), layout)
+    parts = Parts(sequence, NoDrafter(), engine.accept, FixedDepth(0), engine.backend.clock)
+    return Running(speculative(parts, prompt, stopping, chunk_tokens), sequence.measured_bytes, lambda: None)
+
+
 def start(engine: Engine, arm: str, settings: ArmSettings, prompt: tuple[int, ...], stopping: Stopping) -> Running:
     """Begin decoding ``prompt`` on an arm; nothing runs until the first step is asked for."""
     if arm != SPECULATIVE:
-        native = engine.native
-        return Running(
-            steps=native.decode(prompt, stopping, settings.chunk_tokens),
-            kv_bytes=native.measured_bytes,
-            drafter_bytes=lambda: None,
-        )
+        return native(engine.native, prompt, stopping, settings.chunk_tokens)
     sequence = engine.target.open(engine.drafter.capture, settings.layout)
     drafter = engine.drafter.open()
     parts = Parts(sequence, drafter, engine.accept, settings.depth(), engine.backend.clock)

@@ -19,7 +19,7 @@ from engine.measurement.measure import Instruments, Measured, SamplePlace, measu
 from engine.measurement.schedule import Profile, balanced_orders, shuffled
 from engine.measurement.selection import Prompt, PromptSet
 from engine.protocols import Backend
-from engine.reports import Arm, Fallback, Report, RunContext, Sample, SamplePipe
+from engine.reports import Arm, Fallback, Report, RunContext, Sample
 from engine.reports.context import machine_facts, thread_facts, utc_now
 from engine.stopping import Stopping
 from engine.tokenizer import Tokenizer
@@ -189,12 +189,7 @@ def run_part(
         stop_ids=stop_ids,
         settings=workload.settings,
     )
-    instruments = Instruments(
-        clock=clock,
-        pipe=SamplePipe(context.pipe_fd),
-        allocator_active_bytes=engine.backend.allocator_active_bytes,
-        decode_text=tokenizer.decode,
-    )
+    instruments = Instruments.of(engine.backend, tokenizer, context.pipe_fd)
     result = run_launch(engine, plan, instruments, turn.heard)
     known = {prompt.id: prompt for prompt in (*measured, *warmups)}
     scored = tuple(replace(arm, samples=_scored(arm.samples, known, workload.score)) for arm in result.arms)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from engine.measurement.arms import Running
 from engine.measurement.selection import Prompt
-from engine.protocols import Clock
+from engine.protocols import Backend, Clock
 from engine.reports import Counters, Memory, Sample, SamplePipe, Stages, loop_onset, token_digest
+from engine.tokenizer import Tokenizer
 from engine.types import Step, StopReason
 
 
@@ -48,6 +49,11 @@ class Instruments:
     pipe: SamplePipe
     allocator_active_bytes: Callable[[], int | None]
     decode_text: Callable[[tuple[int, ...]], str]
+
+    @classmethod
+    def of(cls, backend: Backend, tokenizer: Tokenizer, pipe_fd: int | None = None) -> Instruments:
+        """Return the instruments of a backend; without a pipe samples are announced to nobody."""
+        return cls(backend.clock, SamplePipe(pipe_fd), backend.allocator_active_bytes, tokenizer.decode)
 
 
 def measure_sample(

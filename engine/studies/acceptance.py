@@ -27,7 +27,7 @@ from engine.measurement.schedule import Profile
 from engine.measurement.selection import Prompt, load_prompts
 from engine.measurement.study import Study
 from engine.options import LONGEST_DRAFT, add_model_options, add_report_options, open_selected, positive
-from engine.reports import Arm, Fallback, RunContext, Sample, SamplePipe
+from engine.reports import Arm, Fallback, RunContext, Sample
 from engine.stopping import Stopping
 from engine.studies.command import StudyCommand
 from engine.tokenizer import Tokenizer
@@ -167,8 +167,7 @@ def measure(options: argparse.Namespace) -> list[Sample]:
         stop_ids=frozenset(engine.target.info.stop_ids),
         decode=tokenizer.decode,
     )
-    clock, pipe = engine.backend.clock, SamplePipe(context.pipe_fd)
-    instruments = Instruments(clock, pipe, engine.backend.allocator_active_bytes, tokenizer.decode)
+    instruments = Instruments.of(engine.backend, tokenizer, context.pipe_fd)
 
     def run() -> tuple[tuple[Sample, ...], dict[str, Any]]:
         found = run_acceptance(engine, plan, instruments, _show)

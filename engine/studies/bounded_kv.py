@@ -16,15 +16,13 @@ from __future__ import annotations
 import argparse
 import gc
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from engine.decoding.depth import FixedDepth
-from engine.decoding.speculative import Parts, speculative
-from engine.drafters.none import NoDrafter
 from engine.errors import PromptError, UsageError
 from engine.loading import Engine
+from engine.measurement import arms
 from engine.measurement.launch import target_facts
 from engine.measurement.selection import load_prompts
 from engine.measurement.study import Study
@@ -151,24 +149,16 @@ def point_row(point: MemoryPoint) -> dict[str, Any]:
 def _generation(engine: Engine, plan: MemoryPlan, prompt: tuple[int, ...]) -> tuple[Callable[[], int], list[Step], int]:
     """Decode after ``prompt``; return what reads, and keeps alive, the cache, the steps and the largest reading."""
     stopping = Stopping(plan.decode_tokens + 1, frozenset())
-    held, steps = _started(engine, plan, prompt, stopping)
-    seen, peak = [], 0
-    for step in steps:
-        seen.append(step)
-        peak = max(peak, held())
-    return held, seen, peak
-
-
-def _started(
-    engine: Engine, plan: MemoryPlan, prompt: tuple[int, ...], stopping: Stopping
-) -> tuple[Callable[[], int], Iterator[Step]]:
     if plan.native:
         # A decoder of its own: the shared one would keep this sequence's cache alive beyond the point.
-        native = engine.backend.native(engine.target)
-        return native.measured_bytes, native.decode(prompt, stopping, plan.chunk_tokens)
-    sequence = engine.target.open((), plan.layout)
-    parts = Parts(sequence, NoDrafter(), engine.accept, FixedDepth(0), engine.backend.clock)
-    return sequence.measured_bytes, speculative(parts, prompt, stopping, plan.chunk_tokens)
+        running = arms.native(engine.backend.native(engine.target), prompt, stopping, plan.chunk_tokens)
+    else:
+        running = arms.undrafted(engine, plan.layout, prompt, stopping, plan.chunk_tokens)
+    seen, peak = [], 0
+    for step in running.steps:
+        seen.append(step)
+        peak = max(peak, running.kv_bytes())
+    return running.kv_bytes, seen, peak
 
 
 def _allocated(engine: Engine) -> int | None:

@@ -1,4 +1,4 @@
-"""What a study gives the command line: a word after ``kakeya-engine eval``."""
+"""What a study gives the command line: a word after ``kakeya-engine eval``, and what is printed while it runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from engine.reports import Sample
 
 Found = TypeVar("Found")
 
@@ -34,3 +36,11 @@ class StudyCommand(Generic[Found]):
         """
         self.report(self.measure(options))
         return 0
+
+
+def show(sample: Sample) -> None:
+    """Print one finished sample."""
+    stages, counters = sample.stages, sample.counters
+    drafted = f", {counters.accepted_tokens}/{counters.drafted_tokens} accepted" if counters.drafted_tokens else ""
+    warm = " (warm-up)" if sample.is_warmup else ""
+    print(f"  {sample.id}{warm}: {sample.output_tokens} tokens, decode {stages.decode_s:.3f} s{drafted}", flush=True)

@@ -41,8 +41,7 @@ from engine.reports import Report, RunContext, Sample, SamplePipe, write_report
 from engine.reports.context import machine_facts, thread_facts, utc_now
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.reports.summary import Summary, claims, summarise
-from engine.studies.command import StudyCommand
-from engine.studies.progress import show
+from engine.studies.command import StudyCommand, show
 from engine.tokenizer import Tokenizer
 from engine.types import TargetInfo
 

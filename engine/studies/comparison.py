@@ -27,8 +27,7 @@ from engine.options import (
 from engine.reports import RunContext, write_report
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.reports.summary import Summary, claims, summarise
-from engine.studies.command import StudyCommand
-from engine.studies.progress import show
+from engine.studies.command import StudyCommand, show
 from engine.tokenizer import Tokenizer
 
 

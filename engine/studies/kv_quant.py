@@ -15,14 +15,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
-from engine.decoding.speculative import Parts, speculative
-from engine.drafters.none import NoDrafter
 from engine.errors import UsageError
 from engine.loading import Engine
+from engine.measurement import arms
 from engine.measurement.arms import ArmSettings, Running
 from engine.measurement.launch import LaunchWorkload, describe
 from engine.measurement.measure import Instruments, SamplePlace, measure_sample
@@ -30,7 +30,7 @@ from engine.measurement.schedule import Profile, balanced_orders, shuffled
 from engine.measurement.selection import Prompt, answered, load_prompts
 from engine.measurement.study import Study
 from engine.options import add_chunk_option, add_model_options, add_report_options, open_selected, positive
-from engine.reports import Arm, RunContext, Sample, SamplePipe
+from engine.reports import Arm, RunContext, Sample
 from engine.stopping import Stopping
 from engine.studies.command import StudyCommand
 from engine.tokenizer import Tokenizer
@@ -130,16 +130,9 @@ def _starting(
     engine: Engine, layout: CacheLayout | None, prompt: Prompt, stopping: Stopping, chunk_tokens: int
 ) -> Callable[[], Running]:
     """Return what begins one generation; ``layout`` None is the library's own decoding."""
-
-    def start() -> Running:
-        if layout is None:
-            steps = engine.native.decode(prompt.ids, stopping, chunk_tokens)
-            return Running(steps, engine.native.measured_bytes, lambda: None)
-        sequence = engine.target.open((), layout)
-        parts = Parts(sequence, NoDrafter(), engine.accept, FixedDepth(0), engine.backend.clock)
-        return Running(speculative(parts, prompt.ids, stopping, chunk_tokens), sequence.measured_bytes, lambda: None)
-
-    return start
+    if layout is None:
+        return partial(arms.native, engine.native, prompt.ids, stopping, chunk_tokens)
+    return partial(arms.undrafted, engine, layout, prompt.ids, stopping, chunk_tokens)
 
 
 def _errors(engine: Engine, plan: QuantPlan) -> tuple[tuple[str, StoredError], ...]:
@@ -219,7 +212,7 @@ def measure(options: argparse.Namespace) -> QuantResult:
         depth={},
     )
     backend = engine.backend
-    instruments = Instruments(backend.clock, SamplePipe(None), backend.allocator_active_bytes, tokenizer.decode)
+    instruments = Instruments.of(backend, tokenizer)
 
     def run() -> tuple[QuantResult, dict[str, Any]]:
         found = run_kv_quant(engine, plan, instruments, _show)

@@ -10,10 +10,16 @@ import platform
 from pathlib import Path
 from typing import Any
 
+from engine.cards.language import greedy_samples, held_out_language
+from engine.cards.loading import load_drafter, load_target
+from engine.cards.model_card import card_of, evaluate_drafter, evaluate_target, sample_summary, spread, write_card
+from engine.cards.prompts import SETS, build_sets, read_set, write_sets
+from engine.cards.recall import measure_recall, needle_prompts
 from engine.checkpoint import ASSETS
 from engine.errors import UsageError
 from engine.options import out_folder, positive, whole
 from engine.studies.command import StudyCommand
+from engine.training.corpus import read_corpus, word_pool
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 
@@ -35,32 +41,35 @@ def options(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--threads", type=positive, default=1, help="torch threads")
+    of_target = argparse.ArgumentParser(add_help=False)
+    of_target.add_argument("--target", type=model_folder, required=True)
     common.add_argument("--prompts", type=Path, default=None, help="folder of prompt sets (default: the packaged ones)")
     build = verbs.add_parser("prompts", parents=[common], help="build the prompt sets and their digests")
     build.add_argument("--targets", type=model_folder, nargs="+", required=True, help="target folders")
     build.add_argument("--seed", type=whole, default=5)
     build.add_argument("--out", type=out_folder, required=True)
-    card = verbs.add_parser("card", parents=[common], help="measure a model and write card.json and MODEL_CARD.md")
-    card.add_argument("--target", type=model_folder, required=True)
+    card = verbs.add_parser(
+        "card", parents=[common, of_target], help="measure a model and write card.json and MODEL_CARD.md"
+    )
     card.add_argument(
         "--drafter", type=model_folder, default=None, help="write this drafter's card instead of the target's"
     )
     card.add_argument("--block-sizes", type=positive, nargs="+", default=[4, 8])
-    recall = verbs.add_parser("recall", parents=[common], help="needle recall at one length")
-    recall.add_argument("--target", type=model_folder, required=True)
+    recall = verbs.add_parser("recall", parents=[common, of_target], help="needle recall at one length")
     recall.add_argument("--length", type=positive, required=True)
     recall.add_argument("--count", type=positive, default=61)
     recall.add_argument("--needles", type=positive, default=1)
     recall.add_argument("--seed", type=whole, default=5)
-    language = verbs.add_parser("language", parents=[common], help="held-out loss and accuracy")
-    language.add_argument("--target", type=model_folder, required=True)
-    samples = verbs.add_parser("samples", parents=[common], help="greedy continuations of a prompt set with repeats")
-    samples.add_argument("--target", type=model_folder, required=True)
+    verbs.add_parser("language", parents=[common, of_target], help="held-out loss and accuracy")
+    samples = verbs.add_parser(
+        "samples", parents=[common, of_target], help="greedy continuations of a prompt set with repeats"
+    )
     samples.add_argument("--set", default="code-structured")
     samples.add_argument("--count", type=positive, default=20)
     samples.add_argument("--budget", type=positive, default=640)
-    acceptance = verbs.add_parser("acceptance", parents=[common], help="acceptance length before the first loop")
-    acceptance.add_argument("--target", type=model_folder, required=True)
+    acceptance = verbs.add_parser(
+        "acceptance", parents=[common, of_target], help="acceptance length before the first loop"
+    )
     acceptance.add_argument("--drafter", type=model_folder, required=True)
     acceptance.add_argument("--block-sizes", type=positive, nargs="+", default=[4, 8])
 
@@ -71,8 +80,6 @@ def load_sets(arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     Raises:
         UsageError: If one is not there.
     """
-    from engine.cards.prompts import SETS, read_set
-
     folder = arguments.prompts or ASSETS / "prompts"
     missing = [name for name in SETS if not (folder / f"{name}.json").is_file()]
     if missing:
@@ -82,9 +89,6 @@ def load_sets(arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
 
 def prompts_command(arguments: argparse.Namespace) -> dict[str, Any]:
     """Build and write the prompt sets."""
-    from engine.cards.loading import load_target
-    from engine.cards.prompts import build_sets, write_sets
-
     sets = build_sets([load_target(folder) for folder in arguments.targets], arguments.seed)
     write_sets(sets, arguments.out)
     return {name: len(content["prompts"]) for name, content in sets.items()}
@@ -92,9 +96,6 @@ def prompts_command(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def card_command(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure and write the card of the drafter, or of the target when no drafter is given."""
-    from engine.cards.loading import load_drafter, load_target
-    from engine.cards.model_card import card_of, evaluate_drafter, evaluate_target, write_card
-
     sets, target = load_sets(arguments), load_target(arguments.target)
     environment = {
         "python": platform.python_version(),
@@ -117,10 +118,6 @@ def card_command(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def recall_command(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure recall at one length."""
-    from engine.cards.loading import load_target
-    from engine.cards.recall import measure_recall, needle_prompts
-    from engine.training.corpus import read_corpus, word_pool
-
     target, files = load_target(arguments.target), read_corpus()
     texts = [file.text for file in files if file.held_out]
     words = word_pool(files).training
@@ -132,20 +129,12 @@ def recall_command(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def language_command(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure held-out loss and accuracy."""
-    from engine.cards.language import held_out_language
-    from engine.cards.loading import load_target
-    from engine.training.corpus import read_corpus
-
     texts = [file.text for file in read_corpus() if file.held_out]
     return dataclasses.asdict(held_out_language(load_target(arguments.target), texts))
 
 
 def samples_command(arguments: argparse.Namespace) -> dict[str, Any]:
     """Continue prompts greedily and show the text with its repeats."""
-    from engine.cards.language import greedy_samples
-    from engine.cards.loading import load_target
-    from engine.cards.model_card import sample_summary, spread
-
     target = load_target(arguments.target)
     sets = load_sets(arguments)
     if arguments.set not in sets:
@@ -158,9 +147,6 @@ def samples_command(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def acceptance_command(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure acceptance of a drafter beside the n-gram drafter."""
-    from engine.cards.loading import load_drafter, load_target
-    from engine.cards.model_card import evaluate_drafter
-
     target, drafter = load_target(arguments.target), load_drafter(arguments.drafter)
     return evaluate_drafter(target, drafter, load_sets(arguments), tuple(arguments.block_sizes))
 

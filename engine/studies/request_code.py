@@ -46,13 +46,12 @@ from engine.options import (
     open_selected,
     positive,
 )
-from engine.reports import Counters, Memory, Report, ReportClaim, RunContext, Sample, SamplePipe, write_report
+from engine.reports import Counters, Memory, Report, ReportClaim, RunContext, Sample, write_report
 from engine.reports.context import utc_now
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.reports.summary import measured as measured_samples
 from engine.stopping import Stopping
-from engine.studies.command import StudyCommand
-from engine.studies.progress import show
+from engine.studies.command import StudyCommand, show
 from engine.tokenizer import Tokenizer
 
 KIND = "request_code"
@@ -121,10 +120,7 @@ def run_launch(
     )  # fmt: skip
     stop = "natural" if plan.stop_ids else "budget"
     workload = LaunchWorkload(KIND, drawn, profile, stop, asking.settings, {})
-    instruments = Instruments(
-        clock=clock, pipe=SamplePipe(context.pipe_fd), decode_text=tokenizer.decode,
-        allocator_active_bytes=engine.backend.allocator_active_bytes,
-    )  # fmt: skip
+    instruments = Instruments.of(engine.backend, tokenizer, context.pipe_fd)
     sides.peer.open()
     finished: list[Measured] = []
     for index, (prompt, arm, is_warmup) in enumerate(

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 EVERY_S = 90.0
 """Seconds of training that an interruption may cost."""
 Progress = Callable[[int, int, dict[str, Any]], None]
@@ -17,8 +19,6 @@ Progress = Callable[[int, int, dict[str, Any]], None]
 
 def save(path: Path, state: dict[str, Any]) -> None:
     """Write `state` to `path` through a temporary file and a rename."""
-    import torch
-
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".part")
     torch.save(state, temporary)
@@ -27,8 +27,6 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 def load(path: Path) -> dict[str, Any] | None:
     """Return the state at `path`, or None when there is none."""
-    import torch
-
     if not path.exists():
         return None
     state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)

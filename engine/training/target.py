@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 
 from engine.training.checkpoint import Progress, Resumable
 from engine.training.corpus import SourceFile, WordPool
@@ -18,9 +19,6 @@ from engine.training.recipe import COPY_STAGE, Stage, TargetRecipe
 from engine.training.rows import RowSource, encode
 from engine.training.structured import make_document, regular_words
 from engine.training.tokenizer import BOS_ID, EOS_ID, MASK_ID
-
-if TYPE_CHECKING:
-    import torch
 
 COPY_STREAM = 3
 EVALUATION_ROWS = 8
@@ -76,8 +74,6 @@ class Trainer(Resumable):
 
     def positions(self, rows: int, length: int, step: int) -> torch.Tensor | None:
         """Return position ids with two random jumps per row, so that short rows visit far positions; None for none."""
-        import torch
-
         if not self.run.recipe.position_jumps or length >= 1024:
             return None
         rng = np.random.default_rng([self.run.seed, 9, step])
@@ -91,14 +87,10 @@ class Trainer(Resumable):
 
     def autocast(self) -> torch.autocast:
         """Return the bfloat16 region forwards run in."""
-        import torch
-
         return torch.autocast(self.run.device.split(":")[0], torch.bfloat16)
 
     def train_step(self) -> float:
         """Take one optimiser step and return its weighted loss."""
-        import torch
-
         stage, stream, share = self.stage_of(self.step)
         batch = self.source.batch(stage, self.step, stream)
         ids = torch.from_numpy(batch.ids).to(self.run.device)
@@ -116,8 +108,6 @@ class Trainer(Resumable):
 
     def evaluate(self) -> dict[str, float]:
         """Return held-out code loss and accuracy, structured accuracy and needle recall at 150, 300 and 480 tokens."""
-        import torch
-
         self.model.eval()
         with torch.no_grad(), self.autocast():
             result = self._held_out_language()
@@ -128,8 +118,6 @@ class Trainer(Resumable):
         return result
 
     def _held_out_language(self) -> dict[str, float]:
-        import torch
-
         rng = np.random.default_rng(11)
         starts = rng.integers(0, len(self.held_out_code) - 400, size=EVALUATION_ROWS)
         rows = np.stack([np.concatenate([[BOS_ID], self.held_out_code[s : s + 384]]) for s in starts])
@@ -140,8 +128,6 @@ class Trainer(Resumable):
         return {"loss": float(loss), "accuracy": float((logits.argmax(-1) == labels).float().mean())}
 
     def _structured_accuracy(self) -> float:
-        import torch
-
         rng, regular = np.random.default_rng(12), regular_words(self.tokenizer, self.words.held_out)
         right = total = 0
         for _ in range(EVALUATION_ROWS):
@@ -156,8 +142,6 @@ class Trainer(Resumable):
         return right / total
 
     def _needle_recall(self, length: int, count: int) -> float:
-        import torch
-
         rng = np.random.default_rng([13, length])
         right = 0
         for _ in range(count):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from engine.training.recipe import target_config
-
-if TYPE_CHECKING:
-    import torch
 
 
 def build_target(family: str, size: str, vocab_size: int, seed: int) -> Any:
@@ -16,7 +15,6 @@ def build_target(family: str, size: str, vocab_size: int, seed: int) -> Any:
     Gemma-4 attention has scale 1 and sandwich norms, so the q/k norms start at head_dim**-0.25, the norms after each
     sublayer at 0.25 and the embedding at hidden**-0.5; with the usual initialisation copying never emerges.
     """
-    import torch
     import transformers
 
     torch.manual_seed(seed)
@@ -42,8 +40,6 @@ def build_target(family: str, size: str, vocab_size: int, seed: int) -> Any:
 
 def attention_masks(model: Any, length: int, device: torch.device) -> dict[str, torch.Tensor | None]:
     """Return masks by layer type: None means plain causal, which takes the fast attention path."""
-    import torch
-
     masks: dict[str, torch.Tensor | None] = {"full_attention": None}
     if "sliding_attention" in model.config.layer_types:
         rows = torch.arange(length, device=device)
@@ -69,8 +65,6 @@ def neutralise_mask_row(model: Any, mask_id: int, seed: int) -> None:
 
     Untrained rows of a tied table drift together, which would start a drafter that embeds the mask far off.
     """
-    import torch
-
     generator = torch.Generator().manual_seed(seed)
     table = model.model.embed_tokens.weight
     with torch.no_grad():

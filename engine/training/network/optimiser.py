@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,6 @@ class Optimisers:
 
     def __init__(self, model: torch.nn.Module, matrix_lr: float, vector_lr: float) -> None:
         """Split the trainable parameters of `model`: 2-D block matrices to Muon, everything else to AdamW."""
-        import torch
-
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         matrices = [p for name, p in named if p.ndim == 2 and "embed_tokens" not in name]
         chosen = {id(p) for p in matrices}
@@ -48,8 +45,6 @@ class Optimisers:
 
     def step(self, share: float) -> float:
         """Clip the gradients to norm 1, step at `share` of both rates and return the norm before clipping."""
-        import torch
-
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, 1.0))
         for optimiser, rate in self.parts:
             for group in optimiser.param_groups:
