@@ -52,8 +52,8 @@ def loop_overhead(
     drafting, verifying = Spent(clock.host_ns, ended_ns), Spent(clock.host_ns, ended_ns)
     sequence = engine.target.open(engine.drafter.capture, layout)
     parts = Parts(
-        verifying.around(sequence, "forward_block", "decode_ahead", "crop", "committed"),
-        drafting.around(engine.drafter.open(), "ask", "observe"),
+        verifying.around(sequence, "forward_block", "crop", "committed", iterators=("decode_ahead",)),
+        drafting.around(engine.drafter.open(), "observe", asks=("ask",)),
         verifying.around(engine.accept, "decide"),
         depth,
         clock,

@@ -7,7 +7,6 @@ calls return with their work done; elsewhere only the policy is wrapped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -55,9 +54,12 @@ class Spent:
         self._began_ns, self._ended_ns = began_ns, ended_ns
         self._ns = 0
 
-    def around(self, part: Any, *names: str) -> Any:
-        """Return ``part`` with the named methods timed; iterators that they return are timed per item."""
-        return _Timed(part, {name: partial(self._call, getattr(part, name)) for name in names})
+    def around(self, part: Any, *calls: str, iterators: tuple[str, ...] = (), asks: tuple[str, ...] = ()) -> Any:
+        """Return ``part`` with methods timed: calls, iterators per item, and asks with the wait for their answer."""
+        methods = {name: partial(self._call, getattr(part, name)) for name in calls}
+        methods |= {name: partial(self._items, getattr(part, name)) for name in iterators}
+        methods |= {name: partial(self._ask, getattr(part, name)) for name in asks}
+        return _Timed(part, methods)
 
     def read_s(self) -> float:
         """Return the seconds since the last reading."""
@@ -68,15 +70,16 @@ class Spent:
         began_ns = self._began_ns()
         result = function(*args)
         self._ns += self._ended_ns() - began_ns
-        if isinstance(result, Iterator):
-            return self._items(result)
-        # What a drafter answers later is waited for when it is taken.
-        return self.around(result, "take") if hasattr(result, "take") and not isinstance(result, Draft) else result
+        return result
 
-    def _items(self, items: Iterator[Any]) -> Iterator[Any]:
-        done = object()
+    def _items(self, function: Callable[..., Iterator[Any]], *args: Any) -> Iterator[Any]:
+        items, done = self._call(function, *args), object()
         while (item := self._call(next, items, done)) is not done:
             yield item
+
+    def _ask(self, function: Callable[..., Any], *args: Any) -> Any:
+        pending = self._call(function, *args)
+        return pending if isinstance(pending, Draft) else self.around(pending, "take")
 
 
 class _Timed:
@@ -87,7 +90,11 @@ class _Timed:
         self.__dict__.update(methods)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._part, name)
+        value = getattr(self._part, name)
+        if callable(value):
+            # A method stays what it is: the next look finds it without coming here.
+            self.__dict__[name] = value
+        return value
 
 
 class StepTimes:
@@ -99,11 +106,11 @@ class StepTimes:
 
     def drafter(self, part: Any) -> Any:
         """Return the drafter, timed."""
-        return self._drafting.around(part, "ask", "observe") if self._eager else part
+        return self._drafting.around(part, "observe", asks=("ask",)) if self._eager else part
 
     def sequence(self, part: Any) -> Any:
         """Return the target's sequence with its forwards timed."""
-        return self._verifying.around(part, "forward_block", "decode_ahead") if self._eager else part
+        return self._verifying.around(part, "forward_block", iterators=("decode_ahead",)) if self._eager else part
 
     def accept(self, part: Any) -> Any:
         """Return the rule, timed: it waits for the target."""
@@ -114,5 +121,8 @@ class StepTimes:
         if not self._eager:
             return step
         draft_s, verify_s = self._drafting.read_s(), self._verifying.read_s()
-        timed = step.target_forwards and not step.prefill
-        return replace(step, draft_s=draft_s, verify_s=verify_s) if timed else step
+        if step.target_forwards and not step.prefill:
+            # Nobody has seen the step yet, and a copy of one costs more than all its readings.
+            object.__setattr__(step, "draft_s", draft_s)
+            object.__setattr__(step, "verify_s", verify_s)
+        return step

@@ -103,7 +103,7 @@ def test_a_meter_sums_the_chosen_calls_and_the_items_of_generators_only_while_it
             clock.now += 1000
 
     spent = Spent(clock.host_ns, clock.host_ns)
-    work = spent.around(Work(), "call", "items")
+    work = spent.around(Work(), "call", iterators=("items",))
     assert work.call(5) == 5
     assert spent.read_s() == 5e-9
     assert (work.call(7), work.length) == (7, 3)
