@@ -38,7 +38,7 @@ peer_uid = {peer_uid}
 OMP_NUM_THREADS = "1"
 OPENBLAS_NUM_THREADS = "1"
 """
-ANSWERING = "engine/evaluation/answering.py"
+ANSWERING = "engine/isolation/answering.py"
 REPLY = '        for step in arms.start(engine, SPECULATIVE, decoding, tuple(ask["ids"]), stopping).steps:\n'
 LIES = {
     "wrong-token": (
