@@ -1,4 +1,4 @@
-"""The protocol of the bus over any store of refs: implements `bridge.bus.interface.Bus`.
+"""The protocol of the bus over any store of refs, for both sides: `RequesterBus` and `RunnerBus` of the interface.
 
 Before the first write the bus record is read and compared with the pinned id; a listing that shows another record
 later is refused. Knows nothing about git, policy or evidence.
