@@ -29,7 +29,7 @@ from bridge.trust.seals import Refused, Seals, SignatureState
 
 
 class History(Protocol):
-    """What a decision about trust reads of a bus; every commit is hashed again, nothing beside the objects counts."""
+    """The commits that a decision about trust reads; each is hashed again, and only the objects themselves are used."""
 
     def workload_commit(self, ref: RequestRef, oid: str) -> WorkloadCommit:
         """Return the commit a request names as its workload.
@@ -152,7 +152,7 @@ class RequesterBus(SharedBus, Protocol):
         """
         ...
 
-    def log_standing(self, run_id: str) -> SignatureState:
+    def log_signature(self, run_id: str) -> SignatureState:
         """Return the state of the signature of the log last read."""
         ...
 

@@ -96,7 +96,7 @@ def append_whole(fd: int, data: bytes) -> None:
 
 
 def _write_all(fd: int, data: bytes) -> None:
-    """Write everything: a disk that fills up takes a part and says so only when asked for the rest."""
+    """Write all of it: on a full disk the first write is short, and only the next one fails."""
     left = memoryview(data)
     while left:
         left = left[os.write(fd, left) :]
@@ -110,9 +110,9 @@ class NameLock:
         self._fd: int | None = None
 
     def try_acquire(self) -> bool:
-        """Take the lock if nobody holds it; return whether we hold it now.
+        """Take the lock if it is free; return whether we hold it now.
 
-        Tries for a moment: whoever wants to know whether a runner lives holds the lock for an instant.
+        Tries for half a second: a process that tests whether a runner is alive holds the lock for an instant.
         """
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         for _ in range(_TRIES):
@@ -130,7 +130,7 @@ class NameLock:
         return True
 
     def release(self) -> None:
-        """Let go."""
+        """Release the lock; without holding it, do nothing."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

@@ -104,9 +104,8 @@ class BareRepository:
         for folder in (self.path, self.objects, self.objects / "info", self.objects / "pack", self.path / "refs"):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (self.path / "config").write_text(_CONFIG_FILE, encoding="ascii")
-        write_atomically(
-            self.path / "HEAD", b"ref: refs/heads/none\n", durable=False
-        )  # last: it says that all is there
+        # HEAD is written last: a repository that has it is complete.
+        write_atomically(self.path / "HEAD", b"ref: refs/heads/none\n", durable=False)
 
     def run(
         self,

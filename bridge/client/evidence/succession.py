@@ -29,7 +29,7 @@ def compare_with_bus(bus: SharedBus, attested: Attested, trusted: Pins) -> tuple
             view = bus.read_claim(run_id, oid)
         except InfrastructureError:
             continue  # a claim nobody can read shows as the gap it leaves
-        if view is None or view.standing.refused:
+        if view is None or view.signature.refused:
             continue
         if view.claim.result_oid is None:
             if view.claim.runner == attested.predicate["runner"]:

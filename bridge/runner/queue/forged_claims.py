@@ -69,4 +69,4 @@ def _is_refused(bus: SharedBus, run_id: str, oid: str) -> bool:
         view = bus.read_claim(run_id, oid)
     except BusError:
         return False
-    return view is not None and view.standing.refused
+    return view is not None and view.signature.refused
