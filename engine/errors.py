@@ -27,7 +27,7 @@ class EngineError(Exception):
 
 
 class UsageError(EngineError):
-    """Report a wrong argument."""
+    """Report a wrong argument of a command or a call."""
 
     exit_code = 2
 
@@ -90,7 +90,7 @@ class NonFiniteLogitsError(EngineError):
 
 
 class PeerError(EngineError):
-    """A process nobody trusts did not keep to the protocol it is asked in."""
+    """Report an untrusted process that did not keep to the protocol it is asked in."""
 
     exit_code = 6
 

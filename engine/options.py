@@ -67,7 +67,7 @@ def out_folder(text: str) -> Path:
     """Return a folder reports can be written to, an ``argparse`` type: found out before anything is measured.
 
     Raises:
-        argparse.ArgumentTypeError: If a file is in the way, or nobody may write there.
+        argparse.ArgumentTypeError: If a file is in the way, or it cannot be written to.
     """
     path = Path(text)
     existing = next(place for place in (path, *path.absolute().parents) if place.exists())
@@ -114,7 +114,7 @@ def add_chunk_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_cache_option(parser: argparse.ArgumentParser) -> None:
-    """Add the cache layout."""
+    """Add ``--cache``, the layout of keys and values."""
     parser.add_argument(
         "--cache",
         default="native",
@@ -187,7 +187,7 @@ def chosen_drafter(asked: str | None, target: Path) -> str | None:
     """Return the drafter asked for, else the environment's, else the one that belongs to the target; None for none.
 
     Raises:
-        UsageError: If nobody names one and none is known for the target.
+        UsageError: If none is named and none is known for the target.
     """
     named = asked or os.environ.get("KAKEYA_DRAFTER") or own_drafter(target)
     return None if named == "none" else named

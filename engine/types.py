@@ -115,7 +115,7 @@ _BOUNDED = re.compile(r"sink(?P<sink>[0-9]{1,5})\+window(?P<window>[1-9][0-9]{0,
 
 
 class StopReason(StrEnum):
-    """Why a sequence ended."""
+    """The stop rule that ended a sequence."""
 
     EOS = "eos"
     BUDGET = "budget"

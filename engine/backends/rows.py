@@ -29,7 +29,7 @@ class Codec(Protocol):
 
 
 class PlainRows:
-    """Rows as they are."""
+    """Store rows uncoded, in the dtype the model computes in."""
 
     def encode(self, rows: Array) -> tuple[Array, ...]:
         """Return the rows."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from engine.benchmarks.peer import Contestant
 from engine.benchmarks.turns import SLICE_TOKENS, Decode, take_turns
-from engine.measurement.ratio import Ratio, paired_ratio
+from engine.measurement.ratio import PairedRatio, paired_ratio
 from engine.measurement.selection import Prompt
 from engine.protocols import Clock
 
@@ -103,7 +103,7 @@ class Placing:
     prompts: int
     different_prompts: int
     tokens_per_s: float
-    speed: Ratio | None
+    speed: PairedRatio | None
 
 
 def standings(entries: Sequence[Entry], reference: str) -> list[Placing]:

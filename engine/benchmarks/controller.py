@@ -19,7 +19,7 @@ from engine.decoding.speculative import Parts, speculative
 from engine.drafters.none import NoDrafter
 from engine.errors import UsageError
 from engine.loading import Engine
-from engine.measurement.ratio import Ratio, paired_ratio
+from engine.measurement.ratio import PairedRatio, paired_ratio
 from engine.measurement.selection import Prompt
 from engine.protocols import Depth, Drafter, DrafterModel
 from engine.stopping import Stopping
@@ -180,7 +180,7 @@ class DraftCounts:
             yield step.tokens
 
 
-def curve(pairs: Sequence[Pair], budgets: Sequence[int]) -> dict[int, Ratio]:
+def curve(pairs: Sequence[Pair], budgets: Sequence[int]) -> dict[int, PairedRatio]:
     """Return plain time over controlled time at each budget, paired by prompt: 1 is as fast, below 1 slower.
 
     Both are taken at the number of tokens the controlled decode had when it first reached the budget.

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from engine.benchmarks.turns import HeldDecode, Pulled
 from engine.decoding.autoregressive import autoregressive
+from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompt
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.none import NoDrafter
@@ -21,11 +22,11 @@ from engine.types import CacheLayout
 
 
 class Contestant(Protocol):
-    """One implementation."""
+    """One implementation that decodes the benchmark's prompts."""
 
     @property
     def name(self) -> str:
-        """How tables call it."""
+        """The name of its row in tables."""
 
     @property
     def code_path(self) -> str:
@@ -100,8 +101,6 @@ def engine_peers(
     engine: Engine, depths: dict[str, Callable[[], Depth]], layout: CacheLayout = CacheLayout.NATIVE
 ) -> list[Contestant]:
     """Return the engine's own contestants: without a drafter, and with it at each depth policy."""
-    from engine.decoding.depth import FixedDepth
-
     peers: list[Contestant] = [EnginePeer("engine, no drafter", engine, NoDrafter(), lambda: FixedDepth(0), layout)]
     for label, depth in depths.items():
         peers.append(EnginePeer(f"engine, {engine.drafter.info.name}, {label}", engine, engine.drafter, depth, layout))

@@ -151,7 +151,7 @@ class Decode:
 
     @property
     def arrivals(self) -> Arrivals:
-        """When tokens arrived."""
+        """The seconds at which each count of tokens was on the host."""
         return Arrivals(tuple(self._counts), tuple(self._seconds))
 
     def advance(self, tokens: int) -> bool:

@@ -20,7 +20,7 @@ from engine.decoding.prompt import check_prompts
 from engine.drafters.draft_model import DraftModel
 from engine.errors import UsageError
 from engine.loading import Engine, resolve_model
-from engine.measurement.ratio import Ratio
+from engine.measurement.ratio import PairedRatio
 from engine.measurement.selection import Prompt, load_prompts
 from engine.measurement.study import Study
 from engine.options import add_cache_option, add_model_options, cache_layout, depth_factory, open_selected, positive
@@ -154,7 +154,7 @@ def _controller(options: argparse.Namespace) -> int:
     trial = ControllerTrial(engine, options.max_new, context.request_digest, block - 1 if block else 16)
     budgets = [tokens for tokens in BUDGETS if tokens < options.max_new] + [options.max_new]
 
-    def run() -> tuple[dict[str, dict[int, Ratio]], dict[str, Any]]:
+    def run() -> tuple[dict[str, dict[int, PairedRatio]], dict[str, Any]]:
         pairs = trial.run(worlds, _show_pair)
         found = {world.name: curve([pair for pair in pairs if pair.world == world.name], budgets) for world in worlds}
         rows = {"pairs": [pair.row(budgets) for pair in pairs]}

@@ -31,7 +31,7 @@ DEFAULT_BUDGET = 128
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the command line."""
+    """Return the parser of ``kakeya-engine generate``."""
     built = argparse.ArgumentParser(
         prog="kakeya-engine generate",
         description="Complete a prompt. The answer goes to stdout as it comes, its numbers to stderr.",

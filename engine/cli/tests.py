@@ -40,7 +40,7 @@ class OutcomeCollector:
         self.collected = 0
 
     def pytest_collection_finish(self, session: Any) -> None:
-        """Count what was selected."""
+        """Count the tests that pytest selected."""
         self.collected = len(session.items)
 
     def pytest_collectreport(self, report: Any) -> None:

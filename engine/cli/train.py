@@ -140,7 +140,7 @@ def train_dflash_command(arguments: argparse.Namespace) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Run one training command."""
+    """Train what the command names and return the exit code."""
     arguments = build_parser().parse_args(argv)
     commands = {"tokenizer": train_tokenizer_command, "target": train_target_command, "dflash": train_dflash_command}
 

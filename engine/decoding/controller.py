@@ -150,7 +150,7 @@ class ControlledDepth:
         return self._awaited
 
     def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
-        """Learn from one step."""
+        """Learn acceptance and cost from one finished step, and book what it lost."""
         costs = self._costs(position)
         shadowing, self._shadowing = self._shadowing, False
         steady = drafted == self._previous and not shadowing

@@ -18,7 +18,7 @@ class VerifiedOnly:
         return False
 
     def unanswered(self, position: int, asked: int, elapsed_s: float) -> None:
-        """Learn nothing."""
+        """Ignore what an ask without an answer cost."""
         del position, asked, elapsed_s
 
 
@@ -39,5 +39,5 @@ class FixedDepth(VerifiedOnly):
         return Pause(1 << 30)
 
     def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
-        """Learn nothing."""
+        """Ignore what a step cost and brought."""
         del position, drafted, outcome, elapsed_s

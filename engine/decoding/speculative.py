@@ -71,7 +71,7 @@ class _Run:
 
 
 def _decode(run: _Run, prompt: tuple[int, ...], chunk: int) -> Iterator[Step]:
-    """Run the algorithm."""
+    """Draft, verify, accept, crop and emit until a stop rule ends the sequence."""
     sequence, drafter, depth, stopping = run.sequence, run.drafter, run.depth, run.stopping
     bonus = yield from _prefill(run, prompt, chunk)
     # The forward after a rejected first row is a plain one: if that fails too, the target itself is broken.

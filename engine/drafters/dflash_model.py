@@ -149,7 +149,11 @@ class DFlashDrafter(LocalDrafter, ABC):
         return self._forwards
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
-        """Take committed positions."""
+        """Keep the features of committed positions until a draft needs them projected.
+
+        Raises:
+            ObservationError: If the positions do not follow those observed so far.
+        """
         ObservationError.check(start, self._seen)
         self._seen += len(tokens)
         self._waiting.append(features)

@@ -9,4 +9,4 @@ class LocalDrafter:
     __slots__ = ()
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing: there is no connection and no thread to end."""

@@ -14,17 +14,17 @@ class NoDrafter(LocalDrafter):
 
     @property
     def info(self) -> DrafterInfo:
-        """Name only."""
+        """Describe a drafter without weights."""
         return DrafterInfo(name="none", digest=None, format="none", parameters=0, block_size=None)
 
     @property
     def capture(self) -> tuple[int, ...]:
-        """Return no layers."""
+        """Return no layers: it reads no features."""
         return ()
 
     @property
     def forwards(self) -> int:
-        """Return 0."""
+        """Return 0: nothing runs and nothing is held."""
         return 0
 
     def open(self) -> NoDrafter:
@@ -37,9 +37,9 @@ class NoDrafter(LocalDrafter):
         return Draft(skipped="no drafter")
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
-        """Ignore what was committed."""
+        """Ignore committed tokens, whatever their position."""
         del start, tokens, features
 
     def measured_bytes(self) -> int:
-        """Return 0."""
+        """Return 0: nothing runs and nothing is held."""
         return 0

@@ -18,7 +18,7 @@ from engine.stopping import Stopping
 
 
 def answer(asks: int, replies: int, load: Callable[[], Engine], settings: Callable[[Engine], ArmSettings]) -> None:
-    """Answer until nobody asks any more.
+    """Answer until the asking side closes its pipe.
 
     Args:
         asks: descriptor to read asks from.

@@ -115,7 +115,7 @@ class Side:
         return digest.hexdigest()
 
     def close(self) -> None:
-        """End the child."""
+        """End the child process."""
         self._child.close()
 
 

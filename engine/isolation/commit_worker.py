@@ -102,7 +102,7 @@ class Worker:
 
 
 def main(arguments: list[str]) -> int:
-    """Answer until nobody asks any more; whatever goes wrong is an answer."""
+    """Answer until the parent closes standard input; whatever goes wrong is an answer."""
     checkout, descriptor = Path(arguments[0]).resolve(), int(arguments[1])
     sys.path.insert(0, str(checkout))
 

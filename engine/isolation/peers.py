@@ -1,4 +1,4 @@
-"""Ask a process nobody trusts to decode, over pipes: every byte it sends is checked before it is believed.
+"""Ask an untrusted process to decode, over pipes: every byte it sends is checked before it is believed.
 
 The peer gets token ids and a tag, and answers token ids with that tag; it never sees what its answer is compared with.
 When the first and the last token arrived is read from our own clock. Knows no model.
@@ -37,7 +37,7 @@ class Ends:
         """Read the descriptors the runner gave.
 
         Raises:
-            UsageError: there are none; nobody but a runner can keep the two sides apart.
+            UsageError: there are none; only a runner can keep the two sides apart.
         """
         given = [environ.get(name, "") for name in _NAMES]
         if not all(text.isascii() and text.isdigit() for text in given):
@@ -62,7 +62,7 @@ class PipedPeer:
         self._order(b"h")
 
     def release(self) -> None:
-        """Let them go on."""
+        """Let the peer's processes run again."""
         self._order(b"r")
 
     def open(self) -> None:

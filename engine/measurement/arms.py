@@ -31,10 +31,6 @@ ROLES = {
 """Every arm of a comparison and its role."""
 
 
-def _none() -> dict[str, int]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True)
 class Running:
     """One generation in progress: its steps, how to read the bytes it holds, and which forwards fell back why."""
@@ -42,7 +38,7 @@ class Running:
     steps: Iterator[Step]
     kv_bytes: Callable[[], int]
     drafter_bytes: Callable[[], int | None]
-    fallbacks: Callable[[], Mapping[str, int]] = _none
+    fallbacks: Callable[[], Mapping[str, int]] = dict
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Prompts nobody could have known: their words are drawn from a nonce that is drawn when the run begins.
+"""Prompts that cannot be known beforehand: their words are drawn from a nonce that the run draws when it begins.
 
 What comes out depends on every word of the header, so an answer kept from before is an answer to something else. The
 gate draws the same texts again from the nonce of its record; a test holds the two together.

@@ -130,13 +130,7 @@ def fallbacks(finished: Sequence[Measured]) -> list[Fallback]:
     for item in finished:
         for component, reasons in item.by_component():
             rows += [
-                Fallback(
-                    arm=item.sample.id.split("/")[2],
-                    component=component,
-                    sample=item.sample.id,
-                    reason=reason,
-                    count=count,
-                )
+                Fallback(item.sample.id.split("/")[2], component, item.sample.id, reason, count)
                 for reason, count in sorted(reasons.items())
             ]
     return rows
@@ -244,7 +238,7 @@ def model_facts(engine: Engine) -> dict[str, Any]:
 
 
 def environment(backend: Backend) -> dict[str, Any]:
-    """Return the report's ``environment``."""
+    """Return the report's ``environment``: device, machine, versions, BLAS and threads."""
     blas = backend.blas()
     return {
         "backend": backend.name,

@@ -1,7 +1,8 @@
-"""Measure one generation: clock readings, counters, real bytes, and marks that somebody else's clock can check."""
+"""Measure one generation: clock readings, counters, real bytes, and marks that the runner's clock can check."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -41,6 +42,21 @@ class Measured:
         return ("drafter", self.skips), ("target", self.guards), ("graphs", self.forwards)
 
 
+class HostClock:
+    """Time in a process that decodes nothing itself: there is no device to wait for."""
+
+    eager = False
+    """What runs runs elsewhere: nothing here can tell its parts apart."""
+
+    def now_ns(self) -> int:
+        """Read the clock; nothing runs here that could be waited for."""
+        return time.perf_counter_ns()
+
+    def host_ns(self) -> int:
+        """Read the clock without waiting."""
+        return time.perf_counter_ns()
+
+
 @dataclass(frozen=True, slots=True)
 class Instruments:
     """What measuring needs: a clock, the runner's pipe, the allocator's counter and a detokeniser."""
@@ -52,7 +68,7 @@ class Instruments:
 
     @classmethod
     def of(cls, backend: Backend, tokenizer: Tokenizer, pipe_fd: int | None = None) -> Instruments:
-        """Return the instruments of a backend; without a pipe samples are announced to nobody."""
+        """Return the instruments of a backend; without a pipe samples are not announced."""
         return cls(backend.clock, SamplePipe(pipe_fd), backend.allocator_active_bytes, tokenizer.decode)
 
 

@@ -17,7 +17,7 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Ratio:
+class PairedRatio:
     """A ratio and its two-sided interval at ``CONFIDENCE`` over ``n`` prompts."""
 
     value: float
@@ -26,7 +26,7 @@ class Ratio:
     n: int
 
 
-def paired_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
+def paired_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> PairedRatio:
     """Return sum(numerators) / sum(denominators), paired prompt by prompt.
 
     Raises:
@@ -42,7 +42,7 @@ def paired_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> 
     error = math.sqrt(math.fsum(part * part for part in parts) / (n - 1) / n)
     half = t_quantile(0.5 + CONFIDENCE / 2, n - 1) * error
     value = top / bottom
-    return Ratio(value, value * math.exp(-half), value * math.exp(half), n)
+    return PairedRatio(value, value * math.exp(-half), value * math.exp(half), n)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""In which order arms meet prompts: balanced, and drawn from the request digest so that nobody chose it.
+"""In which order arms meet prompts: balanced, and drawn from the request digest so that it was not chosen.
 
 Every order of the arms occurs equally often in a launch. Which prompt gets which order, and which prompt comes when, is
 the order of sha256 values over the request digest: reproducible by anyone, and not known before the request exists.

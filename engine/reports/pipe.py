@@ -1,4 +1,4 @@
-"""Announce samples to the runner as they happen, so that somebody else's clock has seen them too.
+"""Announce samples to the runner as they happen, so that the runner's clock has seen them too.
 
 One JSON line an event, one write each; a line below PIPE_BUF is atomic. Without a pipe every call does nothing.
 """

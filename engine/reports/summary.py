@@ -41,7 +41,7 @@ def measured(arm: Arm) -> list[Sample]:
 
 
 def summarise(report: Report) -> Summary:
-    """Summarise a comparison report."""
+    """Return the totals of every arm and their ratio."""
     baseline = [arm for arm in report.arms if arm.role in {"baseline", "control"}]
     candidate = next((arm for arm in report.arms if arm.role == "candidate"), None)
     ratio, identical, compared = None, 0, 0

@@ -189,7 +189,7 @@ def measure(options: argparse.Namespace) -> list[Sample]:
 
 
 def report(samples: list[Sample]) -> None:
-    """Print what was accepted."""
+    """Print the acceptance length over the measured samples."""
     length = acceptance_length(samples)
     print(f"{length:.2f} committed tokens per target forward over {len(samples)} prompts of this run")
 

@@ -141,11 +141,6 @@ def joined_points(parts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]
     return sorted(points, key=lambda p: (p["role"] != "baseline", p["arm"], p["context_tokens"], p["repeat"]))
 
 
-def point_row(point: MemoryPoint) -> dict[str, Any]:
-    """Return a point as the report's row."""
-    return asdict(point)
-
-
 def _generation(engine: Engine, plan: MemoryPlan, prompt: tuple[int, ...]) -> tuple[Callable[[], int], list[Step], int]:
     """Decode after ``prompt``; return what reads, and keeps alive, the cache, the steps and the largest reading."""
     stopping = Stopping(plan.decode_tokens + 1, frozenset())
@@ -239,7 +234,7 @@ def _measure_launch(options: argparse.Namespace) -> None:
 
     def run() -> tuple[tuple[MemoryPoint, ...], dict[str, Any]]:
         points = measure_memory(engine, plan, _show)
-        return points, {"rows": {"points": [point_row(point) for point in points]}}
+        return points, {"rows": {"points": [asdict(point) for point in points]}}
 
     Study("bounded_kv", engine.backend, config, context, part_name(options.launch)).write(run)
 

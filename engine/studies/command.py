@@ -39,7 +39,7 @@ class StudyCommand(Generic[Found]):
 
 
 def show(sample: Sample) -> None:
-    """Print one finished sample."""
+    """Print tokens, decode time and acceptance of a finished sample."""
     stages, counters = sample.stages, sample.counters
     drafted = f", {counters.accepted_tokens}/{counters.drafted_tokens} accepted" if counters.drafted_tokens else ""
     warm = " (warm-up)" if sample.is_warmup else ""

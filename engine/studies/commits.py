@@ -21,9 +21,8 @@ from engine.errors import ModelMismatchError, UsageError
 from engine.isolation.checkouts import Opening, Side
 from engine.loading import resolve_model
 from engine.measurement.arms import BASE, BASE_AGAIN, HEAD
-from engine.measurement.host_clock import HostClock
 from engine.measurement.launch import arm_of, fallbacks, sequence, with_margins
-from engine.measurement.measure import Instruments, Measured, SamplePlace, measure_sample
+from engine.measurement.measure import HostClock, Instruments, Measured, SamplePlace, measure_sample
 from engine.measurement.ratio import paired_ratio
 from engine.measurement.schedule import PROFILES, Profile
 from engine.measurement.selection import Prompt, PromptSet, load_prompts

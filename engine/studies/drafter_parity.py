@@ -295,7 +295,7 @@ def measure(options: argparse.Namespace) -> Parity:
 
 
 def report(parity: Parity) -> None:
-    """Print how much agrees."""
+    """Print how many drafted tokens and generations agree."""
     print(f"drafters agree on {parity.agreed_tokens} of {parity.drafted_tokens} tokens")
     print(f"generations identical on {parity.identical_generations} of {len(parity.generations)} prompts")
 

@@ -162,7 +162,7 @@ MEASUREMENTS = {
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Take one measurement."""
+    """Take the measurement that the command names."""
     import torch
 
     torch.set_num_threads(arguments.threads)

@@ -23,7 +23,7 @@ STUDIES = {
     "acceptance": ("acceptance:COMMAND", "accepted draft tokens on raw code completion"),
     "commits": ("commits:LAUNCH", "one launch of two checkouts' code against each other"),
     "commits-assemble": ("commits:ASSEMBLE", "join those launches into their report"),
-    "peer": ("request_code:LAUNCH", "one launch of asking code nobody trusts, measured from outside"),
+    "peer": ("request_code:LAUNCH", "one launch of asking untrusted code, measured from outside"),
     "answer": ("request_code:ANSWER", "the other side of that: decode what is asked over a pipe"),
     "peer-assemble": ("request_code:ASSEMBLE", "join those launches into their report"),
     "model": ("model_cards:COMMAND", "the measurements behind the model cards and prompt sets"),

@@ -1,7 +1,7 @@
-"""Measure code nobody trusts from outside: prompts drawn after the start, our clock, our baseline, our oracle.
+"""Measure untrusted code from outside: prompts drawn after the start, our clock, our baseline, our oracle.
 
 The baseline runs in this process while the peer stands still, and is the oracle too: greedy native decoding of the same
-prompts. What is not seen from outside, a peer's steps and bytes, is 0 in its samples and claimed by nobody.
+prompts. What is not seen from outside, a peer's steps and bytes, is 0 in its samples and no claim rests on it.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def answer_options(parser: argparse.ArgumentParser) -> None:
 
 
 def answer(options: argparse.Namespace) -> None:
-    """Decode what is asked over the runner's pipes until nobody asks any more.
+    """Decode what is asked over the runner's pipes until the asking side closes its pipe.
 
     Raises:
         UsageError: If no runner started this command.
@@ -282,7 +282,7 @@ LAUNCH = StudyCommand(
     "Ask the peer of this command and measure what it answers; exit 0 when the part is written.", options, measure
 )
 ANSWER = StudyCommand(
-    "Decode what is asked over the runner's pipes; exit 0 when nobody asks any more.", answer_options, answer
+    "Decode what is asked over the runner's pipes; exit 0 when the asking side closes its pipe.", answer_options, answer
 )
 ASSEMBLE = StudyCommand(
     "Join the launches; exit 0 when the report is written and the parts are gone.", assemble_options, assemble, report

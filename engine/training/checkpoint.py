@@ -47,7 +47,7 @@ class CurveLog:
         path.write_text("".join(json.dumps(row) + "\n" for row in self.rows))
 
     def append(self, row: dict[str, Any]) -> None:
-        """Add one row."""
+        """Add one row to memory and file."""
         self.rows.append(row)
         with self.path.open("a") as handle:
             handle.write(json.dumps(row) + "\n")
@@ -79,7 +79,7 @@ class Resumable(ABC):
         """Return what is measured on held-out data."""
 
     def save(self) -> None:
-        """Write the checkpoint."""
+        """Write model, optimisers and counts to the checkpoint."""
         model, optimisers = self._kept
         state = {"model": model.state_dict(), "optimisers": optimisers.state()}
         save(self.path, state | {"step": self.step, "tokens": self.tokens, "trained_s": self.trained_s})

@@ -47,7 +47,7 @@ class DrafterRun:
 
 
 class DrafterTrainer(Resumable):
-    """Trains one drafter."""
+    """Trains one drafter on a target's regenerated responses."""
 
     shown = ("trained_s",)
 

@@ -36,7 +36,7 @@ class TargetRun:
 
 
 class Trainer(Resumable):
-    """Trains one target."""
+    """Trains one target from nothing through its recipe's stages."""
 
     shown = ("tokens", "trained_s")
 

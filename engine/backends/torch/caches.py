@@ -89,7 +89,7 @@ class LayerCaches:
             _movable(layer).resume(rows.first, (rows.keys, rows.values), floor)
 
     def crop(self, length: int) -> None:
-        """Crop every layer."""
+        """Crop the cache of every layer to ``length`` positions."""
         for layer in self.layers:
             layer.crop(length)
 

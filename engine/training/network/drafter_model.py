@@ -132,7 +132,7 @@ class Attention(nn.Module):
 
 
 class Mlp(nn.Module):
-    """SwiGLU."""
+    """The gated feed-forward sublayer, SwiGLU."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class Mlp(nn.Module):
 
 
 class Layer(nn.Module):
-    """One draft layer."""
+    """One layer of the drafter: attention over context and block, then the feed-forward sublayer."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()
