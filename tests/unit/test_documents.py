@@ -5,7 +5,6 @@ every command a guide shows.
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
 import importlib.util
 import io
@@ -22,10 +21,10 @@ from bridge.cli.table import parser as mac_parser
 from bridge.errors import UsageError, install_remedy
 from engine.errors import install_remedy as engine_install_remedy
 from tests.generated.security_tests import promises
+from tests.support.definitions import defines
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 CONTROL = re.compile(r"\[(S\d+)\]\(docs/security-tests\.md#s\d+\)")
 ASKED = re.compile(r"install_remedy\(['\"](\w+)['\"]")
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
@@ -41,20 +40,6 @@ def test_every_promise_has_a_test_and_every_control_is_explained() -> None:
     assert [promise.text for promise in promises() if not promise.tests] == []
     explained = set(CONTROL.findall((ROOT / "SECURITY.md").read_text("utf-8")))
     assert explained == {promise.control for promise in promises() if promise.control}
-
-
-def defines(path: str, name: str) -> bool:
-    """Return whether a file of the repository defines a function or a class, or a method written `Class.method`."""
-    file = ROOT / path
-    if not file.is_file():
-        return False
-    scope: list[ast.stmt] = ast.parse(file.read_text("utf-8")).body
-    for word in name.split("."):
-        found = next((node for node in scope if isinstance(node, DEFINITIONS) and node.name == word), None)
-        if found is None:
-            return False
-        scope = found.body
-    return True
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
