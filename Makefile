@@ -10,7 +10,7 @@ PYTEST := $(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m pytest
 # Tests start many Python processes: without bytecode files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test unit lint ruff types imports check drift evidence workflows bench engine-study gate-score fuzz slow studies show clean
+.PHONY: help demo test unit lint ruff types imports check drift evidence workflows bench engine-study gate-score planted fuzz slow studies show clean
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -27,7 +27,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 demo: $(VENV)/.demo ## install what a runner needs and send one real request through the bridge
 	$(BIN)/kakeya-mac run k3-fused-allmlx-code --wait
 
-test: check ## everything CI runs: linters, drift checks, then all tests but the slow studies
+test: $(VENV)/.dev ## everything CI runs: linters, drift checks, then all tests but the slow studies
+	$(MAKE) --jobs=2 check
 	$(PYTEST) -q -n 4 --dist worksteal -m "not slow" $(PYTEST_ARGS)
 
 unit: $(VENV)/.dev ## the offline tier, under a minute
@@ -54,8 +55,7 @@ evidence: $(VENV)/.dev ## judge every committed result; a changed one fails
 workflows: $(VENV)/.dev
 	$(BIN)/zizmor --offline --persona auditor .github/workflows
 
-check: $(VENV)/.dev ## what must hold before tests are worth running; two steps at a time
-	$(MAKE) --jobs=2 types imports evidence drift ruff workflows
+check: types imports evidence drift ruff workflows ## what must hold before tests are worth running
 
 bench: $(VENV)/.dev ## ratios inside interleaved runs; needs a quiet machine
 	$(ONE_THREAD) $(BIN)/python -m benchmarks
@@ -65,6 +65,9 @@ engine-study: $(VENV)/.dev ## the engine beside its peers; long, needs a quiet m
 
 gate-score: $(VENV)/.dev ## mutation score of the gate
 	$(BIN)/python -m tests.gate_score
+
+planted: $(VENV)/.dev ## plant every fault of tests/planted in turn; long
+	$(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m tests.planted
 
 fuzz: $(VENV)/.dev ## millions of mutated manifests through the request parser
 	$(BIN)/python -m tests.fuzz_request

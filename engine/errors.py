@@ -10,6 +10,7 @@ EngineError
 ├── PromptError                the prompt cannot be decoded with this model
 ├── BackendMissingError        an array library or a device is not there
 ├── ChildError                 a child process ended, or says that something went wrong
+├── ObservationError           a drafter was shown tokens after a gap, or again
 ├── CacheCropError             a cache was asked for rows it no longer holds
 └── NonFiniteLogitsError       the target itself produced NaN or infinite logits
 
@@ -68,6 +69,21 @@ class BackendMissingError(EngineError):
     """Report a missing array library or device."""
 
     exit_code = 5
+
+
+class ObservationError(EngineError):
+    """Report committed tokens that do not follow those a drafter has seen."""
+
+    @classmethod
+    def check(cls, start: int, seen: int) -> None:
+        """Check that tokens at ``start`` follow ``seen`` positions.
+
+        Raises:
+            ObservationError: If they leave a gap or repeat some.
+        """
+        if start != seen:
+            kind = "a gap" if start > seen else "a repeat"
+            raise cls(f"observed tokens start at position {start}; expected {seen}, {kind} would shift all later ones")
 
 
 class CacheCropError(EngineError):

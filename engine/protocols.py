@@ -10,43 +10,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from engine.decoding.stopping import Stopping
+from engine.stopping import Stopping
 from engine.types import (
     BlasInfo,
     CacheLayout,
+    Decision,
     Draft,
     DrafterInfo,
     Features,
     Forward,
     Ids,
-    Outcome,
     Pause,
     Step,
     StoredError,
     TargetInfo,
 )
 from engine.verification.rejection import Sampling
-
-
-class Cache(Protocol):
-    """Keys and values of one layer."""
-
-    @property
-    def length(self) -> int:
-        """Positions seen so far, evicted ones included."""
-
-    def crop(self, length: int) -> None:
-        """Forget every position >= ``length``.
-
-        Exact for any length not before the start of the last append: what follows is bitwise what it would have been
-        had the dropped rows never been written.
-
-        Raises:
-            CacheCropError: If rows needed to be exact are gone.
-        """
-
-    def measured_bytes(self) -> int:
-        """Return the bytes of the buffers held now, read from the buffers themselves."""
 
 
 class Sequence(Protocol):
@@ -70,7 +49,7 @@ class Sequence(Protocol):
             appended; the caller crops what is not committed. A row without a usable prediction gives any id.
         """
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
         """Decode up to ``limit`` tokens greedily without drafting, each forward queued before the previous is read.
 
         A consumer that stops early must ``crop`` to the committed length: one row may have been written ahead.
@@ -107,14 +86,38 @@ class TargetModel(Protocol):
         """Start a sequence that captures the residual stream after the given zero-based layers."""
 
 
+class Pending(Protocol):
+    """A draft that was asked for. A local drafter's ``Draft`` is its own; one from elsewhere may be under way."""
+
+    def take(self, deadline_s: float | None = None) -> Draft:
+        """Return the draft, waiting at most ``deadline_s`` seconds from now; None waits as long as the drafter does.
+
+        A draft that has not come by then is one of no tokens, skipped as ``LATE``; it may be taken again.
+        """
+
+
 class Drafter(Protocol):
     """A proposer's state for one sequence. It is shown committed tokens only, so it never has anything to forget."""
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
-        """Propose up to ``count`` tokens for ``position + 1`` on; ``bonus`` sits at ``position``."""
+    def ask(self, bonus: int, position: int, count: int) -> Pending:
+        """Ask for up to ``count`` tokens for ``position + 1`` on; ``bonus`` sits at ``position``.
+
+        One draft is under way at a time: the next call, of whatever kind, may drop one that was not taken.
+        """
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
-        """Take the committed ``tokens`` at ``start`` on with the target's features of those rows."""
+        """Take the committed ``tokens`` at ``start`` on with the target's features of those rows.
+
+        Raises:
+            ObservationError: If ``start`` is not the number of positions observed so far: after a gap or a repeat every
+                later position would be another one, without a sign but fewer accepted tokens.
+        """
+
+    def close(self) -> None:
+        """Let go of what is held outside this object, a connection or a thread; the loop calls it when it ends.
+
+        May be called again. Counters and bytes may still be read.
+        """
 
     def measured_bytes(self) -> int:
         """Return the bytes of context held on the device."""
@@ -154,10 +157,10 @@ class Accept(Protocol):
     def greedy(self) -> bool:
         """Whether the rule is the argmax, so that a sequence may decode ahead of it."""
 
-    def first(self, forward: Forward) -> Outcome:
+    def first(self, forward: Forward) -> Decision:
         """Decide the first token from the last prefill forward."""
 
-    def decide(self, draft: Draft, forward: Forward) -> Outcome:
+    def decide(self, draft: Draft, forward: Forward) -> Decision:
         """Decide how much of ``draft`` is accepted and which token follows."""
 
     def margin(self, forward: Forward) -> float:
@@ -176,7 +179,10 @@ class Depth(Protocol):
     def shadowed(self, drafted: int, accepted: int) -> bool:
         """Take how many tokens of a pause's shadow draft came true; return whether to end the pause now."""
 
-    def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
+    def unanswered(self, position: int, asked: int, elapsed_s: float) -> None:
+        """Take an ask for ``asked`` tokens that came to nothing after ``elapsed_s`` seconds; a plain step follows."""
+
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
         """Take one finished step that began at ``position``; ``drafted`` is what was really proposed."""
 
 

@@ -124,6 +124,10 @@ class StopReason(StrEnum):
     CANCELLED = "cancelled"
 
 
+LATE = "late"
+"""Why a draft that has not come in time is skipped."""
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """Tokens proposed for the positions after the bonus.
@@ -136,6 +140,11 @@ class Draft:
     count: int = 0
     probs: Rows | None = None
     skipped: str | None = None
+
+    def take(self, deadline_s: float | None = None) -> Draft:
+        """Return the draft itself: what a local drafter is asked for is there or queued on the device."""
+        del deadline_s
+        return self
 
     def ids(self) -> tuple[int, ...]:
         """Return the proposed ids on the host; waits for the device where they are there."""
@@ -168,7 +177,7 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Decision:
     """What the target decided about one forward, read in a single host synchronisation.
 
     ``tokens`` are the accepted draft tokens followed by the target's own next token (recovered or bonus). They are
@@ -198,13 +207,13 @@ class Step:
     """
 
     tokens: tuple[int, ...]
-    drafted: int
-    accepted: int
-    committed: int
-    position: int
-    target_forwards: int
-    drafter_forwards: int
-    host_syncs: int
+    drafted: int = 0
+    accepted: int = 0
+    committed: int = 0
+    position: int = 0
+    target_forwards: int = 0
+    drafter_forwards: int = 0
+    host_syncs: int = 0
     prefill: bool = False
     stop: StopReason | None = None
     guard: str | None = None

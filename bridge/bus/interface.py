@@ -1,11 +1,8 @@
-"""What a transport does for requester and runner: the same records over git, ssh or a fleet.
+"""What a transport does for requesters and runners: the same records over git, ssh or memory.
 
-One object serves both sides; a client never calls the runner's verbs. All of it may be slow and may raise
-`bridge.errors.RemoteError`; nothing here decides policy, judges evidence or prints.
-
-Order that a runner keeps: claim -> advance(started) -> (log, renew)* -> publish -> copy. Each of claim, advance and
-publish is one compare-and-swap on the run's claim ref; `FencedError` means that somebody else moved it and that
-nothing was written.
+`RequesterBus` and `RunnerBus` are what each side may call; `SharedBus` is what both call. One object may serve both:
+`bridge.bus.refbus.RefBus` does. Every call may be slow and may raise `bridge.errors.RemoteError`; none decides policy,
+judges evidence or prints.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ from bridge.trust.seals import Refused, Seals, SignatureState
 
 
 class History(Protocol):
-    """What a decision about trust reads of a bus; every commit is hashed again, nothing beside the objects counts."""
+    """The commits that a decision about trust reads; each is hashed again, and only the objects themselves are used."""
 
     def workload_commit(self, ref: RequestRef, oid: str) -> WorkloadCommit:
         """Return the commit a request names as its workload.
@@ -60,20 +57,14 @@ class History(Protocol):
         ...
 
 
-class Bus(Protocol):
-    """A bus, seen from either side."""
+class SharedBus(Protocol):
+    """What requesters and runners both call: they read, check signatures, and delete the refs of old runs."""
 
     @property
     def route(self) -> str:
         """Where this bus is, without user information."""
         ...
 
-    @property
-    def history(self) -> History:
-        """What trust depends on."""
-        ...
-
-    # Both sides
     def identity(self) -> BusRecord:
         """Return the bus record.
 
@@ -98,6 +89,14 @@ class Bus(Protocol):
         """Return the claim chain of a run, or None when there is none."""
         ...
 
+    def read_result(self, oid: str) -> Tree:
+        """Return the result tree of a result commit (terminal claims name it); bounded.
+
+        Raises:
+            IntegrityError: the tree breaks its bounds or is not a result tree.
+        """
+        ...
+
     def read_beacons(self) -> tuple[tuple[str, Beacon], ...]:
         """Return (tip oid, beacon) of every runner; unreadable ones and those whose signature is refused are left out.
 
@@ -106,15 +105,22 @@ class Bus(Protocol):
         ...
 
     def use_seals(self, seals: Seals) -> None:
-        """Sign claims, beacons and log heads with these keys, and judge what others wrote by them."""
+        """Sign claims, beacons and log heads with these keys, and verify with them what others signed."""
         ...
 
     @property
     def refused(self) -> tuple[Refused, ...]:
-        """What was read so far and does not count because of its signature, oldest first."""
+        """The claims, beacons and logs that were read and not accepted because of their signatures, oldest first."""
         ...
 
-    # Requester
+    def collect(self, *, older_than_s: float, dry_run: bool) -> Iterator[str]:
+        """Delete refs of runs that ended long ago; yield each name."""
+        ...
+
+
+class RequesterBus(SharedBus, Protocol):
+    """What a requester calls: it writes request and cancel branches, and follows its runs."""
+
     def submit(self, data: bytes, ref: str, workload: Workload | None, signature: bytes | None = None) -> Submission:
         """Push a request branch, created and never overwritten; the user's repository stays as it is."""
         ...
@@ -146,19 +152,24 @@ class Bus(Protocol):
         """
         ...
 
-    def log_standing(self, run_id: str) -> SignatureState:
-        """Return what the signature of the log last read came to."""
+    def log_signature(self, run_id: str) -> SignatureState:
+        """Return the state of the signature of the log last read."""
         ...
 
-    def read_result(self, oid: str) -> Tree:
-        """Return the result tree of a result commit (terminal claims name it); bounded.
 
-        Raises:
-            IntegrityError: the tree breaks its bounds or is not a result tree.
-        """
+class RunnerBus(SharedBus, Protocol):
+    """What a runner calls: it writes the bus record, claims, logs, beacons and results.
+
+    It keeps this order for a run: claim -> advance(started) -> (log, renew)* -> publish -> copy. Each of claim, advance
+    and publish is one compare-and-swap on the run's claim ref; `FencedError` means that another writer moved the ref
+    and that nothing was written.
+    """
+
+    @property
+    def history(self) -> History:
+        """The commits and cancel branches that a decision about trust reads."""
         ...
 
-    # Runner
     def create(self, record: BusRecord) -> None:
         """Write the bus record on a remote that carries none."""
         ...
@@ -180,7 +191,7 @@ class Bus(Protocol):
 
         Args:
             claim: the first of its chain.
-            over: a tip that does not count, to be replaced at exactly this commit.
+            over: the tip of a claim that was not accepted, replaced at exactly this commit.
 
         Raises:
             FencedError: it exists already.
@@ -231,7 +242,7 @@ class Bus(Protocol):
         ...
 
     def beacon(self, beacon: Beacon) -> None:
-        """Write this runner's sign of life."""
+        """Write this runner's beacon."""
         ...
 
     def fetch_workload(self, ref: RequestRef, tree: str, into: Path, *, large_files: Handling = "refuse") -> None:
@@ -259,8 +270,4 @@ class Bus(Protocol):
         Raises:
             RequestRejectedError: as for `fetch_workload`, or the commit is not in that history.
         """
-        ...
-
-    def collect(self, *, older_than_s: float, dry_run: bool) -> Iterator[str]:
-        """Delete refs of runs that ended long ago; yield each name."""
         ...

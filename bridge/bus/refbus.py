@@ -1,4 +1,4 @@
-"""The protocol of the bus over any store of refs: implements `bridge.bus.interface.Bus`.
+"""The protocol of the bus over any store of refs, for both sides: `RequesterBus` and `RunnerBus` of the interface.
 
 Before the first write the bus record is read and compared with the pinned id; a listing that shows another record
 later is refused. Knows nothing about git, policy or evidence.
@@ -64,7 +64,7 @@ class RefBus:
         self._requests = Requests(store)
         self._runs = Runs(store, self._requests)
         self._results = Results(store)
-        self._sealing = BusSeals(self.identity)
+        self._seals = BusSeals(self.identity)
         self._open: tuple[Claims, Logs, BeaconRefs] | None = None
         self._done: set[str] = set()
         self._lock = threading.RLock()
@@ -76,7 +76,7 @@ class RefBus:
 
     @property
     def history(self) -> StoreHistory:
-        """What trust depends on; see the interface."""
+        """The commits and cancels that a decision about trust reads; see the interface."""
         return StoreHistory(self._store, self.identity())
 
     def identity(self) -> BusRecord:
@@ -107,13 +107,13 @@ class RefBus:
         return self._beacons.read()
 
     def use_seals(self, seals: Seals) -> None:
-        """Sign with these keys and judge by them; see the interface."""
-        self._sealing.seals = seals
+        """Sign and verify with these keys; see the interface."""
+        self._seals.seals = seals
 
     @property
     def refused(self) -> tuple[Refused, ...]:
-        """What was read and does not count; see the interface."""
-        return self._sealing.refused
+        """The records that were read and refused; see the interface."""
+        return self._seals.refused
 
     # Requester
 
@@ -155,9 +155,9 @@ class RefBus:
         """Return log chunks after a sequence number, in order, without gaps."""
         return self._logs.read(run_id, after_seq)
 
-    def log_standing(self, run_id: str) -> SignatureState:
-        """Return what the signature of the log last read came to."""
-        return self._logs.standing(run_id)
+    def log_signature(self, run_id: str) -> SignatureState:
+        """Return the state of the signature of the log last read."""
+        return self._logs.signature(run_id)
 
     def read_result(self, oid: str) -> Tree:
         """Return the result tree of a result commit; see the interface."""
@@ -234,7 +234,7 @@ class RefBus:
         return self._claims.raw(chain)
 
     def beacon(self, beacon: Beacon) -> None:
-        """Write this runner's sign of life."""
+        """Write this runner's beacon."""
         self._pacer.pushed()
         with self._lock:
             update = self._beacons.prepare(beacon)
@@ -282,8 +282,8 @@ class RefBus:
         if self._open is None:
             prefix = self.identity().prefix
             self._open = (
-                Claims(self._store, prefix, self._sealing),
-                Logs(self._store, prefix, self._sealing),
-                BeaconRefs(self._store, prefix, self._sealing),
+                Claims(self._store, prefix, self._seals),
+                Logs(self._store, prefix, self._seals),
+                BeaconRefs(self._store, prefix, self._seals),
             )
         return self._open

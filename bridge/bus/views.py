@@ -1,4 +1,4 @@
-"""What a bus hands out and takes in: requests and claims by commit, a listing, a run as seen from outside, a result.
+"""The values that a bus returns and takes: requests and claims by commit, a listing, a view of a run, a result.
 
 Frozen values; the records inside them are in `bridge.records`. Knows no transport.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bridge.records import Claim, Delivery, LogHead
-from bridge.trust.seals import UNPROVEN, Refused, SignatureState
+from bridge.trust.seals import UNVERIFIED, Refused, SignatureState
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Snapshot:
     Attributes:
         requests: pushed requests, oldest id first, those that already carry a result left out where that is known.
         claims: claim ref tips by run id.
-        cancels: run ids somebody asked to cancel.
+        cancels: run ids with a cancel branch.
         beacons: beacon ref tips by runner name.
         logs: log ref tips by run id.
         bytes_received: what this listing cost on the wire, 0 when unknown.
@@ -64,7 +64,7 @@ class HeldClaim:
 class ClaimView:
     """A claim chain as an observer reads it: tip, its record, and all records oldest first.
 
-    `sealed` says whether its tip carries a signature at all, `standing` what that comes to here.
+    `sealed` says whether its tip carries a signature, `signature` whether this reader accepts it.
     """
 
     oid: str
@@ -72,7 +72,7 @@ class ClaimView:
     history: tuple[Claim, ...]
     chain: tuple[str, ...]
     sealed: bool = False
-    standing: SignatureState = UNPROVEN
+    signature: SignatureState = UNVERIFIED
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class LogChunk:
 class RunView:
     """Everything a client can know of a run without reading its result.
 
-    `claim` is one that counts; `ignored` is one that is on the bus and does not, because of its signature.
+    `claim` is one whose signature is not refused; `ignored` names one that was refused.
     """
 
     request: RequestRef | None
@@ -108,7 +108,7 @@ class WorkloadCommit:
 
 @dataclass(frozen=True)
 class Submission:
-    """What `submit` did: the branch commit, and whether it was already there with the same bytes."""
+    """The outcome of `submit`: the branch commit, and whether the branch existed already with the same bytes."""
 
     ref: RequestRef
     reattached: bool

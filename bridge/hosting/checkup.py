@@ -15,8 +15,8 @@ Level = Literal["ok", "warn", "fail"]
 
 
 @dataclass(frozen=True)
-class Seen:
-    """One thing tried; `remedy` is None when there is nothing to do."""
+class SiteFinding:
+    """The outcome of one check of the hosting site; `remedy` is None where nothing is to be done."""
 
     name: str
     level: Level
@@ -38,7 +38,7 @@ COSTS: Final[Mapping[Feature, tuple[str, str]]] = {
 def check_place(
     route: str | None, environ: Mapping[str, str], features: tuple[Feature, ...], *, token: Token | None = None,
     registered: bool = False,
-) -> Iterator[Seen]:  # fmt: skip
+) -> Iterator[SiteFinding]:  # fmt: skip
     """Yield what was found at the site of a route; nothing for a route that leads to no such site.
 
     Args:
@@ -54,11 +54,11 @@ def check_place(
     try:
         found = token or find_token(environ)
     except HostingError as error:
-        yield Seen("github", "fail", error.message, error.remedy)
+        yield SiteFinding("github", "fail", error.message, error.remedy)
         return
     if found is None:
         lost = "; ".join(COSTS[feature][0] for feature in features)
-        yield Seen("github", "warn", f"no token for {place.repository}: {lost}", "GH_TOKEN, or `gh auth login`")
+        yield SiteFinding("github", "warn", f"no token for {place.repository}: {lost}", "GH_TOKEN, or `gh auth login`")
         return
     from bridge.hosting.github import GitHubHosting
 
@@ -66,33 +66,35 @@ def check_place(
                      registered=registered)  # fmt: skip
 
 
-def check(hosting: Hosting, source: str, features: tuple[Feature, ...], *, registered: bool = False) -> Iterator[Seen]:
+def check(
+    hosting: Hosting, source: str, features: tuple[Feature, ...], *, registered: bool = False
+) -> Iterator[SiteFinding]:
     """Yield what was found: the token, each feature, and whether strangers could reach a registered runner."""
     try:
         facts = hosting.repository()
     except HostingError as error:
-        yield Seen("github", "fail", error.message, error.remedy)
+        yield SiteFinding("github", "fail", error.message, error.remedy)
         return
     kind = "private" if facts.private else "public"
-    yield Seen("github", "ok", f"{facts.name} is {kind}, token from {source}")
+    yield SiteFinding("github", "ok", f"{facts.name} is {kind}, token from {source}")
     for feature in features:
         yield _feature(hosting, feature)
     yield from _exposure(hosting, facts, registered=registered)
 
 
-def _feature(hosting: Hosting, feature: Feature) -> Seen:
+def _feature(hosting: Hosting, feature: Feature) -> SiteFinding:
     costs, permission = COSTS[feature]
     try:
         if hosting.may(feature):
-            return Seen(f"github {feature}", "ok", f"permitted ({permission})")
+            return SiteFinding(f"github {feature}", "ok", f"permitted ({permission})")
     except HostingError as error:
-        return Seen(f"github {feature}", "warn", error.message, error.remedy)
+        return SiteFinding(f"github {feature}", "warn", error.message, error.remedy)
     remedy = f"give the token `{permission}`, or do without"
-    return Seen(f"github {feature}", "warn", f"not permitted: {costs}", remedy)
+    return SiteFinding(f"github {feature}", "warn", f"not permitted: {costs}", remedy)
 
 
-def _exposure(hosting: Hosting, facts: RepositoryFacts, *, registered: bool) -> Iterator[Seen]:
-    """A public repository with a registered runner: anybody may fork it and open a pull request."""
+def _exposure(hosting: Hosting, facts: RepositoryFacts, *, registered: bool) -> Iterator[SiteFinding]:
+    """Yield whether strangers can reach a registered runner by a pull request to a public repository."""
     if facts.private:
         return
     remedy = (
@@ -105,7 +107,9 @@ def _exposure(hosting: Hosting, facts: RepositoryFacts, *, registered: bool) -> 
     if names or registered:
         who = ", ".join((names or ["this machine"])[:3])
         text = f"{facts.name} is public and has a registered runner ({who}): strangers may reach it with a pull request"
-        yield Seen("exposure", "fail", text, remedy)
+        yield SiteFinding("exposure", "fail", text, remedy)
     elif names is None:
         text = f"{facts.name} is public, and this token cannot see whether a runner is registered for it"
-        yield Seen("exposure", "warn", text, "give the token `Administration: read`, or look in Settings, Actions")
+        yield SiteFinding(
+            "exposure", "warn", text, "give the token `Administration: read`, or look in Settings, Actions"
+        )

@@ -1,6 +1,6 @@
 """The way to a hosting site that callers use: an answer that does not come is said once and costs nothing else.
 
-Nothing of the bus protocol depends on what comes through here; without a token or a network, git alone goes on.
+Nothing of the bus protocol depends on what comes through here; without a token or a network, git alone suffices.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _HAND_OVER = "git alone goes on without it"
 
 
 class Door:
-    """Asks a site, or nobody.
+    """Asks a hosting site, or answers None where there is none.
 
     Args:
-        hosting: who is asked; None for nobody.
+        hosting: the site; None where there is none.
         say: takes one line for people.
     """
 

@@ -61,7 +61,7 @@ class GitHubHosting:
         self._asked_who = False
 
     def repository(self) -> RepositoryFacts:
-        """Return what GitHub says of the repository."""
+        """Return GitHub's facts about the repository."""
         with _told(f"read {self._name}"):
             found = self._repository
             found.update()
@@ -149,7 +149,7 @@ class GitHubHosting:
             return str(written.html_url)
 
     def _wrote(self, comment: Any) -> bool:
-        """Return whether a comment is by this token's own user: anybody can write the marker into theirs."""
+        """Return whether a comment is by this token's own user: other users can write the marker into theirs."""
         if not self._asked_who:
             self._authors.add(self._login())
             self._asked_who = True
@@ -157,7 +157,7 @@ class GitHubHosting:
         return author is not None and author in self._authors
 
     def _login(self) -> str:
-        """Return who this token is; that of a workflow may not ask, and writes as one known name."""
+        """Return the login of this token; a workflow's token may not read it, and writes under one known name."""
         from github import GithubException, RateLimitExceededException
 
         try:

@@ -14,7 +14,7 @@ Feature = Literal["runs", "runners", "cancel", "status", "pulls", "comment"]
 
 @dataclass(frozen=True)
 class RepositoryFacts:
-    """What the site says of the repository; `may_push` is about the token's user."""
+    """The site's facts about the repository; `may_push` is about the token's user."""
 
     name: str
     private: bool
@@ -58,7 +58,7 @@ class Hosting(Protocol):
     """A hosting site, for one repository."""
 
     def repository(self) -> RepositoryFacts:
-        """Return what the site says of the repository."""
+        """Return the site's facts about the repository."""
         ...
 
     def runs(self, branch: str) -> tuple[WorkflowRun, ...]:

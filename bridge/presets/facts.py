@@ -34,8 +34,8 @@ class PolicyFacts:
         digest: sha256 over the effective policy values.
         allow: patterns of preset names.
         embedded: whether the requester is the owner of this very machine.
-        trust_pushers: whether whoever can push may have request code run, sandboxed and under another user.
-        require_signature: whether unsigned requests are refused whatever they ask for.
+        trust_pushers: whether everyone who can push may have request code run, sandboxed and under another user.
+        require_signature: whether all unsigned requests are refused.
         interpreter: absolute path.
         environment, secrets: variables the owner sets.
         target, drafter: model folders or names; they replace the preset's.
@@ -74,7 +74,7 @@ class Trust:
     """What the runner found out about the request's sender and code before resolving.
 
     Attributes:
-        principal: who signed the request, a name of the host's list; ``unsigned`` when nobody did.
+        principal: who signed the request, a name of the host's list; ``unsigned`` without a signature.
         signer: fingerprint of the key that signed it, or None.
         request_code: trust class of the code the request brings.
         why: what makes that code trusted, or what is missing; one line, shown by ``explain``.
@@ -92,5 +92,5 @@ class Trust:
 
     @property
     def asker(self) -> str:
-        """Who asks, in words."""
+        """Return the requester in words, for a line of ``explain``."""
         return f"{self.principal}, signed by {self.signer}" if self.signed else "nobody known: unsigned request"

@@ -138,7 +138,7 @@ def _check_policy(request: Request, preset: Preset, facts: PolicyFacts, trust: T
 
 
 def _check_asker(preset: Preset, facts: PolicyFacts, trust: Trust) -> None:
-    """Refuse unsigned requests where the owner wants to know who asks."""
+    """Refuse unsigned requests where the owner demands a signature."""
     if trust.signed or facts.embedded:
         return
     if facts.require_signature:
@@ -166,7 +166,7 @@ def _check_peer(preset: Preset, facts: PolicyFacts) -> None:
 
 
 def host_labels(facts: PolicyFacts, trust: Trust) -> tuple[str, ...]:
-    """Return the facts about the host's policy that every result carries, whatever became of the request."""
+    """Return the facts about the host's policy that every result carries, however the request ended."""
     embedded = ("embedded",) if facts.embedded else ()
     lax = (facts.trust_pushers or facts.embedded) and not trust.signed
     return (*embedded, "trust_pushers") if lax else embedded

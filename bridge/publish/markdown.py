@@ -11,7 +11,7 @@ from typing import Final
 from bridge.records import RunRecord, Verdict
 
 STOPPED: Final = frozenset({"cancelled", "interrupted"})
-"""Endings in which somebody stopped the program: what the gate misses of its reports says nothing more."""
+"""Endings in which the program was stopped: the gate's findings about missing reports explain nothing more."""
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&$])")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _SHOWN_CHARS = 400

@@ -1,4 +1,4 @@
-"""Build the self-contained result tree: what was asked, what happened, what the gate said, and a list of it all.
+"""Build the self-contained result tree: request, record, verdict, and a manifest of all files.
 
 Knows no bus and no disk: values in, files out. The same values give the same bytes.
 """
@@ -43,7 +43,7 @@ def build_tree(
         record: what happened.
         spec: what was to run, or None when the request never became one; secret values are masked here.
         reports: declared reports by path below the report directory.
-        verdict: what the gate says.
+        verdict: the gate's verdict.
         bus_id: the bus the run is bound to.
         request_oid: the request commit the run is bound to.
         attestation: whether an attestation over these files is to be added; the manifest says so.

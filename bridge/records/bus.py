@@ -1,4 +1,4 @@
-"""What a bus says of itself, and what its runners say of themselves."""
+"""Records that a host writes about its bus and its runners: bus record and beacon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the gate says: findings, and whether a number may be quoted."""
+"""The gate's verdict: findings, and whether a number may be quoted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first stage: bytes that anybody could have pushed become a Request, or one clear line."""
+"""The first stage: untrusted bytes become a Request, or one clear line."""
 
 from bridge.request.branches import DEFAULT_TEMPLATE, cancel_branch, cancelled_id_of, request_branch, run_id_of
 from bridge.request.parse import UNSIGNED, expired, idempotency_key, key_of, parse

@@ -1,4 +1,4 @@
-"""Names of request and cancel branches: the run id is in the name, so a listing says what is pending.
+"""Names of request and cancel branches: the run id is in the name, so a listing shows the pending requests.
 
 Two shapes, told apart by what follows ``mac-bridge``::
 
@@ -68,7 +68,7 @@ def cancel_branch(ref: str, mark: str = "") -> str:
 
     Args:
         ref: full name of the request branch.
-        mark: letters and digits that make it another one: a signed cancel goes where nobody can have been before.
+        mark: letters and digits that make it another one: an unsigned cancel cannot occupy the name of a signed one.
 
     Raises:
         UsageError: the ref is no request branch.

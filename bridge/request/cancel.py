@@ -1,4 +1,4 @@
-"""A request to cancel: who asks to end which run, as bytes that can be signed.
+"""Cancel requests: principal and run, as bytes that can be signed.
 
 A cancel is signed in the requests' own namespace; the two cannot be taken for each other, as neither has the other's
 fields.
@@ -35,7 +35,7 @@ class CancelRequest(Record):
 
 
 def parse_cancel(data: bytes, *, run_id: str, bus_id: str) -> CancelRequest:
-    """Return the cancel in bytes that anybody could have pushed.
+    """Return the cancel in untrusted bytes.
 
     Raises:
         RequestRejectedError: it is none, or is meant for another run or bus.

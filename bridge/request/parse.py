@@ -1,7 +1,7 @@
 """Untrusted bytes -> Request, or one clear line.
 
 Order: size, depth and duplicate keys; schema version; shape; canonical bytes; then what only the receiver knows: the
-branch, the bus, the clock. Knows nothing about presets or policy; whether a signature holds is the host's to say.
+branch, the bus, the clock. Knows nothing about presets or policy; the host verifies the signature.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _USER_INFO = re.compile(r"://[^/]*@")
 
 
 def parse(received_bytes: bytes, *, ref: str, bus_id: str, now: dt.datetime) -> Request:
-    """Return the request in bytes that anybody could have pushed.
+    """Return the request in untrusted bytes.
 
     Args:
         received_bytes: the stored request, exactly as it was pushed.
@@ -39,7 +39,7 @@ def parse(received_bytes: bytes, *, ref: str, bus_id: str, now: dt.datetime) -> 
         now: the receiver's wall clock, UTC.
 
     Raises:
-        RequestRejectedError: anything at all is not as it must be; the message is one line.
+        RequestRejectedError: any check fails; the message is one line.
     """
     try:
         document = strictjson.decode(received_bytes)
@@ -76,9 +76,9 @@ def idempotency_key(
     runner: RunnerSelector,
     limits: LimitRequest,
 ) -> str:
-    """Return the digest under which the same question asked again is the same run (sha256, hex).
+    """Return the digest under which a repeated request is the same run (sha256, hex).
 
-    The bus, the principal, the preset and its params, the profile, the runner selector and the limits all count;
+    The bus, the principal, the preset and its params, the profile, the runner selector and the limits enter it;
     `tree` is the workload's tree, or None for host code.
     """
     value = {

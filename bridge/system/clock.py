@@ -1,6 +1,6 @@
 """Clocks: wall time for people, a suspend-counting clock for leases.
 
-Knows nothing about leases. No lease is ever decided by a timestamp somebody else wrote.
+Knows nothing about leases. No lease is decided by a timestamp of another machine.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SystemClock:
         return time.clock_gettime(self._steady_id)
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait; a negative time is none."""
         time.sleep(max(0.0, seconds))
 
 

@@ -1,12 +1,17 @@
-"""Small durable files of the runner's state."""
+"""Small files that survive a crash whole: replaced, appended to, or locked by one process.
+
+Knows nothing about what they hold.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
-import threading
-from collections.abc import Iterator
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bridge.errors import InfrastructureError
@@ -16,19 +21,61 @@ _TRIES = 10
 _PAUSE_S = 0.05
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file so that a crash leaves the old or the new one, never a part."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")  # slots write at the same time
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def write_atomically(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600) -> None:
+    """Replace a file so that a reader, also after a crash, finds the old content or the new one, never a part.
+
+    Args:
+        path: the file; its folder is made.
+        data: its new content.
+        durable: whether to wait for the disk, the name in its folder included.
+        mode: its permissions.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # A name of its own each time, as threads write at once; git and its gc ignore "tmp_" among its objects.
+    descriptor, name = tempfile.mkstemp(prefix="tmp_", dir=path.parent)
     try:
         try:
-            _write_all(fd, data)
-            os.fsync(fd)
+            _write_all(descriptor, data)
+            os.fchmod(descriptor, mode)
+            if durable:
+                os.fsync(descriptor)  # before the rename, which would else lead to an empty file after a crash
         finally:
-            os.close(fd)
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
+            os.close(descriptor)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    if durable:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def write_folder_atomically(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write a whole folder through a sibling and a rename; an older one is replaced.
+
+    Args:
+        folder: the folder to appear.
+        files: content by relative POSIX path; the caller has checked that no path leads outside.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    sibling = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+    try:
+        for name, data in files.items():
+            target = sibling / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+        if folder.exists():
+            old = folder.with_name(f".{folder.name}.old-{secrets.token_hex(4)}")
+            folder.rename(old)
+            sibling.rename(folder)
+            shutil.rmtree(old)
+        else:
+            sibling.rename(folder)
+    except BaseException:
+        shutil.rmtree(sibling, ignore_errors=True)
         raise
 
 
@@ -49,7 +96,7 @@ def append_whole(fd: int, data: bytes) -> None:
 
 
 def _write_all(fd: int, data: bytes) -> None:
-    """Write everything: a disk that fills up takes a part and says so only when asked for the rest."""
+    """Write all of it: on a full disk the first write is short, and only the next one fails."""
     left = memoryview(data)
     while left:
         left = left[os.write(fd, left) :]
@@ -63,9 +110,9 @@ class NameLock:
         self._fd: int | None = None
 
     def try_acquire(self) -> bool:
-        """Take the lock if nobody holds it; return whether we hold it now.
+        """Take the lock if it is free; return whether we hold it now.
 
-        Tries for a moment: whoever wants to know whether a runner lives holds the lock for an instant.
+        Tries for half a second: a process that tests whether a runner is alive holds the lock for an instant.
         """
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         for _ in range(_TRIES):
@@ -83,7 +130,7 @@ class NameLock:
         return True
 
     def release(self) -> None:
-        """Let go."""
+        """Release the lock; without holding it, do nothing."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

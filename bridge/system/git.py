@@ -103,7 +103,7 @@ def without_user_info(url: str) -> str:
 def start(
     argv: list[str], environment: Mapping[str, str], *, cwd: Path, stdin: int | None, keep_config: bool = False
 ) -> Process:
-    """Start git in a session of its own, away from every GIT_* variable that was not asked for."""
+    """Start git in a session of its own, without the GIT_* variables that the caller did not name."""
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
     from git.cmd import Git
     from git.exc import GitCommandNotFound

@@ -64,7 +64,7 @@ class Commit:
 
 
 def blob(data: bytes) -> GitObject:
-    """Return a blob."""
+    """Return the blob of these bytes."""
     return GitObject("blob", data)
 
 

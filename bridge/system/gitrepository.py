@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bridge.limits import GIT_LOCAL_WALL_S, MIB
+from bridge.system.durable import write_atomically
 from bridge.system.git import PIPE, Finished, Process, collect, start
 from bridge.system.gitobjects import GitObject
 from bridge.system.gitreader import ObjectReader
@@ -104,7 +104,8 @@ class BareRepository:
         for folder in (self.path, self.objects, self.objects / "info", self.objects / "pack", self.path / "refs"):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (self.path / "config").write_text(_CONFIG_FILE, encoding="ascii")
-        write_atomically(self.path / "HEAD", b"ref: refs/heads/none\n")
+        # HEAD is written last: a repository that has it is complete.
+        write_atomically(self.path / "HEAD", b"ref: refs/heads/none\n", durable=False)
 
     def run(
         self,
@@ -141,7 +142,6 @@ class BareRepository:
         for one in objects:
             path = self._loose(one.oid)
             if not path.exists():
-                path.parent.mkdir(exist_ok=True, mode=0o700)
                 write_atomically(path, zlib.compress(one.header + one.data, 1), durable=durable, mode=0o444)
 
     @contextlib.contextmanager
@@ -188,28 +188,6 @@ class BareRepository:
         if self._settings.alternates:
             environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = ":".join(map(_quoted, self._settings.alternates))
         return environment
-
-
-def write_atomically(path: Path, data: bytes, *, durable: bool = False, mode: int = 0o600) -> None:
-    """Write a file that is either whole or absent."""
-    descriptor, name = tempfile.mkstemp(prefix="tmp_", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fchmod(stream.fileno(), mode)
-            if durable:
-                os.fsync(stream.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    if durable:
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _quoted(path: Path) -> str:

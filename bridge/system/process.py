@@ -140,7 +140,7 @@ def _communicate(
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it has ended, without collecting it: until then its id, and so its group's, belongs to nobody else."""
+    """Whether it has ended, without collecting it: until then the kernel gives its id to no other process or group."""
     if process.returncode is not None:
         return True
     waitid = getattr(os, "waitid", None)
@@ -162,7 +162,7 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
 
 
 def _finish(process: subprocess.Popen[bytes]) -> int:
-    """Kill whoever is in its group, collect it, return its exit code; a second time changes nothing."""
+    """Kill every process of its group, collect it, return its exit code; a second call changes nothing."""
     if process.returncode is None:
         kill_group(process.pid)
     return process.wait()

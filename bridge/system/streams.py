@@ -21,7 +21,7 @@ _CLOCK: Final = SystemClock()
 
 @dataclass(frozen=True)
 class Exchanged:
-    """What came of it.
+    """The outcome of an exchange.
 
     Attributes:
         kept: the first bytes of each drained stream, up to the bound.

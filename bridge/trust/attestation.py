@@ -4,9 +4,9 @@ Subjects are exactly the other files of the tree, the manifest included. The pre
 run and verdict they belong to, and carries the runner's sequence number with the digest of its previous attestation: an
 omitted or picked run shows as a gap. Formats: https://github.com/in-toto/attestation (Statement v1), https://github.com/secure-systems-lab/dsse.
 
-A key speaks for the runner it is pinned for and for no other: the runner that the statement names must be that one.
+A key is trusted for the runner it is pinned for and for no other: the statement must name that runner.
 
-Knows no disk and no bus. A signature says which key signed, not that what it says is good.
+Knows no disk and no bus. A signature proves which key signed, not that the statement is true.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ChainPosition:
 
 @dataclass(frozen=True)
 class Attested:
-    """What a verified envelope says, and the key that signed it; the key's name is the runner's."""
+    """The content of a verified envelope, and the key that signed it; the key's name is the runner's."""
 
     key: KeyRecord
     link: ChainPosition
@@ -115,12 +115,12 @@ def attest(
 def verify_attestation(
     files: Mapping[str, bytes], keys: Sequence[KeyRecord], *, revoked: frozenset[str] = frozenset()
 ) -> Attested:
-    """Return what a tree's attestation says after checking signature, subjects and agreement with the tree.
+    """Return a tree's attestation after verifying signature, subjects and agreement with the tree.
 
     Args:
         files: the whole tree, the attestation included.
-        keys: the keys the reader trusts, each with the runner it counts for; never taken from the tree.
-        revoked: public keys that no longer count.
+        keys: the keys the reader trusts, each with the runner it is trusted for; never taken from the tree.
+        revoked: public keys that are no longer trusted.
 
     Raises:
         IntegrityError: missing, malformed, signed by no trusted key of the runner it names, or about other bytes.
@@ -135,11 +135,11 @@ def verify_attestation(
 
 
 def open_attestation(data: bytes, keys: Sequence[KeyRecord], *, revoked: frozenset[str] = frozenset()) -> Attested:
-    """Return what an envelope says after checking its signature; whether it fits a tree is not looked at.
+    """Return the content of an envelope after verifying its signature; it is not compared with a tree.
 
     Raises:
         UnknownSignerError: signed by no trusted key.
-        IntegrityError: malformed, or signed by a key that counts for another runner than it names.
+        IntegrityError: malformed, or signed by a key that is trusted for another runner than it names.
     """
     trusted = [key for key in keys if key.public not in revoked]
     payload, key = _opened(data, trusted)
@@ -209,7 +209,7 @@ def _opened(data: bytes, keys: Sequence[KeyRecord]) -> tuple[bytes, KeyRecord]:
 
 
 def _named(runner: str, signers: Sequence[KeyRecord]) -> KeyRecord:
-    """Return the one of a key's records that counts for a runner."""
+    """Return the record of a key that names this runner."""
     for key in signers:
         if key.name == runner:
             return key
@@ -275,7 +275,7 @@ def _compare_predicate(attested: Attested, files: Mapping[str, bytes]) -> None:
 
 
 def _stated_ref(predicate: Mapping[str, Any], files: Mapping[str, bytes]) -> str:
-    """Return the branch the request itself names; one that was no request has none, and the runner's word counts."""
+    """Return the branch the request itself names; where it is no request, the branch that the runner stated."""
     try:
         return Request.parse(files["request.json"]).ref
     except (KeyError, ValueError):

@@ -1,7 +1,7 @@
-"""Public keys of runners: how they are written down, and how one vouches for the next.
+"""Public keys of runners: their text, their file, and the rotation in which an old key signs its successor.
 
-Knows no disk. Which keys a reader trusts is the reader's decision, and each key counts for one runner: the one that the
-reader's pin names. A vouched key is trusted as its predecessor is, in the same name.
+Knows no disk. A reader decides which keys it trusts; each key is trusted for one runner, the one that the reader's pin
+names. A successor that a trusted key signed is trusted for the same runner.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def pin(record: KeyRecord) -> str:
 
 
 def pinned(text: str, where: str) -> KeyRecord:
-    """Return the record of a key as people pin it, ``NAME=KEY``: it counts for the runner of that name and no other.
+    """Return the record of a key as people pin it, ``NAME=KEY``: trusted for the runner of that name and no other.
 
     Raises:
         UsageError: it names no runner, or the key is not 32 bytes in base64.
@@ -65,23 +65,23 @@ def decode(data: bytes) -> tuple[KeyRecord, ...]:
     return tuple(KeyRecord.model_validate_json(json.dumps(one)) for one in value)
 
 
-def followed(trusted: Sequence[KeyRecord], offered: Sequence[KeyRecord]) -> tuple[KeyRecord, ...]:
-    """Return the trusted keys and every offered one that they vouch for, directly or through another.
+def with_successors(trusted: Sequence[KeyRecord], offered: Sequence[KeyRecord]) -> tuple[KeyRecord, ...]:
+    """Return the trusted keys and every offered one that they signed as successor, directly or through another.
 
-    A key that is vouched for counts for its predecessor's runner, whatever name it is offered under.
+    A successor is trusted for its predecessor's runner, whatever name it is offered under.
     """
     found: dict[tuple[str, str], KeyRecord] = {}
     reached = list(trusted)
     while reached:
         old = reached.pop(0)
         if found.setdefault((old.name, old.public), old) is old:
-            successors = (new for new in offered if new.vouched_by is not None and vouched(new, old))
+            successors = (new for new in offered if new.vouched_by is not None and is_successor(new, old))
             reached += [new.evolve(name=old.name) for new in successors]
     return tuple(found.values())
 
 
-def vouched(new: KeyRecord, old: KeyRecord) -> bool:
-    """Return whether the old key vouches for the new one."""
+def is_successor(new: KeyRecord, old: KeyRecord) -> bool:
+    """Return whether the old key signed the new one as its successor."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

@@ -41,7 +41,7 @@ def generate(folder: Path, name: str) -> KeyRecord:
 
 
 def rotate(folder: Path, name: str) -> KeyRecord:
-    """Replace the key by a new one vouched for by the old one; the old file is kept beside it.
+    """Replace the key by a new one that the old one signs; the old file is kept beside it.
 
     The new public record is written down before the key changes, so a crash in between leaves the old key in use.
 
@@ -79,7 +79,7 @@ def published(folder: Path) -> tuple[KeyRecord, ...]:
 
 
 def publish_as(folder: Path, name: str) -> None:
-    """Write the key in use down under the name that its runner has now: a key counts for the name it is known by."""
+    """Publish the key in use under the runner's present name, as readers trust a key for one name."""
     for record in published(folder)[-1:]:
         if record.name != name:
             _publish(folder, record.evolve(name=name))
@@ -106,7 +106,7 @@ def load(folder: Path, name: str) -> tuple[CryptoSigner, KeyRecord]:
 
 
 def private(folder: Path) -> Ed25519PrivateKey:
-    """Return the runner's key.
+    """Return the runner's private key.
 
     Raises:
         InfrastructureError: missing, unreadable, not ed25519, or readable by others.

@@ -1,9 +1,9 @@
-"""This runner's seals: signs with the key it had when it started, judges others by keys it knows.
+"""This runner's seals: sign with the key it had when it started, verify other runners with the keys it knows.
 
-Whose key it knows: its own; what the owner pins in `runner_keys`, then signatures are demanded of everybody; otherwise
-every runner that once signed with a key which the bus named for it. That is written down, so that neither a changed
-bus record nor an unsigned claim undoes it; a runner that never signed, an older version or one without a key, goes on
-unsigned. A new key of a known name counts when a known one vouches for it.
+It knows its own key and those that the owner pins in `runner_keys`; with a pin, every runner must sign. Without one it
+trusts a key on first use: that of a runner whose signature fits a key in the bus record. Such a key is written down, so
+that neither a changed bus record nor an unsigned claim undoes it; a runner that never signed (an older version, or one
+without a key) goes on unsigned. A new key of a known runner is trusted when a known key signed it as its successor.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from bridge.system.durable import write_atomically
 from bridge.trust import runner_key as keys
 from bridge.trust import statements as seals
 from bridge.trust.attestation import is_available
-from bridge.trust.keyring import decode, encode, followed, pinned
-from bridge.trust.seals import UNPROVEN, VERIFIED, Seal, SignatureState, Statement
+from bridge.trust.keyring import decode, encode, pinned, with_successors
+from bridge.trust.seals import UNVERIFIED, VERIFIED, Seal, SignatureState, Statement
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -34,8 +34,8 @@ class RunnerSeals:
     Args:
         folder: its state folder, with its key and the keys of the runners it met.
         name: its name.
-        demanded: keys the owner pins, ``NAME=KEY``; without any, nobody is asked who never signed.
-        say: told when a runner's key is learnt; None learns none, for who only looks.
+        demanded: keys the owner pins, ``NAME=KEY``; without any, a runner that never signed need not sign.
+        say: told when a runner's key is learnt; None for a reader that learns no key.
 
     Raises:
         InfrastructureError: the key, or the list of known keys, cannot be used.
@@ -51,7 +51,7 @@ class RunnerSeals:
         self._path = folder / KNOWN_FILE
         self._known = _read(self._path)
 
-    judging = True
+    verifies = True
 
     @property
     def signs(self) -> bool:
@@ -59,26 +59,26 @@ class RunnerSeals:
         return self._key is not None
 
     def sign(self, statement: Statement) -> Seal | None:
-        """Return this runner's seal of what is in its name."""
+        """Return this runner's seal, or None for a statement that names another runner."""
         if self._key is None or statement.runner != self._name:
             return None
         return Seal(self._name, seals.sign(statement.payload_type, statement.payload(), self._key))
 
-    def judge(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> SignatureState:
-        """Return what a seal comes to; see the interface."""
+    def verify(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> SignatureState:
+        """Return the state of a seal; see the interface."""
         runner = statement.runner
         if runner == self._name and self._own:
             return self._compare(statement, seal, self._own)
         if self._pinned:
-            trusted = followed((*self._pinned, *self._own), (*offered, *self._known))
+            trusted = with_successors((*self._pinned, *self._own), (*offered, *self._known))
             return self._compare(statement, seal, [key for key in trusted if key.name == runner])
         of_name = [key for key in offered if key.name == runner]
         known = [key for key in self._known if key.name == runner]
         if known:
-            return self._compare(statement, seal, followed(known, of_name))
+            return self._compare(statement, seal, with_successors(known, of_name))
         signer = self._signer(statement, seal, of_name)
         if signer is None:
-            return UNPROVEN if seal is None else SignatureState("unproven", f"signed by no key known of {runner}")
+            return UNVERIFIED if seal is None else SignatureState("unverified", f"signed by no key known of {runner}")
         self._learn(signer)
         return VERIFIED
 
@@ -91,7 +91,7 @@ class RunnerSeals:
                 "refused", f"not signed by a key of {statement.runner or 'its runner'} for this place"
             )
         if signer.vouched_by is not None and signer not in self._known and signer not in self._own:
-            self._learn(signer)  # with the word of its predecessor, which the bus record may lose
+            self._learn(signer)  # with its predecessor's signature, which the bus record may lose
         return VERIFIED
 
     def _signer(self, statement: Statement, seal: Seal | None, trusted: Sequence[KeyRecord]) -> KeyRecord | None:

@@ -1,10 +1,10 @@
-"""What a runner signs of the refs it writes, and what a reader makes of a signature.
+"""Seal the refs that a runner writes, and verify the seals of other runners.
 
-A seal is a DSSE signature over a statement that every reader puts together itself: which kind of ref, which bus, which
-ref, which runner, the commits before, the digest of the record. It travels as the last line of the commit's message, so
-that trees, and the claim chain in a result, stay as they are. The record carries run, number, nonce and time.
+A seal is a DSSE signature (https://github.com/secure-systems-lab/dsse, protocol.md) over a statement that every reader
+builds itself: kind of ref, bus, ref, runner, parent commits, digest of the record. It is the last line of the commit's
+message, so trees and the claim chain in a result stay as they are. The record carries run, number, nonce and time.
 
-Knows no key: who may sign for whom is decided by an implementation of `Seals`.
+Knows no key: an implementation of `Seals` decides which key may sign for which runner.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _LINE: Final = re.compile(r"\n\nKakeya-Seal: ([a-z0-9][a-z0-9._-]{0,62}) ([A-Za-
 
 @dataclass(frozen=True)
 class Statement:
-    """What is signed.
+    """The facts that a seal signs.
 
     Attributes:
-        kind: a claim, a beacon or a log head; no signature of one counts as one of another.
-        bus_id, ref: where it stands, and nowhere else.
-        runner: in whose name.
-        parents: the commits it follows.
+        kind: a claim, a beacon or a log head; it is in the payload type, so a seal of one kind fits no other.
+        bus_id, ref: the only bus and ref on which the seal is valid.
+        runner: the runner that signs.
+        parents: the parents of the sealed commit.
         record: canonical bytes of the claim, beacon or log head.
     """
 
@@ -63,42 +63,42 @@ class Statement:
 
 @dataclass(frozen=True)
 class Seal:
-    """A signature as it was found: who says to have made it, and 64 bytes in base64. Proves nothing by itself."""
+    """An unverified signature of a commit message: the runner it names, and 64 bytes in base64."""
 
     runner: str
     signature: str
 
     def line(self) -> str:
-        """Return the end of a commit message that carries it."""
+        """Return the last line of the sealed commit's message."""
         return f"\n\nKakeya-Seal: {self.runner} {self.signature}"
 
 
 @dataclass(frozen=True)
 class SignatureState:
-    """What a signature comes to.
+    """The outcome of verifying a signature.
 
     Attributes:
-        state: ``verified``; ``unproven``: nobody here knows a key of that name, or none is asked for; ``refused``: a
-            key is known and this is not signed by it, or a signature is demanded.
-        why: the reason in a few words, of anything but ``verified``.
+        state: ``verified``; ``unverified``: this side knows no key of that runner, or does not check signatures;
+            ``refused``: a key is known or a signature is demanded, and the signature is absent or not by that key.
+        why: the reason in a few words, empty where verified.
     """
 
-    state: Literal["verified", "unproven", "refused"]
+    state: Literal["verified", "unverified", "refused"]
     why: str = ""
 
     @property
     def refused(self) -> bool:
-        """Whether it counts as not being there."""
+        """Whether a reader treats the signed record as absent."""
         return self.state == "refused"
 
 
 VERIFIED: Final = SignatureState("verified")
-UNPROVEN: Final = SignatureState("unproven", "nobody asked who wrote it")
+UNVERIFIED: Final = SignatureState("unverified", "signatures are not checked here")
 
 
 @dataclass(frozen=True)
 class Refused:
-    """Something on the bus that does not count: what, in whose name, where, and why."""
+    """A record on the bus that readers treat as absent: its kind, the runner it names, its place, and the reason."""
 
     kind: Kind
     runner: str
@@ -108,42 +108,42 @@ class Refused:
 
 
 class Seals(Protocol):
-    """Keys of one reader or writer."""
+    """The keys with which one side of a bus signs and verifies."""
 
     @property
-    def judging(self) -> bool:
-        """Whether anything is judged; without, everything is unproven and nothing is computed."""
+    def verifies(self) -> bool:
+        """Whether signatures are checked; where not, every one is `UNVERIFIED` and none is computed."""
         ...
 
     def sign(self, statement: Statement) -> Seal | None:
-        """Return a seal, or None where this side has no key or the statement is in another name."""
+        """Return a seal, or None where this side has no key or the statement names another runner."""
         ...
 
-    def judge(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> SignatureState:
-        """Return what a seal comes to.
+    def verify(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> SignatureState:
+        """Return the state of a seal.
 
         Args:
-            statement: what it would have to be about.
-            seal: what was found, or None.
-            offered: the keys that the bus names; no reason to trust one.
+            statement: the statement it must have signed.
+            seal: the commit's seal, or None.
+            offered: the keys in the bus record; being listed there makes no key trusted.
         """
         ...
 
 
 class NoSeals:
-    """Neither signs nor asks."""
+    """Seals of a side without keys: signs nothing and checks nothing."""
 
-    judging = False
+    verifies = False
 
     def sign(self, statement: Statement) -> Seal | None:
-        """Return None."""
+        """Return None: there is no key to sign with."""
         del statement
         return None
 
-    def judge(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> SignatureState:
-        """Return that nobody asked."""
+    def verify(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> SignatureState:
+        """Return `UNVERIFIED`."""
         del statement, seal, offered
-        return UNPROVEN
+        return UNVERIFIED
 
 
 def seal_in(message: str) -> Seal | None:
@@ -153,7 +153,7 @@ def seal_in(message: str) -> Seal | None:
 
 
 class BusSeals:
-    """The seals of one bus: binds statements to its id, and remembers what was refused.
+    """The seals of one bus: binds statements to its id, and remembers the records that were refused.
 
     Args:
         record: reads the bus record as it is now.
@@ -166,48 +166,48 @@ class BusSeals:
         self.seals: Seals = NoSeals()
 
     @property
-    def judging(self) -> bool:
+    def verifies(self) -> bool:
         """Whether signatures are checked here."""
-        return self.seals.judging
+        return self.seals.verifies
 
     @property
-    def asking(self) -> bool:
-        """Whether it matters here what is signed, also where no signature can be checked."""
+    def configured(self) -> bool:
+        """Whether seals were given: only then does an unsigned claim after a sealed one matter."""
         return not isinstance(self.seals, NoSeals)
 
     @property
     def refused(self) -> tuple[Refused, ...]:
-        """What was seen and did not count, newest last; bounded."""
+        """The refused records, newest last, at most REFUSED_MAX_COUNT."""
         return tuple(self._refused.values())
 
     def sign(self, kind: Kind, ref: str, runner: str, parents: tuple[str, ...], record: Record) -> Seal | None:
-        """Return this side's seal, or None where it does not sign."""
-        if not self.asking:
+        """Return this side's seal of a record, or None where it does not sign."""
+        if not self.configured:
             return None
         return self.seals.sign(Statement(kind, self._record().bus_id, ref, runner, parents, record.canonical()))
 
-    def judge(self, kind: Kind, ref: str, oid: str, *, runner: str, head: Commit, record: Record) -> SignatureState:
-        """Return what a commit's seal comes to; one that was verified stays so, one that was not is asked again."""
-        if not self.judging:
-            return UNPROVEN
+    def verify(self, kind: Kind, ref: str, oid: str, *, runner: str, head: Commit, record: Record) -> SignatureState:
+        """Return the state of a commit's seal; a verified one is remembered, any other is verified again each time."""
+        if not self.verifies:
+            return UNVERIFIED
         if oid in self._verified:
             return VERIFIED
         bus = self._record()
         statement = Statement(kind, bus.bus_id, ref, runner, head.parents, record.canonical())
-        found = self.seals.judge(statement, seal_in(head.message), bus.keys)
+        found = self.seals.verify(statement, seal_in(head.message), bus.keys)
         if found.state == "verified":
             self._verified.add(oid)
         return found
 
-    def note(self, kind: Kind, runner: str, ref: str, oid: str, standing: SignatureState) -> None:
-        """Remember what was refused; what counts after all is forgotten."""
+    def note(self, kind: Kind, runner: str, ref: str, oid: str, signature: SignatureState) -> None:
+        """Remember a refused record; forget it where its signature is no longer refused."""
         self._refused.pop((ref, oid), None)
-        if not standing.refused:
+        if not signature.refused:
             return
         if len(self._refused) >= REFUSED_MAX_COUNT:
             self._refused.pop(next(iter(self._refused)))
-        self._refused[ref, oid] = Refused(kind, runner, ref, oid, standing.why)
+        self._refused[ref, oid] = Refused(kind, runner, ref, oid, signature.why)
 
     def forget(self, kind: Kind, runner: str) -> None:
-        """Forget what was refused in a runner's name: it is judged anew."""
+        """Forget the refused records of a runner before its newest one is verified."""
         self._refused = {key: one for key, one in self._refused.items() if (one.kind, one.runner) != (kind, runner)}

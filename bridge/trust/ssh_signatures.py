@@ -75,7 +75,7 @@ def fingerprint_of(public_key: str) -> str:
 
 
 def public_key_in(signature: bytes) -> str | None:
-    """Return the public key that a signature says it was made with, or None when it is no signature; proves nothing."""
+    """Return the public key named in a signature (PROTOCOL.sshsig, blob format), unverified; None when it is none."""
     match = _ARMOUR.fullmatch(signature)
     try:
         data = base64.b64decode((match[1] if match else b"").replace(b"\n", b""), validate=True)
@@ -93,7 +93,7 @@ def sign(data: bytes, key: Path) -> bytes:
     """Return the signature of request bytes; with an agent, `key` may be the public half.
 
     Raises:
-        UsageError: the key cannot sign; nothing was asked of a terminal.
+        UsageError: the key cannot sign; the terminal was not used.
     """
     hidden = {"DISPLAY", "WAYLAND_DISPLAY", "SSH_ASKPASS"}
     quiet = {name: value for name, value in os.environ.items() if name not in hidden}
@@ -110,7 +110,7 @@ def sign(data: bytes, key: Path) -> bytes:
 
 
 def made_with(data: bytes, signature: bytes) -> str | None:
-    """Return the fingerprint of the key that made a signature of ours over these bytes, whoever it belongs to."""
+    """Return the fingerprint of the key that made a signature in our namespace over these bytes, listed or not."""
     if len(signature) > SIGNATURE_MAX_BYTES:
         return None
     with tempfile.TemporaryDirectory(prefix="kakeya-signature-") as folder:
@@ -164,7 +164,7 @@ def verify_commit(payload: bytes, signature: bytes, *, signers: Path, revoked: P
         revoked: an OpenSSH revocation list of the host's owner, or None.
 
     Raises:
-        PolicyRefusedError: nobody on the list signed it, or not with a key that holds now.
+        PolicyRefusedError: no listed signer signed it, or not with a key that is valid now.
     """
     if len(signature) > SIGNATURE_MAX_BYTES or not signers.is_file():
         raise PolicyRefusedError("this host knows no code signers, or the commit's signature is malformed")

@@ -1,7 +1,7 @@
 """Sign and check short statements with runner keys: ed25519 over DSSE's encoding, in this process.
 
-The same key and the same encoding as attestations, under payload types of their own, so that nothing signed as one is
-ever taken for the other. Knows bytes and keys; what a statement says is put together elsewhere.
+The same key and encoding as attestations, with payload types of their own, so that no signature of one kind is
+accepted as the other. Knows bytes and keys; the statement is built in `bridge.trust.seals`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def encoding(payload_type: str, payload: bytes) -> bytes:
-    """Return DSSE's pre-authentication encoding, https://github.com/secure-systems-lab/dsse (protocol.md)."""
+    """Return the pre-authentication encoding (PAE) of https://github.com/secure-systems-lab/dsse, protocol.md."""
     kind = payload_type.encode("ascii")
     return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
 

@@ -1,4 +1,4 @@
-"""Look at the attestations of one runner together: what is missing, doubled or out of line.
+"""Find attestations of a runner that are missing, doubled or out of order.
 
 Each carries its number and the digest of the one before, so a run that was left out shows as a gap. Knows envelopes
 that were opened already; nothing about buses.

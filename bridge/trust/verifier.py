@@ -1,6 +1,6 @@
-"""Check a result tree by itself: every byte is listed, and everything it says of itself agrees.
+"""Verify a result tree by itself: the manifest lists every byte, and the records in it agree.
 
-Needs nothing but the files. Who wrote them is what an attestation says, see `bridge.trust.attestation`.
+Needs only the files. Their author is proved by an attestation, see `bridge.trust.attestation`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ R = TypeVar("R", bound=Record)
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One thing that does not hold: the file concerned, and what was got and expected."""
+class TreeProblem:
+    """A broken promise of a result tree: the file concerned, what was got and what is expected."""
 
     path: str
     message: str
@@ -39,16 +39,16 @@ class Problem:
         return f"{self.path}: {self.message}"
 
 
-def verify_tree(files: Mapping[str, bytes], *, run_id: str | None = None) -> list[Problem]:
-    """Return what does not hold in a result tree, an empty list when all does.
+def verify_tree(files: Mapping[str, bytes], *, run_id: str | None = None) -> list[TreeProblem]:
+    """Return the problems of a result tree, an empty list where there are none.
 
     Args:
         files: by relative POSIX path, `manifest.json` included.
-        run_id: the run it is said to be the result of, or None to take the tree's word.
+        run_id: the run it is said to be the result of, or None to take the id in its manifest.
     """
     if "manifest.json" not in files:
-        return [Problem("manifest.json", "missing; this is not a result tree")]
-    problems: list[Problem] = []
+        return [TreeProblem("manifest.json", "missing; this is not a result tree")]
+    problems: list[TreeProblem] = []
     manifest = _read(Manifest, "manifest.json", files, problems)
     if manifest is None:
         return problems
@@ -58,9 +58,9 @@ def verify_tree(files: Mapping[str, bytes], *, run_id: str | None = None) -> lis
     spec = _read(JobSpec, "spec.json", files, problems) if "spec.json" in files else None
     for path, other in (("run.json", record), ("verdict.json", verdict), ("spec.json", spec)):
         if other is not None and other.id != manifest.id:
-            problems.append(Problem(path, f"is about run {other.id}, the manifest about {manifest.id}"))
+            problems.append(TreeProblem(path, f"is about run {other.id}, the manifest about {manifest.id}"))
     if run_id is not None and manifest.id != run_id:
-        problems.append(Problem("manifest.json", f"is about run {manifest.id}, expected {run_id}"))
+        problems.append(TreeProblem("manifest.json", f"is about run {manifest.id}, expected {run_id}"))
     if record is not None:
         problems += _record(manifest, record, files)
         problems += _request(manifest, record, spec, files)
@@ -68,99 +68,99 @@ def verify_tree(files: Mapping[str, bytes], *, run_id: str | None = None) -> lis
     return problems
 
 
-def _read(kind: type[R], path: str, files: Mapping[str, bytes], problems: list[Problem]) -> R | None:
+def _read(kind: type[R], path: str, files: Mapping[str, bytes], problems: list[TreeProblem]) -> R | None:
     if path not in files:
         return None  # reported with the other missing files
     try:
         value = kind.parse(files[path], max_bytes=RESULT_MAX_BYTES, max_depth=32)
     except (StrictJsonError, pydantic.ValidationError) as error:
-        problems.append(Problem(path, f"is no {kind.__name__}: {str(error).splitlines()[0]}"))
+        problems.append(TreeProblem(path, f"is no {kind.__name__}: {str(error).splitlines()[0]}"))
         return None
     # Only what the bytes say: a field that a newer version added is absent from an older result.
     if strictjson.encode(value.model_dump(mode="json", exclude_unset=True)) != files[path]:
-        problems.append(Problem(path, "is not in canonical form"))
+        problems.append(TreeProblem(path, "is not in canonical form"))
     return value
 
 
-def _files(manifest: Manifest, files: Mapping[str, bytes]) -> Iterator[Problem]:
+def _files(manifest: Manifest, files: Mapping[str, bytes]) -> Iterator[TreeProblem]:
     listed = [entry.path for entry in manifest.files]
     if listed != sorted(set(listed)):
-        yield Problem("manifest.json", "does not list each file once, sorted by path")
+        yield TreeProblem("manifest.json", "does not list each file once, sorted by path")
     if len(files) > RESULT_MAX_FILES or sum(map(len, files.values())) > RESULT_MAX_BYTES:
-        yield Problem(
+        yield TreeProblem(
             "manifest.json", f"the tree breaks its bounds: {RESULT_MAX_FILES} files, {RESULT_MAX_BYTES} bytes"
         )
     unlisted = {"manifest.json"} | ({ATTESTATION_FILE} if manifest.attestation == "dsse" else set())
     for path in sorted(set(files) - set(listed) - unlisted):
-        yield Problem(path, "is not listed in the manifest")
+        yield TreeProblem(path, "is not listed in the manifest")
     if manifest.attestation == "dsse" and ATTESTATION_FILE not in files:
-        yield Problem(ATTESTATION_FILE, "missing; the manifest says that this result is signed")
+        yield TreeProblem(ATTESTATION_FILE, "missing; the manifest says that this result is signed")
     for path in _REQUIRED:
         if path not in listed:
-            yield Problem(path, "missing")
+            yield TreeProblem(path, "missing")
     for entry in manifest.files:
         if _PATH.fullmatch(entry.path) is None:
-            yield Problem(entry.path, "has no place in a result tree")
+            yield TreeProblem(entry.path, "has no place in a result tree")
         data = files.get(entry.path)
         if data is None:
-            yield Problem(entry.path, "is listed and missing")
+            yield TreeProblem(entry.path, "is listed and missing")
         elif len(data) != entry.bytes or hashlib.sha256(data).hexdigest() != entry.sha256:
-            yield Problem(
+            yield TreeProblem(
                 entry.path, f"differs from the manifest: {len(data)} bytes, listed {entry.bytes}, or its digest"
             )
 
 
-def _record(manifest: Manifest, record: RunRecord, files: Mapping[str, bytes]) -> Iterator[Problem]:
+def _record(manifest: Manifest, record: RunRecord, files: Mapping[str, bytes]) -> Iterator[TreeProblem]:
     if record.bus_id != manifest.bus_id or record.request_oid != manifest.request_oid:
-        yield Problem("run.json", "names another bus or another request commit than the manifest")
+        yield TreeProblem("run.json", "names another bus or another request commit than the manifest")
     log = files.get("log.txt", b"")
     if record.log_bytes != len(log) or record.log_sha256 != hashlib.sha256(log).hexdigest():
-        yield Problem("log.txt", "is not the log that run.json describes")
+        yield TreeProblem("log.txt", "is not the log that run.json describes")
     outputs = {output.path: output.sha256 for output in record.outputs}
     for path, data in files.items():
         if path.startswith("reports/"):
             expected = outputs.get(path.removeprefix("reports/"))
             if expected != hashlib.sha256(data).hexdigest():
-                yield Problem(path, "is not among the outputs that run.json records")
+                yield TreeProblem(path, "is not among the outputs that run.json records")
 
 
 def _request(
     manifest: Manifest, record: RunRecord, spec: JobSpec | None, files: Mapping[str, bytes]
-) -> Iterator[Problem]:
+) -> Iterator[TreeProblem]:
     data = files.get("request.json")
     digest = hashlib.sha256(data or b"").hexdigest()
     if record.request_digest != digest:
-        yield Problem("request.json", f"has digest {digest}, run.json names {record.request_digest}")
+        yield TreeProblem("request.json", f"has digest {digest}, run.json names {record.request_digest}")
     if spec is None:
         if record.commands or record.program_exit is not None:
-            yield Problem("spec.json", "missing although run.json says that something ran")
+            yield TreeProblem("spec.json", "missing although run.json says that something ran")
         return
     if spec.request_digest != digest or spec.preset != record.preset or spec.policy_digest != record.policy_digest:
-        yield Problem("spec.json", "is for another request, preset or policy than run.json")
-    problems: list[Problem] = []
+        yield TreeProblem("spec.json", "is for another request, preset or policy than run.json")
+    problems: list[TreeProblem] = []
     request = _read(Request, "request.json", files, problems)
     yield from problems
     if request is not None and (request.id, request.bus_id) != (manifest.id, manifest.bus_id):
-        yield Problem("request.json", "is another run's or another bus's request")
+        yield TreeProblem("request.json", "is another run's or another bus's request")
 
 
-def _claims(manifest: Manifest, record: RunRecord, files: Mapping[str, bytes]) -> Iterator[Problem]:
+def _claims(manifest: Manifest, record: RunRecord, files: Mapping[str, bytes]) -> Iterator[TreeProblem]:
     path = "claims.jsonl"
     try:
         links = read_chain(files.get(path, b""), hex_chars=len(manifest.request_oid))
         claims = [Claim.parse(link.claim) for link in links]
     except ValueError as error:  # StrictJsonError and ValidationError are ValueErrors
-        yield Problem(path, f"is no claim chain: {str(error).splitlines()[0]}")
+        yield TreeProblem(path, f"is no claim chain: {str(error).splitlines()[0]}")
         return
     previous: str | None = None
     for number, (link, claim) in enumerate(zip(links, claims, strict=True)):
         if not link.holds or link.parent != previous:
-            yield Problem(path, f"commit {number} does not hold its claim, or does not follow the commit before it")
+            yield TreeProblem(path, f"commit {number} does not hold its claim, or does not follow the commit before it")
         if (claim.id, claim.request_oid) != (manifest.id, manifest.request_oid):
-            yield Problem(path, f"commit {number} is a claim of another run or request")
+            yield TreeProblem(path, f"commit {number} is a claim of another run or request")
         if claim.state == "terminal":
-            yield Problem(path, f"commit {number} is terminal; a result tree holds the claims before it")
+            yield TreeProblem(path, f"commit {number} is terminal; a result tree holds the claims before it")
         previous = link.oid
     chain = tuple(link.oid for link in links)
     if not record.claims or record.claims != chain[: len(record.claims)]:
-        yield Problem("run.json", "names a claim chain that is not the one in the tree")
+        yield TreeProblem("run.json", "names a claim chain that is not the one in the tree")

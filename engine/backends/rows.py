@@ -28,7 +28,7 @@ class Codec(Protocol):
         """Return the rows that attention sees."""
 
 
-class Plain:
+class PlainRows:
     """Rows as they are."""
 
     def encode(self, rows: Array) -> tuple[Array, ...]:
@@ -59,7 +59,7 @@ class Library:
 
     def codec(self, layout: CacheLayout, head_dim: int) -> Codec:
         """Return how ``layout`` stores the rows of heads of ``head_dim`` values."""
-        return Plain() if layout.bits is None else self.affine(layout.bits, layout.group_of(head_dim))
+        return PlainRows() if layout.bits is None else self.affine(layout.bits, layout.group_of(head_dim))
 
 
 class RowStore:
@@ -68,7 +68,7 @@ class RowStore:
     def __init__(self, library: Library, codec: Codec | None = None) -> None:
         self.library = library
         # Rows stored as they are, one array a side, skip the codec: this runs for every layer of every step.
-        self._codec = None if codec is None or isinstance(codec, Plain) else codec
+        self._codec = None if codec is None or isinstance(codec, PlainRows) else codec
         self._parts: list[Array] = []
         self.capacity = 0
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from engine.benchmarks.peer import Peer
-from engine.benchmarks.ratio import Ratio, paired_ratio
+from engine.benchmarks.peer import Contestant
 from engine.benchmarks.turns import SLICE_TOKENS, Decode, take_turns
-from engine.evaluation.selection import Prompt
+from engine.measurement.ratio import Ratio, paired_ratio
+from engine.measurement.selection import Prompt
 from engine.protocols import Clock
 
 
@@ -42,7 +42,7 @@ class Contest:
     has room for one of them at a time.
     """
 
-    peers: Sequence[Peer]
+    peers: Sequence[Contestant]
     prompts: Sequence[Prompt]
     warmups: Sequence[Prompt]
     budget_tokens: int
@@ -96,7 +96,7 @@ def _entry(name: str, prompt: Prompt, repeat: int, decode: Decode, wanted: tuple
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Placing:
     """One contestant beside a reference. ``speed`` is the reference's decode time over this one's, None if unequal."""
 
     peer: str
@@ -106,13 +106,13 @@ class Standing:
     speed: Ratio | None
 
 
-def standings(entries: Sequence[Entry], reference: str) -> list[Standing]:
+def standings(entries: Sequence[Entry], reference: str) -> list[Placing]:
     """Return every contestant beside ``reference``, by name."""
     times = {name: _by_prompt(entries, name) for name in sorted({entry.peer for entry in entries})}
     return [_standing(entries, name, ours, times[reference]) for name, ours in times.items()]
 
 
-def _standing(entries: Sequence[Entry], name: str, ours: dict[str, float], theirs: dict[str, float]) -> Standing:
+def _standing(entries: Sequence[Entry], name: str, ours: dict[str, float], theirs: dict[str, float]) -> Placing:
     own = [entry for entry in entries if entry.peer == name]
     different = {entry.prompt_id for entry in own if not entry.identical}
     # A one-token answer has no decode time, in any contestant.
@@ -122,7 +122,7 @@ def _standing(entries: Sequence[Entry], name: str, ours: dict[str, float], their
         speed = paired_ratio([theirs[prompt] for prompt in shared], [ours[prompt] for prompt in shared])
     seconds = sum(entry.decode_s for entry in own)
     tokens = sum(max(entry.tokens - 1, 0) for entry in own)
-    return Standing(name, len(ours), len(different), tokens / seconds if seconds else 0.0, speed)
+    return Placing(name, len(ours), len(different), tokens / seconds if seconds else 0.0, speed)
 
 
 def _by_prompt(entries: Sequence[Entry], name: str) -> dict[str, float]:
@@ -134,7 +134,7 @@ def _by_prompt(entries: Sequence[Entry], name: str) -> dict[str, float]:
     return {prompt: median(values) for prompt, values in seconds.items()}
 
 
-def table(found: Sequence[Standing], reference: str) -> list[str]:
+def table(found: Sequence[Placing], reference: str) -> list[str]:
     """Return the standings as lines of text."""
     lines = [f"{'contestant':<44}{'tokens/s':>10}   decode speed against {reference!r} [95 %]"]
     for row in found:
@@ -148,7 +148,7 @@ def table(found: Sequence[Standing], reference: str) -> list[str]:
     return lines
 
 
-def as_row(standing: Standing) -> dict[str, Any]:
+def as_row(standing: Placing) -> dict[str, Any]:
     """Return a standing as JSON values."""
     speed = standing.speed
     return {

@@ -12,17 +12,17 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.benchmarks.ratio import Ratio, paired_ratio
 from engine.benchmarks.turns import Arrivals, Decode, Pulled, take_turns
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.drafters.none import NoDrafter
 from engine.errors import UsageError
-from engine.evaluation.selection import Prompt
 from engine.loading import Engine
+from engine.measurement.ratio import Ratio, paired_ratio
+from engine.measurement.selection import Prompt
 from engine.protocols import Depth, Drafter, DrafterModel
+from engine.stopping import Stopping
 from engine.types import CacheLayout, Draft, Features, Step
 
 PREFILL_CHUNK_TOKENS = 512
@@ -36,9 +36,9 @@ class SpoiltDrafter:
     vocab_size: int
     since: int
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int) -> Draft:
         """Propose what the drafter inside proposes, each id moved by one from ``since`` on."""
-        draft = self.inside.propose(bonus, position, count)
+        draft = self.inside.ask(bonus, position, count).take()
         if position < self.since or draft.count == 0:
             return draft
         if isinstance(draft.tokens, tuple):
@@ -51,6 +51,10 @@ class SpoiltDrafter:
         """Pass on what was committed."""
         self.inside.observe(start, tokens, features)
 
+    def close(self) -> None:
+        """Close the drafter inside."""
+        self.inside.close()
+
     def measured_bytes(self) -> int:
         """Return the bytes of the drafter inside."""
         return self.inside.measured_bytes()
@@ -62,7 +66,7 @@ class SpoiltDrafter:
 
 
 @dataclass(frozen=True)
-class World:
+class DrafterWorld:
     """A drafter that is right until output token ``wrong_from`` (None: for ever), over prompts of one set.
 
     Without ``drafts`` there is none: what the engine's own plain loop takes, before any controller.
@@ -114,7 +118,7 @@ _PLAIN_FIELDS = ("world", "prompt_id", "identical", "drafted_steps", "shadow_dra
 
 
 @dataclass(frozen=True)
-class Trial:
+class ControllerTrial:
     """Measures worlds; ``seed`` draws which of the two takes each turn first."""
 
     engine: Engine
@@ -123,7 +127,7 @@ class Trial:
     longest: int
     pairs: list[Pair] = field(default_factory=list)
 
-    def run(self, worlds: Sequence[World], heard: Callable[[Pair], None] = lambda _: None) -> list[Pair]:
+    def run(self, worlds: Sequence[DrafterWorld], heard: Callable[[Pair], None] = lambda _: None) -> list[Pair]:
         """Decode every prompt of every world twice, prompts of the worlds in turn; the first turn is a warm-up."""
         chooser = random.Random(f"{self.seed}/controller")  # noqa: S311 - a reproducible order, not a secret
         turns = max(len(world.prompts) for world in worlds)
@@ -137,9 +141,9 @@ class Trial:
                     heard(pair)
         return self.pairs
 
-    def _pair(self, world: World, prompt: Prompt, chooser: random.Random) -> Pair:
-        clock, asked = self.engine.backend.clock, Asked()
-        plain = Decode(Pulled(Asked().count(self._plain(prompt)), clock), clock)
+    def _pair(self, world: DrafterWorld, prompt: Prompt, chooser: random.Random) -> Pair:
+        clock, asked = self.engine.backend.clock, DraftCounts()
+        plain = Decode(Pulled(DraftCounts().count(self._plain(prompt)), clock), clock)
         controlled = Decode(Pulled(asked.count(self._controlled(world, prompt)), clock), clock)
         take_turns([plain, controlled], chooser)
         identical = plain.tokens == controlled.tokens
@@ -149,7 +153,7 @@ class Trial:
     def _plain(self, prompt: Prompt) -> Iterator[Step]:
         return self.engine.native.decode(prompt.ids, Stopping(self.budget_tokens), PREFILL_CHUNK_TOKENS)
 
-    def _controlled(self, world: World, prompt: Prompt) -> Iterator[Step]:
+    def _controlled(self, world: DrafterWorld, prompt: Prompt) -> Iterator[Step]:
         engine = self.engine
         parts = Parts(
             engine.target.open(engine.drafter.capture if world.drafts else (), CacheLayout.NATIVE),
@@ -162,7 +166,7 @@ class Trial:
 
 
 @dataclass(slots=True)
-class Asked:
+class DraftCounts:
     """How many steps of a decode verified a draft, and how many shadow drafts it had."""
 
     drafted_steps: int = 0

@@ -7,15 +7,13 @@ and target take each is told apart by a pass that waits for the device after eve
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from engine.benchmarks.peer import stopping
 from engine.decoding.speculative import Parts, speculative
+from engine.decoding.timing import Spent
 from engine.loading import Engine
-from engine.protocols import Clock, Depth
+from engine.protocols import Depth
 from engine.types import CacheLayout
 
 
@@ -39,47 +37,6 @@ class Overhead:
         return (self.decode_s - self.calls_s) / self.decode_s if self.decode_s else 0.0
 
 
-@dataclass(slots=True)
-class Meter:
-    """Sums the time spent inside the calls of the objects it wraps, by label; ``wait`` ends each with the device's."""
-
-    clock: Clock
-    wait: bool = False
-    running: bool = False
-    spent_ns: Counter[str] = field(default_factory=Counter)
-
-    def around(self, part: Any, label: str, *names: str) -> Any:
-        """Return ``part`` with the named methods timed while the meter runs; generators are timed per item."""
-        return _Metered(self, part, label, frozenset(names))
-
-    def call(self, label: str, function: Any, args: Any, kwargs: Any) -> Any:
-        """Call and add the time."""
-        began_ns = self.clock.host_ns()
-        result = function(*args, **kwargs)
-        if self.running:
-            ended_ns = self.clock.now_ns() if self.wait else self.clock.host_ns()
-            self.spent_ns[label] += ended_ns - began_ns
-        return self._items(label, result) if isinstance(result, Iterator) else result
-
-    def _items(self, label: str, items: Iterator[Any]) -> Iterator[Any]:
-        done = object()
-        while (item := self.call(label, next, (items, done), {})) is not done:
-            yield item
-
-
-class _Metered:
-    """Passes everything on to ``part``, timing the chosen methods."""
-
-    def __init__(self, meter: Meter, part: Any, label: str, names: frozenset[str]) -> None:
-        self._meter, self._part, self._label, self._names = meter, part, label, names
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._part, name)
-        if name not in self._names:
-            return value
-        return lambda *args, **kwargs: self._meter.call(self._label, value, args, kwargs)
-
-
 def loop_overhead(
     engine: Engine,
     prompt: tuple[int, ...],
@@ -91,27 +48,23 @@ def loop_overhead(
 ) -> Overhead:
     """Decode one prompt and split its decode time into calls and loop."""
     clock = engine.backend.clock
-    meter = Meter(clock, wait)
+    ended_ns = clock.now_ns if wait else clock.host_ns
+    drafting, verifying = Spent(clock.host_ns, ended_ns), Spent(clock.host_ns, ended_ns)
+    sequence = engine.target.open(engine.drafter.capture, layout)
     parts = Parts(
-        meter.around(
-            engine.target.open(engine.drafter.capture, layout),
-            "verify",
-            "forward_block",
-            "decode_ahead",
-            "crop",
-            "committed",
-        ),
-        meter.around(engine.drafter.open(), "draft", "propose", "observe"),
-        meter.around(engine.accept, "verify", "decide"),
+        verifying.around(sequence, "forward_block", "crop", "committed", iterators=("decode_ahead",)),
+        drafting.around(engine.drafter.open(), "observe", asks=("ask",)),
+        verifying.around(engine.accept, "decide"),
         depth,
         clock,
     )
     steps = speculative(parts, prompt, stopping(engine, prompt, budget_tokens))
     next(steps)
     clock.now_ns()
-    meter.running = True
+    for spent in (drafting, verifying):
+        spent.read_s()
     began_ns, count = clock.host_ns(), 0
     for _ in steps:
         count += 1
-    decode_s, spent = (clock.host_ns() - began_ns) / 1e9, meter.spent_ns
-    return Overhead(decode_s, spent["draft"] / 1e9, spent["verify"] / 1e9, count)
+    decode_s = (clock.host_ns() - began_ns) / 1e9
+    return Overhead(decode_s, drafting.read_s(), verifying.read_s(), count)

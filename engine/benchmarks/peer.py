@@ -9,18 +9,18 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.benchmarks.turns import Pulled, Running
+from engine.benchmarks.turns import HeldDecode, Pulled
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.prompt import check_prompt
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.drafters.none import NoDrafter
 from engine.loading import Engine
 from engine.protocols import Depth, DrafterModel
+from engine.stopping import Stopping
 from engine.types import CacheLayout
 
 
-class Peer(Protocol):
+class Contestant(Protocol):
     """One implementation."""
 
     @property
@@ -31,7 +31,7 @@ class Peer(Protocol):
     def code_path(self) -> str:
         """``module:function`` of the code that decodes."""
 
-    def start(self, prompt: tuple[int, ...], budget_tokens: int) -> Running:
+    def start(self, prompt: tuple[int, ...], budget_tokens: int) -> HeldDecode:
         """Return a decode, greedy until a stop id or the budget, that has not begun; its first turn is the prefill."""
 
 
@@ -46,7 +46,7 @@ class EnginePeer:
     layout: CacheLayout
     code_path: str = "engine.decoding.speculative:speculative"
 
-    def start(self, prompt: tuple[int, ...], budget_tokens: int) -> Running:
+    def start(self, prompt: tuple[int, ...], budget_tokens: int) -> HeldDecode:
         """Return a decode with a fresh sequence and a cold depth policy."""
         return Pulled(self._tokens(prompt, budget_tokens), self.engine.backend.clock)
 
@@ -70,7 +70,7 @@ class NativePeer:
         """Return the library's code."""
         return self.engine.native.code_path
 
-    def start(self, prompt: tuple[int, ...], budget_tokens: int) -> Running:
+    def start(self, prompt: tuple[int, ...], budget_tokens: int) -> HeldDecode:
         """Return a decode with a fresh cache."""
         return Pulled(self._tokens(prompt, budget_tokens), self.engine.backend.clock)
 
@@ -98,11 +98,11 @@ def oracle(engine: Engine, prompt: tuple[int, ...], budget_tokens: int) -> tuple
 
 def engine_peers(
     engine: Engine, depths: dict[str, Callable[[], Depth]], layout: CacheLayout = CacheLayout.NATIVE
-) -> list[Peer]:
+) -> list[Contestant]:
     """Return the engine's own contestants: without a drafter, and with it at each depth policy."""
     from engine.decoding.depth import FixedDepth
 
-    peers: list[Peer] = [EnginePeer("engine, no drafter", engine, NoDrafter(), lambda: FixedDepth(0), layout)]
+    peers: list[Contestant] = [EnginePeer("engine, no drafter", engine, NoDrafter(), lambda: FixedDepth(0), layout)]
     for label, depth in depths.items():
         peers.append(EnginePeer(f"engine, {engine.drafter.info.name}, {label}", engine, engine.drafter, depth, layout))
     return peers

@@ -12,8 +12,8 @@ import mlx.core as mx
 from mlx_lm.generate import speculative_generate_step
 from mlx_lm.utils import load_model
 
-from engine.benchmarks.peer import NativePeer, Peer, stopping
-from engine.benchmarks.turns import Pulled, Running
+from engine.benchmarks.peer import Contestant, NativePeer, stopping
+from engine.benchmarks.turns import HeldDecode, Pulled
 from engine.errors import UsageError
 from engine.loading import Engine
 
@@ -30,7 +30,7 @@ class DraftModelPeer:
     name: str = "mlx-lm draft model"
     code_path: str = "mlx_lm.generate:speculative_generate_step"
 
-    def start(self, prompt: tuple[int, ...], budget_tokens: int) -> Running:
+    def start(self, prompt: tuple[int, ...], budget_tokens: int) -> HeldDecode:
         """Return a decode; mlx-lm yields token by token."""
         return Pulled(self._tokens(prompt, budget_tokens), self.engine.backend.clock)
 
@@ -47,13 +47,13 @@ class DraftModelPeer:
                     break
 
 
-def mlx_peers(engine: Engine, module: Any, draft_model: Path | None) -> list[Peer]:
+def mlx_peers(engine: Engine, module: Any, draft_model: Path | None) -> list[Contestant]:
     """Return mlx-lm's contestants.
 
     Raises:
         UsageError: If a draft model is given for a target with sliding layers: mlx-lm's mode is silently wrong there.
     """
-    peers: list[Peer] = [NativePeer(engine, "mlx-lm generate_step")]
+    peers: list[Contestant] = [NativePeer(engine, "mlx-lm generate_step")]
     if draft_model is not None:
         if engine.target.info.sliding_window is not None:
             raise UsageError(

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from engine import checkpoint
-from engine.benchmarks.peer import NativePeer, Peer
-from engine.benchmarks.turns import Pushed, Running
+from engine.benchmarks.peer import Contestant, NativePeer
+from engine.benchmarks.turns import HeldDecode, Pushed
 from engine.drafters import dflash
 from engine.drafters.dflash import DFlashConfig
 from engine.loading import Engine
@@ -30,7 +30,7 @@ class GeneratePeer:
     extra: Mapping[str, Any]
     code_path: str = "transformers.generation.utils:GenerationMixin.generate"
 
-    def start(self, prompt: tuple[int, ...], budget_tokens: int) -> Running:
+    def start(self, prompt: tuple[int, ...], budget_tokens: int) -> HeldDecode:
         """Return a decode; a streamer is handed tokens when they reach the host."""
         clock = self.engine.backend.clock
         return Pushed(lambda put: self._generate(prompt, budget_tokens, put), clock)
@@ -67,9 +67,9 @@ class _Streamer:
         """Do nothing: the last token was handed on when it arrived."""
 
 
-def torch_peers(engine: Engine, module: Any, drafter: Path | None, draft_model: Path | None) -> list[Peer]:
+def torch_peers(engine: Engine, module: Any, drafter: Path | None, draft_model: Path | None) -> list[Contestant]:
     """Return transformers' contestants for a loaded target ``module``."""
-    peers: list[Peer] = [
+    peers: list[Contestant] = [
         GeneratePeer("transformers generate", engine, module, {}),
         NativePeer(engine, "transformers forward loop"),
         GeneratePeer("transformers prompt lookup", engine, module, {"prompt_lookup_num_tokens": LOOKUP_TOKENS}),

@@ -21,7 +21,7 @@ Came = tuple[int, tuple[int, ...]]
 """Host nanoseconds at which tokens were there, and the tokens."""
 
 
-class Running(Protocol):
+class HeldDecode(Protocol):
     """A decode that can be held between tokens."""
 
     def advance(self, tokens: int) -> list[Came]:
@@ -137,7 +137,7 @@ class Decode:
     ``first_s`` are the seconds from the idle device to the first token.
     """
 
-    def __init__(self, running: Running, clock: Clock) -> None:
+    def __init__(self, running: HeldDecode, clock: Clock) -> None:
         self._running = running
         self._clock = clock
         self._spent_ns = 0

@@ -11,26 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from engine.benchmarks.contest import Contest, Entry, as_row, standings, table
-from engine.benchmarks.controller import Pair, Trial, World, curve
+from engine.benchmarks.controller import ControllerTrial, DrafterWorld, Pair, curve
 from engine.benchmarks.overhead import Overhead, loop_overhead
-from engine.benchmarks.peer import Peer, engine_peers, oracle
-from engine.benchmarks.ratio import Ratio
+from engine.benchmarks.peer import Contestant, engine_peers, oracle
 from engine.benchmarks.turns import SLICE_TOKENS
-from engine.cli.options import (
-    add_cache_option,
-    add_model_options,
-    cache_layout,
-    depth_factory,
-    guarded,
-    open_selected,
-    positive,
-)
+from engine.cli.boundary import guarded
 from engine.decoding.prompt import check_prompts
 from engine.drafters.draft_model import DraftModel
 from engine.errors import UsageError
-from engine.evaluation.selection import Prompt, load_prompts
-from engine.evaluation.study import Study
 from engine.loading import Engine, resolve_model
+from engine.measurement.ratio import Ratio
+from engine.measurement.selection import Prompt, load_prompts
+from engine.measurement.study import Study
+from engine.options import add_cache_option, add_model_options, cache_layout, depth_factory, open_selected, positive
 from engine.protocols import Depth
 from engine.reports import RunContext
 from engine.tokenizer import Tokenizer
@@ -145,11 +138,11 @@ def _controller(options: argparse.Namespace) -> int:
     needles = load_prompts("needle", tokenizer, name).prompts
     long = sorted(needles, key=lambda prompt: len(prompt.ids))[-options.prompts :]
     known = {
-        "plain": World("no drafter", short, None, drafts=False),
-        "useless": World("useless drafter", short, 0),
-        "long": World("useless drafter, long context", long, 0),
-        "turning": World("drafter turns useless half-way", short, options.max_new // 2),
-        "own": World("drafter as it is", short, None),
+        "plain": DrafterWorld("no drafter", short, None, drafts=False),
+        "useless": DrafterWorld("useless drafter", short, 0),
+        "long": DrafterWorld("useless drafter, long context", long, 0),
+        "turning": DrafterWorld("drafter turns useless half-way", short, options.max_new // 2),
+        "own": DrafterWorld("drafter as it is", short, None),
     }
     asked = options.worlds.split(",") if options.worlds else list(known)
     if set(asked) - set(known):
@@ -158,7 +151,7 @@ def _controller(options: argparse.Namespace) -> int:
     check_prompts((prompt.ids for world in worlds for prompt in world.prompts), engine.target.info, options.max_new)
     block = engine.drafter.info.block_size
     context = RunContext.current(out=options.out)
-    trial = Trial(engine, options.max_new, context.request_digest, block - 1 if block else 16)
+    trial = ControllerTrial(engine, options.max_new, context.request_digest, block - 1 if block else 16)
     budgets = [tokens for tokens in BUDGETS if tokens < options.max_new] + [options.max_new]
 
     def run() -> tuple[dict[str, dict[int, Ratio]], dict[str, Any]]:
@@ -177,7 +170,7 @@ def _controller(options: argparse.Namespace) -> int:
     return 0
 
 
-def contestants(engine: Engine, options: argparse.Namespace) -> list[Peer]:
+def contestants(engine: Engine, options: argparse.Namespace) -> list[Contestant]:
     """Return everyone who runs, the library's plain decoding first."""
     target: Any = engine.target
     layout = cache_layout(options, lossless=True)

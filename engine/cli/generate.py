@@ -9,20 +9,20 @@ import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from engine.cli.options import (
+from engine.cli.boundary import guarded
+from engine.decoding.prompt import room_tokens
+from engine.errors import UsageError
+from engine.generation.answer import Answer, GenerationRequest, generate
+from engine.loading import Engine
+from engine.options import (
     add_decoding_options,
     add_model_options,
     cache_layout,
     depth_factory,
-    guarded,
     open_selected,
     positive,
     whole,
 )
-from engine.decoding.prompt import room_tokens
-from engine.errors import UsageError
-from engine.evaluation.generate import Answer, Asked, generate
-from engine.loading import Engine
 from engine.protocols import Accept, SamplingDrafterModel
 from engine.tokenizer import Tokenizer
 from engine.verification.rejection import Sampling
@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
     tokenizer = Tokenizer(engine.folder)
     make_depth, _ = depth_factory(options.depth, engine)
     prompt = tokenizer.chat(text) if options.chat else tokenizer.encode(text)
-    asked = Asked(
+    asked = GenerationRequest(
         prompt=prompt,
         max_new_tokens=options.max_new or _default_budget(prompt, engine),
         stop_ids=frozenset(() if options.ignore_stop_tokens else engine.target.info.stop_ids),

@@ -6,8 +6,9 @@ import argparse
 import os
 import time
 
-from engine.cli.options import add_out_option, guarded
-from engine.evaluation.probe import BACKENDS, ProbeResult, probe
+from engine.backends.probing import BACKENDS, ProbeResult, probe
+from engine.cli.boundary import guarded
+from engine.options import add_out_option
 from engine.reports import Report, RunContext, write_report
 from engine.reports.context import machine_facts, thread_facts, utc_now
 

@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from engine.cli.options import guarded, out_folder, positive, whole
+from engine.cli.boundary import guarded
 from engine.loading import load_backend
+from engine.options import out_folder, positive, whole
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -46,7 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-class Progress:
+class TrainingProgress:
     """A rich progress bar on stderr, or a log line every few seconds when `plain`."""
 
     def __init__(self, label: str, plain: bool) -> None:
@@ -102,7 +103,7 @@ def train_target_command(arguments: argparse.Namespace) -> None:
     from engine.training.corpus import read_corpus, word_pool
     from engine.training.export import export_target
     from engine.training.recipe import target_recipe
-    from engine.training.record import recorded_command, write_training
+    from engine.training.record import write_training
     from engine.training.target import TargetRun, Trainer
 
     torch.set_num_threads(arguments.threads)
@@ -112,20 +113,9 @@ def train_target_command(arguments: argparse.Namespace) -> None:
     work = work_folder(arguments)
     run = TargetRun(recipe, arguments.seed, work, arguments.evaluate_every, arguments.device)
     trainer = Trainer(run, tokenizer, files, word_pool(files), arguments.documents)
-    model = trainer.train(Progress(arguments.out.name, arguments.quiet), arguments.export_at)
+    model = trainer.train(TrainingProgress(arguments.out.name, arguments.quiet), arguments.export_at)
     export_target(model, tokenizer, arguments.out)
-    write_training(
-        arguments.out,
-        command=recorded_command("target", vars(arguments)),
-        seed=arguments.seed,
-        steps=trainer.step,
-        tokens=trainer.tokens,
-        trained_s=trainer.trained_s,
-        threads=arguments.threads,
-        model=model,
-        files=files,
-        curve=trainer.curve.rows,
-    )
+    write_training(arguments.out, "target", vars(arguments), trainer=trainer, model=model, files=files)
 
 
 def train_dflash_command(arguments: argparse.Namespace) -> None:
@@ -135,26 +125,17 @@ def train_dflash_command(arguments: argparse.Namespace) -> None:
 
     from engine.training.corpus import read_corpus
     from engine.training.dflash import DrafterRun, train_drafter
-    from engine.training.record import recorded_command, write_training
+    from engine.training.record import write_training
 
     torch.set_num_threads(arguments.threads)
     work = work_folder(arguments)
     run = DrafterRun(
         arguments.seed, arguments.steps, arguments.rows, work, arguments.preset_size, arguments.evaluate_every
     )
-    progress = Progress(arguments.out.name, arguments.quiet)
+    progress = TrainingProgress(arguments.out.name, arguments.quiet)
     trainer = train_drafter(arguments.target, arguments.out, run, progress, arguments.device)
     write_training(
-        arguments.out,
-        command=recorded_command("dflash", vars(arguments)),
-        seed=arguments.seed,
-        steps=trainer.step,
-        tokens=trainer.tokens,
-        trained_s=trainer.trained_s,
-        threads=arguments.threads,
-        model=trainer.drafter,
-        files=read_corpus(),
-        curve=trainer.curve.rows,
+        arguments.out, "dflash", vars(arguments), trainer=trainer, model=trainer.drafter, files=read_corpus()
     )
 
 
@@ -168,7 +149,3 @@ def main(argv: list[str]) -> int:
         return 0
 
     return guarded(run)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.decoding.stopping import Stopping
 from engine.errors import NonFiniteLogitsError
 from engine.protocols import Accept, Sequence
+from engine.stopping import Stopping
 from engine.types import Draft, Step
 
 
@@ -32,12 +32,9 @@ def autoregressive(
         emitted, stop = stopping.cut(outcome.tokens)
         yield Step(
             tokens=emitted,
-            drafted=0,
-            accepted=0,
             committed=1,
             position=sequence.length,
             target_forwards=len(forwards) if prefill else 1,
-            drafter_forwards=0,
             host_syncs=1,
             prefill=prefill,
             stop=stop,

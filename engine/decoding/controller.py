@@ -4,7 +4,7 @@ Expected rate of depth n is ``committed(n) / cost(n)``: ``committed(n) = 1 + a1 
 acceptance of each draft position, ``cost(n)`` from measured step times, kept per depth and per context bucket because
 verification grows with the context. Depth 0 is plain decoding with its own measured cost, and it wins ties.
 
-Four rules bound what learning may cost:
+Five rules bound what learning may cost:
 1. A step time moves its estimate by at most a quarter, and the first step after a change of depth is not used at all.
 2. Every drafted step is booked against plain decoding: ``loss = time - committed * plain time``. A probe (a step that
    is not expected to pay) is made only while the account stays below ``START_ALLOWANCE`` plain steps plus
@@ -14,14 +14,16 @@ Four rules bound what learning may cost:
 4. While parked, and from the first token on, acceptance is learnt from shadow drafts: proposed beside plain decoding,
    compared with what it brings, never verified, so that a look costs a draft and no forward of the target. Drafts are
    verified once shadows say that it might pay.
+5. An ask that comes to nothing books all its time, and what such asks cost on average is part of what a draft costs: a
+   drafter that answers late is asked only as often as the account can bear.
 
-Knows neither clocks nor models; ``engine.decoding.replay`` runs it on recorded costs.
+Knows neither clocks nor models; ``tests.fakes.replay`` runs it on invented costs.
 """
 
 from __future__ import annotations
 
-from engine.decoding.estimates import COST_WEIGHT, LARGEST_INNOVATION, Acceptance, Costs
-from engine.types import Outcome, Pause
+from engine.decoding.estimates import COST_WEIGHT, LARGEST_INNOVATION, Acceptance, Costs, Waits
+from engine.types import Decision, Pause
 
 BUCKET_POSITIONS = 512
 FIRST_DEPTH = 3
@@ -56,6 +58,7 @@ class ControlledDepth:
         self.longest = longest
         self.acceptance = Acceptance.prior(longest)
         self.buckets: dict[int, Costs] = {}
+        self.waits = Waits()
         self.account_s = 0.0
         self.plain_time_s = 0.0
         self._previous = -1
@@ -125,6 +128,14 @@ class ControlledDepth:
         self._pause, self._until_probe = FIRST_PAUSE_STEPS, 0
         return True
 
+    def unanswered(self, position: int, asked: int, elapsed_s: float) -> None:
+        """Book the time of an ask that came to nothing, and end a probe that the account cannot bear any more."""
+        self.waits.learn(answered=False, lost_s=elapsed_s)
+        self.account_s += elapsed_s
+        costs = self._costs(position)
+        if not self._affordable(costs, self._loss(costs, asked)):
+            self._probe = (0, 0)
+
     @property
     def _shadows(self) -> bool:
         """Whether shadow drafts are compared here: a rule that samples does not, nor a drafter without a match."""
@@ -138,7 +149,7 @@ class ControlledDepth:
         self._awaited = min(self.longest, pause_tokens, LONGEST_SHADOW)
         return self._awaited
 
-    def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
         """Learn from one step."""
         costs = self._costs(position)
         shadowing, self._shadowing = self._shadowing, False
@@ -153,6 +164,7 @@ class ControlledDepth:
             costs.learn(drafted, elapsed_s)
         if drafted:
             self.acceptance.learn(drafted, outcome.accepted)
+            self.waits.learn(answered=True, lost_s=0.0)
         plain_s = costs.of(0) if 0 in costs.seconds else None
         if plain_s is None:
             return
@@ -179,7 +191,9 @@ class ControlledDepth:
 
     def _rate(self, costs: Costs, depth: int) -> float:
         cost = costs.of(depth)
-        return 0.0 if cost is None else self.acceptance.committed(depth) / cost
+        if cost is None:
+            return 0.0
+        return self.acceptance.committed(depth) / (cost + (self.waits.per_draft_s if depth else 0.0))
 
     def _best(self, costs: Costs) -> int:
         """Return the depth with the best expected rate, 0 unless drafting beats plain decoding by the margin.
@@ -219,7 +233,7 @@ class ControlledDepth:
         # A single measurement of drafting may have been a bad moment.
         known_s = costs.of(depth) if sum(costs.seen.values()) - costs.seen.get(0, 0) > 1 else None
         cost_s = PROBE_COST_PRIOR * plain_s if known_s is None else known_s
-        return PROBE_STEPS * max(0.0, cost_s - self.acceptance.committed(depth) * plain_s)
+        return PROBE_STEPS * max(0.0, cost_s + self.waits.lost_s - self.acceptance.committed(depth) * plain_s)
 
     def _affordable(self, costs: Costs, loss_s: float) -> bool:
         """Say whether the account can bear losing ``loss_s``."""

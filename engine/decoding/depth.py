@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.types import Outcome, Pause
+from engine.types import Decision, Pause
 
 
-class Unshadowed:
-    """A policy that asks for no shadow drafts."""
+class VerifiedOnly:
+    """A policy that learns from verified drafts alone and asks for no shadow drafts."""
 
     __slots__ = ()
 
@@ -17,9 +17,13 @@ class Unshadowed:
         del drafted, accepted
         return False
 
+    def unanswered(self, position: int, asked: int, elapsed_s: float) -> None:
+        """Learn nothing."""
+        del position, asked, elapsed_s
+
 
 @dataclass(frozen=True, slots=True)
-class FixedDepth(Unshadowed):
+class FixedDepth(VerifiedOnly):
     """Draft ``tokens`` tokens every step; 0 decodes without drafting."""
 
     tokens: int
@@ -34,6 +38,6 @@ class FixedDepth(Unshadowed):
         del position
         return Pause(1 << 30)
 
-    def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
         """Learn nothing."""
         del position, drafted, outcome, elapsed_s

@@ -9,6 +9,7 @@ COST_WEIGHT = 0.3
 EARLY_STEPS = 3
 LARGEST_INNOVATION = 0.25
 PRIOR_ACCEPTANCE = 0.6
+LEAST_ANSWERED = 1e-3
 
 
 @dataclass(slots=True)
@@ -41,6 +42,24 @@ class Acceptance:
             survival *= known
             expected += survival
         return expected
+
+
+@dataclass(slots=True)
+class Waits:
+    """What asks that come to nothing cost: how often an ask is answered, and the seconds lost in one on average."""
+
+    answered: float = 1.0
+    lost_s: float = 0.0
+
+    def learn(self, answered: bool, lost_s: float) -> None:
+        """Take one ask; one that was answered lost nothing."""
+        self.answered += COST_WEIGHT * (answered - self.answered)
+        self.lost_s += COST_WEIGHT * (lost_s - self.lost_s)
+
+    @property
+    def per_draft_s(self) -> float:
+        """Seconds lost for each draft that comes."""
+        return self.lost_s / max(self.answered, LEAST_ANSWERED)
 
 
 @dataclass(slots=True)

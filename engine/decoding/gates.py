@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.decoding.depth import Unshadowed
-from engine.types import Outcome, Pause
+from engine.decoding.depth import VerifiedOnly
+from engine.types import Decision, Pause
 
 
 @dataclass(slots=True)
-class CommitGate(Unshadowed):
+class CommitGate(VerifiedOnly):
     """Draft at a fixed depth until the average gain over plain decoding stays below 1, then never again.
 
     Plain decoding is timed once, over the first ``plain_steps`` tokens. The gain of a step is
@@ -38,7 +38,7 @@ class CommitGate(Unshadowed):
         del position
         return Pause(1 << 30 if self._closed else self.plain_steps + 1)
 
-    def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
         """Time plain steps first, then watch the gain."""
         del position
         if drafted == 0:
@@ -53,7 +53,7 @@ class CommitGate(Unshadowed):
 
 
 @dataclass(slots=True)
-class EntropyGate(Unshadowed):
+class EntropyGate(VerifiedOnly):
     """Draft only while the target was sure of its newest token: min-entropy in nats at or below ``limit_nats``.
 
     Min-entropy is -ln of the largest probability: 0 when sure, 0.69 when the best token has one half.
@@ -74,7 +74,7 @@ class EntropyGate(Unshadowed):
         del position
         return Pause(self.pause_steps)
 
-    def record(self, position: int, drafted: int, outcome: Outcome, elapsed_s: float) -> None:
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
         """Remember how sure the target was; a backend that does not say leaves the gate as it is."""
         del position, drafted, elapsed_s
         if outcome.min_entropy_nats is not None:

@@ -22,7 +22,7 @@ from typing import Any
 
 from engine.drafters import dflash2
 from engine.drafters.dflash2 import DFlash2Config
-from engine.drafters.dflash_settings import Settings, rope
+from engine.drafters.dflash_settings import DFlashSettings, rope
 from engine.errors import ModelConfigError, ModelMismatchError, ModelWeightsError
 from engine.types import DrafterInfo, TargetInfo
 
@@ -104,7 +104,7 @@ def parse(config: Mapping[str, Any]) -> DFlashConfig:
         ModelConfigError: If the architecture is another one or a required field is missing or unusable.
     """
     architecture = _architecture(config)
-    settings = Settings.of(config)
+    settings = DFlashSettings.of(config)
     read, whole = settings.read, settings.whole
     if read("sample_from_anchor"):
         raise ModelConfigError("drafter samples from its anchor: its rows stand one token later than DFlash's")

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from engine.drafters.dflash import FLUSH_ROWS, DFlashConfig
+from engine.drafters.local import LocalDrafter
+from engine.errors import ObservationError
 from engine.protocols import Drafter
 from engine.types import DrafterInfo, Features
 from engine.verification.rejection import Sampling, Uniforms
@@ -130,7 +132,7 @@ class SampledDFlash:
         return self.model.start(self.settings)
 
 
-class DFlashDrafter(ABC):
+class DFlashDrafter(LocalDrafter, ABC):
     """The proposer of one sequence: committed rows wait to be projected together, at a draft or when enough wait."""
 
     def __init__(self, settings: Sampling | None) -> None:
@@ -139,6 +141,7 @@ class DFlashDrafter(ABC):
         self._waiting: list[Any] = []
         self._waiting_rows = 0
         self._forwards = 0
+        self._seen = 0
 
     @property
     def forwards(self) -> int:
@@ -147,7 +150,8 @@ class DFlashDrafter(ABC):
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Take committed positions."""
-        del start
+        ObservationError.check(start, self._seen)
+        self._seen += len(tokens)
         self._waiting.append(features)
         self._waiting_rows += len(tokens)
         if self._waiting_rows >= FLUSH_ROWS:

@@ -17,14 +17,14 @@ ROPE_TYPES = ("default", "linear", "llama3", "yarn")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DFlashSettings:
     """Values that stand in ``dflash_config`` or, failing that, at the top level."""
 
     top: Mapping[str, Any]
     nested: Mapping[str, Any]
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Settings:
+    def of(cls, config: Mapping[str, Any]) -> DFlashSettings:
         """Return the settings of a config.
 
         Raises:
@@ -91,7 +91,7 @@ def rope(config: Mapping[str, Any]) -> tuple[float, Mapping[str, Any] | None]:
         ModelConfigError: If either is missing something or cannot be honoured.
     """
     nested, scaling = _object(config, "rope_parameters"), _object(config, "rope_scaling")
-    theta = Settings(config, {}).positive("rope_theta") or Settings(nested, {}).positive("rope_theta")
+    theta = DFlashSettings(config, {}).positive("rope_theta") or DFlashSettings(nested, {}).positive("rope_theta")
     if theta is None:
         raise ModelConfigError("drafter config.json has no 'rope_theta'; expected it or rope_parameters.rope_theta")
     if config.get("rope_interleaved") or config.get("rope_is_neox_style") is False:
@@ -102,7 +102,7 @@ def rope(config: Mapping[str, Any]) -> tuple[float, Mapping[str, Any] | None]:
         raise ModelConfigError(f"drafter rope type is {kind!r}; expected one of {', '.join(ROPE_TYPES)}")
     if kind == "default":
         return theta, scaling or None
-    if Settings(scaled, {}).positive("factor") is None:
+    if DFlashSettings(scaled, {}).positive("factor") is None:
         raise ModelConfigError(f"drafter rope type {kind!r} has no 'factor'; expected it beside the type")
     return theta, scaled
 

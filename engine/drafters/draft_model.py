@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.errors import ModelMismatchError
+from engine.drafters.local import LocalDrafter
+from engine.errors import ModelMismatchError, ObservationError
 from engine.protocols import Sequence, TargetModel
 from engine.types import CacheLayout, Draft, DrafterInfo, Features, TargetInfo
 from engine.verification.greedy import accepted_length
@@ -39,7 +40,7 @@ class DraftModel:
 
 
 @dataclass(slots=True)
-class DraftModelDrafter:
+class DraftModelDrafter(LocalDrafter):
     """One sequence of the small model: committed tokens, of which the cache holds a prefix and maybe drafts behind."""
 
     sequence: Sequence
@@ -49,7 +50,7 @@ class DraftModelDrafter:
     _bonus: int = 0
     _draft: Draft = field(default_factory=Draft)
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int) -> Draft:
         """Decode ``count`` tokens ahead of the bonus; they stay on the device."""
         if position + count >= self.max_positions:
             return Draft(skipped="the context is past what the draft model holds")
@@ -62,6 +63,7 @@ class DraftModelDrafter:
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Keep the cache rows of drafts that were committed and drop the others."""
         del features
+        ObservationError.check(start, len(self._committed))
         kept = 0
         if self._draft.count:
             # Read only where there is something to compare: a draft that was verified has long been computed.

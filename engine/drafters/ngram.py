@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
+from engine.drafters.local import LocalDrafter
+from engine.errors import ObservationError
 from engine.types import Draft, DrafterInfo, Features
 
 
@@ -38,7 +40,7 @@ class NgramModel:
 
 
 @dataclass(slots=True)
-class NgramDrafter:
+class NgramDrafter(LocalDrafter):
     """The index of one sequence: where each run of ``min_tokens`` tokens ended, newest last."""
 
     model: NgramModel
@@ -50,7 +52,7 @@ class NgramDrafter:
         """Return 0: there is no network."""
         return 0
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int) -> Draft:
         """Propose the continuation of the best earlier match of ``tokens + [bonus]``."""
         del position
         history = [*self.tokens[-self.model.max_tokens + 1 :], bonus]
@@ -77,7 +79,8 @@ class NgramDrafter:
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Append committed tokens to the history and the index."""
-        del start, features
+        del features
+        ObservationError.check(start, len(self.tokens))
         size = self.model.min_tokens
         for token in tokens:
             self.tokens.append(token)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.drafters.local import LocalDrafter
 from engine.types import Draft, DrafterInfo, Features
 
 
 @dataclass(frozen=True, slots=True)
-class NoDrafter:
-    """Propose nothing; model and state in one because there is neither."""
+class NoDrafter(LocalDrafter):
+    """Propose nothing; model and state in one because there is neither, and no position to keep."""
 
     @property
     def info(self) -> DrafterInfo:
@@ -30,7 +31,7 @@ class NoDrafter:
         """Return itself: it has no state."""
         return self
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int) -> Draft:
         """Propose nothing."""
         del bonus, position, count
         return Draft(skipped="no drafter")

@@ -1,6 +1,6 @@
 """The one builder of schema 3 reports, and the pipe on which samples announce themselves."""
 
-from engine.reports.builder import Arm, Claim, Fallback, Report, write_report
+from engine.reports.builder import Arm, Fallback, Report, ReportClaim, write_report
 from engine.reports.context import RunContext
 from engine.reports.pipe import SamplePipe
 from engine.reports.sample import Counters, Memory, Sample, Stages
@@ -8,11 +8,11 @@ from engine.reports.tokens import loop_onset, packed_tokens, repeated_share, tok
 
 __all__ = [
     "Arm",
-    "Claim",
     "Counters",
     "Fallback",
     "Memory",
     "Report",
+    "ReportClaim",
     "RunContext",
     "Sample",
     "SamplePipe",

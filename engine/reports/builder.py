@@ -30,7 +30,7 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Claim:
+class ReportClaim:
     """A statement the gate recomputes: candidate arm first, baseline second."""
 
     id: str
@@ -67,7 +67,7 @@ class Report:
     ended_at: str
     wall_s: float
     arms: tuple[Arm, ...] = ()
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[ReportClaim, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     rows: Mapping[str, Any] | None = field(default=None)
     prompts: Mapping[str, str] = field(default_factory=dict)

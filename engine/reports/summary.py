@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.reports.builder import Arm, Report
+from engine.reports.builder import Arm, Report, ReportClaim
 from engine.reports.sample import Sample
 
 
@@ -75,3 +75,12 @@ def _arm(arm: Arm) -> ArmSummary:
         acceptance_length=committed / forwards if forwards else 0.0,
         kv_bytes=max((sample.memory.kv_bytes for sample in samples), default=0),
     )
+
+
+def claims(report: Report, summary: Summary) -> tuple[ReportClaim, ...]:
+    """Return what the report states and the gate recomputes; wording is the gate's to grant."""
+    candidate = next((arm.name for arm in report.arms if arm.role == "candidate"), None)
+    baseline = tuple(arm.name for arm in report.arms if arm.role in {"baseline", "control"})
+    if candidate is None or summary.ratio is None or not baseline:
+        return ()
+    return (ReportClaim("decode_speedup", "decode_speedup", (candidate, *baseline), summary.ratio, "ratio"),)

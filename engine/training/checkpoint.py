@@ -1,17 +1,24 @@
-"""Checkpoints that survive being killed while they are written, and the training log beside them."""
+"""Trainings that continue after being killed: the loop around a step, its checkpoints and the log beside them."""
 
 from __future__ import annotations
 
 import json
 import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import torch
+
+EVERY_S = 90.0
+"""Seconds of training that an interruption may cost."""
+Progress = Callable[[int, int, dict[str, Any]], None]
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
     """Write `state` to `path` through a temporary file and a rename."""
-    import torch
-
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".part")
     torch.save(state, temporary)
@@ -20,8 +27,6 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 def load(path: Path) -> dict[str, Any] | None:
     """Return the state at `path`, or None when there is none."""
-    import torch
-
     if not path.exists():
         return None
     state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
@@ -46,3 +51,54 @@ class CurveLog:
         self.rows.append(row)
         with self.path.open("a") as handle:
             handle.write(json.dumps(row) + "\n")
+
+
+class Resumable(ABC):
+    """A training that continues from its last checkpoint."""
+
+    shown: tuple[str, ...]
+    """The counts that are reported beside the loss."""
+
+    def resume(self, work: Path, model: Any, optimisers: Any) -> None:
+        """Restore model, optimisers and counts from the checkpoint in `work`, when there is one."""
+        self.path, self._kept = work / "checkpoint.pt", (model, optimisers)
+        state = load(self.path) or {}
+        if state:
+            model.load_state_dict(state["model"])
+            optimisers.restore(state["optimisers"])
+        self.step, self.tokens = int(state.get("step", 0)), int(state.get("tokens", 0))
+        self.trained_s = float(state.get("trained_s", 0.0))
+        self.curve = CurveLog(work / "curve.jsonl", self.step)
+
+    @abstractmethod
+    def train_step(self) -> float:
+        """Take one optimiser step, count it and return its loss."""
+
+    @abstractmethod
+    def evaluate(self) -> dict[str, float]:
+        """Return what is measured on held-out data."""
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        model, optimisers = self._kept
+        state = {"model": model.state_dict(), "optimisers": optimisers.state()}
+        save(self.path, state | {"step": self.step, "tokens": self.tokens, "trained_s": self.trained_s})
+
+    def advance(self, total: int, evaluate_every: int, report: Progress | None, stop_after: int | None) -> None:
+        """Train to `total` steps (or `stop_after`), evaluating and saving on the way; `report` hears of each step."""
+        last = min(total, total if stop_after is None else stop_after)
+        saved_at, smooth = time.perf_counter(), None
+        while self.step < last:
+            started = time.perf_counter()
+            loss = self.train_step()
+            self.trained_s += time.perf_counter() - started
+            smooth = loss if smooth is None else 0.98 * smooth + 0.02 * loss
+            values: dict[str, Any] = {"train_loss": smooth} | {name: getattr(self, name) for name in self.shown}
+            if self.step % evaluate_every == 0 or self.step == total:
+                values |= self.evaluate()
+                self.curve.append({"step": self.step} | values)
+            if report is not None:
+                report(self.step, total, values)
+            if time.perf_counter() - saved_at > EVERY_S:
+                self.save()
+                saved_at = time.perf_counter()

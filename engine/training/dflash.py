@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,11 @@ from torch.nn import functional as F  # noqa: N812 - torch's customary name
 from engine.errors import UsageError
 from engine.huggingface import open_causal
 from engine.tokenizer import read_tokenizer
-from engine.training import checkpoint
+from engine.training.checkpoint import Progress, Resumable
 from engine.training.corpus import read_corpus, word_pool
-from engine.training.drafter_model import DFlashDrafter, drafter_config
-from engine.training.models import attention_masks
-from engine.training.optimiser import Optimisers, Schedule
+from engine.training.network.drafter_model import DFlashNetwork, drafter_config
+from engine.training.network.models import attention_masks
+from engine.training.network.optimiser import Optimisers, Schedule
 from engine.training.responses import Response, make_requests, regenerate_in_order
 from engine.training.rows import RowSource
 from engine.training.tokenizer import MASK_ID, PAD_ID
@@ -47,8 +46,10 @@ class DrafterRun:
     vector_lr: float = 2e-3
 
 
-class DrafterTrainer:
-    """Trains one drafter; continues from its last checkpoint."""
+class DrafterTrainer(Resumable):
+    """Trains one drafter."""
+
+    shown = ("trained_s",)
 
     def __init__(self, run: DrafterRun, target: Any, responses: list[Response]) -> None:
         """Build the drafter for `target` and restore the last checkpoint when there is one.
@@ -61,7 +62,7 @@ class DrafterTrainer:
         target_values = target.config.to_dict()
         self.config = drafter_config(target_values, run.size, BLOCK_SIZE, MASK_ID)
         self.device = target.device
-        self.drafter = DFlashDrafter(self.config).to(self.device)
+        self.drafter = DFlashNetwork(self.config).to(self.device)
         self.optimisers = Optimisers(self.drafter, run.matrix_lr, run.vector_lr)
         self.schedule = Schedule(run.steps, min(40, run.steps), 0.5, 0.04)
         usable = [item for item in responses if len(item.ids) - item.prompt_tokens >= 2]
@@ -73,15 +74,7 @@ class DrafterTrainer:
             )
         self.known: dict[tuple[int, ...], torch.Tensor] = {}
         self.order = sorted(range(len(self.responses)), key=lambda i: len(self.responses[i].ids))
-        self.path = run.work / "checkpoint.pt"
-        state = checkpoint.load(self.path)
-        self.step = int(state["step"]) if state else 0
-        self.trained_s = float(state["trained_s"]) if state else 0.0
-        if state is not None:
-            self.drafter.load_state_dict(state["model"])
-            self.optimisers.restore(state["optimisers"])
-        self.tokens = int(state["tokens"]) if state else 0
-        self.curve = checkpoint.CurveLog(run.work / "curve.jsonl", self.step)
+        self.resume(run.work, self.drafter, self.optimisers)
 
     def features(self, rows: list[Response], ids: torch.Tensor) -> torch.Tensor:
         """Return the target's features [rows, length, K * D] of `ids`, computed once and kept in bfloat16."""
@@ -174,36 +167,19 @@ class DrafterTrainer:
             "acceptance_teacher_forced": float(np.mean([length for _, length in parts])),
         }
 
-    def save(self) -> None:
-        """Write the checkpoint."""
-        state = {"model": self.drafter.state_dict(), "optimisers": self.optimisers.state()}
-        checkpoint.save(self.path, state | {"step": self.step, "trained_s": self.trained_s, "tokens": self.tokens})
+    def train_step(self) -> float:
+        """Take one optimiser step and return its weighted loss."""
+        rows = self.rows_of(self.step)
+        loss, _ = self.loss(rows, np.random.default_rng([self.run.seed, 32, self.step]))
+        self.tokens += sum(len(row.ids) for row in rows)
+        loss.backward()
+        self.optimisers.step(self.schedule.share(self.step))
+        self.step += 1
+        return float(loss.detach())
 
-    def train(self, report: Any = None, stop_after: int | None = None) -> DFlashDrafter:
+    def train(self, report: Progress | None = None, stop_after: int | None = None) -> DFlashNetwork:
         """Train to the end (or `stop_after` steps) and return the drafter."""
-        last = min(self.run.steps, stop_after if stop_after is not None else self.run.steps)
-        saved_at, smooth = time.perf_counter(), None
-        while self.step < last:
-            started = time.perf_counter()
-            rng = np.random.default_rng([self.run.seed, 32, self.step])
-            rows = self.rows_of(self.step)
-            loss, _ = self.loss(rows, rng)
-            self.tokens += sum(len(row.ids) for row in rows)
-            loss.backward()
-            self.optimisers.step(self.schedule.share(self.step))
-            self.step += 1
-            self.trained_s += time.perf_counter() - started
-            value = float(loss.detach())
-            smooth = value if smooth is None else 0.98 * smooth + 0.02 * value
-            values: dict[str, Any] = {"train_loss": smooth, "trained_s": self.trained_s}
-            if self.step % self.run.evaluate_every == 0 or self.step == self.run.steps:
-                values |= self.evaluate()
-                self.curve.append({"step": self.step} | values)
-            if report is not None:
-                report(self.step, self.run.steps, values)
-            if time.perf_counter() - saved_at > CHECKPOINT_EVERY_S:
-                self.save()
-                saved_at = time.perf_counter()
+        self.advance(self.run.steps, self.run.evaluate_every, report, stop_after)
         self.save()
         return self.drafter
 
@@ -232,7 +208,7 @@ def cached_responses(
     return responses
 
 
-def export_drafter(drafter: DFlashDrafter, folder: Path) -> None:
+def export_drafter(drafter: DFlashNetwork, folder: Path) -> None:
     """Write config.json and fp32 model.safetensors with the published names into `folder`."""
     from safetensors.torch import save_file
 

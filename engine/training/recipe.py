@@ -87,6 +87,7 @@ def target_recipe(family: str, size: str, steps: int) -> TargetRecipe:
 
 def target_config(family: str, size: str, vocab_size: int) -> dict[str, Any]:
     """Return the transformers configuration values of a target."""
+    small = size == "small"
     common = {
         "vocab_size": vocab_size,
         "max_position_embeddings": 4096,
@@ -95,15 +96,14 @@ def target_config(family: str, size: str, vocab_size: int) -> dict[str, Any]:
         "bos_token_id": tk.BOS_ID,
         "tie_word_embeddings": True,
         "rms_norm_eps": 1e-6,
+        "hidden_size": 192 if small else 640,
+        "intermediate_size": 512 if small else 2048,
+        "num_hidden_layers": 6 if small else 12,
+        "num_attention_heads": 4 if small else 8,
+        "num_key_value_heads": 2 if small else 4,
     }
-    small = size == "small"
     if family == "gemma4":
         return common | {
-            "hidden_size": 192 if small else 640,
-            "intermediate_size": 512 if small else 2048,
-            "num_hidden_layers": 6 if small else 12,
-            "num_attention_heads": 4 if small else 8,
-            "num_key_value_heads": 2 if small else 4,
             "head_dim": 32 if small else 64,
             "global_head_dim": 64 if small else 128,
             "num_global_key_value_heads": 1 if small else 2,
@@ -118,11 +118,6 @@ def target_config(family: str, size: str, vocab_size: int) -> dict[str, Any]:
             "enable_moe_block": False,
         }
     return common | {
-        "hidden_size": 192 if small else 640,
-        "intermediate_size": 512 if small else 2048,
-        "num_hidden_layers": 6 if small else 12,
-        "num_attention_heads": 4 if small else 8,
-        "num_key_value_heads": 2 if small else 4,
         "head_dim": 48 if small else 80,
         "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
         "use_sliding_window": False,

@@ -8,6 +8,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
+from engine.training.checkpoint import Resumable
 from engine.training.corpus import SourceFile, corpus_record
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
@@ -25,31 +26,21 @@ def recorded_command(verb: str, options: dict[str, Any]) -> str:
 
 
 def write_training(
-    folder: Path,
-    *,
-    command: str,
-    seed: int,
-    steps: int,
-    tokens: int,
-    trained_s: float,
-    threads: int,
-    model: Any,
-    files: tuple[SourceFile, ...],
-    curve: list[dict[str, Any]],
+    folder: Path, verb: str, options: dict[str, Any], *, trainer: Resumable, model: Any, files: tuple[SourceFile, ...]
 ) -> None:
     """Write training.json: the command, what it consumed, versions, corpus digest and the curve."""
     corpus = corpus_record(files)
     record = {
-        "command": command,
-        "seed": seed,
-        "steps": steps,
-        "tokens": tokens,
-        "trained_s": round(trained_s, 1),
-        "threads": threads,
+        "command": recorded_command(verb, options),
+        "seed": options["seed"],
+        "steps": trainer.step,
+        "tokens": trainer.tokens,
+        "trained_s": round(trainer.trained_s, 1),
+        "threads": options["threads"],
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "versions": {"python": platform.python_version()}
         | {name: importlib.metadata.version(name) for name in PACKAGES},
         "corpus": {key: corpus[key] for key in ("python", "files", "held_out_files", "characters", "listing_sha256")},
-        "curve": curve,
+        "curve": trainer.curve.rows,
     }
     (folder / "training.json").write_text(json.dumps(record, indent=1) + "\n")

@@ -30,7 +30,7 @@ class Response:
 
 
 @dataclass(frozen=True)
-class Request:
+class ResponseRequest:
     """A prompt, the most tokens to generate after it, and a guess of the length used to batch alike rows."""
 
     prompt: tuple[int, ...]
@@ -38,7 +38,7 @@ class Request:
     expected: int
 
 
-def make_requests(source: RowSource, words: tuple[str, ...], count: int, seed: int) -> list[Request]:
+def make_requests(source: RowSource, words: tuple[str, ...], count: int, seed: int) -> list[ResponseRequest]:
     """Make training prompts in the shares above, from training words, templates and files only."""
     rng = np.random.default_rng([seed, 21])
     tokenizer = source.tokenizer
@@ -49,22 +49,22 @@ def make_requests(source: RowSource, words: tuple[str, ...], count: int, seed: i
             prompt = [BOS_ID, *encode(tokenizer, document.prompt)]
             expected = len(encode(tokenizer, document.completion))
             requests.append(
-                Request(tuple(prompt), STRUCTURED_RESPONSE_TOKENS, min(expected, STRUCTURED_RESPONSE_TOKENS))
+                ResponseRequest(tuple(prompt), STRUCTURED_RESPONSE_TOKENS, min(expected, STRUCTURED_RESPONSE_TOKENS))
             )
         elif kind == "code":
             prompt = [BOS_ID, *source.code_ids(rng, CODE_PROMPT_TOKENS)]
-            requests.append(Request(tuple(prompt), CODE_RESPONSE_TOKENS, CODE_RESPONSE_TOKENS))
+            requests.append(ResponseRequest(tuple(prompt), CODE_RESPONSE_TOKENS, CODE_RESPONSE_TOKENS))
         else:
             needles = make_needles(rng, words, int(rng.integers(1, 4)))
             filler = source.code_ids(rng, int(rng.integers(40, 160)))
             lines = [encode(tokenizer, needle.note) for needle in needles]
             body = hide(filler, lines, [float(d) for d in rng.random(len(lines))], source.newlines)
             prompt = [BOS_ID, *body, *encode(tokenizer, needles[0].question)]
-            requests.append(Request(tuple(prompt), 32, 24))
+            requests.append(ResponseRequest(tuple(prompt), 32, 24))
     return requests
 
 
-def generate(model: Any, requests: list[Request]) -> list[Response]:
+def generate(model: Any, requests: list[ResponseRequest]) -> list[Response]:
     """Generate greedily for a batch; prompts of different length share a step, each row switching to its own argmax."""
     longest = max(len(item.prompt) + item.limit for item in requests)
     start = min(len(item.prompt) for item in requests)
@@ -95,7 +95,10 @@ def generate(model: Any, requests: list[Request]) -> list[Response]:
 
 
 def regenerate_in_order(
-    model: Any, requests: list[Request], report: Callable[[int, int], None] | None = None, rows: int = GENERATION_ROWS
+    model: Any,
+    requests: list[ResponseRequest],
+    report: Callable[[int, int], None] | None = None,
+    rows: int = GENERATION_ROWS,
 ) -> list[Response]:
     """Generate for all `requests`, batching rows of like length together; responses come in the order of requests."""
     order = sorted(

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 
-from engine.training import checkpoint
+from engine.training.checkpoint import Progress, Resumable
 from engine.training.corpus import SourceFile, WordPool
-from engine.training.models import build_target, logits_of, neutralise_mask_row
 from engine.training.needles import hide, make_needles
-from engine.training.optimiser import Optimisers, Schedule
+from engine.training.network.models import build_target, logits_of, neutralise_mask_row
+from engine.training.network.optimiser import Optimisers, Schedule
+from engine.training.network.windowed import use_windowed
 from engine.training.recipe import COPY_STAGE, Stage, TargetRecipe
 from engine.training.rows import RowSource, encode
 from engine.training.structured import make_document, regular_words
 from engine.training.tokenizer import BOS_ID, EOS_ID, MASK_ID
-from engine.training.windowed import use_windowed
-
-if TYPE_CHECKING:
-    import torch
 
 COPY_STREAM = 3
-CHECKPOINT_EVERY_S = 90.0
 EVALUATION_ROWS = 8
-Report = Callable[[int, int, dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -41,8 +35,10 @@ class TargetRun:
     device: str = "cpu"
 
 
-class Trainer:
-    """Trains one target; `train` may be called again after an interruption and continues from the last checkpoint."""
+class Trainer(Resumable):
+    """Trains one target."""
+
+    shown = ("tokens", "trained_s")
 
     def __init__(
         self, run: TargetRun, tokenizer: Any, files: tuple[SourceFile, ...], words: WordPool, documents: int = 12_000
@@ -56,16 +52,7 @@ class Trainer:
         self.optimisers = Optimisers(self.model, recipe.matrix_lr, recipe.vector_lr)
         self.total = recipe.warmup_copy_steps + recipe.steps
         self.schedule = Schedule(recipe.steps, recipe.warmup_steps, recipe.constant_until, recipe.final_lr_share)
-        self.path = run.work / "checkpoint.pt"
-        state = checkpoint.load(self.path)
-        self.step = 0
-        if state is not None:
-            self.model.load_state_dict(state["model"])
-            self.optimisers.restore(state["optimisers"])
-            self.step = int(state["step"])
-        self.tokens = int(state["tokens"]) if state else 0
-        self.trained_s = float(state["trained_s"]) if state else 0.0
-        self.curve = checkpoint.CurveLog(run.work / "curve.jsonl", self.step)
+        self.resume(run.work, self.model, self.optimisers)
         self.held_out_code = self._held_out_code(files)
 
     def _held_out_code(self, files: tuple[SourceFile, ...]) -> np.ndarray:
@@ -87,8 +74,6 @@ class Trainer:
 
     def positions(self, rows: int, length: int, step: int) -> torch.Tensor | None:
         """Return position ids with two random jumps per row, so that short rows visit far positions; None for none."""
-        import torch
-
         if not self.run.recipe.position_jumps or length >= 1024:
             return None
         rng = np.random.default_rng([self.run.seed, 9, step])
@@ -102,14 +87,10 @@ class Trainer:
 
     def autocast(self) -> torch.autocast:
         """Return the bfloat16 region forwards run in."""
-        import torch
-
         return torch.autocast(self.run.device.split(":")[0], torch.bfloat16)
 
     def train_step(self) -> float:
         """Take one optimiser step and return its weighted loss."""
-        import torch
-
         stage, stream, share = self.stage_of(self.step)
         batch = self.source.batch(stage, self.step, stream)
         ids = torch.from_numpy(batch.ids).to(self.run.device)
@@ -127,8 +108,6 @@ class Trainer:
 
     def evaluate(self) -> dict[str, float]:
         """Return held-out code loss and accuracy, structured accuracy and needle recall at 150, 300 and 480 tokens."""
-        import torch
-
         self.model.eval()
         with torch.no_grad(), self.autocast():
             result = self._held_out_language()
@@ -139,8 +118,6 @@ class Trainer:
         return result
 
     def _held_out_language(self) -> dict[str, float]:
-        import torch
-
         rng = np.random.default_rng(11)
         starts = rng.integers(0, len(self.held_out_code) - 400, size=EVALUATION_ROWS)
         rows = np.stack([np.concatenate([[BOS_ID], self.held_out_code[s : s + 384]]) for s in starts])
@@ -151,8 +128,6 @@ class Trainer:
         return {"loss": float(loss), "accuracy": float((logits.argmax(-1) == labels).float().mean())}
 
     def _structured_accuracy(self) -> float:
-        import torch
-
         rng, regular = np.random.default_rng(12), regular_words(self.tokenizer, self.words.held_out)
         right = total = 0
         for _ in range(EVALUATION_ROWS):
@@ -167,8 +142,6 @@ class Trainer:
         return right / total
 
     def _needle_recall(self, length: int, count: int) -> float:
-        import torch
-
         rng = np.random.default_rng([13, length])
         right = 0
         for _ in range(count):
@@ -183,43 +156,14 @@ class Trainer:
             right += int(bool((guess == ids[0, len(prompt) :]).all()))
         return right / count
 
-    def save(self) -> None:
-        """Write the checkpoint."""
-        checkpoint.save(
-            self.path,
-            {
-                "model": self.model.state_dict(),
-                "optimisers": self.optimisers.state(),
-                "step": self.step,
-                "tokens": self.tokens,
-                "trained_s": self.trained_s,
-            },
-        )
-
-    def train(self, report: Report | None = None, stop_after: int | None = None) -> Any:
+    def train(self, report: Progress | None = None, stop_after: int | None = None) -> Any:
         """Train to the end (or `stop_after` steps), evaluating on the way, and return the model.
 
         Args:
             report: Called after each step with step, total and the newest values.
             stop_after: Global step to stop at with a checkpoint, for tests of resumption.
         """
-        last = min(self.total, stop_after if stop_after is not None else self.total)
-        saved_at = time.perf_counter()
-        smooth: float | None = None
-        while self.step < last:
-            started = time.perf_counter()
-            loss = self.train_step()
-            self.trained_s += time.perf_counter() - started
-            smooth = loss if smooth is None else 0.98 * smooth + 0.02 * loss
-            values: dict[str, Any] = {"train_loss": smooth, "tokens": self.tokens, "trained_s": self.trained_s}
-            if self.step % self.run.evaluate_every == 0 or self.step == self.total:
-                values |= self.evaluate()
-                self.curve.append({"step": self.step} | values)
-            if report is not None:
-                report(self.step, self.total, values)
-            if time.perf_counter() - saved_at > CHECKPOINT_EVERY_S:
-                self.save()
-                saved_at = time.perf_counter()
+        self.advance(self.total, self.run.evaluate_every, report, stop_after)
         if self.step == self.total:
             neutralise_mask_row(self.model, MASK_ID, self.run.seed)
         self.save()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from engine.types import Outcome
+from engine.types import Decision
 
 
 def accepted_length(draft: Sequence[int], predicted: Sequence[int]) -> int:
@@ -29,7 +29,7 @@ def decide(
     usable: Sequence[bool],
     vocab_size: int,
     min_entropy_nats: Sequence[float] | None = None,
-) -> Outcome:
+) -> Decision:
     """Apply the rule to one block.
 
     Args:
@@ -51,11 +51,11 @@ def decide(
             guard = "non-finite logits" if not finite else f"predicted id {token} outside the vocabulary"
             break
     if sound == 0:
-        return Outcome(tokens=(), accepted=0, guard=guard)
+        return Decision(tokens=(), accepted=0, guard=guard)
     accepted = accepted_length(draft[: sound - 1], predicted)
     # A row after the decision was never needed, so what it holds rejected nothing.
     needed = guard is not None and accepted == sound - 1
-    return Outcome(
+    return Decision(
         tokens=tuple(predicted[: accepted + 1]),
         accepted=accepted,
         guard=guard if needed else None,
@@ -63,7 +63,7 @@ def decide(
     )
 
 
-def settle(numbers: Sequence[float], rows: int, draft: Sequence[int] | None, vocab_size: int) -> Outcome:
+def settle(numbers: Sequence[float], rows: int, draft: Sequence[int] | None, vocab_size: int) -> Decision:
     """Apply the rule to what a backend read at once.
 
     Args:

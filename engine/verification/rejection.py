@@ -1,9 +1,9 @@
-"""Speculative sampling in plain floats: the reference that backends are compared with.
+"""Speculative sampling: its settings, its draws, and what is committed of the rows that a device drew.
 
 Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1: accept draft token x with probability min(1, p(x) / q(x)); at the
 first rejection draw from the normalised positive part of p - q; after a fully accepted draft draw from p. The marginal
-distribution of every committed token is p, whatever q is. Uniform draws are arguments, so the rule is a function; a
-backend draws by the same inverse cumulative distribution and therefore agrees with this reference token by token.
+distribution of every committed token is p, whatever q is. A backend draws by the inverse cumulative distribution and
+agrees token by token with the plain floats of ``tests.fakes.rejection``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.errors import UsageError
-from engine.types import Outcome
+from engine.types import Decision
 
-Row = Sequence[float]
 COLDEST = 1e-4
 """Below it, logits over the temperature leave the range in which fp32 tells them apart: that is greedy decoding."""
 
@@ -55,77 +54,7 @@ class Uniforms:
         return [self._random.random() for _ in range(count)]
 
 
-def shape(logits: Row, temperature: float, top_k: int = 0, top_p: float = 1.0) -> list[float]:
-    """Turn logits into the distribution that is sampled from.
-
-    Order: temperature, then top-k, then top-p over what is left, then renormalise. The smallest set of most likely ids
-    whose mass reaches ``top_p`` is kept, so at least one id survives.
-
-    Args:
-        logits: One row, ``[vocabulary]``.
-        temperature: > 0; greedy decoding is another rule, not a limit of this one.
-        top_k: Keep the k most likely ids; 0 keeps all.
-        top_p: Keep the smallest set with at least this mass.
-    """
-    peak = max(logits)
-    weights = [math.exp((value - peak) / temperature) for value in logits]
-    order = sorted(range(len(weights)), key=lambda index: (-weights[index], index))
-    if top_k > 0:
-        order = order[:top_k]
-    total = math.fsum(weights[index] for index in order)
-    kept: list[int] = []
-    mass = 0.0
-    for index in order:
-        kept.append(index)
-        mass += weights[index] / total
-        if mass >= top_p:
-            break
-    norm = math.fsum(weights[index] for index in kept)
-    probabilities = [0.0] * len(weights)
-    for index in kept:
-        probabilities[index] = weights[index] / norm
-    return probabilities
-
-
-def draw(probabilities: Row, uniform: float) -> int:
-    """Return the id whose cumulative interval contains ``uniform`` in [0, 1)."""
-    mass = 0.0
-    last = 0
-    for index, value in enumerate(probabilities):
-        if value > 0.0:
-            last = index
-            mass += value
-            if uniform < mass:
-                return index
-    return last
-
-
-def residual(target: Row, drafter: Row) -> list[float]:
-    """Return the normalised positive part of target - drafter, or ``target`` when nothing is left of it."""
-    positive = [max(p - q, 0.0) for p, q in zip(target, drafter, strict=True)]
-    total = math.fsum(positive)
-    return [value / total for value in positive] if total > 0.0 else list(target)
-
-
-def decide(draft: Sequence[int], target: Sequence[Row], drafter: Sequence[Row], uniforms: Sequence[float]) -> Outcome:
-    """Apply the rule to one block.
-
-    Args:
-        draft: n proposed ids; id j was drawn from ``drafter[j]``.
-        target: n + 1 target distributions.
-        drafter: n drafter distributions; a deterministic proposal is a one-hot row.
-        uniforms: n + 1 draws in [0, 1): one test per draft token, then one for the final draw.
-    """
-    for row, token in enumerate(draft):
-        p, q = target[row][token], drafter[row][token]
-        if uniforms[row] * q < p:
-            continue
-        recovered = draw(residual(target[row], drafter[row]), uniforms[-1])
-        return Outcome(tokens=(*draft[:row], recovered), accepted=row)
-    return Outcome(tokens=(*draft, draw(target[len(draft)], uniforms[-1])), accepted=len(draft))
-
-
-def settle(draft: Sequence[int], passed: Sequence[bool], recovered: Sequence[int], usable: Sequence[bool]) -> Outcome:
+def settle(draft: Sequence[int], passed: Sequence[bool], recovered: Sequence[int], usable: Sequence[bool]) -> Decision:
     """Turn what a device drew for every row into the one outcome that counts.
 
     Args:
@@ -144,5 +73,5 @@ def settle(draft: Sequence[int], passed: Sequence[bool], recovered: Sequence[int
     if not usable[accepted]:
         guard = "non-finite logits"
         # The last accepted token came from a sound row, so it is committed and becomes the next bonus itself.
-        return Outcome(tokens=tuple(draft[:accepted]), accepted=max(0, accepted - 1), guard=guard)
-    return Outcome(tokens=(*draft[:accepted], recovered[accepted]), accepted=accepted, guard=guard)
+        return Decision(tokens=tuple(draft[:accepted]), accepted=max(0, accepted - 1), guard=guard)
+    return Decision(tokens=(*draft[:accepted], recovered[accepted]), accepted=accepted, guard=guard)

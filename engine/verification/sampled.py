@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from engine.types import Draft, Forward, Outcome, Rows
+from engine.types import Decision, Draft, Forward, Rows
 from engine.verification.rejection import Sampling, Uniforms
 
-Decide = Callable[[Draft, Rows, Sampling, Sequence[float]], Outcome]
+Decide = Callable[[Draft, Rows, Sampling, Sequence[float]], Decision]
 """Tests a draft against logits ``[N + 1, V]`` with N + 1 uniforms and reads the outcome, once."""
 
 
@@ -22,11 +22,11 @@ class SamplingAccept:
         self._margin = margin
         self._uniforms = Uniforms(settings.seed, "target")
 
-    def first(self, forward: Forward) -> Outcome:
+    def first(self, forward: Forward) -> Decision:
         """Draw the token after the prompt."""
         return self.decide(Draft(), forward)
 
-    def decide(self, draft: Draft, forward: Forward) -> Outcome:
+    def decide(self, draft: Draft, forward: Forward) -> Decision:
         """Draw with the next uniforms of this sequence."""
         return self._decide(draft, forward.logits, self._settings, self._uniforms.take(draft.count + 1))
 

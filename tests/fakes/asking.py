@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from bridge.bus.content.commits import REQUEST_FILE, folder_commit
-from bridge.bus.interface import Bus
+from bridge.bus.interface import RequesterBus
 from bridge.bus.views import RequestRef
 from bridge.ids import new_id
 from bridge.records import LimitRequest, Request, RunnerSelector
@@ -40,7 +40,7 @@ def make_request(bus_id: str, preset: str, *, now: dt.datetime | None = None, **
     return draft.evolve(idempotency_key=key_of(draft))
 
 
-def push(bus: Bus, request: Request, data: bytes | None = None) -> RequestRef:
+def push(bus: RequesterBus, request: Request, data: bytes | None = None) -> RequestRef:
     """Push a request (or other bytes in its place) and return its branch."""
     return bus.submit(data if data is not None else request.canonical(), request.ref, request.workload).ref
 

@@ -7,7 +7,7 @@ import hashlib
 import os
 from dataclasses import dataclass, field
 
-from bridge.bus.interface import Bus
+from bridge.bus.refbus import RefBus
 from bridge.bus.refs import names
 from bridge.bus.views import ClaimView, HeldClaim, LogChunk, RequestRef, Submission, Tree
 from bridge.ids import new_id
@@ -44,7 +44,7 @@ class FakeClock:
 class Actor:
     """One bus seen by one name; every nonce is fresh."""
 
-    bus: Bus
+    bus: RefBus
     clock: Clock
     name: str = "mini"
     serial: int = field(default=0)

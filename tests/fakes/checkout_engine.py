@@ -47,13 +47,13 @@ def open_engine(backend, target, drafter): return Engine()
 """,
     "decoding/__init__.py": "",
     "decoding/depth.py": "class FixedDepth:\n    def __init__(self, tokens): self.tokens = tokens\n",
-    "decoding/stopping.py": """
+    "stopping.py": """
 class Stopping:
     def __init__(self, budget_tokens, stop_ids): self.budget_tokens = budget_tokens
 """,
-    "evaluation/__init__.py": "",
-    "evaluation/workload.py": "def top2_margin(engine, ids, settings): return 0.25\n",
-    "evaluation/arms.py": """
+    "measurement/__init__.py": "",
+    "measurement/launch.py": "def top2_margin(engine, ids, settings): return 0.25\n",
+    "measurement/arms.py": """
 import time
 from dataclasses import dataclass
 STEP_S, TOKEN = {step_s!r}, {token!r}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import threading
@@ -13,6 +12,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.support import guarded
 
 HTTP_BACKEND = "/usr/lib/git-core/git-http-backend"
 USER, PASSWORD = "agent", "s3cret"
@@ -62,17 +63,6 @@ def wait_for_port(port: int, process: subprocess.Popen) -> None:
     raise AssertionError(f"nobody listens on {port}")
 
 
-def stop(process: subprocess.Popen) -> None:
-    """End a server and its children."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
-    try:
-        process.wait(timeout=5)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
 class SshServer:
     """A real sshd on loopback whose only key may only run git, or another forced command."""
 
@@ -113,9 +103,7 @@ class SshServer:
         sshd = shutil.which("sshd", path="/usr/sbin:/sbin:" + os.environ["PATH"])
         assert sshd is not None
         with (folder / "sshd.log").open("wb") as log:
-            self.process = subprocess.Popen(
-                [sshd, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=log, start_new_session=True
-            )
+            self.process = guarded.start([sshd, "-D", "-e", "-f", folder / "sshd_config"], stderr=log)
         wait_for_port(self.port, self.process)
 
     def url(self, repository: Path) -> str:
@@ -137,7 +125,7 @@ class SshServer:
         subprocess.run(
             [*self.command.split(), "-O", "exit", "-p", str(self.port), "127.0.0.1"], capture_output=True, check=False
         )
-        stop(self.process)
+        guarded.stop(self.process)
 
 
 def _user() -> str:
@@ -184,19 +172,15 @@ http {{
 """
         )
         with (folder / "fcgiwrap.log").open("wb") as log:
-            self.gateway = subprocess.Popen(
+            self.gateway = guarded.start(
                 ["fcgiwrap", "-f", "-c", "8", "-s", f"unix:{gateway}"],
-                stdin=subprocess.DEVNULL,
                 stderr=log,
-                start_new_session=True,
                 env={**os.environ, "PATH": "/usr/sbin:" + os.environ["PATH"]},
             )
         nginx = shutil.which("nginx", path="/usr/sbin:/sbin:" + os.environ["PATH"])
         assert nginx is not None
-        self.process = subprocess.Popen(
-            [nginx, "-e", str(folder / "start.log"), "-c", str(folder / "nginx.conf")],
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+        self.process = guarded.start(
+            [nginx, "-e", folder / "start.log", "-c", folder / "nginx.conf"], stderr=subprocess.DEVNULL
         )
         wait_for_port(self.port, self.process)
         for _ in range(500):
@@ -210,8 +194,8 @@ http {{
 
     def close(self) -> None:
         """Stop both programs."""
-        stop(self.process)
-        stop(self.gateway)
+        guarded.stop(self.process)
+        guarded.stop(self.gateway)
 
 
 HELPER = f"!f() {{ echo username={USER}; echo password={PASSWORD}; }}; f"

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from engine.types import Draft, DrafterInfo, Features, Forward, Outcome
-from engine.verification import rejection
+from engine.drafters.local import LocalDrafter
+from engine.types import Decision, Draft, DrafterInfo, Features, Forward
 from engine.verification.rejection import Sampling, Uniforms
+from tests.fakes import rejection
 
 
 @dataclass
@@ -31,7 +32,7 @@ class MarkovSequence:
         self.length += 1 + draft.count
         return Forward(self.array(self.table[[bonus, *draft.tokens]]), None, start, 1 + draft.count)
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
         raise AssertionError("a sampling rule must not be decoded greedily")
 
     def committed(self, forward: Forward, rows: int) -> Features:
@@ -46,7 +47,7 @@ class MarkovSequence:
 
 
 @dataclass
-class MarkovDrafter:
+class MarkovDrafter(LocalDrafter):
     """Samples its own chain, or proposes its most likely tokens when ``settings`` is None."""
 
     table: np.ndarray
@@ -64,7 +65,7 @@ class MarkovDrafter:
     def info(self) -> DrafterInfo:
         return DrafterInfo("markov", None, "rule", 0, None)
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int) -> Draft:
         del position
         self.forwards += 1
         tokens: list[int] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from engine.drafters.local import LocalDrafter
 from engine.types import Draft, DrafterInfo, Features
 
 
@@ -27,14 +28,14 @@ class ScriptedModel:
 
 
 @dataclass
-class ScriptedDrafter:
+class ScriptedDrafter(LocalDrafter):
     """One sequence of a ``ScriptedModel``; ``seen`` is every token it was shown, in order."""
 
     model: ScriptedModel
     seen: list[int] = field(default_factory=list)
     forwards: int = 0
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int) -> Draft:
         del bonus
         first = position + 1 - self.model.prompt_tokens
         tokens = list(self.model.answer[first : first + count])

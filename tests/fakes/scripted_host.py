@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 
-from bridge.bus.interface import Bus
+from bridge.bus.interface import RunnerBus
 from bridge.bus.views import HeldClaim, LogChunk, RequestRef, Tree
 from bridge.presets import PolicyFacts, Trust, find, resolve
 from bridge.publish import build_tree
@@ -54,7 +54,7 @@ PROBE = {
 class ScriptedHost:
     """Plays the runner's side of one bus."""
 
-    def __init__(self, bus: Bus, clock: Clock, name: str = "mini") -> None:
+    def __init__(self, bus: RunnerBus, clock: Clock, name: str = "mini") -> None:
         self.bus, self.clock, self.name = bus, clock, name
         self.held: dict[str, HeldClaim] = {}
         self.logs: dict[str, bytes] = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bridge.bus.interface import Bus
+from bridge.bus.interface import RequesterBus
 from bridge.bus.views import RequestRef
 from bridge.records import Request
 from bridge.trust.ssh_signatures import COMMIT_NAMESPACE, NAMESPACE, fingerprint_of, sign
@@ -54,5 +54,5 @@ def signed_request(bus_id: str, preset: str, key: Key, who: str = WHO, **changes
     return request, sign(request.canonical(), key.path)
 
 
-def push_signed(bus: Bus, request: Request, signature: bytes) -> RequestRef:
+def push_signed(bus: RequesterBus, request: Request, signature: bytes) -> RequestRef:
     return bus.submit(request.canonical(), request.ref, request.workload, signature).ref

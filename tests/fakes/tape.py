@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from engine.backends.torch.graphs import NoHost, Outputs, Run
+from engine.backends.torch.graphs.recording import NoHost, Outputs, Run
 
 Address = tuple[int, tuple[int, ...], tuple[int, ...]]
 
@@ -62,7 +62,7 @@ class _Listening(NoHost):
 
 
 class Tape:
-    """Implements ``engine.backends.torch.graphs.Recorder``."""
+    """Implements ``engine.backends.torch.graphs.recording.Recorder``."""
 
     def __init__(self) -> None:
         self.recordings = self.replays = 0

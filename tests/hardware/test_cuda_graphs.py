@@ -14,11 +14,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the torch backend is not installed")
 
-from engine.backends.torch.graphs import CudaGraphs, NotRecordableError  # noqa: E402
+from engine.backends.torch.graphs.recording import CudaGraphs, NotRecordableError  # noqa: E402
 from engine.decoding.autoregressive import autoregressive  # noqa: E402
 from engine.decoding.depth import FixedDepth  # noqa: E402
 from engine.decoding.speculative import Parts, speculative  # noqa: E402
-from engine.decoding.stopping import Stopping  # noqa: E402
+from engine.stopping import Stopping  # noqa: E402
 from engine.types import CacheLayout, Draft  # noqa: E402
 from tests.fakes import tiny_torch  # noqa: E402
 from tests.fakes.scripted_drafter import ScriptedModel  # noqa: E402
@@ -136,7 +136,7 @@ def test_a_replay_allocates_nothing_and_what_it_returned_stays(targets: Any) -> 
 def test_outgrowing_a_slot_is_said_and_changes_no_token(backends: Any, targets: Any, folders: Path) -> None:
     from functools import partial
 
-    from engine.backends.torch.graphs import Slots
+    from engine.backends.torch.graphs.slots import Slots
 
     target = backends["on"].load_target(folders / "qwen3")
     target.slots = Slots(partial(CudaGraphs, target.device), 8, smallest=32, room=0)

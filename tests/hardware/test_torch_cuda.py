@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="the torch backend is not installed"
 from engine.decoding.autoregressive import autoregressive  # noqa: E402
 from engine.decoding.depth import FixedDepth  # noqa: E402
 from engine.decoding.speculative import Parts, speculative  # noqa: E402
-from engine.decoding.stopping import Stopping  # noqa: E402
+from engine.stopping import Stopping  # noqa: E402
 from engine.types import CacheLayout  # noqa: E402
 from tests.fakes import tiny_torch  # noqa: E402
 

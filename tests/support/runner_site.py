@@ -30,7 +30,7 @@ CLOCK = SystemClock()
 # Asked about itself it is the real interpreter; asked to run the engine it counts, waits and writes an empty report.
 SCRIPT = """#!/bin/sh
 if [ "$2" = "-c" ]; then exec {python} "$@"; fi
-echo "$KAKEYA_RUN_ID" >> {folder}/starts
+echo "$KAKEYA_RUN_ID" >> {folder}/counted/starts
 echo working
 {work}
 printf '{{}}' > "$KAKEYA_OUT/probe.json"
@@ -43,7 +43,7 @@ rate_per_hour = 0
 folder = "{folder}/presets"
 [sandbox]
 mode = "off"
-read_only = ["{folder}/starts"]
+read_only = ["{folder}/counted"]
 """
 PRESET = """schema = 1
 name = "count"
@@ -86,8 +86,8 @@ class Site:
         (self.folder / "presets").mkdir(mode=0o700)
         (self.folder / "presets" / "count.toml").write_text(PRESET)
         (self.folder / "presets" / "count.toml").chmod(0o600)
-        (self.folder / "starts").touch()
-        (self.folder / "starts").chmod(0o666)  # a root runner's runs are another user
+        (self.folder / "counted").mkdir()
+        (self.folder / "counted").chmod(0o777)
         self.interpreter = self.folder / "python"
         self.set_work(self.work)
         self.route = f"file://{self.folder}/bus.git"
@@ -140,7 +140,7 @@ class Site:
         return None if view.claim is None else view.claim.claim
 
     def starts(self) -> list[str]:
-        file = self.folder / "starts"
+        file = self.folder / "counted" / "starts"
         return file.read_text().split() if file.exists() else []
 
     def until(self, what: Callable[[], object], why: str, within_s: float = 60.0) -> None:

@@ -1,4 +1,4 @@
-"""Write a stranger's tree into an empty folder: everything is checked before anything is written.
+"""Write an untrusted tree into an empty folder: every path and mode is checked before the first write.
 
 No git runs near the folder, so filters, attributes, hooks and submodule URLs in it are plain bytes. `.lfsconfig` is one
 more file, a submodule becomes an empty folder as in a plain clone. Large files are fetched only from where the host
@@ -163,7 +163,7 @@ def _check_collisions(plan: list[_Planned]) -> None:
 
 
 def _folded(path: str) -> str:
-    """Return what a path is where case and composition do not count."""
+    """Return a path folded in case and Unicode composition (NFC)."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
@@ -237,7 +237,7 @@ def _write(
 
 
 def _replace(pointers: dict[str, tuple[LfsObject, int]], source: LargeFiles, into: Path) -> None:
-    """Put large files in the place of their pointers; links exist by now, so the pointer itself must be what is there.
+    """Put large files in the place of their pointers; links exist by now, so each path must still be its pointer.
 
     Raises:
         InfrastructureError: one could not be fetched; the tree is not to be used.

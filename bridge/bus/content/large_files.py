@@ -1,7 +1,7 @@
-"""Find git-lfs pointers in a stranger's tree, and say what becomes of them.
+"""Find git-lfs pointers in an untrusted tree, and decide whether their objects are fetched, left or refused.
 
-Every file that begins like a pointer counts as one: which files are large is decided by content, never by the tree's
-own `.gitattributes`, and where they come from by the host, never by the tree's `.lfsconfig`.
+Every file that begins like a pointer is treated as one: content decides which files are large, never the tree's own
+`.gitattributes`, and the host decides where they come from, never the tree's `.lfsconfig`.
 """
 
 from __future__ import annotations

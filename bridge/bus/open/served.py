@@ -35,7 +35,7 @@ _CONFIG: Final = (
 
 
 def asked_for(command: str) -> Verb:
-    """Return what an ssh client asked for; the path it names is not looked at.
+    """Return the git service that an ssh client requested; the path it names is ignored.
 
     Raises:
         UsageError: anything but git reading or writing one repository.

@@ -1,4 +1,4 @@
-"""Signs of life over a store: one chain of commits a runner, read without its history.
+"""Beacons over a store: one chain of commits a runner, read without its history.
 
 The chain begins anew every BEACON_CHAIN_COUNT beacons, so that the history of a runner that idles for years stays
 small. Below ``refs/heads`` it never does: shared remotes refuse a branch that does not descend from its tip.
@@ -20,10 +20,10 @@ from bridge.trust.seals import BusSeals, SignatureState
 class BeaconRefs:
     """The beacon refs of one bus."""
 
-    def __init__(self, store: RefStore, prefix: str, sealing: BusSeals) -> None:
+    def __init__(self, store: RefStore, prefix: str, seals: BusSeals) -> None:
         self._store = store
         self._prefix = prefix
-        self._sealing = sealing
+        self._seals = seals
         self._mine: dict[str, str | None] = {}
         self._read: dict[str, tuple[Beacon, Commit]] = {}
         self._newest: dict[str, int] = {}
@@ -43,13 +43,13 @@ class BeaconRefs:
                 before = None
         parents = () if before is None else (before,)
         head, objects = commits.beacon_commit(
-            beacon, parents, self._sealing.sign("beacon", ref, beacon.runner, parents, beacon)
+            beacon, parents, self._seals.sign("beacon", ref, beacon.runner, parents, beacon)
         )
         self._store.write(objects)
         return RefUpdate(ref, head.oid, self._mine[ref])
 
     def acknowledge(self, update: RefUpdate, outcome: SwapResult | None) -> None:
-        """Note what became of the update that `prepare` gave."""
+        """Note the outcome of the update that `prepare` returned."""
         if outcome is not None:
             self._mine[update.ref] = update.new if outcome.landed else outcome.tip
 
@@ -75,19 +75,19 @@ class BeaconRefs:
         return tuple(
             (oid, self._read[oid][0])
             for name, oid in sorted(tips.items())
-            if oid in self._read and self._read[oid][0].runner == name and not self._judge(name, oid).refused
+            if oid in self._read and self._read[oid][0].runner == name and not self._verify(name, oid).refused
         )
 
-    def _judge(self, name: str, oid: str) -> SignatureState:
-        """Return what a beacon's seal comes to; one that is older than another of the same key is a replay."""
+    def _verify(self, name: str, oid: str) -> SignatureState:
+        """Return the state of a beacon's seal; a verified one with a lower number than one seen before is a replay."""
         beacon, head = self._read[oid]
         ref = names.beacon_ref(self._prefix, name)
-        standing = self._sealing.judge("beacon", ref, oid, runner=name, head=head, record=beacon)
+        signature = self._seals.verify("beacon", ref, oid, runner=name, head=head, record=beacon)
         newest = self._newest.get(name, -1)
-        if standing.state == "verified" and beacon.sequence < newest:
-            standing = SignatureState("refused", f"an old one again: number {beacon.sequence}, {newest} was seen")
-        elif standing.state == "verified":
+        if signature.state == "verified" and beacon.sequence < newest:
+            signature = SignatureState("refused", f"an old one again: number {beacon.sequence}, {newest} was seen")
+        elif signature.state == "verified":
             self._newest[name] = beacon.sequence
-        self._sealing.forget("beacon", name)
-        self._sealing.note("beacon", name, ref, oid, standing)
-        return standing
+        self._seals.forget("beacon", name)
+        self._seals.note("beacon", name, ref, oid, signature)
+        return signature

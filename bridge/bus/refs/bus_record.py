@@ -76,7 +76,7 @@ class BusIdentity:
         """Replace the record by a newer one of the same bus: a child of the old one, by compare-and-swap.
 
         Args:
-            record: what the bus says of itself from now on.
+            record: the new record.
             moment: when, RFC 3339.
 
         Raises:
@@ -89,7 +89,7 @@ class BusIdentity:
         head, objects = commits.bus_update(record, moment, self._tip)
         self._store.write(objects)
         if not swap(self._store, [RefUpdate(ref, head.oid, self._tip)], authority=ref)[ref].landed:
-            raise BusError(f"somebody else changed the bus record of {self._store.route}", remedy="run it again")
+            raise BusError(f"another writer changed the bus record of {self._store.route}", remedy="run it again")
         self._record, self._tip = record, head.oid
 
     def _find(self) -> tuple[str, BusRecord]:

@@ -1,4 +1,4 @@
-"""Claims over a store: create, move on, end, read back.
+"""Claims over a store: create, advance, end, read.
 
 Each write is one compare-and-swap on the run's claim ref. The commit is a function of the claim and its parents, so
 that repeating a call after a lost reply is harmless: the same commit arrives twice.
@@ -27,14 +27,14 @@ RESTORE_TRIES: Final = 4
 class Claims:
     """The claim refs of one bus."""
 
-    def __init__(self, store: RefStore, prefix: str, sealing: BusSeals) -> None:
+    def __init__(self, store: RefStore, prefix: str, seals: BusSeals) -> None:
         self._store = store
         self._prefix = prefix
-        self._sealing = sealing
+        self._seals = seals
         self._read: dict[str, tuple[Claim, Commit]] = {}
 
     def create(self, claim: Claim, over: str | None = None) -> HeldClaim:
-        """Create the claim ref, one winner; `over` is a tip that does not count and is replaced.
+        """Create the claim ref, one winner; `over` is the refused tip that it replaces.
 
         Raises:
             FencedError: it exists already.
@@ -60,7 +60,7 @@ class Claims:
     ) -> tuple[HeldClaim, dict[str, SwapResult]]:
         """Move a held claim on, sending other updates along; return the new hold and those updates' outcomes.
 
-        A signer takes its claim back from whoever displaced it without a right to.
+        A runner that signs replaces an unsigned tip that took the place of its signed claim, and tries again.
 
         Raises:
             FencedError: the tip moved.
@@ -71,7 +71,7 @@ class Claims:
         oid, outcomes = self._move(claim, parents, held.oid, along)
         for _ in range(RESTORE_TRIES):
             tip = outcomes[ref].tip
-            if outcomes[ref].landed or tip is None or not self._is_displaced(held, tip):
+            if outcomes[ref].landed or tip is None or not self._is_replaced_unsigned(held, tip):
                 break
             oid, outcomes = self._move(claim, parents, tip, along)
         if not outcomes[ref].landed:
@@ -83,7 +83,7 @@ class Claims:
         """Return the chain that ends at a commit, or at the ref's tip; None when there is no claim.
 
         Raises:
-            BusError: what is there is no claim chain of this run.
+            BusError: the ref holds no claim chain of this run.
         """
         ref = names.claim_ref(self._prefix, run_id)
         tip = tips_of(self._store, [ref]).get(ref) if oid is None else oid
@@ -105,9 +105,9 @@ class Claims:
         history.reverse()
         chain.reverse()
         _check_chain(run_id, history)
-        standing = self._standing(run_id, tuple(chain))
-        self._sealing.note("claim", history[-1].runner, ref, tip, standing)
-        return ClaimView(tip, history[-1], tuple(history), tuple(chain), self._is_sealed(tip), standing)
+        signature = self._signature(run_id, tuple(chain))
+        self._seals.note("claim", history[-1].runner, ref, tip, signature)
+        return ClaimView(tip, history[-1], tuple(history), tuple(chain), self._is_sealed(tip), signature)
 
     def is_terminal(self, oids: dict[str, str]) -> set[str]:
         """Return the run ids, of {run id: claim tip}, whose tip is known to be terminal; nothing is fetched."""
@@ -118,7 +118,7 @@ class Claims:
                     claim, _ = self._one(reader, oid)
                 except BusError:
                     continue
-                if claim.state == "terminal" and claim.id == run_id and not self._standing(run_id, (oid,)).refused:
+                if claim.state == "terminal" and claim.id == run_id and not self._signature(run_id, (oid,)).refused:
                     ended.add(run_id)
         return ended
 
@@ -136,16 +136,17 @@ class Claims:
                     raise BusError(f"claim {oid[:12]} is not stored as canonical bytes")
         return tuple(found)
 
-    def _standing(self, run_id: str, chain: tuple[str, ...]) -> SignatureState:
-        """Return what the seals of a chain that was read come to: its tip's, which binds what it follows.
+    def _signature(self, run_id: str, chain: tuple[str, ...]) -> SignatureState:
+        """Return the state of a chain's seals: that of its tip, which signs its parents.
 
-        What a signed claim holds, only a signed claim moves on; who can check no signature asks that there be one.
+        An unsigned claim may not follow a signed one, or a forger would take a run over by leaving the seal out. A
+        reader without keys cannot verify and asks only that the tip carry a seal.
         """
         tip = self._seal_of(run_id, chain[-1])
-        if tip.state != "unproven" or not self._sealing.asking:
+        if tip.state != "unverified" or not self._seals.configured:
             return tip
         sealed = [oid for oid in chain[:-1] if self._is_sealed(oid)]
-        if self._sealing.judging:
+        if self._seals.verifies:
             held = any(self._seal_of(run_id, oid).state == "verified" for oid in sealed)
         else:
             held = bool(sealed) and not self._is_sealed(chain[-1])
@@ -157,26 +158,27 @@ class Claims:
     def _seal_of(self, run_id: str, oid: str) -> SignatureState:
         claim, head = self._read[oid]
         ref, seal = names.claim_ref(self._prefix, run_id), seal_in(head.message)
-        standing = self._sealing.judge("claim", ref, oid, runner=claim.runner, head=head, record=claim)
-        # The same statement in another commit would be a tip that its owner never wrote.
-        if standing.state == "verified" and commits.claim_commit(claim, head.parents, seal)[0].oid != oid:
+        signature = self._seals.verify("claim", ref, oid, runner=claim.runner, head=head, record=claim)
+        # A seal does not sign tree, author and message: the same statement in another commit has another id, which its
+        # runner does not know as its tip, so the runner would be fenced out of its own run.
+        if signature.state == "verified" and commits.claim_commit(claim, head.parents, seal)[0].oid != oid:
             return SignatureState("refused", "a signed claim in a commit that its runner did not make")
-        return standing
+        return signature
 
-    def _is_displaced(self, held: HeldClaim, tip: str) -> bool:
-        """Return whether a tip took a signed claim's place without being a signed claim that may."""
+    def _is_replaced_unsigned(self, held: HeldClaim, tip: str) -> bool:
+        """Return whether a tip replaced a signed claim without being a signed claim itself."""
         claim, head = self._read.get(held.oid, (None, None))
         if claim is None or head is None or self._seal_of(held.claim.id, held.oid).state != "verified":
             return False
         if tip in held.chain:
-            return True  # set back: the remote had a later one from us
+            return True  # set back to an older claim of this chain
         try:
             view = self.read(held.claim.id, tip)
         except RemoteError:
             return False
         except BusError:
             return True  # no claim chain of this run
-        return view is None or view.standing.state != "verified"
+        return view is None or view.signature.state != "verified"
 
     def _one(self, reader: Reader, oid: str) -> tuple[Claim, Commit]:
         known = self._read.get(oid)
@@ -188,7 +190,7 @@ class Claims:
         self, claim: Claim, parents: tuple[str, ...], expect: str | None, along: list[RefUpdate]
     ) -> tuple[str, dict[str, SwapResult]]:
         ref = names.claim_ref(self._prefix, claim.id)
-        seal = self._sealing.sign("claim", ref, claim.runner, parents, claim)
+        seal = self._seals.sign("claim", ref, claim.runner, parents, claim)
         head, objects = commits.claim_commit(claim, parents, seal)
         self._store.write(objects)
         outcomes = swap(self._store, [RefUpdate(ref, head.oid, expect), *along], authority=ref)

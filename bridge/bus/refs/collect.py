@@ -1,4 +1,4 @@
-"""Delete what ended long ago: branch, then log, then claim, each only when the one before is gone.
+"""Delete the refs of runs that ended long ago: branch, then log, then claim, each only when the one before is gone.
 
 In that order nothing is resurrected: as long as a request branch exists, its terminal claim does too. Deleting a ref
 does not unpublish its objects. Knows nothing about why a run ended.
@@ -35,7 +35,7 @@ class EndedRun:
 def ended_runs(
     claims: Claims, prefix: str, refs: Mapping[str, str], now: dt.datetime, older_than_s: float
 ) -> Iterator[EndedRun]:
-    """Yield the runs of a listing that ended longer ago than asked for, and never within reach of a replay."""
+    """Yield the runs that ended at least `older_than_s` ago, and so long ago that a replayed request has expired."""
     branches: dict[str, list[tuple[str, str]]] = {}
     for ref, oid in refs.items():
         run_id = names.run_id_of(ref) or names.cancelled_id_of(ref)
@@ -47,9 +47,9 @@ def ended_runs(
             continue
         try:
             view = claims.read(run_id, oid)
-        except BusError:  # what cannot be read is nobody's to delete
+        except BusError:  # an unreadable claim may be a newer version's: keep it
             continue
-        if view is None or view.claim.state != "terminal" or view.standing.refused:
+        if view is None or view.claim.state != "terminal" or view.signature.refused:
             continue
         age_s = (now - parse_rfc3339(view.claim.time)).total_seconds()
         log = names.log_ref(prefix, run_id)

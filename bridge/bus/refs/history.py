@@ -1,4 +1,4 @@
-"""What a decision about trust reads of a bus: commits as raw bytes, and cancels.
+"""Read what a decision about trust needs of a bus: commits as raw bytes, and cancel branches.
 
 Every commit is hashed again and parents are read from its own bytes, so nothing that is kept beside the objects
 (replace refs, grafts, a shallow list) can lend a commit another history. Knows nothing about who is trusted.
@@ -24,7 +24,7 @@ from bridge.system.gitobjects import ObjectFormatError, parse_commit, parse_tree
 COMMIT_MAX_BYTES: Final = MIB
 TREE_ENTRIES_MAX_BYTES: Final = MIB
 CHAIN_MAX_COUNT: Final = 100_000
-CANCELS_MAX_COUNT: Final = 16  # of one look; what a look leaves, the next one sees
+CANCELS_MAX_COUNT: Final = 16  # read by one call; the next call reads the others
 
 
 class StoreHistory:
@@ -34,7 +34,7 @@ class StoreHistory:
         self._store, self._record = store, record
 
     def workload_commit(self, ref: RequestRef, oid: str) -> WorkloadCommit:
-        """Return the commit a request says its workload is; see the interface."""
+        """Return the commit that a request names as its workload; see the interface."""
         store = self._store.isolate(ref.id, [ref.oid, oid], max_bytes=TREE_MAX_BYTES)
         with store.reader() as reader:
             raw = _raw(reader, oid)
@@ -72,7 +72,7 @@ class StoreHistory:
             if names.cancelled_id_of(ref) == run_id and names.accepts(accepted, ref) and oid not in seen
         }
         found: list[ReceivedRequest] = []
-        # Names are anybody's choice, so an order of names would let others stand before the one that counts.
+        # Pushers choose branch names: read in order of name, forged cancels could keep the signed one from being read.
         chosen = sorted(tips.items(), key=lambda _: secrets.randbits(64))[:CANCELS_MAX_COUNT]
         for ref, oid in chosen:
             name = f"cancel-{run_id}"
@@ -91,7 +91,7 @@ class StoreHistory:
 def reaches(reader: Reader, start: str, wanted: str, most: int) -> bool:
     """Say whether a commit is among the ancestors of another, parents of merges included.
 
-    What lies beyond the history that was fetched does not count.
+    Commits beyond the fetched history are not searched.
 
     Raises:
         BusError: a commit on the way is malformed, or there are more than `most`.
@@ -115,7 +115,7 @@ def _raw(reader: Reader, oid: str) -> bytes:
     """Return a commit's bytes, hashed again.
 
     Raises:
-        BusError: missing, too large, or not what its id says.
+        BusError: missing, too large, or its bytes do not hash to its id.
     """
     raw = reader.read(oid, "commit", COMMIT_MAX_BYTES)
     algorithm = "sha256" if len(oid) == 64 else "sha1"

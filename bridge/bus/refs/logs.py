@@ -1,6 +1,6 @@
 """Live logs over a store: a chain of chunk commits, so that a slow reader loses nothing.
 
-Knows nothing about what a log says; its bytes are untrusted.
+Knows nothing about the content of a log; its bytes are untrusted.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from bridge.bus.views import LogChunk
 from bridge.errors import BusError, UntrustedLogError
 from bridge.limits import LOG_CHUNK_MAX_BYTES
 from bridge.system.gitobjects import Commit
-from bridge.trust.seals import UNPROVEN, BusSeals, SignatureState, seal_in
+from bridge.trust.seals import UNVERIFIED, BusSeals, SignatureState, seal_in
 
 
 @dataclass(frozen=True)
 class _Sent:
-    """A log as its writer knows it: what the remote has, what has been built on top, the last chunk's end."""
+    """A log as its writer knows it: the remote's tip, the newest local commit, and the last chunk's number and end."""
 
     remote: str | None
     built: str
@@ -31,12 +31,12 @@ class _Sent:
 class Logs:
     """The log refs of one bus."""
 
-    def __init__(self, store: RefStore, prefix: str, sealing: BusSeals) -> None:
+    def __init__(self, store: RefStore, prefix: str, seals: BusSeals) -> None:
         self._store = store
         self._prefix = prefix
-        self._sealing = sealing
+        self._seals = seals
         self._sent: dict[str, _Sent] = {}
-        self._standing: dict[str, SignatureState] = {}
+        self._signatures: dict[str, SignatureState] = {}
 
     def append(self, chunk: LogChunk, time_unix_s: int, runner: str) -> None:
         """Build a chunk's commit in a runner's name; `pending` sends it.
@@ -53,7 +53,7 @@ class Logs:
                 f"expected chunk {expected[0]} at byte {expected[1]}, at most {LOG_CHUNK_MAX_BYTES} bytes"
             )
         parents = () if sent is None else (sent.built,)
-        seal = self._sealing.sign("log", names.log_ref(self._prefix, head.id), runner, parents, head)
+        seal = self._seals.sign("log", names.log_ref(self._prefix, head.id), runner, parents, head)
         made, objects = commits.log_commit(chunk, parents, time_unix_s, seal)
         self._store.write(objects)
         self._sent[head.id] = _Sent(
@@ -68,7 +68,7 @@ class Logs:
         return [RefUpdate(names.log_ref(self._prefix, run_id), sent.built, sent.remote)]
 
     def acknowledge(self, run_id: str, outcome: SwapResult | None) -> None:
-        """Note what became of the update that `pending` gave."""
+        """Note the outcome of the update that `pending` returned."""
         sent = self._sent.get(run_id)
         if sent is None or outcome is None:
             return
@@ -76,7 +76,7 @@ class Logs:
         self._sent[run_id] = _Sent(remote, sent.built, sent.seq, sent.end_bytes)
 
     def forget(self, run_id: str) -> None:
-        """Drop what is remembered of a run that has ended."""
+        """Forget the chunks sent for a run that has ended."""
         self._sent.pop(run_id, None)
 
     def read(self, run_id: str, after_seq: int) -> tuple[LogChunk, ...]:
@@ -108,29 +108,28 @@ class Logs:
             raise BusError(f"log of run {run_id} begins at chunk {found[-1].head.seq}")
         return tuple(reversed(found))
 
-    def standing(self, run_id: str) -> SignatureState:
-        """Return what the signature of the log last read came to."""
-        return self._standing.get(run_id, UNPROVEN)
+    def signature(self, run_id: str) -> SignatureState:
+        """Return the state of the signature of the log last read."""
+        return self._signatures.get(run_id, UNVERIFIED)
 
     def _check(self, ref: str, tip: str, chunk: LogChunk, head: Commit, after_seq: int) -> None:
-        """Judge the newest chunk; it binds those before it.
+        """Verify the newest chunk; its seal signs the id of its parent, and so every chunk before it.
 
         Raises:
-            UntrustedLogError: it does not count.
+            UntrustedLogError: the signature is refused.
         """
         seal = seal_in(head.message)
         runner = "" if seal is None else seal.runner
-        standing = self._sealing.judge("log", ref, tip, runner=runner, head=head, record=chunk.head)
-        if self._sealing.judging and chunk.head.seq < after_seq:
-            standing = SignatureState("refused", f"set back from chunk {after_seq} to {chunk.head.seq}")
-        elif standing.refused and seal is None:
-            standing = SignatureState(
-                "unproven", standing.why
-            )  # shown, and said to be unproven: the result has the log
-        self._standing[chunk.head.id] = standing
-        self._sealing.note("log", runner, ref, tip, standing)
-        if standing.refused:
+        signature = self._seals.verify("log", ref, tip, runner=runner, head=head, record=chunk.head)
+        if self._seals.verifies and chunk.head.seq < after_seq:
+            signature = SignatureState("refused", f"set back from chunk {after_seq} to {chunk.head.seq}")
+        elif signature.refused and seal is None:
+            # An unsigned log is shown with a warning, as the signed result carries the log again.
+            signature = SignatureState("unverified", signature.why)
+        self._signatures[chunk.head.id] = signature
+        self._seals.note("log", runner, ref, tip, signature)
+        if signature.refused:
             raise UntrustedLogError(
-                f"the live log of run {chunk.head.id} is not its runner's: {standing.why}",
+                f"the live log of run {chunk.head.id} is not its runner's: {signature.why}",
                 remedy="wait for the result, whose log is signed with it",
             )

@@ -131,7 +131,7 @@ class Requests:
         return store, bare.oid
 
     def cancel(self, run_id: str, ref: str, data: bytes, signature: bytes | None, time_unix_s: int) -> None:
-        """Create a cancel branch of a request branch; an unsigned one that exists is as good."""
+        """Create a cancel branch of a request branch; an unsigned one that exists already has the same effect."""
         branch = cancel_branch(ref, commits.mark_of(signature))
         made, objects = commits.folder_commit(
             _signed(commits.CANCEL_FILE, data, signature),
@@ -189,7 +189,7 @@ class Requests:
         return "branch_deleted" if outcome.tip is None else "branch_moved"
 
     def delivery(self, run_id: str, asked_oid: str, tip: str | None, result_oid: str) -> Delivery | None:
-        """Return what a request branch's tip says of a published result; None: not copied yet."""
+        """Return whether a published result was copied to its request branch, by the branch's tip; None: not yet."""
         if tip is None:
             return "branch_deleted"
         if tip == asked_oid:

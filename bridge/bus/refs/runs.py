@@ -1,4 +1,4 @@
-"""One run, as whoever asked for it sees it: its refs listed, its request branch found, what is known put together.
+"""View one run as its requester: list its refs, find its request branch, and put claim and delivery together.
 
 Reads no claim itself, and knows nothing about results or logs beyond where they are.
 """
@@ -16,7 +16,7 @@ from bridge.trust.seals import Refused
 
 
 class Runs:
-    """Finds runs by their id, and remembers which branch each was asked for on.
+    """Finds runs by their id, and remembers the request branch of each.
 
     Args:
         store: the remote.
@@ -54,8 +54,8 @@ class Runs:
         claim_oid = refs.get(claim_ref)
         claim = None if claim_oid is None else read_claim(run_id, claim_oid)
         ignored = None
-        if claim is not None and claim.standing.refused:
-            ignored = Refused("claim", claim.claim.runner, claim_ref, claim.oid, claim.standing.why)
+        if claim is not None and claim.signature.refused:
+            ignored = Refused("claim", claim.claim.runner, claim_ref, claim.oid, claim.signature.why)
             claim = None
         request = self._find_request(record, run_id, refs)
         delivery: Delivery | None = None
@@ -82,7 +82,7 @@ class Runs:
         return {ref: oid for ref, oid in refs.items() if run_id in ref}
 
     def _find_request(self, record: BusRecord, run_id: str, refs: Mapping[str, str]) -> RequestRef | None:
-        """Return the request branch of a run; a branch somebody else named after the same id does not become known."""
+        """Return the request branch of a run; of two branches with the same id neither is remembered."""
         found = [
             RequestRef(run_id, ref, oid)
             for ref, oid in sorted(refs.items())

@@ -55,7 +55,7 @@ _NAME = re.compile(r"[a-z0-9-]{1,64}")
 
 @dataclass(frozen=True)
 class UserClone:
-    """Where in the user's clone things lie that are read: objects, the list of cut-off commits, the index."""
+    """The parts of the user's clone that are read: its objects, its list of shallow commits, its index."""
 
     objects: Path
     shallow: Path
@@ -123,8 +123,9 @@ class GitStore:
     def list(self, prefixes: Sequence[str]) -> Listing:
         """Return every ref that starts with one of the prefixes, asking the remote for no more than those.
 
-        `git ls-remote` always asks for all refs. A fetch whose refspecs are all excluded again asks for the prefixes
-        and fetches nothing; the answer is read from git's packet trace. Where that shows nothing, ls-remote decides.
+        `git ls-remote` requests all refs. A fetch with a refspec for each prefix and a negative one for all refs sends
+        them as ref-prefix arguments of ls-refs (gitprotocol-v2(5)) and fetches nothing; the reply is read from git's
+        packet trace. Where the trace holds no reply (protocol v0), ls-remote is used.
         """
         listing = self._list_by_prefix(prefixes)
         if listing is None:
@@ -151,7 +152,7 @@ class GitStore:
         return said
 
     def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
-        """Store objects locally."""
+        """Store objects in the local repository, and pack loose ones now and then."""
         self._repository.write(objects, durable=durable)
         self._written += 1
         if self._written % _TIDY_EVERY == 0:

@@ -109,7 +109,7 @@ class RefStore(Protocol):
         """Return a store of its own, over this one's objects, holding these untrusted commits without their history.
 
         With more than one of `commits` it holds so much of their history too, and all of it where it is shorter.
-        Kept under its name until `drop`; asked again with the same commits it costs nothing.
+        Kept under its name until `drop`; a second call with the same commits fetches nothing.
 
         Raises:
             MissingObjectError: the remote does not give one of them.

@@ -15,20 +15,20 @@ _REF = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) (refs/[^ ]+)(?: .*)?")
 
 
 def parse_trace(trace: bytes) -> Listing | None:
-    """Return the refs of an ls-refs exchange (protocol v2) in a packet trace.
+    """Return the refs of an ls-refs exchange in a packet trace (gitprotocol-v2(5), ls-refs; a flush packet ends it).
 
     None when the trace holds no whole exchange, because the server speaks an older protocol or git traces otherwise.
     """
     refs: dict[str, str] = {}
-    asked = complete = False
+    requested = complete = False
     received = 0
     for match in _PACKET.finditer(trace):
         direction, text = match.groups()
         if direction == b">":
-            asked = asked or text == b"command=ls-refs"
+            requested = requested or text == b"command=ls-refs"
             continue
         received += len(text) + 5
-        if not asked or complete:
+        if not requested or complete:
             continue
         if text == b"0000":
             complete = True

@@ -93,7 +93,7 @@ class Pacer:
 
 
 def _numbers(text: str) -> list[float]:
-    """Return the times in the file; a file cut short by a crash counts as empty, which costs one early push."""
+    """Return the times in the file; a file cut short by a crash is read as empty, which costs one early push."""
     try:
         value = json.loads(text or "[]")
     except ValueError:

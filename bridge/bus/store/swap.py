@@ -1,4 +1,4 @@
-"""Push with compare-and-swap and find out what became of it.
+"""Push with compare-and-swap and determine the outcome.
 
 A lost reply leaves a moved ref behind a failed push; a lock at the wrong moment refuses a push that was right. What
 counts is the remote's own word on a ref, or failing that a listing afterwards. Knows nothing about what refs mean.
@@ -18,7 +18,7 @@ REFUSED_TRIES: Final = 4
 
 @dataclass(frozen=True)
 class SwapResult:
-    """What became of one update: whether the ref is now where it was sent, and else where it is (None: absent)."""
+    """The outcome of one update: whether the ref moved to the new commit, and its tip (None: absent)."""
 
     landed: bool
     tip: str | None
@@ -27,8 +27,8 @@ class SwapResult:
 def swap(store: RefStore, updates: Sequence[RefUpdate], *, authority: str) -> Mapping[str, SwapResult]:
     """Push updates and return every ref's outcome.
 
-    Only the fate of `authority` is worth an error; another ref whose fate stays unknown counts as unmoved, and the same
-    update may be sent again.
+    Only an unknown outcome of `authority` is an error. Another ref whose outcome is unknown is reported as unmoved, and
+    the same update may be sent again.
 
     Raises:
         RemoteError: `authority` has not moved, or it cannot be told; the same call may be repeated.
@@ -42,7 +42,7 @@ def swap(store: RefStore, updates: Sequence[RefUpdate], *, authority: str) -> Ma
             failure, said = error, {}
         if all(said.get(one.ref) for one in updates):
             return {one.ref: SwapResult(landed=True, tip=one.new) for one in updates}
-        seen = _look(store, updates, said, sure=bool(said.get(authority)))
+        seen = _outcomes(store, updates, said, sure=bool(said.get(authority)))
         if seen[authority].landed or seen[authority].tip != wanted.expect:
             return seen
         if failure is not None:
@@ -52,15 +52,15 @@ def swap(store: RefStore, updates: Sequence[RefUpdate], *, authority: str) -> Ma
 
 
 def tips_of(store: RefStore, refs: Sequence[str]) -> dict[str, str]:
-    """Return the tips of those refs that exist, asked for by their full names."""
+    """Return the tips of those refs that exist, listed by their full names."""
     wanted = set(refs)
     return {ref: oid for ref, oid in store.list(sorted(wanted)).refs.items() if ref in wanted}
 
 
-def _look(
+def _outcomes(
     store: RefStore, updates: Sequence[RefUpdate], said: Mapping[str, bool], *, sure: bool
 ) -> dict[str, SwapResult]:
-    """Return outcomes from what the remote said and a listing; without one when the authority is sure anyway."""
+    """Return outcomes from the push report and a listing; a failed listing is ignored where `sure`."""
     try:
         tips = tips_of(store, [one.ref for one in updates])
     except RemoteError:

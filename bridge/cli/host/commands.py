@@ -24,7 +24,7 @@ from bridge.runner.service.stopping import stopping_on_signals
 from bridge.system.durable import NameLock
 
 if TYPE_CHECKING:
-    from bridge.bus.interface import Bus
+    from bridge.bus.interface import RunnerBus
 from bridge.cli.host.talk import CLOCK, say
 
 
@@ -41,7 +41,9 @@ def dispatch(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _runner(arguments: argparse.Namespace, summary: Callable[[str], None] | None = None) -> Iterator[tuple[Host, Bus]]:
+def _runner(
+    arguments: argparse.Namespace, summary: Callable[[str], None] | None = None
+) -> Iterator[tuple[Host, RunnerBus]]:
     """Hold the runner's name and put it together."""
     policy, state = _policy(arguments), _state(arguments)
     with NameLock(state.lock).held():
@@ -236,7 +238,7 @@ def _route(arguments: argparse.Namespace, policy: Policy | None) -> str | None:
     return arguments.bus or os.environ.get("KAKEYA_BUS") or (None if policy is None else policy.bus)
 
 
-def _bus(arguments: argparse.Namespace, policy: Policy | None, state: StateFolder) -> Bus:
+def _bus(arguments: argparse.Namespace, policy: Policy | None, state: StateFolder) -> RunnerBus:
     """Return the bus, made when the command says so.
 
     Raises:
@@ -262,7 +264,7 @@ def _bus(arguments: argparse.Namespace, policy: Policy | None, state: StateFolde
     return bus
 
 
-def _open(route: str, state: StateFolder) -> Bus:
+def _open(route: str, state: StateFolder) -> RunnerBus:
     name, _, bus_id = route.partition("#")
     return open_bus(name, repository=_repository(name), state=state.bus, clock=CLOCK, expect_id=bus_id or None)
 

@@ -6,7 +6,7 @@ import argparse
 import socket
 from collections.abc import Callable
 
-from bridge.bus.interface import Bus
+from bridge.bus.interface import RunnerBus
 from bridge.errors import UsageError, install_remedy
 from bridge.records import BusRecord
 from bridge.runner.host import StateFolder
@@ -19,7 +19,7 @@ Say = Callable[[str], None]
 UNSIGNED = "results of this bus are unsigned: they prove integrity, not origin"
 
 
-def keygen(arguments: argparse.Namespace, state: StateFolder, name: str, bus: Bus | None, say: Say) -> int:
+def keygen(arguments: argparse.Namespace, state: StateFolder, name: str, bus: RunnerBus | None, say: Say) -> int:
     """Make or rotate the runner's key, print its public half, and write it into the bus record when a bus is named.
 
     Raises:
@@ -52,7 +52,7 @@ def signed(record: BusRecord, state: StateFolder, say: Say) -> BusRecord:
     return changed
 
 
-def enrol(bus: Bus, state: StateFolder, name: str, say: Say, *, sign: bool = False) -> None:
+def enrol(bus: RunnerBus, state: StateFolder, name: str, say: Say, *, sign: bool = False) -> None:
     """Bring the bus record up to this runner's keys, under its name; nothing is written when it is.
 
     Raises:
@@ -70,7 +70,7 @@ def enrol(bus: Bus, state: StateFolder, name: str, say: Say, *, sign: bool = Fal
         say(UNSIGNED)
 
 
-def enrol_own(bus: Bus, state: StateFolder, name: str, say: Say) -> None:
+def enrol_own(bus: RunnerBus, state: StateFolder, name: str, say: Say) -> None:
     """Make a key for a bus of this machine's own on first use, and sign from then on; without the packages, say so."""
     if bus.identity().attestation == "none":
         ensure_key(state.root, name)

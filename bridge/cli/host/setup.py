@@ -23,14 +23,18 @@ from bridge.runner.maintenance.setup import (
 from bridge.runner.policy.check import problems
 
 if TYPE_CHECKING:
-    from bridge.bus.interface import Bus
+    from bridge.bus.interface import RunnerBus
     from bridge.system.clock import Clock
 
 Say = Callable[[str], None]
 
 
 def set_up(
-    arguments: argparse.Namespace, place: tuple[Path, StateFolder], name: str, say: Say, open_bus: Callable[[], Bus]
+    arguments: argparse.Namespace,
+    place: tuple[Path, StateFolder],
+    name: str,
+    say: Say,
+    open_bus: Callable[[], RunnerBus],
 ) -> int:
     """Make this machine a runner, or say what would be done; 1 when something is left for a person to do.
 
@@ -84,7 +88,7 @@ def _take(steps: Iterable[SetupStep], *, dry_run: bool) -> bool:
     return left
 
 
-def _bus_to_serve(arguments: argparse.Namespace, say: Say, open_bus: Callable[[], Bus]) -> str | None:
+def _bus_to_serve(arguments: argparse.Namespace, say: Say, open_bus: Callable[[], RunnerBus]) -> str | None:
     """Return the route of the bus with its id; made or asked only when the command says so."""
     route: str | None = arguments.bus
     if route is None:
@@ -101,7 +105,7 @@ def _bus_to_serve(arguments: argparse.Namespace, say: Say, open_bus: Callable[[]
 
 
 def examine_host(
-    path: Path, state: StateFolder, clock: Clock, open_bus: Callable[[], Bus] | None, *, as_json: bool
+    path: Path, state: StateFolder, clock: Clock, open_bus: Callable[[], RunnerBus] | None, *, as_json: bool
 ) -> int:
     """Try everything a run needs and print what was found; 1 when something fails."""
     from bridge.executor import local_executor

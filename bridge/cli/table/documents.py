@@ -120,7 +120,7 @@ def fill(text: str) -> str:
 
 def write_agents_section(path: Path) -> bool:
     """Put the snippet into an AGENTS.md, replacing an earlier one; return whether the file changed."""
-    from bridge.system.atomic import write_atomic
+    from bridge.system.durable import write_atomically
 
     begin, end = BEGIN.format(name="agents"), END.format(name="agents")
     block = f"{begin}\n{snippet().strip()}\n{end}\n"
@@ -128,7 +128,7 @@ def write_agents_section(path: Path) -> bool:
     head, mark, rest = old.partition(begin)
     new = head + block + rest.partition(f"{end}\n")[2] if mark else f"{old.rstrip()}\n\n{block}".lstrip()
     if new != old:
-        write_atomic(path, new.encode(), mode=0o644)
+        write_atomically(path, new.encode(), mode=0o644)
     return new != old
 
 

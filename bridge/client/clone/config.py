@@ -277,7 +277,7 @@ def _user_dirs(environment: Mapping[str, str]) -> tuple[Path, Path]:
 
 def write_clone_config(settings: ClientSettings, choice: BusChoice, signing: SigningChoice | None = None) -> Path:
     """Write `<git common dir>/kakeya.toml` (the user config outside of a clone) and return its path, atomically."""
-    from bridge.system.atomic import write_atomic
+    from bridge.system.durable import write_atomically
 
     repository = settings.repository
     path = settings.config_dir / USER_FILE_NAME if repository is None else repository.common_dir / FILE_NAME
@@ -290,7 +290,7 @@ def write_clone_config(settings: ClientSettings, choice: BusChoice, signing: Sig
         lines += [f"principal = {_quoted(signing.principal)}"] if signing.key != OFF else []
     if choice.runner_keys:
         lines.append(f"runner_keys = [{', '.join(_quoted(key) for key in choice.runner_keys)}]")
-    write_atomic(path, ("\n".join(lines) + "\n").encode())
+    write_atomically(path, ("\n".join(lines) + "\n").encode())
     return path
 
 

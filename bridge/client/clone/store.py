@@ -19,7 +19,7 @@ from bridge.errors import IntegrityError
 from bridge.ids import is_id, short
 from bridge.limits import REQUEST_MAX_BYTES, RESULT_MAX_BYTES, RESULT_MAX_FILES
 from bridge.records import Request
-from bridge.system.atomic import write_atomic, write_folder_atomic
+from bridge.system.durable import write_atomically, write_folder_atomically
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Store:
             "request": sent.data.decode("utf-8"),
             "signature": None if sent.signature is None else sent.signature.decode("ascii"),
         }
-        write_atomic(self._requests / f"{sent.id}.json", strictjson.encode(document))
+        write_atomically(self._requests / f"{sent.id}.json", strictjson.encode(document))
 
     def sent(self, run_id: str) -> Sent | None:
         """Return a remembered request, or None; an unreadable file is as good as none, its bus still knows."""
@@ -111,7 +111,7 @@ class Store:
         for name in tree.files:
             check_path(name)
         folder = self.folder(run_id)
-        write_folder_atomic(folder, tree.files)
+        write_folder_atomically(folder, tree.files)
         return folder
 
     def read_result(self, run_id: str) -> Tree:

@@ -9,7 +9,7 @@ import datetime as dt
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bridge.bus.interface import Bus
+from bridge.bus.interface import SharedBus
 from bridge.errors import NoRunnerError
 from bridge.limits import BEACON_LIVE_INTERVALS, BEACON_LIVE_SLACK_S
 from bridge.records import Beacon, BusRecord, RunnerSelector
@@ -33,7 +33,7 @@ class SeenRunner:
     live: bool
 
 
-def look(bus: Bus, record: BusRecord, now: dt.datetime) -> list[SeenRunner]:
+def look(bus: SharedBus, record: BusRecord, now: dt.datetime) -> list[SeenRunner]:
     """Return the runners of a bus, live ones first, then by name."""
     seen = []
     for tip, beacon in bus.read_beacons():
@@ -44,7 +44,7 @@ def look(bus: Bus, record: BusRecord, now: dt.datetime) -> list[SeenRunner]:
     return sorted(seen, key=lambda one: (not one.live, one.beacon.runner))
 
 
-def spooled_at(bus: Bus, record: BusRecord, now: dt.datetime, run_id: str) -> SeenRunner | None:
+def spooled_at(bus: SharedBus, record: BusRecord, now: dt.datetime, run_id: str) -> SeenRunner | None:
     """Return the runner that says it ended a run and could not deliver its result yet, None when none says so."""
     return next((one for one in look(bus, record, now) if run_id in one.beacon.spooled), None)
 
@@ -67,7 +67,7 @@ def why_not(seen: SeenRunner, preset: str, selector: RunnerSelector) -> str | No
 
 
 def require_runner(
-    bus: Bus, record: BusRecord, clock: Clock, *, preset: str, selector: RunnerSelector, poll_s: float
+    bus: SharedBus, record: BusRecord, clock: Clock, *, preset: str, selector: RunnerSelector, poll_s: float
 ) -> SeenRunner | None:
     """Return a runner that would take the request; None on a bus where none has to be awake.
 
@@ -93,12 +93,12 @@ def require_runner(
     raise NoRunnerError(_nobody(latest, doubted, preset, selector), remedy=_remedy(latest, doubted, preset, selector))
 
 
-def doubts(bus: Bus) -> list[str]:
+def doubts(bus: SharedBus) -> list[str]:
     """Return a line for each beacon on the bus that does not count because of its signature."""
     return [f"a beacon of {one.runner} does not count: {one.why}" for one in bus.refused if one.kind == "beacon"]
 
 
-def ignored_claims(bus: Bus, run_id: str) -> list[str]:
+def ignored_claims(bus: SharedBus, run_id: str) -> list[str]:
     """Return a line for each claim on a run that was seen and does not count because of its signature."""
     seen = (one for one in bus.refused if one.kind == "claim" and one.ref.endswith(f"/{run_id}"))
     return [f"a claim in the name of {one.runner}: {one.why}" for one in seen]
@@ -109,7 +109,7 @@ def _went_on(beacon: Beacon, numbers: dict[str, int]) -> bool:
     return beacon.sequence > numbers.get(beacon.runner, -1)
 
 
-def waiting_because(bus: Bus, record: BusRecord, clock: Clock, preset: str, selector: RunnerSelector) -> str:
+def waiting_because(bus: SharedBus, record: BusRecord, clock: Clock, preset: str, selector: RunnerSelector) -> str:
     """Return why a queued request is still waiting, in a few words."""
     runners = look(bus, record, clock.now())
     found = _willing(runners, preset, selector)

@@ -86,7 +86,7 @@ def pins(
         keys, where = _embedded(settings), "this machine's own runner"
         required = required or (own and record is None and bool(keys))
     if record is not None and keys and is_available():
-        keys = keyring.followed(keys, record.keys)
+        keys = keyring.with_successors(keys, record.keys)
     return Pins(keys, where, required, None if record is None else record.bus_id)
 
 

@@ -1,7 +1,7 @@
-"""Judge claims, beacons and log heads by the keys this reader pins; a reader without a pin asks nobody.
+"""Verify claims, beacons and log heads with the keys this reader pins; without a pin no signature is checked.
 
 The same keys, from the same places, as for results: see `bridge.client.connection.pins`. They are looked up when the
-first signature is to be judged.
+first signature is verified.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from bridge.client.connection.pins import Pins
 from bridge.records import KeyRecord
 from bridge.trust import statements as seals
 from bridge.trust.attestation import is_available, key_id
-from bridge.trust.keyring import followed
-from bridge.trust.seals import UNPROVEN, VERIFIED, Seal, SignatureState, Statement
+from bridge.trust.keyring import with_successors
+from bridge.trust.seals import UNVERIFIED, VERIFIED, Seal, SignatureState, Statement
 
 _SHOWN_COUNT: Final = 2
 
@@ -35,7 +35,7 @@ class PinnedSeals:
         return self._look_up()
 
     @property
-    def judging(self) -> bool:
+    def verifies(self) -> bool:
         """Whether signatures are demanded here: a key is pinned, and there is what is needed to check by it."""
         return bool(self._pins.keys) and is_available()
 
@@ -44,13 +44,13 @@ class PinnedSeals:
         del statement
         return None
 
-    def judge(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> SignatureState:
-        """Return what a seal comes to; see the interface."""
-        if not self.judging:
-            return UNPROVEN
+    def verify(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> SignatureState:
+        """Return the state of a seal; see the interface."""
+        if not self.verifies:
+            return UNVERIFIED
         if seal is None:
             return SignatureState("refused", f"it is not signed, and {self._expected()} signs")
-        trusted = followed(self._pins.keys, offered)
+        trusted = with_successors(self._pins.keys, offered)
         if seal.runner == statement.runner:
             trusted = tuple(key for key in trusted if key.name == seal.runner)
             found = seals.signer_of(statement.payload_type, statement.payload(), seal.signature, trusted)

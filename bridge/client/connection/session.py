@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bridge.bus.interface import Bus
+from bridge.bus.interface import RequesterBus, SharedBus
 from bridge.client.clone.config import BusChoice, ClientSettings
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
@@ -29,7 +29,7 @@ class BusSession:
     """
 
     settings: ClientSettings
-    bus: Bus
+    bus: RequesterBus
     record: BusRecord
     store: Store
     clock: Clock
@@ -64,7 +64,7 @@ class BusSession:
         return {run_id for run_id in (*(ref.id for ref in seen.requests), *seen.claims) if is_id(run_id)}
 
 
-def identify(bus: Bus, choice: BusChoice) -> BusRecord:
+def identify(bus: SharedBus, choice: BusChoice) -> BusRecord:
     """Return the bus record, refused when it is not the pinned bus.
 
     Raises:

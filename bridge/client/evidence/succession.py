@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridge.bus.interface import Bus
+from bridge.bus.interface import SharedBus
 from bridge.client.connection.pins import Pins
 from bridge.errors import InfrastructureError, IntegrityError
 from bridge.trust.attestation import ATTESTATION_FILE, Attested, open_attestation
@@ -16,7 +16,7 @@ from bridge.trust.succession import chain_problems
 RESULTS_MAX_COUNT = 64
 
 
-def compare_with_bus(bus: Bus, attested: Attested, trusted: Pins) -> tuple[bool, str]:
+def compare_with_bus(bus: SharedBus, attested: Attested, trusted: Pins) -> tuple[bool, str]:
     """Return whether the newest results on the bus leave out none of this runner's, and what was seen.
 
     Raises:
@@ -29,7 +29,7 @@ def compare_with_bus(bus: Bus, attested: Attested, trusted: Pins) -> tuple[bool,
             view = bus.read_claim(run_id, oid)
         except InfrastructureError:
             continue  # a claim nobody can read shows as the gap it leaves
-        if view is None or view.standing.refused:
+        if view is None or view.signature.refused:
             continue
         if view.claim.result_oid is None:
             if view.claim.runner == attested.predicate["runner"]:
@@ -53,7 +53,7 @@ def _same_chain(one: Attested, other: Attested) -> bool:
     return (one.predicate["runner"], one.link.chain) == (other.predicate["runner"], other.link.chain)
 
 
-def _attested(bus: Bus, result_oid: str, trusted: Pins) -> Attested | None:
+def _attested(bus: SharedBus, result_oid: str, trusted: Pins) -> Attested | None:
     try:
         return open_attestation(bus.read_result(result_oid).files[ATTESTATION_FILE], trusted.keys)
     except (IntegrityError, KeyError):

@@ -18,7 +18,7 @@ from bridge.client.run.states import LeaseWatch, RunState, state_of
 from bridge.errors import BusError, RemoteError, UntrustedLogError
 from bridge.limits import CLOCK_SKEW_MAX_S, LEASE_LOCAL_S
 from bridge.records import Claim
-from bridge.trust.seals import UNPROVEN
+from bridge.trust.seals import UNVERIFIED
 
 HEARTBEAT_S: Final = 30.0
 PATIENCE_S: Final = 600.0  # a remote may be away this long before the wait gives up
@@ -267,8 +267,8 @@ class Follower:
 
 def unproven_log(session: BusSession, run_id: str) -> str | None:
     """Return what to say of a live log that nobody signed where a key is pinned, None when there is nothing to say."""
-    standing = session.bus.log_standing(run_id)
-    if standing.state != "unproven" or standing == UNPROVEN:
+    signature = session.bus.log_signature(run_id)
+    if signature.state != "unverified" or signature == UNVERIFIED:
         return None
     return "the live log is unverified: it is not signed; the result's own log is"
 

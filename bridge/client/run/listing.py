@@ -70,7 +70,7 @@ def _row(session: BusSession, run_id: str, request: Request | None, preset: str 
     created_s = _unix_s(run_id)
     fetched = session.store.has_result(run_id)
     claim = session.bus.read_claim(run_id, seen.claims[run_id]) if run_id in seen.claims else None
-    if claim is not None and claim.standing.refused:
+    if claim is not None and claim.signature.refused:
         claim = None  # as if it were not there: `status` says why
     if claim is not None:
         asked = run_id in seen.cancels

@@ -18,7 +18,7 @@ from bridge.errors import InfrastructureError, KakeyaError, UsageError
 from bridge.records.bus import SIGNED_REQUESTS
 from bridge.request import UNSIGNED
 from bridge.system import process
-from bridge.system.atomic import write_atomic
+from bridge.system.durable import write_atomically
 from bridge.trust.ssh_signatures import PRINCIPAL_PATTERN, fingerprint, fingerprint_of, sign
 
 AUTO: Final = "auto"
@@ -132,7 +132,7 @@ def _candidates(settings: ClientSettings, environment: Mapping[str, str]) -> Ite
         done = process.run(["ssh-add", "-L"], env=dict(environment), timeout_s=_WALL_S)
         for line in done.stdout.decode("utf-8", "replace").splitlines() if done.ok else ():
             public = settings.config_dir / f"agent-{fingerprint_of(line)[7:15].replace('/', '_')}.pub"
-            write_atomic(public, f"{line}\n".encode())
+            write_atomically(public, f"{line}\n".encode())
             yield public
     if home is not None:
         yield from (home / ".ssh" / name for name in ("id_ed25519", "id_ecdsa", "id_rsa"))

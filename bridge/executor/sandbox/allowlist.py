@@ -116,7 +116,7 @@ def _program(program: str) -> list[str]:
     """Return the paths a program needs; for an interpreter everything it can import."""
     found = _link_chain(program)
     if (behind := _script_interpreter(found[-1])) is not None:
-        return [*found, *_program(behind)]
+        found += _program(behind)  # a script may still stand for a Python, as the shims of version managers do
     if not Path(program).name.startswith("python"):
         return found  # not an interpreter: the system libraries have to do
     try:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bridge.bus.interface import Bus
+from bridge.bus.interface import RunnerBus
 from bridge.records import BusRecord
 from bridge.runner.connection.pacing import PushBudget
 from bridge.system.clock import Clock
@@ -20,7 +20,7 @@ class BusLink:
     `judges` says whether this runner knows keys of others, `signs` whether it has one of its own.
     """
 
-    bus: Bus
+    bus: RunnerBus
     record: BusRecord
     budget: PushBudget
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -36,7 +36,7 @@ class BusLink:
         return self.budget.wait_s() == 0.0 and self.bus.take_push_turn()
 
 
-def link_to(bus: Bus, clock: Clock, seals: Callable[[], RunnerSeals | None] | None = None) -> BusLink:
+def link_to(bus: RunnerBus, clock: Clock, seals: Callable[[], RunnerSeals | None] | None = None) -> BusLink:
     """Return a link; reads the bus record.
 
     Args:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bridge.bus.interface import Bus
+from bridge.bus.interface import RunnerBus
 from bridge.errors import KakeyaError, PolicyRefusedError, install_remedy
 from bridge.executor.interface import Executor
 from bridge.limits import CLOCK_SKEW_MAX_S
@@ -58,7 +58,7 @@ class DoctorContext:
     state: StateFolder
     executor: Executor
     clock: Clock
-    open_bus: Callable[[], Bus] | None
+    open_bus: Callable[[], RunnerBus] | None
 
 
 def examine(patient: DoctorContext) -> Iterator[Finding]:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from bridge.errors import HostingError
 from bridge.hosting import Feature
-from bridge.hosting.checkup import Seen, check_place
+from bridge.hosting.checkup import SiteFinding, check_place
 from bridge.hosting.token import Token, find_token, read_token_file
 from bridge.runner.policy.file import Policy
 
 
-def check_site(policy: Policy, route: str | None, environ: Mapping[str, str]) -> Iterator[Seen]:
+def check_site(policy: Policy, route: str | None, environ: Mapping[str, str]) -> Iterator[SiteFinding]:
     """Yield what was found; nothing where neither policy nor environment speaks of a hosting site.
 
     Args:
@@ -31,7 +31,7 @@ def check_site(policy: Policy, route: str | None, environ: Mapping[str, str]) ->
         if policy.actions.token_file is not None:
             read_token_file(Path(policy.actions.token_file))
     except HostingError as error:
-        yield Seen("github", "fail", error.message, error.remedy)
+        yield SiteFinding("github", "fail", error.message, error.remedy)
         return
     if token is None and not features and not registered:
         return

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from bridge.bus.interface import Bus
+from bridge.bus.interface import SharedBus
 from bridge.errors import BusError
 from bridge.ids import new_id
 from bridge.limits import CLOCK_SKEW_MAX_S, EXPIRY_MAX_S
@@ -63,10 +63,10 @@ class ForgedClaims:
         return new_id(max(0, int((now_s - EXPIRY_MAX_S - CLOCK_SKEW_MAX_S) * 1000)), bytes(10))
 
 
-def _is_refused(bus: Bus, run_id: str, oid: str) -> bool:
+def _is_refused(bus: SharedBus, run_id: str, oid: str) -> bool:
     """Return whether a claim is refused; one that cannot be read may be a newer version's, and stays as it is."""
     try:
         view = bus.read_claim(run_id, oid)
     except BusError:
         return False
-    return view is not None and view.standing.refused
+    return view is not None and view.signature.refused

@@ -142,7 +142,7 @@ class Runner:
     def _may_take_over(self, run_id: str, view: ClaimView) -> bool:
         if not self._watch.expired(run_id, view.oid, view.claim.lease_s):
             return False
-        if view.standing.refused or (view.sealed and not self._link.signs):
+        if view.signature.refused or (view.sealed and not self._link.signs):
             return False  # what a signed claim holds, only a signed one moves on
         if view.claim.state == "started" and self._is_spooled(run_id, view.claim.runner):
             return False  # it ran, and its runner says that it still holds the result

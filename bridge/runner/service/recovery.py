@@ -71,7 +71,7 @@ def recover(
         try:
             with link.lock:
                 view = link.bus.read_claim(run_id, claims[run_id])
-                if view is not None and view.standing.refused:
+                if view is not None and view.signature.refused:
                     view = _last_own(host, link, run_id) or view  # displaced while this runner was down
             if view is None or not _ours(host, run_id, view):
                 if any(line.event == "exited" for line in host.journal.of(run_id)):

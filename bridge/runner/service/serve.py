@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from bridge.bus.interface import Bus
+from bridge.bus.interface import RunnerBus
 from bridge.errors import InfrastructureError
 from bridge.executor import local_executor
 from bridge.runner.actions.announce import announcer
@@ -64,7 +64,7 @@ def assemble(
     )
 
 
-def serve(host: Host, bus: Bus, *, idle_s: float | None = None) -> None:
+def serve(host: Host, bus: RunnerBus, *, idle_s: float | None = None) -> None:
     """Take requests until the runner is stopped or drained, or nothing has happened for `idle_s`.
 
     Raises:
@@ -95,7 +95,7 @@ def serve(host: Host, bus: Bus, *, idle_s: float | None = None) -> None:
     host.state.drain.unlink(missing_ok=True)
 
 
-def _linked(host: Host, bus: Bus) -> BusLink:
+def _linked(host: Host, bus: RunnerBus) -> BusLink:
     """Return the bus as this runner uses it; on one of this machine's own nobody else writes, and nothing is signed."""
 
     def seals() -> RunnerSeals | None:
@@ -104,7 +104,7 @@ def _linked(host: Host, bus: Bus) -> BusLink:
     return link_to(bus, host.clock, None if host.embedded else seals)
 
 
-def once(host: Host, bus: Bus, *, branch: str | None = None) -> int:
+def once(host: Host, bus: RunnerBus, *, branch: str | None = None) -> int:
     """Take one request to its end and return the exit code it ends in; 0 when there is nothing to do.
 
     Args:
@@ -129,7 +129,7 @@ def serve_embedded(
     state: StateFolder,
     clock: Clock,
     say: Callable[[str], None],
-    bus: Bus,
+    bus: RunnerBus,
     *,
     idle_s: float,
     ready: Callable[[Host], None],

@@ -6,7 +6,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from engine.types import Draft, Forward, Outcome
+from engine.types import Decision, Draft, Forward
 from engine.verification import greedy
 
 
@@ -38,11 +38,11 @@ class GreedyAccept:
     def __init__(self, vocab_size: int) -> None:
         self.vocab_size = vocab_size
 
-    def first(self, forward: Forward) -> Outcome:
+    def first(self, forward: Forward) -> Decision:
         """Decide the token after the prompt."""
         return self.decide(Draft(), forward)
 
-    def decide(self, draft: Draft, forward: Forward) -> Outcome:
+    def decide(self, draft: Draft, forward: Forward) -> Decision:
         """Read draft and predictions together and apply the rule."""
         best, unsure = predictions(forward.logits)
         on_device = isinstance(draft.tokens, mx.array)

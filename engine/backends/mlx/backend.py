@@ -16,9 +16,10 @@ from engine.backends.mlx import accept, sampling
 from engine.backends.mlx.accept import GreedyAccept
 from engine.backends.mlx.blas import loaded_blas
 from engine.backends.mlx.clock import MlxClock
-from engine.backends.mlx.dflash import MlxDFlash
-from engine.backends.mlx.models import MlxTarget, family_of
+from engine.backends.mlx.dflash.drafter import MlxDFlash
+from engine.backends.mlx.models.families import family_of
 from engine.backends.mlx.native import MlxNative
+from engine.backends.mlx.target import MlxTarget
 from engine.drafters import dflash
 from engine.errors import ModelConfigError, ModelWeightsError
 from engine.types import BlasInfo, TargetInfo

@@ -10,9 +10,9 @@ import mlx.core as mx
 from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import make_prompt_cache
 
-from engine.backends.mlx.models import MlxTarget
+from engine.backends.mlx.target import MlxTarget
 from engine.decoding.prompt import check_prompt
-from engine.decoding.stopping import Stopping
+from engine.stopping import Stopping
 from engine.types import Step, StopReason
 
 
@@ -64,12 +64,9 @@ class MlxNative:
                     stop = StopReason.CANCELLED
                 yield Step(
                     tokens=emitted,
-                    drafted=0,
-                    accepted=0,
                     committed=1,
                     position=int(self._cache[0].offset),
                     target_forwards=calls,
-                    drafter_forwards=0,
                     host_syncs=1,
                     prefill=first,
                     stop=stop,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import statistics
 import sys
 from typing import Any
 
-from engine.evaluation.probe import Check, MatmulRate, ProbeResult, attempt
+from engine.backends.probing import MatmulRate, ProbeCheck, ProbeResult, attempt, versions
 
+PACKAGES = ("mlx", "mlx-metal", "mlx-cpu", "mlx-lm", "numpy")
 SIZE = 512
 REPEATS = 7
 TOLERANCE = 1e-3  # fp32 sums of 512 products of numbers below 1
@@ -25,8 +25,8 @@ def measure(*, accelerator: bool) -> ProbeResult:
     """Run all MLX checks; `accelerator` makes Metal a requirement."""
     checks = [attempt("mlx imports", _imports), attempt("mlx_lm imports", _imports_lm)]
     if not all(check.ok for check in checks):
-        checks.append(Check("matrix product", False, True, "not run: the libraries do not import"))
-        return ProbeResult("mlx", "none", tuple(checks), (), _versions(), None)
+        checks.append(ProbeCheck("matrix product", False, True, "not run: the libraries do not import"))
+        return ProbeResult("mlx", "none", tuple(checks), (), versions(PACKAGES), None)
     checks.append(attempt("metal", _metal, required=accelerator))
     checks.append(attempt("mlx.distributed", _distributed, required=False))
     rates: list[MatmulRate] = []
@@ -34,7 +34,7 @@ def measure(*, accelerator: bool) -> ProbeResult:
     blas = _blas()
     if sys.platform == "linux":
         checks.append(attempt("fast BLAS", lambda: _fast_blas(blas), required=False))
-    return ProbeResult("mlx", _device(), tuple(checks), tuple(rates), _versions(), blas)
+    return ProbeResult("mlx", _device(), tuple(checks), tuple(rates), versions(PACKAGES), blas)
 
 
 def _imports() -> tuple[bool, str, Any]:
@@ -90,9 +90,8 @@ def _matmul(rates: list[MatmulRate]) -> tuple[bool, str, Any]:
         mx.eval(product)
         seconds.append((clock.now_ns() - start) / 1e9)
     error = _error(a, b, product)
-    rate = 2 * SIZE**3 / statistics.median(seconds) / 1e9
-    rates.append(MatmulRate("mlx", _device(), "float32", SIZE, tuple(seconds), rate, error))
-    return error <= TOLERANCE, f"{SIZE}x{SIZE} float32: {rate:.1f} GFLOP/s, max error {error:.1e}", rate
+    rates.append(MatmulRate.of("mlx", _device(), SIZE, seconds, error))
+    return rates[-1].answer(TOLERANCE)
 
 
 def _error(a: Any, b: Any, product: Any) -> float:
@@ -120,13 +119,3 @@ def _fast_blas(blas: dict[str, str] | None) -> tuple[bool, str, Any]:
         return False, f"no BLAS library is mapped; {SPEED_UP}", None
     fast = blas["name"] != "reference"
     return fast, blas["evidence"] if fast else f"{blas['evidence']}; {SPEED_UP}", blas["name"]
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in ("mlx", "mlx-metal", "mlx-cpu", "mlx-lm", "numpy"):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found

@@ -13,7 +13,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from engine.types import Draft, Outcome
+from engine.types import Decision, Draft
 from engine.verification import rejection
 from engine.verification.rejection import Sampling
 
@@ -43,7 +43,7 @@ def draw(weights_RV: mx.array, uniforms_R: mx.array) -> mx.array:
     return mx.minimum(ids.astype(mx.int32), last.astype(mx.int32))
 
 
-def decide(draft: Draft, logits: mx.array, settings: Sampling, uniforms: Sequence[float]) -> Outcome:
+def decide(draft: Draft, logits: mx.array, settings: Sampling, uniforms: Sequence[float]) -> Decision:
     """Test the draft, draw what follows at every row it could end at, and read it all at once.
 
     Args:

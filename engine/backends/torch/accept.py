@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from engine.types import Draft, Forward, Outcome
+from engine.types import Decision, Draft, Forward
 from engine.verification import greedy
 
 
@@ -33,11 +33,11 @@ class GreedyAccept:
     def __init__(self, vocab_size: int) -> None:
         self.vocab_size = vocab_size
 
-    def first(self, forward: Forward) -> Outcome:
+    def first(self, forward: Forward) -> Decision:
         """Decide the token after the prompt."""
         return self.decide(Draft(), forward)
 
-    def decide(self, draft: Draft, forward: Forward) -> Outcome:
+    def decide(self, draft: Draft, forward: Forward) -> Decision:
         """Read draft and predictions together and apply the rule."""
         return self.read(draft, predictions(forward.logits))
 
@@ -45,7 +45,7 @@ class GreedyAccept:
         """Return how far the last row's best logit is above its second."""
         return margin(forward)
 
-    def read(self, draft: Draft, packed: torch.Tensor) -> Outcome:
+    def read(self, draft: Draft, packed: torch.Tensor) -> Decision:
         """Apply the rule to ``predictions`` computed earlier: the host waits here and nowhere else."""
         rows = packed.shape[1]
         flat = packed.reshape(-1)

@@ -14,10 +14,12 @@ from engine import checkpoint
 from engine.backends.torch import accept, sampling
 from engine.backends.torch.accept import GreedyAccept
 from engine.backends.torch.clock import TorchClock
-from engine.backends.torch.dflash import TorchDFlash
-from engine.backends.torch.graphs import CudaGraphs, Slots, too_old
-from engine.backends.torch.models import SUPPORTED, TorchTarget
+from engine.backends.torch.dflash.drafter import TorchDFlash
+from engine.backends.torch.graphs.recording import CudaGraphs, too_old
+from engine.backends.torch.graphs.slots import Slots
+from engine.backends.torch.models.families import SUPPORTED
 from engine.backends.torch.native import TorchNative
+from engine.backends.torch.target import TorchTarget
 from engine.backends.torch.trial import refusal
 from engine.drafters import dflash
 from engine.errors import BackendMissingError, ModelConfigError, ModelWeightsError

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
 from engine.backends.caches import FullRows, LayerRows, SinkWindowRows, WindowRows, is_bounded, layer_rows, sink_rows
 from engine.backends.rows import Rows, RowStore
 from engine.backends.torch.rows import LIBRARY
-from engine.backends.torch.static import Held
 from engine.errors import UsageError
 from engine.types import CacheLayout
 
@@ -37,6 +37,20 @@ def sink_window_cache(sink: int, window: int) -> SinkWindowRows:
     return SinkWindowRows(RowStore(LIBRARY), sink, window, slack_of(window), GROW_ROWS)
 
 
+@dataclass(frozen=True, slots=True)
+class HeldRows:
+    """A layer's rows of positions ``first`` on, oldest first: ``[1, heads, rows, head_dim]``.
+
+    ``window`` is None on a full-attention layer; ``every_row`` says that rows behind the window are kept too.
+    """
+
+    window: int | None
+    every_row: bool
+    first: int
+    keys: torch.Tensor
+    values: torch.Tensor
+
+
 class LayerCaches:
     """The caches of a sequence in the shape transformers' attention modules call: ``update(keys, values, layer)``."""
 
@@ -57,7 +71,7 @@ class LayerCaches:
         """Append one layer's rows and return the rows its queries may attend to."""
         return self.layers[layer_idx].append(keys, values)
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldRows]:
         """Return every layer's rows, as a crop may still need them.
 
         Raises:
@@ -66,10 +80,10 @@ class LayerCaches:
         found = []
         for layer in self.layers:
             first, (keys, values) = _movable(layer).kept()
-            found.append(Held(layer.window, isinstance(layer, FullRows), first, keys, values))
+            found.append(HeldRows(layer.window, isinstance(layer, FullRows), first, keys, values))
         return found
 
-    def resume(self, held: Sequence[Held], floor: int) -> None:
+    def resume(self, held: Sequence[HeldRows], floor: int) -> None:
         """Begin, while empty, with rows that another cache held."""
         for layer, rows in zip(self.layers, held, strict=True):
             _movable(layer).resume(rows.first, (rows.keys, rows.values), floor)

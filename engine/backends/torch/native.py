@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
-from engine.backends.torch.models import TorchTarget
+from engine.backends.torch.target import TorchTarget
 from engine.decoding.prompt import check_prompt
-from engine.decoding.stopping import Stopping
+from engine.stopping import Stopping
 from engine.types import Step, StopReason
 
 
@@ -51,12 +51,9 @@ class TorchNative:
                 stop = StopReason.CANCELLED
             yield Step(
                 tokens=emitted,
-                drafted=0,
-                accepted=0,
                 committed=1,
                 position=position,
                 target_forwards=forwards,
-                drafter_forwards=0,
                 host_syncs=1,
                 prefill=prefill,
                 stop=stop,

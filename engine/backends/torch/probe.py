@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
-import statistics
 import time
 from typing import Any
 
-from engine.evaluation.probe import Check, MatmulRate, ProbeResult, attempt
+from engine.backends.probing import MatmulRate, ProbeCheck, ProbeResult, attempt, versions
 
+PACKAGES = ("torch", "transformers", "safetensors", "tokenizers", "numpy")
 SIZE = 512
 REPEATS = 7
 TOLERANCE = 1e-3
@@ -20,12 +19,12 @@ def measure(*, accelerator: bool) -> ProbeResult:
     """Run all torch checks; `accelerator` makes an NVIDIA device a requirement."""
     checks = [attempt("torch imports", _imports), attempt("transformers imports", _imports_transformers)]
     if not checks[0].ok:
-        checks.append(Check("matrix product", False, True, "not run: torch does not import"))
-        return ProbeResult("torch", "none", tuple(checks), (), _versions(), None)
+        checks.append(ProbeCheck("matrix product", False, True, "not run: torch does not import"))
+        return ProbeResult("torch", "none", tuple(checks), (), versions(PACKAGES), None)
     checks.append(attempt("cuda", _cuda, required=accelerator))
     rates: list[MatmulRate] = []
     checks.append(attempt("matrix product", lambda: _matmul(rates)))
-    return ProbeResult("torch", _device(), tuple(checks), tuple(rates), _versions(), _blas())
+    return ProbeResult("torch", _device(), tuple(checks), tuple(rates), versions(PACKAGES), _blas())
 
 
 def _imports() -> tuple[bool, str, Any]:
@@ -80,9 +79,8 @@ def _matmul(rates: list[MatmulRate]) -> tuple[bool, str, Any]:
         seconds.append((time.perf_counter_ns() - start) / 1e9)
     exact = a.double().cpu() @ b.double().cpu()
     error = float(((product.double().cpu() - exact) / exact).abs().max())
-    rate = 2 * SIZE**3 / statistics.median(seconds) / 1e9
-    rates.append(MatmulRate("torch", _device(), "float32", SIZE, tuple(seconds), rate, error))
-    return error <= TOLERANCE, f"{SIZE}x{SIZE} float32: {rate:.1f} GFLOP/s, max error {error:.1e}", rate
+    rates.append(MatmulRate.of("torch", _device(), SIZE, seconds, error))
+    return rates[-1].answer(TOLERANCE)
 
 
 def _synchronise(place: Any) -> None:
@@ -100,13 +98,3 @@ def _blas() -> dict[str, str] | None:
     lines = [line.strip() for line in torch.__config__.show().splitlines()]
     found = next((line for line in lines if "Math Kernel Library" in line or "BLAS_INFO" in line), "not stated")
     return {"name": "mkl" if "Math Kernel Library" in found else "unknown", "evidence": found[:200]}
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in ("torch", "transformers", "safetensors", "tokenizers", "numpy"):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from engine.backends.torch.models import TorchTarget
+from engine.backends.torch.target import TorchTarget
 from engine.errors import UsageError
 from engine.types import TargetInfo
 

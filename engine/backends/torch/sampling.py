@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import torch
 
-from engine.types import Draft, Outcome
+from engine.types import Decision, Draft
 from engine.verification import rejection
 from engine.verification.rejection import Sampling
 
@@ -45,7 +45,7 @@ def draw(weights_RV: torch.Tensor, uniforms_R: torch.Tensor) -> torch.Tensor:
     return torch.minimum(ids, last)
 
 
-def decide(draft: Draft, logits: torch.Tensor, settings: Sampling, uniforms: Sequence[float]) -> Outcome:
+def decide(draft: Draft, logits: torch.Tensor, settings: Sampling, uniforms: Sequence[float]) -> Decision:
     """Test the draft, draw what follows at every row it could end at, and read it all at once.
 
     Args:

@@ -6,16 +6,13 @@ A recording that answers otherwise is never used. With ``must_pay`` neither is o
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING
 
 import torch
 
-from engine.backends.torch.sequence import TorchSequence
+from engine.backends.torch.models.sequence import TorchSequence
+from engine.backends.torch.target import TorchTarget
 from engine.protocols import Clock
 from engine.types import CacheLayout, Draft
-
-if TYPE_CHECKING:
-    from engine.backends.torch.models import TorchTarget
 
 PROMPT_TOKENS = 16
 ROUNDS = 8

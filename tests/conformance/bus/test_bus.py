@@ -1,4 +1,4 @@
-"""The promises of `bridge.bus.interface.Bus`, over every transport."""
+"""The promises of `bridge.bus.interface`, over every transport."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_its_record_can_be_replaced_by_its_own_and_only_from_the_newest(
 ) -> None:
     old, stale = host.bus.identity(), other.bus.identity()
     host.bus.update(old.evolve(lease_s=old.lease_s + 1))
-    with pytest.raises(BusError, match="somebody else changed"):
+    with pytest.raises(BusError, match="another writer changed"):
         other.bus.update(stale.evolve(lease_s=1.0))
     with pytest.raises(BusError, match="keeps its id"):
         host.bus.update(old.evolve(bus_id="f" * 32))

@@ -12,8 +12,8 @@ import pytest
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.loading import load_backend
+from engine.stopping import Stopping
 from engine.types import CacheLayout
 
 pytest.importorskip("torch", reason="agreement needs both backends")
@@ -97,7 +97,7 @@ def test_drafters_propose_the_same_tokens(backends: Any, pairs: Any) -> None:
         sequence, drafter = target.open(model.capture, CacheLayout.NATIVE), model.open()
         for forward in sequence.prefill(PROMPT, 512):
             drafter.observe(0, PROMPT, sequence.committed(forward, forward.rows))
-        proposed[name] = [drafter.propose(bonus, len(PROMPT), 7).tokens.tolist() for bonus in (5, 50, 96)]
+        proposed[name] = [drafter.ask(bonus, len(PROMPT), 7).tokens.tolist() for bonus in (5, 50, 96)]
         assert drafter.forwards == 3
         assert drafter.measured_bytes() > 0
     assert proposed["mlx"] == proposed["torch"]

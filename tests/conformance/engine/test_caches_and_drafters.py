@@ -12,12 +12,12 @@ import pytest
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.drafters.draft_model import DraftModel
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
 from engine.errors import UsageError
 from engine.loading import load_backend
+from engine.stopping import Stopping
 from engine.types import CacheLayout
 from tests.fakes.scripted_drafter import ScriptedModel
 from tests.support.pairwise import matrix

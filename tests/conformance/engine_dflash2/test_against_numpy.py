@@ -62,7 +62,7 @@ def test_every_configuration_equals_the_written_out_formulas(
         got = side.hidden(drafter, bonus, seen, count)
         close(got, expected)
         close(side.logits(model, got), naive.logits(expected))
-        draft = drafter.propose(bonus, seen, count)
+        draft = drafter.ask(bonus, seen, count)
         assert draft.tokens.tolist() == naive.walk(bonus, expected[1:])
         assert draft.probs is None
         assert len(draft.tokens) == draft.count == count
@@ -87,7 +87,7 @@ def test_fifty_steps_of_growing_context_equal_numpy_and_a_drafter_that_starts_th
         if step % 5 == 0:
             expected = naive.hidden(features[:seen], step, 7)
             close(grown, expected)
-            assert drafter.propose(step, seen, 7).tokens.tolist() == naive.walk(step, expected[1:])
+            assert drafter.ask(step, seen, 7).tokens.tolist() == naive.walk(step, expected[1:])
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5])
@@ -105,7 +105,7 @@ def test_a_drawn_walk_carries_exactly_what_it_was_drawn_from(
         # The target's top-k and top-p say nothing about the proposal.
         drafter = model.sampling(Sampling(temperature=temperature, top_k=2, top_p=0.5, seed=seed)).open()
         drafter.observe(0, (0,) * 21, side.array(features))
-        draft = drafter.propose(77, 21, 7)
+        draft = drafter.ask(77, 21, 7)
         path = draft.tokens.tolist()
         walks.add(tuple(path))
         expected = naive.proposal(77, path, hidden, temperature)
@@ -129,7 +129,7 @@ def test_parts_that_change_nothing_leave_v1_bit_for_bit(side: Side, tmp_path: Pa
         seen += rows
         first, second = (side.hidden(drafter, 50 + step, seen, 7) for drafter in drafters)
         np.testing.assert_array_equal(first, second)
-        first, second = (drafter.propose(50 + step, seen, 7).tokens.tolist() for drafter in drafters)
+        first, second = (drafter.ask(50 + step, seen, 7).tokens.tolist() for drafter in drafters)
         assert first == second
     changed = naive_dflash2.write(tmp_path / "b", *naive_dflash2.grown(shipped, 0.5))
     drafter = side.backend.load_dflash(changed, target).open()

@@ -9,10 +9,10 @@ import pytest
 from engine.checkpoint import ASSETS
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
-from engine.evaluation.parity import compare
-from engine.evaluation.selection import load_prompts
 from engine.loading import Engine, load_backend, open_engine
+from engine.measurement.selection import load_prompts
+from engine.stopping import Stopping
+from engine.studies.drafter_parity import compare
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout
 from engine.verification.rejection import Sampling

@@ -14,17 +14,17 @@ from engine.checkpoint import ASSETS
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
-from engine.evaluation.selection import load_prompts
+from engine.drafters.local import LocalDrafter
+from engine.measurement.selection import load_prompts
+from engine.stopping import Stopping
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, Draft, DrafterInfo, Step
-from engine.verification import rejection
 from engine.verification.rejection import Sampling, Uniforms
 from engine.verification.sampled import SamplingAccept
 from tests.conformance.engine_dflash2.conftest import Side
 from tests.conformance.engine_sampling.backends import SamplingBackend
 from tests.conformance.engine_sampling.chi_square import p_value, rejected
-from tests.fakes import naive_dflash2
+from tests.fakes import naive_dflash2, rejection
 from tests.fakes.markov import FakeClock, MarkovSequence
 
 NAMES = ("kakeya-tiny-gemma4", "kakeya-tiny-qwen3")
@@ -88,7 +88,7 @@ def test_a_seed_draws_a_text_again_and_drafts_are_accepted(side: Side, tmp_path:
 
 
 @dataclass
-class SelectingDrafter:
+class SelectingDrafter(LocalDrafter):
     """A real selector over made-up hidden states and logits, which depend on the bonus and the row."""
 
     selector: Any
@@ -107,7 +107,7 @@ class SelectingDrafter:
     def info(self) -> DrafterInfo:
         return DrafterInfo("selecting", None, "rule", 0, None)
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int) -> Draft:
         del position
         self.forwards += 1
         rows = (self.array(table[bonus, :count]) for table in (self.hidden, self.logits))
@@ -131,7 +131,7 @@ def selector_of(backend: SamplingBackend, top_k: int) -> Any:
     generator = np.random.default_rng(9)
     named = {name: generator.normal(size=(STATES, 4)).astype(np.float32) for name in CODEBOOKS}
     named["candidate_selector.hidden_projection.weight"] = generator.normal(size=(4, 6)).astype(np.float32)
-    module = importlib.import_module(f"engine.backends.{backend.name}.selector")
+    module = importlib.import_module(f"engine.backends.{backend.name}.dflash.selector")
     return module.Selector(DFlash2Config(2, 1, 4, top_k), {key: backend.array(value) for key, value in named.items()})
 
 
@@ -163,7 +163,7 @@ def test_drawn_walks_are_spread_as_their_probabilities_say(name: str) -> None:
     probs: dict[int, np.ndarray] = {}
     drafter = SelectingDrafter(selector, backend.array, Sampling(temperature=1.3, seed=4))
     for _ in range(1500):
-        draft = drafter.propose(1, 0, 2)
+        draft = drafter.ask(1, 0, 2)
         rows = np.array(draft.probs.tolist())
         seen.setdefault(draft.tokens[0], []).append(draft.tokens[1])
         probs[draft.tokens[0]] = rows[1]
@@ -179,7 +179,7 @@ def test_drawn_walks_are_spread_as_their_probabilities_say(name: str) -> None:
 
 def test_the_walk_reads_nothing_on_the_host() -> None:
     torch = pytest.importorskip("torch", reason="the torch backend is not installed")
-    from engine.backends.torch.selector import Selector
+    from engine.backends.torch.dflash.selector import Selector
     from engine.drafters.dflash2 import CODEBOOKS, DFlash2Config
 
     # Tensors on "meta" have shapes and no values: any read of one raises.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.types import Draft, Outcome
+from engine.types import Decision, Draft
 from engine.verification.rejection import Sampling
 
 
@@ -47,7 +47,7 @@ class SamplingBackend:
         uniforms: Sequence[float],
         *,
         on_device: bool = False,
-    ) -> Outcome:
+    ) -> Decision:
         tokens = self.array(np.array(draft, dtype=np.int64)) if on_device else tuple(draft)
         rows = None if probs is None else self.array(probs)
         return self.module.decide(

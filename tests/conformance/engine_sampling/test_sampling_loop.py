@@ -9,12 +9,12 @@ import pytest
 
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
-from engine.verification import rejection
+from engine.stopping import Stopping
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
 from tests.conformance.engine_sampling.backends import SamplingBackend
 from tests.conformance.engine_sampling.chi_square import p_value, rejected
+from tests.fakes import rejection
 from tests.fakes.markov import FakeClock, MarkovDrafter, MarkovSequence
 
 STATES = 5

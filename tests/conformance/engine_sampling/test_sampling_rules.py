@@ -9,10 +9,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from engine.verification import rejection
 from engine.verification.rejection import Sampling, Uniforms
 from tests.conformance.engine_sampling.backends import SamplingBackend
 from tests.conformance.engine_sampling.chi_square import draws_needed, p_value, rejected
+from tests.fakes import rejection
 
 VOCAB = 8
 TEMPERATURES = (0.5, 1.0, 1.8)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.gate.sampled import expected_drafts
-from engine.evaluation.schedule import balanced_orders, shuffled
+from engine.measurement.schedule import balanced_orders, shuffled
 from engine.reports.tokens import loop_onset, packed_tokens, token_digest
 from tests.corpus.gate.builders import DIGEST, Case, around, envelope, moment, sha
 
@@ -37,7 +37,7 @@ CODE = {
     "speculative": "engine.decoding.speculative:speculative",
     "distributed": "engine.distributed.session:decode",
     "loopback": "engine.distributed.session:decode",
-    "peer": "engine.evaluation.peers:Peer",
+    "peer": "engine.isolation.peers:PipedPeer",
     "affine8": "engine.backends.mlx.caches:quantised",
     **dict.fromkeys(COMMITS, "engine.decoding.speculative:speculative"),
 }

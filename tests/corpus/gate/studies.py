@@ -6,7 +6,7 @@ import random
 import string
 from typing import Any
 
-from engine.evaluation.nonce import draw
+from engine.measurement.drawn_prompts import draw
 from engine.reports.tokens import packed_tokens, token_digest
 from tests.corpus.gate.builders import Case, around, envelope, sha, state_claims
 from tests.corpus.gate.generations import COMMITS, LAYERS, MODELS, ROW_BYTES, Plan, code_throughput, prompt_ids

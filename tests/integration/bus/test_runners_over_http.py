@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.bus.interface import Bus
+from bridge.bus.interface import RunnerBus
 from bridge.bus.views import HeldClaim, RequestRef
 from bridge.executor.interface import RunDirectory
 from bridge.records import Claim, JobSpec
@@ -26,7 +26,7 @@ LEASE_S = 15.0
 class SlowPublisher:
     """A bus whose upload of a result is held up on the way."""
 
-    def __init__(self, bus: Bus, proxy: Proxy) -> None:
+    def __init__(self, bus: RunnerBus, proxy: Proxy) -> None:
         self._bus, self._proxy = bus, proxy
 
     def __getattr__(self, name: str) -> Any:
@@ -37,7 +37,9 @@ class SlowPublisher:
         return self._bus.publish(held, claim)
 
 
-def make(line: Line, name: str, bus: Bus, program: Callable[..., Iterator[bytes]] = probe) -> tuple[World, Runner]:
+def make(
+    line: Line, name: str, bus: RunnerBus, program: Callable[..., Iterator[bytes]] = probe
+) -> tuple[World, Runner]:
     """Return a host of this name with a program of its own, and its runner on the bus."""
     unused = MemoryRemote()
     MemoryBus(unused, clock=line.clock).create(bus_record(line.clock))

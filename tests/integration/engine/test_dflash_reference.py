@@ -10,7 +10,8 @@ import pytest
 
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
+from engine.drafters.local import LocalDrafter
+from engine.stopping import Stopping
 from engine.types import CacheLayout, Draft
 from tests.fakes.tiny_mlx import HIDDEN, VOCAB
 
@@ -20,7 +21,7 @@ BLOCK = 6
 KINDS = {"full": (["full_attention"] * 2, 64), "sliding": (["sliding_attention", "full_attention"], 9)}
 
 
-class Recorder:
+class Recorder(LocalDrafter):
     """Runs the real drafter and keeps the hidden states of every full block it proposed."""
 
     def __init__(self, model: Any) -> None:
@@ -35,11 +36,11 @@ class Recorder:
     def forwards(self) -> int:
         return self.inner.forwards
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int) -> Draft:
         if count == BLOCK - 1:
             ids = mx.array([bonus] + [self.model.config.mask_token_id] * count)
             self.blocks[position] = self.model.hidden_rows(ids, position, self.inner.shown())
-        return self.inner.propose(bonus, position, count)
+        return self.inner.ask(bonus, position, count)
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Any) -> None:
         self.inner.observe(start, tokens, features)

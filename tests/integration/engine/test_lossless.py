@@ -15,9 +15,9 @@ from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.gates import EntropyGate
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
+from engine.stopping import Stopping
 from engine.types import CacheLayout, Draft, Forward, Step, StopReason
 from tests.fakes.scripted_drafter import ScriptedModel
 from tests.fakes.tiny_mlx import CONFIGS, VOCAB, WINDOW, write_dflash

@@ -19,8 +19,8 @@ from engine.checkpoint import ASSETS
 from engine.cli import eval as eval_cli
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.drafters.none import NoDrafter
+from engine.stopping import Stopping
 from engine.types import CacheLayout
 from tests.corpus.gate.breaks import honest
 

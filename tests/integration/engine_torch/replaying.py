@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.backends.torch.graphs import Slots
+from engine.backends.torch.graphs.slots import Slots
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
+from engine.stopping import Stopping
 from engine.types import CacheLayout, Step
 from tests.fakes.tape import Tape
 from tests.fakes.tiny_torch import WINDOW

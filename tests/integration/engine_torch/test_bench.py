@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.benchmarks.overhead import loop_overhead
-from engine.benchmarks.peer import Peer, engine_peers, oracle
+from engine.benchmarks.peer import Contestant, engine_peers, oracle
 from engine.benchmarks.peers_torch import torch_peers
 from engine.benchmarks.turns import Decode, take_turns
 from engine.cli import bench
@@ -34,7 +34,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def decoded(engine: Engine, peer: Peer, prompt: tuple[int, ...]) -> Decode:
+def decoded(engine: Engine, peer: Contestant, prompt: tuple[int, ...]) -> Decode:
     with closing(peer.start(prompt, 24)) as running:
         decode = Decode(running, engine.backend.clock)
         take_turns([decode], random.Random(0), slice_tokens=5)

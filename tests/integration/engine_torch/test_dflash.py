@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from engine.backends.torch.dflash import _rope
+from engine.backends.torch.dflash.drafter import _rope
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.drafters import dflash as rules
+from engine.stopping import Stopping
 from engine.types import CacheLayout
 from tests.fakes import tiny_torch
 from tests.fakes.naive_dflash import NaiveDFlash

@@ -10,9 +10,9 @@ import pytest
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.errors import ModelMismatchError
 from engine.loading import Engine, load_backend, open_engine
+from engine.stopping import Stopping
 from engine.types import CacheLayout, Step
 from tests.fakes import tiny_torch
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from engine.backends.torch.graphs import NoSlot, Slots
+from engine.backends.torch.graphs.slots import NoSlot, Slots
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
-from engine.decoding.stopping import Stopping
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
-from engine.evaluation.arms import SPECULATIVE, ArmSettings, start
 from engine.loading import Engine
+from engine.measurement.arms import SPECULATIVE, ArmSettings, start
+from engine.stopping import Stopping
 from engine.types import CacheLayout, Draft
 from tests.fakes.tape import Tape
 from tests.fakes.tiny_torch import WINDOW

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from engine.backends.torch.graphs import NotRecordableError, Outputs, Run, Slots
+from engine.backends.torch.graphs.recording import NotRecordableError, Outputs, Run
+from engine.backends.torch.graphs.slots import Slots
 from engine.backends.torch.trial import refusal
 from engine.drafters.none import NoDrafter
 from tests.fakes.tape import Tape

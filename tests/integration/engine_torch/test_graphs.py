@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from engine.backends.torch.graphs import Slots
+from engine.backends.torch.graphs.slots import Slots
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
-from engine.decoding.stopping import Stopping
 from engine.drafters.draft_model import DraftModel
 from engine.errors import CacheCropError
-from engine.evaluation.arms import SPECULATIVE, ArmSettings, start
-from engine.evaluation.selection import load_prompts
 from engine.loading import load_backend, open_engine
+from engine.measurement.arms import SPECULATIVE, ArmSettings, start
+from engine.measurement.selection import load_prompts
+from engine.stopping import Stopping
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, Draft
 from tests.fakes import tiny_torch

@@ -11,8 +11,8 @@ import torch
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.errors import NonFiniteLogitsError
+from engine.stopping import Stopping
 from engine.types import CacheLayout, Draft, Forward
 from engine.verification.rejection import Sampling
 from tests.fakes.scripted_drafter import ScriptedModel

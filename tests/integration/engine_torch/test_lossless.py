@@ -12,9 +12,9 @@ import torch
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
+from engine.stopping import Stopping
 from engine.types import CacheLayout, Step, StopReason
 from tests.fakes.scripted_drafter import ScriptedModel
 from tests.fakes.tiny_torch import CONFIGS, MASK_ID, VOCAB, WINDOW, write_wrapped

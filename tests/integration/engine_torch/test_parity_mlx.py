@@ -12,7 +12,7 @@ import pytest
 
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
+from engine.stopping import Stopping
 from engine.types import CacheLayout, Draft, Step
 from tests.fakes.tiny_torch import CONFIGS, WINDOW
 

@@ -10,8 +10,8 @@ import pytest
 
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
 from engine.protocols import SamplingDrafterModel
+from engine.stopping import Stopping
 from engine.types import CacheLayout, Step
 from engine.verification.rejection import Sampling
 
@@ -74,7 +74,7 @@ def test_the_first_drafts_are_drawn_from_the_drafters_own_distribution(
     for seed in range(400):
         drafter = model.sampling(Sampling(temperature=0.7, top_k=3, seed=seed)).open()
         drafter.observe(0, (0,) * 9, features)
-        draft = drafter.propose(8, 9, 1)
+        draft = drafter.ask(8, 9, 1)
         seen += draft.tokens.tolist()
     probs = draft.probs[0].numpy()
     assert np.count_nonzero(probs) == 3

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from engine.checkpoint import ASSETS
-from engine.evaluation.parity import compare
-from engine.evaluation.selection import load_prompts
 from engine.loading import Engine, load_backend, open_engine
+from engine.measurement.selection import load_prompts
+from engine.studies.drafter_parity import compare
 from engine.tokenizer import Tokenizer
 from tests.integration.engine_torch.test_dflash import assert_equal_to_native
 

@@ -25,6 +25,7 @@ from bridge.system.clock import SystemClock
 from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request, push
 from tests.integration.gate.lies import EARLIER, LIES
+from tests.support import guarded
 
 ROOT = Path(__file__).parents[3]
 CLOCK = SystemClock()
@@ -135,7 +136,7 @@ class Site:
         self.bus().create(new_record(CLOCK, wake="poll", local=True))
         argv = ["serve", "--policy", self.folder / "policy.toml", "--state", self.folder / "state", "--bus", self.route]
         with (self.folder / "log").open("wb") as log:
-            self.runner = subprocess.Popen([sys.executable, "-m", "bridge.cli.host.main", *argv], cwd=ROOT, stderr=log)
+            self.runner = guarded.start([sys.executable, "-m", "bridge.cli.host.main", *argv], cwd=ROOT, stderr=log)
 
     def _write(self, name: str, text: str, mode: int = 0o600) -> None:
         (self.folder / name).write_text(text)
@@ -182,5 +183,4 @@ def serving(folder: Path) -> Iterator[Site]:
         yield made
     finally:
         if made.runner is not None:
-            made.runner.kill()
-            made.runner.wait()
+            guarded.stop(made.runner)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +19,7 @@ from bridge.bus.open.create import new_record
 from bridge.executor.local import LocalExecutor
 from bridge.system.clock import SystemClock
 from tests.fakes.clone import Clone
+from tests.support import guarded
 
 ROOT = Path(__file__).parents[3]
 CLOCK = SystemClock()
@@ -38,7 +38,7 @@ peer_uid = {peer_uid}
 OMP_NUM_THREADS = "1"
 OPENBLAS_NUM_THREADS = "1"
 """
-ANSWERING = "engine/evaluation/answering.py"
+ANSWERING = "engine/isolation/answering.py"
 REPLY = '        for step in arms.start(engine, SPECULATIVE, decoding, tuple(ask["ids"]), stopping).steps:\n'
 LIES = {
     "wrong-token": (
@@ -84,7 +84,7 @@ class Site:
         policy.chmod(0o600)
         argv = ["serve", "--policy", policy, "--state", folder / "state", "--bus", self.route]
         with (folder / "log").open("wb") as log:
-            self.runner = subprocess.Popen([sys.executable, "-m", "bridge.cli.host.main", *argv], cwd=ROOT, stderr=log)
+            self.runner = guarded.start([sys.executable, "-m", "bridge.cli.host.main", *argv], cwd=ROOT, stderr=log)
         self.clone = Clone(folder / "requester", {"PYTHONPATH": str(ROOT)})
         files = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in (ROOT / "engine").rglob("*.py")}
         self.clone.commit(files)
@@ -115,8 +115,7 @@ def site(tmp_path_factory, missing):
         missing("sandbox", f"no working sandbox: {applied.reason}")
     made = Site(tmp_path_factory.mktemp("peers"))
     yield made
-    made.runner.send_signal(signal.SIGTERM)
-    made.runner.wait(60)
+    guarded.stop(made.runner)
 
 
 def claim_of(document: dict[str, Any], name: str = "total_speedup") -> dict[str, Any]:

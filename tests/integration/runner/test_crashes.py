@@ -42,17 +42,17 @@ printf '{{"left": "behind"}}' > "$KAKEYA_OUT/probe.json"
 @pytest.fixture
 def scenario(tmp_path):
     """Return the paths of a bus with one request, and of a policy whose interpreter counts its starts."""
-    counter, interpreter, policy = tmp_path / "counter", tmp_path / "python", tmp_path / "policy.toml"
+    counter, interpreter, policy = tmp_path / "told" / "counter", tmp_path / "python", tmp_path / "policy.toml"
 
     def make(event="", when="", wait=":"):
         subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bus.git"], check=True)
         interpreter.write_text(INTERPRETER.format(python=sys.executable, counter=counter, wait=wait))
         interpreter.chmod(0o755)
-        counter.touch()
-        counter.chmod(0o666)  # a root runner's runs are another user
+        counter.parent.mkdir()
+        counter.parent.chmod(0o777)  # a root runner's runs are another user
         policy.write_text(
             f'schema = 1\nname = "mini"\ninterpreter = "{interpreter}"\nrate_per_hour = 0\n[sandbox]\nmode = "off"\n'
-            f'read_only = ["{counter}"]\n'
+            f'read_only = ["{counter.parent}"]\n'
         )
         policy.chmod(0o600)
         bus = open_bus(str(tmp_path / "bus.git"), repository=None, state=tmp_path / "requester", clock=CLOCK)
@@ -156,12 +156,12 @@ def test_the_site_is_told_once_of_a_result_whose_runner_died_after_publishing_it
 
 
 def test_what_a_killed_runner_left_running_is_killed_before_anything_else(scenario, tmp_path):
-    told = scenario("", "", wait=f"sleep 300 & echo $! > {tmp_path}/child; sleep 300")
+    told = scenario("", "", wait=f"sleep 300 & echo $! > {tmp_path}/told/child; sleep 300")
     file = tmp_path / "scenario.json"
     file.write_text(json.dumps(told))
     runner = subprocess.Popen([sys.executable, "-m", "tests.support.crash", str(file)], cwd=ROOT)
     try:
-        child = tmp_path / "child"
+        child = tmp_path / "told" / "child"
         deadline = time.monotonic() + 60
         while not (child.exists() and child.read_text().strip()):
             assert time.monotonic() < deadline, "the job never started"

@@ -58,15 +58,16 @@ def test_a_stopped_runner_publishes_its_run_as_interrupted(site):
 
 def test_cancelling_ends_the_whole_job_and_publishes(site):
     s = site()
-    s.set_work(f"sh -c 'trap \"\" TERM; sleep 300' & echo $! > {s.folder}/child; wait")
+    s.set_work(f"sh -c 'trap \"\" TERM; sleep 300' & echo $! > {s.folder}/counted/child; wait")
     s.start("serve", "--bus", s.route, "--create-bus")
     s.until(lambda: "serves" in (s.folder / "mini.log").read_text(), "never served")
     ref = s.ask()
-    s.until(lambda: (s.folder / "child").exists() and (s.folder / "child").read_text().strip(), "never started")
+    child = s.folder / "counted" / "child"
+    s.until(lambda: child.exists() and child.read_text().strip(), "never started")
     s.requester().ask_cancel(ref.id, b"{}")
     claim = s.ended(ref)
     assert (claim.reason, claim.exit_code) == ("cancelled", 6)
-    assert not alive(int((s.folder / "child").read_text()))
+    assert not alive(int(child.read_text()))
 
 
 def test_a_drained_runner_ends_after_what_it_runs(site):

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.records import RunnerSelector, RunRecord
 
-WAIT_FOR_BOTH = 'while [ "$(wc -l < {folder}/starts)" -lt 2 ]; do sleep 0.05; done'
+WAIT_FOR_BOTH = 'while [ "$(wc -l < {folder}/counted/starts)" -lt 2 ]; do sleep 0.05; done'
 
 
 def record(s, ref) -> RunRecord:

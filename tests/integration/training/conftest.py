@@ -26,7 +26,7 @@ def target_folder(request):
 
 @pytest.fixture(scope="session")
 def target(target_folder):
-    from engine.evaluation.loading import load_target
+    from engine.cards.loading import load_target
 
     return load_target(target_folder)
 
@@ -38,14 +38,14 @@ def drafter_folder(target_folder):
 
 @pytest.fixture(scope="session")
 def drafter(drafter_folder):
-    from engine.evaluation.loading import load_drafter
+    from engine.cards.loading import load_drafter
 
     return load_drafter(drafter_folder)
 
 
 @pytest.fixture(scope="session")
 def prompt_sets():
-    from engine.evaluation.prompts import SETS, read_set
+    from engine.cards.prompts import SETS, read_set
 
     return {name: read_set(ASSETS / "prompts", name) for name in SETS}
 

@@ -49,8 +49,8 @@ def test_a_card_is_not_made_of_tensors_that_are_none(tmp_path: Path) -> None:
 
     from safetensors.torch import load_file, save_file
 
+    from engine.cards.loading import load_drafter, load_target
     from engine.errors import ModelWeightsError
-    from engine.evaluation.loading import load_drafter, load_target
 
     for name, load in (("kakeya-tiny-qwen3", load_target), ("kakeya-tiny-qwen3-dflash", load_drafter)):
         folder = shutil.copytree(ASSETS / name, tmp_path / name)

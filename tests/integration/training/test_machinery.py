@@ -73,7 +73,7 @@ def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(tmp_path, corpu
 
 
 def test_a_pair_is_trained_exported_and_loaded_by_name_and_layout(tmp_path, corpus, tokenizer):
-    from engine.evaluation.loading import load_drafter, load_target
+    from engine.cards.loading import load_drafter, load_target
     from engine.training.dflash import DrafterRun, train_drafter
     from engine.training.export import export_target
 
@@ -83,7 +83,7 @@ def test_a_pair_is_trained_exported_and_loaded_by_name_and_layout(tmp_path, corp
     config = json.loads((folder / "config.json").read_text())
     assert config["global_head_dim"] == 64
     assert config["num_global_key_value_heads"] == 1
-    run = DrafterRun(seed=4, steps=3, rows=12, work=tmp_path / "drafter.work", evaluate_every=1000)
+    run = DrafterRun(seed=4, steps=3, rows=4, work=tmp_path / "drafter.work", evaluate_every=1000)
     made = train_drafter(folder, tmp_path / "pair-dflash", run)
     assert made.step == 3
     drafter = load_drafter(tmp_path / "pair-dflash")
@@ -101,7 +101,7 @@ def test_the_larger_preset_has_sixty_to_a_hundred_million_parameters(family):
     import torch
     import transformers
 
-    from engine.training.drafter_model import DFlashDrafter, drafter_config
+    from engine.training.network.drafter_model import DFlashNetwork, drafter_config
     from engine.training.recipe import target_config
 
     values = target_config(family, "60m", 2048)
@@ -111,7 +111,7 @@ def test_the_larger_preset_has_sixty_to_a_hundred_million_parameters(family):
         config, kind = transformers.Qwen3Config(**values), transformers.Qwen3ForCausalLM
     with torch.device("meta"):
         target = kind(config)
-        drafter = DFlashDrafter(drafter_config(config.to_dict(), "60m", 8, 3))
+        drafter = DFlashNetwork(drafter_config(config.to_dict(), "60m", 8, 3))
     assert 60e6 <= sum(p.numel() for p in target.parameters()) <= 100e6
     ids = drafter.config["dflash_config"]["target_layer_ids"]
     assert len(set(ids)) == 5

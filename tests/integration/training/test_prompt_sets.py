@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from engine.evaluation.prompts import SETS, read_set
+from engine.cards.prompts import SETS, read_set
 from engine.reports.tokens import token_digest
 from engine.training.corpus import HELD_OUT_WORDS_IN_256, hash_byte
 from engine.training.structured import is_held_out_template
@@ -55,8 +55,8 @@ def test_a_changed_set_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", [*TARGETS, *(f"{target}-dflash" for target in TARGETS)])
 def test_a_card_describes_the_files_beside_it(name):
-    from engine.evaluation.card_text import card_markdown
-    from engine.evaluation.cards import file_digests
+    from engine.cards.card_text import card_markdown
+    from engine.cards.model_card import file_digests
 
     folder = ASSETS / name
     card = json.loads((folder / "card.json").read_text())

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from engine.evaluation.acceptance import dflash_walk, measure_acceptance
-from engine.evaluation.cards import spread
-from engine.evaluation.language import greedy_samples
+from engine.cards.acceptance import dflash_walk, measure_acceptance
+from engine.cards.language import greedy_samples
+from engine.cards.model_card import spread
 
 BUDGET = 640
 

@@ -72,7 +72,7 @@ def test_transformers_cached_decode_agrees_with_its_own_full_pass(target, held_o
 
 
 def recall(target, prompt_sets, length, count, needles=None):
-    from engine.evaluation.recall import NeedlePrompt, measure_recall
+    from engine.cards.recall import NeedlePrompt, measure_recall
 
     chosen = [prompt for prompt in prompt_sets["needle"] if prompt["id"].startswith(f"needle-{length}-")]
     chosen = chosen[:: len(chosen) // count][:count]
@@ -92,8 +92,8 @@ def test_needles_are_recalled_at_480_and_1900_tokens(target, prompt_sets):
 
 
 def test_recall_needs_the_full_attention_layers(prompt_sets):
-    from engine.evaluation.loading import load_target
-    from engine.evaluation.recall import without_full_attention
+    from engine.cards.loading import load_target
+    from engine.cards.recall import without_full_attention
 
     target = load_target(ASSETS / "kakeya-tiny-gemma4")
     handles = without_full_attention(target)

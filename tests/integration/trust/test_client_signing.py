@@ -16,6 +16,7 @@ from bridge.trust.ssh_signatures import made_with
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
 from tests.fakes.ssh_keys import WHO, make_key, push_signed, signed_request
+from tests.support import guarded
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def environment_of(requester: Requester) -> dict[str, str]:
 def test_a_key_only_an_agent_holds_signs(tmp_path, monkeypatch):
     key = make_key(tmp_path, "held")
     socket = tmp_path / "agent.sock"
-    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL)
+    agent = guarded.start(["ssh-agent", "-D", "-a", socket])
     try:
         monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
         while not socket.exists():
@@ -130,8 +131,7 @@ def test_a_key_only_an_agent_holds_signs(tmp_path, monkeypatch):
         found = received(asking, sent_id(asking))
         assert made_with(found.data, found.signature) == key.fingerprint
     finally:
-        agent.terminate()
-        agent.wait(30)
+        guarded.stop(agent)
 
 
 def test_nothing_is_signed_unless_asked_for_or_somebody_checks(requester, tmp_path):

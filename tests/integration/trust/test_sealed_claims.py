@@ -46,8 +46,8 @@ def test_a_signed_claim_is_verified_by_who_pins_the_key_and_by_who_met_the_runne
     held = alpha.start(ref, alpha.claim(ref))
     for bus in (fleet.client(fleet.key("alpha")), alpha.bus, beta.bus):
         view = bus.read_claim(ref.id)
-        assert (view.oid, view.standing.state, view.sealed) == (held.oid, "verified", True)
-    assert fleet.client().read_claim(ref.id).standing.state == "unproven"  # nobody is pinned, so nobody is asked
+        assert (view.oid, view.signature.state, view.sealed) == (held.oid, "verified", True)
+    assert fleet.client().read_claim(ref.id).signature.state == "unverified"  # nobody is pinned, so nobody is asked
     assert fleet.said == ["runner alpha signs: from now on only what its keys sign counts as its"]
 
 
@@ -67,7 +67,7 @@ def test_a_forged_claim_is_nothing_to_a_client_and_does_not_starve_the_request(f
     pinned = key_id(fleet.key("alpha").public)[:16]
     assert view.ignored.why == f"it is not signed, and the pinned key {pinned} (a test) signs"
     assert [one.kind for one in client.refused] == ["claim"]
-    assert alpha.bus.read_claim(ref.id).standing.refused
+    assert alpha.bus.read_claim(ref.id).signature.refused
     with pytest.raises(FencedError):
         alpha.claim(ref)
     mine = alpha.bus.claim(alpha.record(ref, "claimed", 0), held.oid)
@@ -94,8 +94,8 @@ def test_a_claim_of_another_run_is_refused(fleet) -> None:
     fleet.put(claim_ref(second), head.oid)
     client = fleet.client(fleet.key("alpha"))
     assert client.view(second.id).ignored.why.startswith("not signed for this place by alpha with the pinned key ")
-    assert alpha.bus.read_claim(second.id).standing.refused
-    assert client.view(first.id).claim.standing.state == "verified"
+    assert alpha.bus.read_claim(second.id).signature.refused
+    assert client.view(first.id).claim.signature.state == "verified"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_claim_of_the_same_run_on_another_bus_is_refused(fleet) -> None:
     other.put(ref.ref, ref.oid)
     other.put(claim_ref(ref), held.oid)
     assert other.client(fleet.key("alpha")).view(ref.id).ignored.oid == held.oid
-    assert other.runner("alpha").bus.read_claim(ref.id).standing.refused
+    assert other.runner("alpha").bus.read_claim(ref.id).signature.refused
     assert fleet.client(fleet.key("alpha")).view(ref.id).claim.oid == held.oid
 
 
@@ -142,8 +142,8 @@ def test_a_seal_of_one_kind_is_none_of_another(fleet) -> None:
     seals = fleet.seals("alpha")
     one = Statement("claim", fleet.bus_id, "refs/kakeya/claim/x", "alpha", (), b"{}")
     other = Statement("log", fleet.bus_id, "refs/kakeya/claim/x", "alpha", (), b"{}")
-    assert seals.judge(one, seals.sign(one), ()).state == "verified"
-    assert seals.judge(other, seals.sign(one), ()).refused
+    assert seals.verify(one, seals.sign(one), ()).state == "verified"
+    assert seals.verify(other, seals.sign(one), ()).refused
 
 
 @pytest.mark.parametrize("name", ["alpha", "mallory"])
@@ -176,7 +176,7 @@ def test_a_runner_that_may_take_over_is_not_thrown_out(fleet) -> None:
         alpha.start(ref, held)
     assert fleet.tip(claim_ref(ref)) == mine.oid
     view = fleet.client(fleet.key("alpha"), fleet.key("beta")).view(ref.id)
-    assert (view.claim.claim.runner, view.claim.standing.state) == ("beta", "verified")
+    assert (view.claim.claim.runner, view.claim.signature.state) == ("beta", "verified")
 
 
 def test_a_key_signs_for_the_runner_whose_it_is_and_for_no_other(fleet) -> None:
@@ -196,9 +196,9 @@ def test_runners_without_a_key_go_on_in_a_fleet_where_others_have_one(fleet) -> 
     ref, alpha = ask(fleet), fleet.runner("alpha")
     old = fleet.runner("old", signs=False)
     held = old.claim(ref)
-    assert (alpha.bus.read_claim(ref.id).standing.state, alpha.bus.refused) == ("unproven", ())
+    assert (alpha.bus.read_claim(ref.id).signature.state, alpha.bus.refused) == ("unverified", ())
     ended = old.publish(ref, old.start(ref, held))
-    assert alpha.bus.read_claim(ref.id).standing.state == "unproven"
+    assert alpha.bus.read_claim(ref.id).signature.state == "unverified"
     assert fleet.client().view(ref.id).claim.oid == ended.oid  # a client that pins nobody
     assert fleet.client(fleet.key("alpha")).view(ref.id).ignored.runner == "old"  # one that demands a signature
 
@@ -209,7 +209,7 @@ def test_a_runner_that_does_not_sign_yet_is_not_robbed_of_its_run(fleet) -> None
     fleet.key("old")
     old = fleet.forger("old")
     old.start(ref, old.claim(ref))
-    assert alpha.bus.read_claim(ref.id).standing.state == "unproven"
+    assert alpha.bus.read_claim(ref.id).signature.state == "unverified"
 
 
 def test_what_a_signed_claim_holds_only_a_signed_one_moves_on(fleet) -> None:
@@ -217,8 +217,8 @@ def test_what_a_signed_claim_holds_only_a_signed_one_moves_on(fleet) -> None:
     alpha.claim(ref)
     stranger = fleet.forger("stranger")
     stranger.take_over(ref, stranger.bus.read_claim(ref.id))
-    standing = beta.bus.read_claim(ref.id).standing
-    assert (standing.refused, standing.why) == (True, "an unsigned claim follows a signed one")
+    signature = beta.bus.read_claim(ref.id).signature
+    assert (signature.refused, signature.why) == (True, "an unsigned claim follows a signed one")
 
 
 def test_an_owner_may_demand_signatures_of_everybody(fleet) -> None:
@@ -226,22 +226,22 @@ def test_an_owner_may_demand_signatures_of_everybody(fleet) -> None:
     alpha = fleet.runner("alpha", pin(fleet.key("beta")))
     stranger = fleet.forger("stranger")
     held = stranger.claim(ref)
-    assert alpha.bus.read_claim(ref.id).standing.refused
+    assert alpha.bus.read_claim(ref.id).signature.refused
     beta = fleet.runner("beta")
     beta.bus.claim(beta.record(ref, "claimed", 0), held.oid)
-    assert alpha.bus.read_claim(ref.id).standing.state == "verified"
+    assert alpha.bus.read_claim(ref.id).signature.state == "verified"
 
 
 def test_a_rotated_key_is_followed_and_a_new_one_in_the_record_alone_is_not(fleet) -> None:
     ref, other, beta = ask(fleet), ask(fleet), fleet.runner("beta")
     pinned = fleet.key("alpha")
     fleet.runner("alpha").claim(ref)
-    assert beta.bus.read_claim(ref.id).standing.state == "verified"  # now beta knows alpha's key
+    assert beta.bus.read_claim(ref.id).signature.state == "verified"  # now beta knows alpha's key
     fleet.rotate("alpha")
     rotated = fleet.runner("alpha")
     rotated.claim(other)
     beta.bus.snapshot()
-    assert beta.bus.read_claim(other.id).standing.state == "verified"
+    assert beta.bus.read_claim(other.id).signature.state == "verified"
     assert fleet.client(pinned).view(other.id).claim is not None
 
     third = ask(fleet)
@@ -251,7 +251,7 @@ def test_a_rotated_key_is_followed_and_a_new_one_in_the_record_alone_is_not(flee
     thief = fleet.runner("alpha")
     thief.claim(third)
     beta.bus.snapshot()
-    assert beta.bus.read_claim(third.id).standing.refused
+    assert beta.bus.read_claim(third.id).signature.refused
     assert fleet.client(pinned).view(third.id).ignored.runner == "alpha"
 
 
@@ -265,7 +265,7 @@ def test_a_key_that_is_pinned_no_more_signs_for_nobody(fleet) -> None:
     assert fleet.client(stolen).view(ref.id).claim is not None
     assert fleet.client(fresh).view(ref.id).ignored.runner == "alpha"
     beta = fleet.runner("beta", pin(fresh))
-    assert beta.bus.read_claim(ref.id).standing.refused
+    assert beta.bus.read_claim(ref.id).signature.refused
 
 
 def test_a_changed_bus_record_unlearns_no_key(fleet) -> None:
@@ -277,7 +277,7 @@ def test_a_changed_bus_record_unlearns_no_key(fleet) -> None:
     maker.update(maker.identity().evolve(attestation="none", keys=()))
     fleet.forger("alpha").claim(ref)
     again = fleet.open("beta", fleet.seals("beta"))  # beta after a restart
-    assert again.read_claim(ref.id).standing.refused
+    assert again.read_claim(ref.id).signature.refused
 
 
 @pytest.mark.parametrize("pins", [True, False])
@@ -296,4 +296,4 @@ def test_a_rotated_key_that_was_met_survives_a_record_that_names_it_no_more(flee
     maker.update(maker.identity().evolve(keys=()))
     second.claim(ref)
     again = fleet.open("beta", fleet.seals("beta", *pinned))  # beta after a restart
-    assert again.read_claim(ref.id).standing.state == "verified"
+    assert again.read_claim(ref.id).signature.state == "verified"

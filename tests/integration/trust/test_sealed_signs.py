@@ -129,7 +129,7 @@ def test_a_signed_log_is_read_piece_by_piece(fleet) -> None:
     _, ref, _, _ = logged(fleet, [b"one\n", b"two\n"])
     client = fleet.client(fleet.key("alpha"))
     assert [one.data for one in client.read_log(ref.id)] == [b"one\n", b"two\n"]
-    assert client.log_standing(ref.id).state == "verified"
+    assert client.log_signature(ref.id).state == "verified"
 
 
 def test_a_log_with_a_forged_end_is_not_shown(fleet) -> None:
@@ -196,5 +196,5 @@ def test_an_unsigned_log_is_shown_and_said_to_be_unproven(fleet) -> None:
     old.renew(ref, held, log=chunk(ref.id, 0, 0, b"one\n"))
     client = fleet.client(fleet.key("alpha"))
     assert [one.data for one in client.read_log(ref.id)] == [b"one\n"]
-    assert client.log_standing(ref.id).state == "unproven"
-    assert client.log_standing(ref.id).why.startswith("it is not signed, and the pinned key ")
+    assert client.log_signature(ref.id).state == "unverified"
+    assert client.log_signature(ref.id).why.startswith("it is not signed, and the pinned key ")

@@ -24,7 +24,8 @@ from bridge.trust import keyring
 from bridge.trust.attestation import ATTESTATION_FILE
 from tests.fakes import git_servers
 from tests.fakes.asking import make_request, push
-from tests.fakes.git_servers import SshServer, git, stop
+from tests.fakes.git_servers import SshServer, git
+from tests.support import guarded
 from tests.support.runner_site import Site
 
 ROOT = Path(__file__).parents[3]
@@ -171,7 +172,7 @@ def test_a_lost_connection_costs_nothing(reached) -> None:
     request = make_request(bus.identity().bus_id, "count")
     ref = push(bus, request)
     reached.site.until(reached.site.starts, "never started")
-    stop(reached.server.process)
+    guarded.stop(reached.server.process)
     assert reached.said("attach", ref.id, "--bus", reached.via)[0] == 3
     (reached.folder / "go").touch()
     reached.restart_server()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from engine.checkpoint import ASSETS
-from engine.cli.options import chosen_drafter
 from engine.errors import UsageError
+from engine.options import chosen_drafter
 
 
 def folder(path: Path) -> Path:

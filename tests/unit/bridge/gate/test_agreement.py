@@ -20,9 +20,9 @@ from bridge.gate.registry import rules
 from bridge.gate.rules.g4_order import shuffled
 from bridge.runner.machine.models import ModelDigests
 from engine.checkpoint import folder_digest, number_format
-from engine.cli.eval_studies import ACCEPTANCE_PROFILES
-from engine.evaluation.schedule import shuffled as engine_shuffled
+from engine.measurement.schedule import shuffled as engine_shuffled
 from engine.reports import tokens as engine_tokens
+from engine.studies import acceptance
 from tests.corpus.gate.breaks import honest
 from tests.corpus.gate.mutator import mutants, mutate
 from tests.corpus.gate.studies import BUILDERS
@@ -145,7 +145,7 @@ def test_every_number_format_the_engine_can_name_is_one_a_report_may_state(kind)
 
 def test_the_engines_acceptance_study_meets_the_claim_profile():
     """The study takes this many prompts and warm-ups, and its prompt set holds them."""
-    prompts, warmups, _ = ACCEPTANCE_PROFILES["claim"]
+    prompts, warmups, _ = acceptance.PROFILES["claim"]
     wanted = profiles.named("default", "claim")
     assert prompts >= wanted["prompts_min_count"]
     assert warmups >= wanted["warmups_per_arm_and_launch"]

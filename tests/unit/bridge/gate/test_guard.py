@@ -15,10 +15,11 @@ from bridge.gate.sampled import idle_refusals
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
+from engine.drafters.local import LocalDrafter
 from engine.protocols import Depth
 from engine.reports.sample import Counters, Memory, Sample, Stages
-from engine.types import Draft, Forward, Outcome, Step
+from engine.stopping import Stopping
+from engine.types import Decision, Draft, Forward, Step
 from engine.verification.greedy import decide
 from tests.corpus.gate.breaks import honest
 
@@ -48,11 +49,11 @@ class Target:
         bad = self.row if self.blocks % self.every == 0 else -1
         return Forward((told, [offset != bad for offset in range(draft.count + 1)]), None, start, draft.count + 1)
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
         for _ in range(limit):
             forward = Forward(None, None, self.length, 1)
             self.length += 1
-            yield Outcome((_answer(forward.start),), 0), forward
+            yield Decision((_answer(forward.start),), 0), forward
 
     def committed(self, forward: Forward, rows: int) -> None:
         return None
@@ -62,13 +63,13 @@ class Target:
 
 
 @dataclass
-class Oracle:
+class Oracle(LocalDrafter):
     """A drafter that is right until a place, and wrong from there on."""
 
     right: int
     forwards: int = 0
 
-    def propose(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int) -> Draft:
         self.forwards += 1
         told = [_answer(position + offset) + (offset >= self.right) for offset in range(count)]
         return Draft(tokens=tuple(told), count=count)
@@ -82,10 +83,10 @@ class Greedy:
 
     greedy = True
 
-    def first(self, forward: Any) -> Outcome:
+    def first(self, forward: Any) -> Decision:
         return decide((), *forward.logits, vocab_size=2048)
 
-    def decide(self, draft: Draft, forward: Any) -> Outcome:
+    def decide(self, draft: Draft, forward: Any) -> Decision:
         return decide(draft.tokens, *forward.logits, vocab_size=2048)
 
 

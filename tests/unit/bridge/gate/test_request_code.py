@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.gate import judge, outside
-from engine.evaluation import nonce
+from engine.measurement import drawn_prompts as nonce
 from engine.reports.tokens import token_digest
 from tests.corpus.gate.breaks import honest
 

@@ -15,7 +15,7 @@ from bridge import strictjson
 from bridge.errors import InfrastructureError, IntegrityError, UsageError
 from bridge.trust import runner_key as keys
 from bridge.trust.attestation import ATTESTATION_FILE, ChainPosition, attest, verify_attestation
-from bridge.trust.keyring import followed, pin, pinned, vouched
+from bridge.trust.keyring import is_successor, pin, pinned, with_successors
 from bridge.trust.succession import chain_problems
 from tests.unit.bridge.publish.records import RECORD, VERDICT
 
@@ -177,12 +177,12 @@ def test_chains_of_different_runners_and_journals_are_not_mixed(folder) -> None:
 def test_a_rotated_key_is_vouched_for_by_the_old_one_and_by_no_other(folder, tmp_path) -> None:
     (old,) = trusted(folder)
     new = keys.rotate(folder, "mini")
-    assert vouched(new, old)
+    assert is_successor(new, old)
     assert keys.load(folder, "mini")[1].public == new.public
     stranger = keys.generate(tmp_path / "stranger", "mini")
-    assert not vouched(new, stranger)
-    assert not vouched(new.evolve(public=stranger.public), old)
-    assert not vouched(new.evolve(vouched_by=None), old)
+    assert not is_successor(new, stranger)
+    assert not is_successor(new.evolve(public=stranger.public), old)
+    assert not is_successor(new.evolve(vouched_by=None), old)
 
 
 def test_a_key_attests_for_the_runner_it_is_pinned_for_and_for_no_other(folder) -> None:
@@ -196,9 +196,9 @@ def test_a_key_attests_for_the_runner_it_is_pinned_for_and_for_no_other(folder) 
 def test_a_vouched_key_counts_for_its_predecessor_s_runner_whatever_it_is_offered_as(folder) -> None:
     (old,) = trusted(folder)
     new = keys.rotate(folder, "mini")
-    assert followed([old], [new.evolve(name="other")]) == (old, new)
+    assert with_successors([old], [new.evolve(name="other")]) == (old, new)
     theirs = keys.generate(folder / "theirs", "other")
-    assert followed([old, theirs], [new.evolve(name="other")]) == (old, theirs, new)
+    assert with_successors([old, theirs], [new.evolve(name="other")]) == (old, theirs, new)
 
 
 @pytest.mark.parametrize("text", ["", "{key}", "={key}", "Mini={key}", "mini={key}=", "mini=short", "mini {key}"])

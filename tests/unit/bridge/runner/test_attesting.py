@@ -12,7 +12,7 @@ from bridge.runner.state.attestations import enrolled, newest
 from bridge.runner.state.journal import Journal
 from bridge.trust import runner_key as keys
 from bridge.trust.attestation import ATTESTATION_FILE, FIRST, verify_attestation
-from bridge.trust.keyring import vouched
+from bridge.trust.keyring import is_successor
 from bridge.trust.succession import chain_problems
 from bridge.trust.verifier import verify_tree
 from tests.fakes.memory_bus import MemoryBus
@@ -96,7 +96,7 @@ def test_a_rotated_key_signs_the_next_result_and_the_chain_goes_on(signing) -> N
     second = w.ask()
     w.serve_once()
     assert (attested(w, first).key.public, attested(w, second).key.public) == (old.public, new.public)
-    assert vouched(new, old)
+    assert is_successor(new, old)
     assert chain_problems([attested(w, first), attested(w, second)]) == []
 
 
@@ -115,5 +115,5 @@ def test_a_crash_in_the_middle_of_a_rotation_leaves_the_old_key_in_use(tmp_path)
     keys.rotate(tmp_path, "mini")
     (tmp_path / keys.KEY_FILE).write_bytes(key_file)  # as if the last step had not happened
     assert keys.load(tmp_path, "mini")[1] == old
-    assert vouched(keys.rotate(tmp_path, "mini"), old)
+    assert is_successor(keys.rotate(tmp_path, "mini"), old)
     assert len(keys.published(tmp_path)) == 3

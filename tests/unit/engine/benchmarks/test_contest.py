@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from engine.benchmarks.contest import Contest, standings, table
-from engine.benchmarks.overhead import Meter
 from engine.benchmarks.turns import Pulled
-from engine.evaluation.selection import Prompt
+from engine.decoding.timing import Spent
+from engine.measurement.selection import Prompt
 
 PROMPTS = [Prompt(f"p{index}", "raw", (index, index + 1), "0" * 64) for index in range(4)]
 
@@ -102,16 +102,16 @@ def test_a_meter_sums_the_chosen_calls_and_the_items_of_generators_only_while_it
         def free(self) -> None:
             clock.now += 1000
 
-    meter = Meter(clock)
-    work = meter.around(Work(), "work", "call", "items")
+    spent = Spent(clock.host_ns, clock.host_ns)
+    work = spent.around(Work(), "call", iterators=("items",))
     assert work.call(5) == 5
-    assert not meter.spent_ns
-    meter.running = True
+    assert spent.read_s() == 5e-9
     assert (work.call(7), work.length) == (7, 3)
     work.free()
     for _ in work.items():
         clock.now += 500
-    assert meter.spent_ns == {"work": 7 + 10 + 20}
+    assert spent.read_s() == 37e-9
+    assert spent.read_s() == 0
 
 
 def test_a_meter_that_waits_charges_a_call_for_what_it_queued() -> None:
@@ -131,8 +131,10 @@ def test_a_meter_that_waits_charges_a_call_for_what_it_queued() -> None:
         def verify(self) -> None:
             clock.queued += 100
 
-    for wait, expected in ((True, {"draft": 40, "verify": 100}), (False, {"draft": 0, "verify": 0})):
-        meter = Meter(clock, wait, running=True)
+    for ended_ns, expected in ((clock.now_ns, (40e-9, 100e-9)), (clock.host_ns, (0, 0))):
+        found = []
         for name in ("draft", "verify"):
-            getattr(meter.around(Work(), name, name), name)()
-        assert meter.spent_ns == expected
+            spent = Spent(clock.host_ns, ended_ns)
+            getattr(spent.around(Work(), name), name)()
+            found.append(spent.read_s())
+        assert tuple(found) == expected

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.benchmarks.controller import Asked, Pair, SpoiltDrafter, curve
+from engine.benchmarks.controller import DraftCounts, Pair, SpoiltDrafter, curve
 from engine.benchmarks.turns import Arrivals
 from engine.drafters.ngram import NgramModel
 from engine.errors import UsageError
@@ -38,16 +38,16 @@ def test_a_decode_to_other_tokens_has_no_ratio() -> None:
 def test_a_spoilt_drafter_proposes_other_tokens_from_its_position_on_and_pays_for_them() -> None:
     inside = NgramModel().open()
     inside.observe(0, (5, 6, 7, 5, 6, 7, 5, 6), None)
-    right = inside.propose(7, 8, 3)
+    right = inside.ask(7, 8, 3)
     assert right.count == 3
-    assert SpoiltDrafter(inside, 100, since=9).propose(7, 8, 3) == right
-    wrong = SpoiltDrafter(inside, 7, since=8).propose(7, 8, 3)
+    assert SpoiltDrafter(inside, 100, since=9).ask(7, 8, 3) == right
+    wrong = SpoiltDrafter(inside, 7, since=8).ask(7, 8, 3)
     assert wrong.tokens == tuple((token + 1) % 7 for token in right.tokens)
     assert wrong.count == right.count
 
 
 def test_drafted_steps_and_shadow_drafts_are_counted_while_tokens_pass() -> None:
     steps = [Step((index,), 3 * (index == 2), 0, 1, 0, 1, 0, 1, shadowed=4 * (index in (1, 3))) for index in range(6)]
-    asked = Asked()
+    asked = DraftCounts()
     assert list(asked.count(iter(steps))) == [(index,) for index in range(6)]
-    assert asked == Asked(drafted_steps=1, shadow_drafts=2)
+    assert asked == DraftCounts(drafted_steps=1, shadow_drafts=2)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 
 import pytest
 
-from engine.benchmarks.turns import Arrivals, Decode, Pulled, Pushed, Running, take_turns
+from engine.benchmarks.turns import Arrivals, Decode, HeldDecode, Pulled, Pushed, take_turns
 
 
 class WorkClock:
@@ -35,11 +35,11 @@ def steps(clock: WorkClock, count: int, names: list[str], name: str = "") -> Gen
         yield (index,)
 
 
-def pulled(clock: WorkClock, count: int, names: list[str], name: str = "") -> Running:
+def pulled(clock: WorkClock, count: int, names: list[str], name: str = "") -> HeldDecode:
     return Pulled(steps(clock, count, names, name), clock)
 
 
-def pushed(clock: WorkClock, count: int, names: list[str], name: str = "") -> Running:
+def pushed(clock: WorkClock, count: int, names: list[str], name: str = "") -> HeldDecode:
     def decode(put: Callable[[tuple[int, ...]], None]) -> None:
         for tokens in steps(clock, count, names, name):
             put(tokens)
@@ -51,7 +51,7 @@ KINDS = pytest.mark.parametrize("kind", [pulled, pushed])
 
 
 @KINDS
-def test_a_decode_counts_its_own_turns_and_the_work_it_left_queued(kind: Callable[..., Running]) -> None:
+def test_a_decode_counts_its_own_turns_and_the_work_it_left_queued(kind: Callable[..., HeldDecode]) -> None:
     clock = WorkClock()
     decode = Decode(kind(clock, 6, []), clock)
     for tokens in (3, 5, 7):
@@ -63,7 +63,7 @@ def test_a_decode_counts_its_own_turns_and_the_work_it_left_queued(kind: Callabl
 
 
 @KINDS
-def test_turns_are_of_so_many_tokens_in_changing_order_until_the_longest_ends(kind: Callable[..., Running]) -> None:
+def test_turns_are_of_so_many_tokens_in_changing_order_until_the_longest_ends(kind: Callable[..., HeldDecode]) -> None:
     clock, names = WorkClock(), []
     decodes = [Decode(kind(clock, count, names, name), clock) for name, count in (("a", 33), ("b", 9), ("c", 33))]
     assert "".join(names) == "abc"
@@ -77,7 +77,9 @@ def test_turns_are_of_so_many_tokens_in_changing_order_until_the_longest_ends(ki
 
 
 @KINDS
-def test_a_decode_that_ends_on_a_turns_last_token_is_found_finished_in_the_next(kind: Callable[..., Running]) -> None:
+def test_a_decode_that_ends_on_a_turns_last_token_is_found_finished_in_the_next(
+    kind: Callable[..., HeldDecode],
+) -> None:
     clock = WorkClock()
     decode = Decode(kind(clock, 5, []), clock)
     assert decode.advance(5)

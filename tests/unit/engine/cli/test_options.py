@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli import eval_commits, eval_compare, eval_peer, generate, main, options
+from engine import options
+from engine.cli import boundary, generate, main
+from engine.cli import eval as eval_cli
 from engine.errors import EngineError, ModelNotFoundError, ModelWeightsError, PromptError, UsageError
 
 
@@ -85,7 +87,7 @@ def _raising(error: BaseException) -> Callable[[], int]:
 def test_an_error_is_one_line_and_its_exit_code(
     error: Exception, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert options.guarded(_raising(error)) == code
+    assert boundary.guarded(_raising(error)) == code
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("error: ")
@@ -98,12 +100,12 @@ def test_a_closed_pipe_is_met_before_python_ends(monkeypatch: pytest.MonkeyPatch
     os.close(reader)
     with os.fdopen(writer, "w") as nobody_reads:
         monkeypatch.setattr(sys, "stdout", nobody_reads)
-        assert options.guarded(lambda: print("what stays in the buffer") or 0) == 141
+        assert boundary.guarded(lambda: print("what stays in the buffer") or 0) == 141
 
 
 def test_what_was_closed_before_the_start_is_not_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
-    assert options.guarded(lambda: generate._write("an answer") or 0) == 0
+    assert boundary.guarded(lambda: generate._write("an answer") or 0) == 0
 
 
 def test_a_character_that_the_terminal_lacks_does_not_end_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,17 +118,17 @@ def test_a_character_that_the_terminal_lacks_does_not_end_an_answer(monkeypatch:
 
 @pytest.mark.parametrize("launch", ["1", "3"])
 def test_a_launch_that_is_none_of_those_there_are_is_refused(launch: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (eval_commits.main, eval_compare.code, eval_peer.main):
-        commits = ["--base", "a", "--head", "b"] if command is eval_commits.main else []
-        assert command([*commits, "--launch", launch, "--launches", "1"]) == 2
+    for command in ("commits", "code", "peer"):
+        commits = ["--base", "a", "--head", "b"] if command == "commits" else []
+        assert eval_cli.main([command, *commits, "--launch", launch, "--launches", "1"]) == 2
         assert f"--launch {launch} of --launches 1; expected" in capsys.readouterr().err
 
 
 def test_an_interruption_says_so_and_exits_as_a_shell_expects(capsys: pytest.CaptureFixture[str]) -> None:
-    assert options.guarded(_raising(KeyboardInterrupt())) == 130
+    assert boundary.guarded(_raising(KeyboardInterrupt())) == 130
     assert capsys.readouterr().err.strip() == "interrupted"
 
 
 def test_a_mistake_of_the_engine_itself_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError):
-        options.guarded(_raising(ZeroDivisionError()))
+        boundary.guarded(_raising(ZeroDivisionError()))

@@ -11,8 +11,8 @@ import pytest
 from engine.decoding.controller import SHADOW_PAUSE_STEPS, ControlledDepth
 from engine.decoding.estimates import EARLY_STEPS, Acceptance, Costs
 from engine.decoding.gates import CommitGate, EntropyGate
-from engine.decoding.replay import World, best_fixed, replay
-from engine.types import Outcome, Pause
+from engine.types import Decision, Pause
+from tests.fakes.replay import World, best_fixed, replay
 
 
 def right_with(chance: Callable[[int], float], seed: int = 0) -> Callable[[int, int], bool]:
@@ -124,7 +124,7 @@ def test_requests_that_end_before_a_shadow_is_compared_do_not_end_shadows() -> N
     policy, cheap = ControlledDepth(7), USELESS["cheap"]
     for _ in range(5):
         assert policy.park(0).shadow > 0
-        policy.record(0, 0, Outcome((1,), 0), 1e-3)
+        policy.record(0, 0, Decision((1,), 0), 1e-3)
     assert set(replay(policy, cheap, 512).depths) == {0}
     assert shadows(policy, cheap, 512)
 
@@ -188,10 +188,10 @@ def test_the_commit_gate_closes_for_ever_on_a_useless_drafter_and_stays_open_on_
 def test_the_entropy_gate_drafts_while_the_target_is_sure() -> None:
     gate = EntropyGate(4, limit_nats=0.5)
     assert gate.choose(0, 10) == 4
-    gate.record(0, 4, Outcome((1,), 0, min_entropy_nats=2.0), 1e-3)
+    gate.record(0, 4, Decision((1,), 0, min_entropy_nats=2.0), 1e-3)
     assert gate.choose(1, 10) == 0
     assert gate.park(1) == Pause(1)
-    gate.record(1, 0, Outcome((1,), 0, min_entropy_nats=0.1), 1e-3)
+    gate.record(1, 0, Decision((1,), 0, min_entropy_nats=0.1), 1e-3)
     assert gate.choose(2, 3) == 3
-    gate.record(2, 3, Outcome((1,), 0), 1e-3)
+    gate.record(2, 3, Decision((1,), 0), 1e-3)
     assert gate.choose(2, 3) == 3

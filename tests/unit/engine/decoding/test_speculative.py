@@ -10,9 +10,10 @@ import pytest
 
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
-from engine.decoding.stopping import Stopping
+from engine.drafters.local import LocalDrafter
 from engine.errors import NonFiniteLogitsError, PromptError
-from engine.types import Draft, Forward, Outcome, Pause, Step
+from engine.stopping import Stopping
+from engine.types import Decision, Draft, Forward, Pause, Step
 from engine.verification import greedy
 from tests.fakes.scripted_drafter import ScriptedDrafter, ScriptedModel
 
@@ -51,7 +52,7 @@ class ScriptedSequence:
     def forward_block(self, bonus: int, draft: Draft) -> Forward:
         return self._block([bonus, *draft.tokens])
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Outcome, Forward]]:
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
         for _ in range(limit):
             forward = self._block([bonus])
             outcome = greedy.decide((), forward.logits[0], forward.logits[1], VOCAB)
@@ -87,10 +88,10 @@ class ScriptedSequence:
 class ScriptedAccept:
     greedy = True
 
-    def first(self, forward: Forward) -> Outcome:
+    def first(self, forward: Forward) -> Decision:
         return self.decide(Draft(), forward)
 
-    def decide(self, draft: Draft, forward: Forward) -> Outcome:
+    def decide(self, draft: Draft, forward: Forward) -> Decision:
         return greedy.decide(draft.tokens, forward.logits[0], forward.logits[1], VOCAB)
 
 
@@ -149,14 +150,14 @@ def test_a_target_that_cannot_even_decode_plainly_is_an_error() -> None:
 
 
 def test_a_drafter_without_a_draft_costs_one_plain_step_with_its_reason() -> None:
-    class Silent:
+    class Silent(LocalDrafter):
         forwards = 0
         shown: list[int]
 
         def __init__(self) -> None:
             self.shown = []
 
-        def propose(self, bonus: int, position: int, count: int) -> Draft:
+        def ask(self, bonus: int, position: int, count: int) -> Draft:
             return Draft(skipped="no match")
 
         def observe(self, start: int, tokens: tuple[int, ...], features: Any) -> None:
@@ -206,9 +207,9 @@ def test_an_eager_clock_tells_drafting_from_verifying_in_every_step(depth: int) 
     clock = EagerClock()
 
     class SlowDrafter(ScriptedDrafter):
-        def propose(self, bonus: int, position: int, count: int) -> Draft:
+        def ask(self, bonus: int, position: int, count: int) -> Draft:
             clock.spend(3)
-            return super().propose(bonus, position, count)
+            return super().ask(bonus, position, count)
 
         def observe(self, start: int, tokens: tuple[int, ...], features: Any) -> None:
             clock.spend(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.decoding.stopping import Stopping, cut_text
+from engine.stopping import Stopping, cut_text
 from engine.types import StopReason
 
 

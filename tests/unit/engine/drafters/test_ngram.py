@@ -28,8 +28,8 @@ def test_it_proposes_what_followed_the_longest_most_recent_match(seen, bonus, co
     model = NgramModel(min_tokens=2, max_tokens=5, max_candidates=1000)
     drafter = model.open()
     drafter.observe(0, tuple(seen[:split]), None)
-    drafter.observe(split, tuple(seen[split:]), None)
-    draft = drafter.propose(bonus, len(seen), count)
+    drafter.observe(len(seen[:split]), tuple(seen[split:]), None)
+    draft = drafter.ask(bonus, len(seen), count)
     history = [*seen, bonus]
     found = plain_search(history, 2, 5)
     if found is None:
@@ -44,16 +44,16 @@ def test_it_proposes_what_followed_the_longest_most_recent_match(seen, bonus, co
 
 def test_without_history_there_is_no_draft_and_a_reason() -> None:
     drafter = NgramModel().open()
-    assert drafter.propose(5, 0, 4).skipped == "no match"
+    assert drafter.ask(5, 0, 4).skipped == "no match"
     drafter.observe(0, (1, 2, 3), None)
-    draft = drafter.propose(9, 3, 4)
+    draft = drafter.ask(9, 3, 4)
     assert (draft.count, draft.skipped) == (0, "no match")
 
 
 def test_periodic_text_is_continued_by_its_period() -> None:
     drafter = NgramModel().open()
     drafter.observe(0, (7, 1, 2, 3, 1, 2), None)
-    assert drafter.propose(3, 6, 7).tokens == (1, 2, 3, 1, 2, 3, 1)
+    assert drafter.ask(3, 6, 7).tokens == (1, 2, 3, 1, 2, 3, 1)
 
 
 def test_the_search_is_bounded_to_the_newest_candidates() -> None:
@@ -61,7 +61,7 @@ def test_the_search_is_bounded_to_the_newest_candidates() -> None:
     drafter.observe(0, (9, 8, 1, 2, 5, 1, 2, 6, 1, 2, 7), None)
     drafter.observe(11, (9, 8, 1), None)
     # The four-token match at the start is older than the two candidates that are kept.
-    assert drafter.propose(2, 14, 1).tokens == (7,)
+    assert drafter.ask(2, 14, 1).tokens == (7,)
     assert all(len(ends) <= 2 for ends in drafter._ends.values())
 
 

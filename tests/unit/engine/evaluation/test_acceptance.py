@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.evaluation.acceptance import Walk, ngram_walk, summarise, walk
+from engine.cards.acceptance import Walk, ngram_walk, summarise, walk
 
 TOKENS = [9, 9, 1, 2, 3, 4, 5, 6]
 

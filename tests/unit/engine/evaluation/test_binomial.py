@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy.stats import binomtest
 
-from engine.evaluation.binomial import clopper_pearson
+from engine.cards.binomial import clopper_pearson
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 25), (25, 25), (96, 100), (59, 61), (1, 3), (50, 60)])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
-from engine.evaluation.acceptance import before_loop
-from engine.evaluation.binomial import clopper_pearson
-from engine.evaluation.card_text import card_markdown
-from engine.evaluation.cards import file_digests, sample_summary, spread
-from engine.evaluation.language import Sample
+from engine.cards.acceptance import before_loop
+from engine.cards.binomial import clopper_pearson
+from engine.cards.card_text import card_markdown
+from engine.cards.language import GreedySample
+from engine.cards.model_card import file_digests, sample_summary, spread
 
 
 def sample(tokens, stop="budget", onset=None):
-    return Sample("p", "raw", 4, tuple(tokens), stop, onset, 0.25)
+    return GreedySample("p", "raw", 4, tuple(tokens), stop, onset, 0.25)
 
 
 def test_spread_meets_every_part_of_a_set_in_order():

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from engine.evaluation.arms import Running
-from engine.evaluation.measure import Instruments, Place, measure
-from engine.evaluation.selection import Prompt
+from engine.measurement.arms import Running
+from engine.measurement.measure import Instruments, SamplePlace, measure_sample
+from engine.measurement.selection import Prompt
 from engine.reports import SamplePipe, token_digest
 from engine.types import Step, StopReason
 
@@ -48,7 +48,7 @@ def run(clock: TickingClock, steps: list[tuple[int, Step]], pipe: SamplePipe, he
 
     instruments = Instruments(clock, pipe, lambda: 999, lambda tokens: f"{len(tokens)} tokens")
     running = Running(work(), held, lambda: 77)
-    return measure(lambda: running, PROMPT, Place(2, 5, "speculative", False), instruments)
+    return measure_sample(lambda: running, PROMPT, SamplePlace(2, 5, "speculative", False), instruments)
 
 
 STEPS = [

@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from engine.errors import PeerError, UsageError
-from engine.evaluation.nonce import MEMBERS, draw, words_of
-from engine.evaluation.peers import Ends, Peer
+from engine.isolation.peers import Ends, PipedPeer
+from engine.measurement.drawn_prompts import MEMBERS, draw, words_of
 from engine.types import StopReason
 
 STOP = frozenset({1})
@@ -26,7 +26,7 @@ class Talk:
             self.pipes
         )
         self.says, self.grants, self.orders = says, grants, b""
-        self.peer = Peer(Ends(self.ask_w, self.reply_r, self.order_w, done_r), vocab_size=50, reply_s=0.5)
+        self.peer = PipedPeer(Ends(self.ask_w, self.reply_r, self.order_w, done_r), vocab_size=50, reply_s=0.5)
         self.threads = [threading.Thread(target=target, daemon=True) for target in (self._talk, self._grant)]
         for thread in self.threads:
             thread.start()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.checkpoint import ASSETS
-from engine.decoding.stopping import cut_text
-from engine.evaluation.pieces import CONTEXT_TOKENS, OPEN_TOKENS, Pieces
+from engine.generation.text_stream import CONTEXT_TOKENS, OPEN_TOKENS, Pieces
+from engine.stopping import cut_text
 from engine.tokenizer import Tokenizer
 
 VOCAB = 2048

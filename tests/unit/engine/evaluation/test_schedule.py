@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from engine.errors import UsageError
-from engine.evaluation.schedule import PROFILES, balanced_orders, shuffled
+from engine.measurement.schedule import PROFILES, balanced_orders, shuffled
 
 ARMS = PROFILES["claim"].arms
 

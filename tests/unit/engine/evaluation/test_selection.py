@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import PromptError, UsageError
-from engine.evaluation.selection import Prompt, PromptSet, load_prompts
+from engine.measurement.selection import Prompt, PromptSet, load_prompts
 from engine.reports import token_digest
 
 

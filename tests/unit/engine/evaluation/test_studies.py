@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from engine.errors import PromptError, UsageError
-from engine.evaluation.acceptance_eval import acceptance_length, by_position
-from engine.evaluation.parity import Block, Generation, Parity
-from engine.evaluation.verify_cost import CostPlan, Costs, VerifyCost
 from engine.reports import Counters, Memory, Sample, Stages
+from engine.studies.acceptance import acceptance_length, by_position
+from engine.studies.drafter_parity import DraftedBlock, Generation, Parity
+from engine.studies.verify_cost import CostPlan, MeasuredCosts, VerifyCost
 
 SAMPLE = Sample(
     id="0/0/speculative/a",
@@ -56,7 +56,7 @@ def test_acceptance_length_counts_the_bonus_and_not_a_refused_step() -> None:
 def test_agreement_is_counted_token_by_token_and_identity_needs_the_same_steps() -> None:
     equal = Generation("a", "0" * 64, (1, 2, 3), (1, 2, 3), (1, 0), (1, 0))
     other_steps = replace(equal, torch_accepted_per_step=(0, 1))
-    blocks = (Block("a", 5, 1, (1, 2, 3), (1, 9, 3), 0.01), Block("a", 6, 2, (4,), (4,), None))
+    blocks = (DraftedBlock("a", 5, 1, (1, 2, 3), (1, 9, 3), 0.01), DraftedBlock("a", 6, 2, (4,), (4,), None))
     parity = Parity(blocks, (equal, other_steps))
     assert (parity.agreed_tokens, parity.drafted_tokens, parity.identical_generations) == (3, 4, 1)
 
@@ -80,6 +80,6 @@ def test_a_plan_that_cannot_be_measured_is_refused(changes: dict, error: type[Ex
 
 def test_a_cost_is_the_ratio_of_medians_at_the_same_context() -> None:
     rows = [(8, 1, (1.0, 9.0, 2.0)), (8, 4, (3.0, 3.0, 50.0)), (64, 1, (4.0,)), (64, 4, (4.0,))]
-    costs = Costs(tuple(VerifyCost(*row) for row in rows), ())
+    costs = MeasuredCosts(tuple(VerifyCost(*row) for row in rows), ())
     assert costs.ratio(8, 4) == pytest.approx(1.5)
     assert costs.ratio(64, 4) == pytest.approx(1.0)

@@ -12,7 +12,6 @@ import pytest
 mx = pytest.importorskip("mlx.core", reason="the MLX backend is not installed")
 
 from engine.backends.mlx.backend import MlxBackend  # noqa: E402
-from engine.decoding.stopping import Stopping  # noqa: E402
 from engine.errors import (  # noqa: E402
     BackendMissingError,
     EngineError,
@@ -24,6 +23,7 @@ from engine.errors import (  # noqa: E402
     UsageError,
 )
 from engine.loading import load_backend, open_engine  # noqa: E402
+from engine.stopping import Stopping  # noqa: E402
 from engine.types import CacheLayout  # noqa: E402
 from tests.fakes import tiny_mlx  # noqa: E402
 

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine.backends.torch.backend import TorchBackend, check_transformers, pick_device, wants_graphs
-from engine.backends.torch.graphs import too_old
+from engine.backends.torch.graphs.recording import too_old
 from engine.errors import (
     BackendMissingError,
     EngineError,
@@ -154,7 +154,7 @@ def test_a_folder_without_weights_is_refused(backend: TorchBackend, tmp_path: Pa
 def test_a_prompt_that_cannot_be_decoded_is_refused(
     backend: TorchBackend, target: Any, prompt: tuple[int, ...], message: str
 ) -> None:
-    from engine.decoding.stopping import Stopping
+    from engine.stopping import Stopping
 
     with pytest.raises(PromptError, match=message):
         next(target.open((), CacheLayout.NATIVE).prefill(prompt, 64))

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.backends.torch.caches import LayerCaches
-from engine.backends.torch.static import Held, StaticCaches
+from engine.backends.torch.caches import HeldRows, LayerCaches
+from engine.backends.torch.graphs.static import StaticCaches
 from engine.errors import CacheCropError
 from engine.types import CacheLayout
 
@@ -24,7 +24,7 @@ def rows_of(first: int, count: int, value: float = 0.0) -> torch.Tensor:
 
 def static(window: int | None, prefill: int, every_row: bool = False) -> StaticCaches:
     keys = rows_of(0, prefill)
-    held = [Held(window, every_row or window is None, 0, keys, -keys)]
+    held = [HeldRows(window, every_row or window is None, 0, keys, -keys)]
     caches = StaticCaches(held, CAPACITY, BLOCK)
     caches.load(held, prefill)
     return caches
@@ -101,7 +101,7 @@ def test_a_sliding_layer_refuses_a_crop_to_rows_it_may_have_overwritten() -> Non
 
 def test_another_sequences_rows_are_gone_when_a_slot_is_loaded_again() -> None:
     caches = static(None, 60)
-    held = [Held(None, True, 0, rows_of(0, 3), -rows_of(0, 3))]
+    held = [HeldRows(None, True, 0, rows_of(0, 3), -rows_of(0, 3))]
     caches.load(held, 3)
     assert not caches.layers[0].keys[:, :, 3:].any()
     assert appended(caches, rows_of(3, 1)) == [[0.0, 1.0, 2.0, 3.0]]

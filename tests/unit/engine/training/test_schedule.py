@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.training.optimiser import Schedule
+from engine.training.network.optimiser import Schedule
 from engine.training.recipe import FAMILIES, SIZES, target_config, target_recipe
 
 

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from engine.training.windowed import chunked  # noqa: E402 - needs torch
+from engine.training.network.windowed import chunked  # noqa: E402 - needs torch
 
 
 @pytest.mark.parametrize("chunks", [1, 3, 8])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.types import Outcome
+from engine.types import Decision
 from engine.verification import greedy
 
 ids = st.integers(0, 9)
@@ -23,7 +23,7 @@ def test_committed_tokens_are_the_predictions_up_to_the_first_the_draft_missed(p
 
 
 def test_without_a_draft_the_prediction_is_committed() -> None:
-    assert greedy.decide((), (7,), (True,), 10) == Outcome(tokens=(7,), accepted=0)
+    assert greedy.decide((), (7,), (True,), 10) == Decision(tokens=(7,), accepted=0)
 
 
 def test_a_bad_row_costs_the_tail_of_its_block_and_says_so() -> None:
@@ -35,7 +35,7 @@ def test_a_bad_row_costs_the_tail_of_its_block_and_says_so() -> None:
 
 def test_a_bad_row_behind_a_rejection_is_nobodys_business() -> None:
     outcome = greedy.decide((9, 2, 3), (1, 2, 3, 4), (True, True, False, True), 10)
-    assert outcome == Outcome(tokens=(1,), accepted=0)
+    assert outcome == Decision(tokens=(1,), accepted=0)
 
 
 def test_a_bad_first_row_commits_nothing() -> None:

@@ -1,0 +1,1 @@
+"""The DFlash drafter: layers, selector and convolution."""

@@ -1,0 +1,120 @@
+"""One request on an MLX target: its caches and capture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import mlx.core as mx
+
+from engine.backends.caches import held_rows
+from engine.backends.mlx.accept import predictions, read
+from engine.backends.mlx.caches import make_cache
+from engine.backends.mlx.models.families import Weights
+from engine.backends.mlx.rows import LIBRARY, squared
+from engine.backends.rows import stored_errors
+from engine.decoding.prompt import check_prompt
+from engine.types import CacheLayout, Decision, Draft, Forward, Ids, StoredError
+from engine.verification import greedy
+
+
+class MlxSequence:
+    """Caches and capture of one request."""
+
+    def __init__(self, target: Weights, capture: tuple[int, ...], layout: CacheLayout) -> None:
+        self.target = target
+        self.capture = capture
+        self.caches = [
+            make_cache(window, layout, head_dim)
+            for window, head_dim in zip(target.family.windows, target.family.head_dims, strict=True)
+        ]
+
+    @property
+    def length(self) -> int:
+        """Positions in the cache."""
+        return self.caches[0].length
+
+    def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
+        """Forward the prompt chunk by chunk; a chunk is evaluated before the next is built, which bounds memory.
+
+        Raises:
+            PromptError: If the prompt is empty, too long for the model or holds ids outside the vocabulary.
+        """
+        check_prompt(ids, self.target.info, self.length)
+        for start in range(0, len(ids), chunk):
+            part = ids[start : start + chunk]
+            hidden, features = self.target.family.forward(mx.array(part), self.caches, self.capture)
+            last = start + len(part) == len(ids)
+            logits = self.target.family.head(hidden[0, -1:]) if last else None
+            pending = [array for cache in self.caches for array in cache.buffers()]
+            pending += [array for array in (logits, features) if array is not None]
+            if last:
+                mx.async_eval(*pending)
+            else:
+                mx.eval(*pending)
+                mx.clear_cache()
+            yield Forward(logits=logits, features=features, start=start, rows=len(part))
+
+    def forward_block(self, bonus: int, draft: Draft) -> Forward:
+        """Queue the verify forward of ``[bonus, *draft]``; nothing is read here."""
+        if isinstance(draft.tokens, mx.array):
+            ids = mx.concatenate([mx.array([bonus], draft.tokens.dtype), draft.tokens])
+        else:
+            ids = mx.array([bonus, *draft.tokens], mx.int32)
+        return self._forward(ids)
+
+    def draft_ahead(self, ids: tuple[int, ...], count: int) -> Ids:
+        """Queue ``count`` greedy forwards, the first over ``ids``; return what they predict, on the device."""
+        family, block = self.target.family, mx.array(ids, mx.int32)
+        drafted: list[mx.array] = []
+        for _ in range(count):
+            hidden, _ = family.forward(block, self.caches, ())
+            block = mx.argmax(family.head(hidden[0, -1:]), axis=-1)
+            mx.async_eval(block)
+            drafted.append(block)
+        return mx.concatenate(drafted)
+
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
+        """Decode greedily with one forward always queued behind the one being read."""
+        forward, answer = self._queue(mx.array([bonus], mx.int32))
+        for index in range(limit):
+            following = self._queue(answer[0]) if index + 1 < limit else None
+            yield greedy.settle(read(answer), 1, (), self.target.info.vocab_size), forward
+            if following is not None:
+                forward, answer = following
+
+    def committed(self, forward: Forward, rows: int) -> mx.array | None:
+        """Return the first ``rows`` rows of the captured states."""
+        return forward.features if forward.features is None or rows == forward.rows else forward.features[:rows]
+
+    def crop(self, length: int) -> None:
+        """Crop every cache."""
+        for cache in self.caches:
+            cache.crop(length)
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of every cache buffer."""
+        return sum(cache.measured_bytes() for cache in self.caches)
+
+    def fallbacks(self) -> dict[str, int]:
+        """Return nothing: there is one way to run a forward."""
+        return {}
+
+    def stored_errors(self, layout: CacheLayout) -> tuple[StoredError, ...]:
+        """Return what storing every row held now in ``layout`` would change, by layer and side.
+
+        Raises:
+            UsageError: If the sequence does not keep every row.
+        """
+        return stored_errors(held_rows(self.caches), layout, LIBRARY, squared)
+
+    def _forward(self, ids: mx.array) -> Forward:
+        start = self.length
+        hidden, features = self.target.family.forward(ids, self.caches, self.capture)
+        return Forward(self.target.family.head(hidden[0]), features, start, ids.shape[0])
+
+    def _queue(self, ids: mx.array) -> tuple[Forward, list[mx.array]]:
+        """Start one forward; return it and what to read: the next id and its min-entropy."""
+        forward = self._forward(ids)
+        answer = list(predictions(forward.logits))
+        mx.async_eval(*answer)
+        return forward, answer

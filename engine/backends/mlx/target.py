@@ -1,0 +1,24 @@
+"""A target on MLX: weights that open sequences."""
+
+from __future__ import annotations
+
+from engine.backends.mlx.models.families import Weights
+from engine.backends.mlx.models.sequence import MlxSequence
+from engine.errors import ModelMismatchError
+from engine.types import CacheLayout
+
+
+class MlxTarget(Weights):
+    """Implements ``engine.protocols.TargetModel``."""
+
+    def open(self, capture: tuple[int, ...], layout: CacheLayout) -> MlxSequence:
+        """Start a sequence.
+
+        Raises:
+            ModelMismatchError: If a captured layer does not exist.
+            UsageError: If the target cannot have the layout.
+        """
+        layout.check(self.family.windows, self.family.head_dims)
+        if any(not 0 <= layer < self.info.layer_count for layer in capture):
+            raise ModelMismatchError(f"capture of layers {list(capture)}; the target has {self.info.layer_count}")
+        return MlxSequence(self, capture, layout)

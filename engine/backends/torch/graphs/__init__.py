@@ -1,0 +1,1 @@
+"""Recorded forwards over static caches."""

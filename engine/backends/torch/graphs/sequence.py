@@ -1,0 +1,140 @@
+"""A sequence whose blocks are replayed from recordings; prefill and whatever no slot holds runs as it does without.
+
+Rows move into a slot before the first block and back out for a prefill, a block that is too long, or a slot that cannot
+be had. Every forward that ran without a recording is counted with its reason.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Iterator
+
+import torch
+
+from engine.backends.torch.caches import HeldRows, LayerCaches
+from engine.backends.torch.graphs.slots import NoSlot, Slot, Slots
+from engine.backends.torch.models.families import Weights
+from engine.backends.torch.models.sequence import TorchSequence
+from engine.types import CacheLayout, Forward, StoredError
+
+
+class GraphedSequence(TorchSequence):
+    """A sequence that borrows a slot while it decodes and gives it back when it is gone."""
+
+    def __init__(self, target: Weights, capture: tuple[int, ...], layout: CacheLayout, slots: Slots) -> None:
+        super().__init__(target, capture, layout)
+        self._layout, self._slots = layout, slots
+        self._slot: Slot | None = None
+        self._inside = False
+        self._give_back: weakref.finalize | None = None
+        self._reasons: Counter[str] = Counter()
+
+    @property
+    def length(self) -> int:
+        """Positions in the cache."""
+        return super().length if self._static is None else self._static.length
+
+    def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
+        """Forward the prompt chunk by chunk, then have everything recorded: that time belongs to no token.
+
+        Raises:
+            PromptError: If the prompt is empty, too long for the model or holds ids outside the vocabulary.
+        """
+        self._leave()
+        yield from super().prefill(ids, chunk)
+        self._reserve()
+
+    def crop(self, length: int) -> None:
+        """Crop every cache.
+
+        Raises:
+            CacheCropError: If rows needed to be exact are gone.
+        """
+        if self._static is None:
+            super().crop(length)
+        else:
+            self._static.crop(length)
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of every cache buffer, of the whole slot once rows are in it."""
+        return super().measured_bytes() if self._static is None else self._static.measured_bytes()
+
+    def stored_errors(self, layout: CacheLayout) -> tuple[StoredError, ...]:
+        """Return what storing every row held now in ``layout`` would change, by layer and side.
+
+        Raises:
+            UsageError: If the sequence does not keep every row.
+        """
+        self._leave()
+        return super().stored_errors(layout)
+
+    def fallbacks(self) -> dict[str, int]:
+        """Return by reason how many forwards of blocks ran without a recording, and how often recordings were left."""
+        return dict(self._reasons)
+
+    @property
+    def _static(self) -> Slot | None:
+        return self._slot if self._inside else None
+
+    def _block(self, ids_S: torch.Tensor) -> Forward:
+        rows = ids_S.shape[0]
+        refusal = self._too_long(rows) or self._reserve()
+        if refusal is not None or self._slot is None:
+            self._reasons[refusal or "no slot"] += 1
+            self._leave()
+            return super()._block(ids_S)
+        if not self._inside:
+            self._slot.load(self._held(), self.length)
+            self._inside = True
+            self.caches = self._empty()
+        start = self._slot.length
+        logits, features = self._slot.forward(ids_S)
+        return Forward(logits=logits, features=features, start=start, rows=rows)
+
+    def _too_long(self, rows: int) -> str | None:
+        most = self._slots.block_rows
+        return f"a block of {rows} rows; graphs are recorded up to {most}" if rows > most else None
+
+    def _reserve(self) -> str | None:
+        """Hold a slot with room for one more block; return why there is none."""
+        if not self._layout.lossless:
+            return f"cache layout {self._layout} is not kept at fixed addresses"
+        length = self.length
+        if length == 0:
+            return "nothing is cached yet"
+        if self._slot is not None and length + self._slots.block_rows <= self._slot.capacity:
+            return None
+        capacity = self._slots.capacity_for(length, self.target.info.max_positions)
+        held = self._held()
+        found = self._slots.take(self.target.family, (self.capture, self._layout, capacity), held)
+        if isinstance(found, NoSlot):
+            return found.reason
+        if self._inside:
+            self._reasons[f"the cache outgrew its slot and moved to one of {capacity} positions"] += 1
+            found.load(held, length)
+        self._release()
+        self._slot, self._give_back = found, weakref.finalize(self, found.release)
+        self._give_back.atexit = False
+        return None
+
+    def _leave(self) -> None:
+        """Move the rows back into growing caches and give the slot back."""
+        if self._static is not None:
+            static = self._static
+            self.caches = self._empty()
+            self.caches.resume(static.held(), static.floor)
+            self._inside = False
+        self._release()
+
+    def _release(self) -> None:
+        if self._give_back is not None:
+            self._give_back()
+        self._slot, self._give_back = None, None
+
+    @torch.inference_mode()
+    def _held(self) -> list[HeldRows]:
+        return self.caches.held() if self._static is None else self._static.held()
+
+    def _empty(self) -> LayerCaches:
+        return LayerCaches(self.target.family.windows, self.target.family.head_dims, self._layout)

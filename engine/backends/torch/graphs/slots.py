@@ -1,0 +1,129 @@
+"""Slots: static caches with a forward recorded once per block length and replayed at every position.
+
+Any replay overwrites the outputs of all others, so whatever leaves is cloned.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from engine.backends.torch.caches import HeldRows
+from engine.backends.torch.graphs.recording import NotRecordableError, Outputs, Recorder, Run
+from engine.backends.torch.graphs.static import StaticCaches
+from engine.backends.torch.models.families import Family
+from engine.types import CacheLayout
+
+HEADROOM_ROWS = 512
+"""Positions beyond the prompt that a new slot has at least."""
+SMALLEST_ROWS = 1024
+"""The smallest slot's positions; larger ones double, so that few sizes are recorded."""
+
+
+class Slot(StaticCaches):
+    """Static caches with the recordings made on them, lent to one sequence at a time."""
+
+    def __init__(
+        self, family: Family, capture: tuple[int, ...], caches: tuple[Sequence[HeldRows], int, int], recorder: Recorder
+    ) -> None:
+        super().__init__(*caches)
+        self.busy = False
+        self.recorded = 0
+        self._family, self._capture, self._recorder = family, capture, recorder
+        self._ids = torch.zeros(self.block_rows, dtype=torch.int64, device=self._steps.device)
+        self._replays: dict[int, Run] = {}
+
+    @torch.inference_mode()
+    def record(self) -> None:
+        """Record every block length that is not recorded yet.
+
+        Raises:
+            NotRecordableError: If the model's forward cannot be recorded.
+        """
+        for rows in range(1, self.block_rows + 1):
+            if rows not in self._replays:
+                self._replays[rows] = self._recorder.record(partial(self._run, rows))
+                self.recorded += 1
+
+    @torch.inference_mode()
+    def forward(self, ids_S: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Append ``S`` rows; return logits ``[S, V]`` and captured states ``[S, K * D]``, None without a capture."""
+        rows = ids_S.shape[0]
+        self.stand_at(rows)
+        self._ids[:rows].copy_(ids_S)
+        outputs = [output.clone() for output in self._replays[rows]()]
+        return outputs[0], outputs[1] if self._capture else None
+
+    def release(self) -> None:
+        """Let another sequence have it."""
+        self.busy = False
+
+    def _run(self, rows: int) -> Outputs:
+        positions = self.begin(rows)
+        tables = self._family.rotary(positions[None])
+        hidden, captured = self._family.forward(self._ids[:rows], self, tables, self._capture)
+        logits = self._family.head(hidden)
+        return (logits, torch.cat(captured, dim=-1)) if captured else (logits,)
+
+
+@dataclass(frozen=True, slots=True)
+class NoSlot:
+    """Why a sequence gets no slot."""
+
+    reason: str
+
+
+class Slots:
+    """The slots of one target: one for each capture, layout and capacity.
+
+    ``refused`` is why the target's forward cannot be recorded, None as long as it can.
+    """
+
+    def __init__(
+        self,
+        recorder: Callable[[], Recorder],
+        block_rows: int,
+        smallest: int = SMALLEST_ROWS,
+        room: int = HEADROOM_ROWS,
+    ) -> None:
+        self.block_rows = block_rows
+        self._smallest, self._room = smallest, room
+        self.refused: str | None = None
+        self._recorder = recorder
+        self._slots: dict[tuple[tuple[int, ...], CacheLayout, int], Slot] = {}
+        self._lock = threading.Lock()
+
+    def capacity_for(self, length: int, most: int) -> int:
+        """Return how many positions a slot for ``length`` holds: few sizes, none beyond a model of ``most``."""
+        capacity = self._smallest
+        while capacity < length + max(self._room, self.block_rows):
+            capacity *= 2
+        return max(min(capacity, most + self.block_rows), length + self.block_rows)
+
+    def take(
+        self, family: Family, key: tuple[tuple[int, ...], CacheLayout, int], like: Sequence[HeldRows]
+    ) -> Slot | NoSlot:
+        """Return a free slot with everything recorded, made when there is none, or why there is none."""
+        capture, _, capacity = key
+        with self._lock:
+            if self.refused is not None:
+                return NoSlot(self.refused)
+            slot = self._slots.get(key)
+            if slot is None:
+                with torch.inference_mode():
+                    slot = Slot(family, capture, (like, capacity, self.block_rows), self._recorder())
+                self._slots[key] = slot
+            if slot.busy:
+                return NoSlot("another sequence holds the static caches")
+            slot.busy = True
+        try:
+            slot.record()
+        except NotRecordableError as error:
+            self.refused = f"the forward cannot be recorded: {error}"
+            self._slots.clear()
+            return NoSlot(self.refused)
+        return slot

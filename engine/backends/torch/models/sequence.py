@@ -1,0 +1,116 @@
+"""One request on a torch target: its caches, rotary tables and capture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from engine.backends.caches import held_rows
+from engine.backends.rows import stored_errors
+from engine.backends.torch.accept import GreedyAccept, predictions
+from engine.backends.torch.caches import LayerCaches
+from engine.backends.torch.models.families import Weights
+from engine.backends.torch.models.rotary import RotaryTable
+from engine.backends.torch.rows import LIBRARY, squared
+from engine.decoding.prompt import check_prompt
+from engine.types import CacheLayout, Decision, Draft, Forward, Ids, StoredError
+
+
+class TorchSequence:
+    """Caches, rotary tables and capture of one request."""
+
+    def __init__(self, target: Weights, capture: tuple[int, ...], layout: CacheLayout) -> None:
+        self.target = target
+        self.capture = capture
+        self.caches = LayerCaches(target.family.windows, target.family.head_dims, layout)
+        self._rotary = RotaryTable(target.family.rotary, target.device)
+        self._accept = GreedyAccept(target.info.vocab_size)
+
+    @property
+    def length(self) -> int:
+        """Positions in the cache."""
+        return self.caches.length
+
+    def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
+        """Forward the prompt chunk by chunk.
+
+        Raises:
+            PromptError: If the prompt is empty, too long for the model or holds ids outside the vocabulary.
+        """
+        check_prompt(ids, self.target.info, self.length)
+        for start in range(0, len(ids), chunk):
+            part = torch.tensor(ids[start : start + chunk], device=self.target.device)
+            yield self._forward(part, logits_rows=1 if start + chunk >= len(ids) else 0)
+
+    def forward_block(self, bonus: int, draft: Draft) -> Forward:
+        """Queue the verify forward of ``[bonus, *draft]``; nothing is read here."""
+        if isinstance(draft.tokens, torch.Tensor):
+            first = torch.tensor([bonus], device=self.target.device)
+            ids = torch.cat([first, draft.tokens.to(first.dtype)])
+        else:
+            ids = torch.tensor([bonus, *draft.tokens], device=self.target.device)
+        return self._block(ids)
+
+    @torch.inference_mode()
+    def draft_ahead(self, ids: tuple[int, ...], count: int) -> Ids:
+        """Queue ``count`` greedy forwards, the first over ``ids``; return what they predict, on the device."""
+        block, drafted = torch.tensor(ids, device=self.target.device), []
+        for _ in range(count):
+            block = self._block(block).logits[-1:].argmax(dim=-1)
+            drafted.append(block)
+        return torch.cat(drafted)
+
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
+        """Decode greedily; on an accelerator one forward is always queued behind the one being read."""
+        forward, packed = self._queue(torch.tensor([bonus], device=self.target.device))
+        for left in range(limit - 1, -1, -1):
+            following = self._queue(packed[0].long()) if left and self.target.ahead else None
+            yield self._accept.read(Draft(), packed), forward
+            if left:
+                forward, packed = following or self._queue(packed[0].long())
+
+    def committed(self, forward: Forward, rows: int) -> torch.Tensor | None:
+        """Return the first ``rows`` rows of the captured states."""
+        return None if forward.features is None else forward.features[:rows]
+
+    def crop(self, length: int) -> None:
+        """Crop every cache."""
+        self.caches.crop(length)
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of every cache buffer."""
+        return self.caches.measured_bytes()
+
+    def fallbacks(self) -> dict[str, int]:
+        """Return nothing: forwards run as they come, as they were asked to."""
+        return {}
+
+    @torch.inference_mode()
+    def stored_errors(self, layout: CacheLayout) -> tuple[StoredError, ...]:
+        """Return what storing every row held now in ``layout`` would change, by layer and side.
+
+        Raises:
+            UsageError: If the sequence does not keep every row.
+        """
+        return stored_errors(held_rows(self.caches.layers), layout, LIBRARY, squared)
+
+    def _block(self, ids_S: torch.Tensor) -> Forward:
+        return self._forward(ids_S, logits_rows=ids_S.shape[0])
+
+    @torch.inference_mode()
+    def _forward(self, ids_S: torch.Tensor, logits_rows: int) -> Forward:
+        family, start, rows = self.target.family, self.length, ids_S.shape[0]
+        tables = self._rotary.rows(start, rows)
+        hidden, captured = family.forward(ids_S, self.caches, tables, self.capture)
+        return Forward(
+            logits=family.head(hidden[-logits_rows:]) if logits_rows else None,
+            features=torch.cat(captured, dim=-1) if captured else None,
+            start=start,
+            rows=rows,
+        )
+
+    @torch.inference_mode()
+    def _queue(self, ids_S: torch.Tensor) -> tuple[Forward, torch.Tensor]:
+        forward = self._block(ids_S)
+        return forward, predictions(forward.logits)

@@ -1,0 +1,1 @@
+"""Measure the shipped models and write their cards and prompt sets."""

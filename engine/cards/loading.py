@@ -1,0 +1,61 @@
+"""Opening targets and drafters with torch for the evaluation behind the model cards, in fp32 on the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.checkpoint import read_config, weight_files
+from engine.drafters import dflash
+from engine.errors import ModelConfigError
+from engine.huggingface import check_finite, open_causal
+from engine.tokenizer import read_tokenizer
+
+
+@dataclass(frozen=True)
+class EvaluatedTarget:
+    """A target in transformers, its tokenizer and its folder's name."""
+
+    name: str
+    model: Any
+    tokenizer: Any
+
+    def encode(self, text: str) -> list[int]:
+        """Return token ids of `text` with `<bos>` first."""
+        return list(self.tokenizer.encode(text).ids)
+
+
+def load_target(folder: Path) -> EvaluatedTarget:
+    """Load a target folder in fp32.
+
+    Raises:
+        ModelError: If it is missing or unusable.
+    """
+    return EvaluatedTarget(folder.name, open_causal(folder), read_tokenizer(folder))
+
+
+def load_drafter(folder: Path) -> Any:
+    """Load a DFlash v1 drafter folder in fp32.
+
+    Raises:
+        ModelConfigError: When it is of DFlash 2, which is not trained here.
+        ModelWeightsError: When tensors are missing, unexpected, misshapen or not finite.
+    """
+    from safetensors.torch import load_file
+
+    from engine.training.network.drafter_model import DFlashNetwork
+
+    config = read_config(folder)
+    parsed = dflash.parse(config)
+    if parsed.second is not None:
+        raise ModelConfigError(
+            f"{folder} holds a DFlash 2 drafter; model cards are made for the v1 drafters trained here. "
+            "Measure it with `kakeya-engine eval acceptance`."
+        )
+    drafter = DFlashNetwork(config)
+    tensors = load_file(weight_files(folder)[0])
+    dflash.check_tensors(parsed, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
+    check_finite(tensors, folder)
+    drafter.load_state_dict(tensors, strict=True)
+    return drafter.eval().requires_grad_(False)

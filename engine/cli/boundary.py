@@ -1,0 +1,44 @@
+"""The one place where an engine error becomes an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from engine.errors import EngineError
+
+INTERRUPTED = 130
+"""Exit code of a process that SIGINT ended, as a shell reports it."""
+CLOSED_PIPE = 141
+"""The same for SIGPIPE."""
+LINE_CHARS = 500
+
+
+def guarded(run: Callable[[], int]) -> int:
+    """Run a verb; an engine error, the system's refusal, an interruption and a closed pipe become an exit code."""
+    try:
+        try:
+            return run()
+        finally:
+            # What is left in the buffer must meet a closed pipe or a full disk here, not when Python ends.
+            print(end="", flush=True)
+    except EngineError as error:
+        _say(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the answer has enough; without this, Python complains again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+    except OSError as error:
+        _say(error)
+        return EngineError.exit_code
+
+
+def _say(error: Exception) -> None:
+    """Print an error as one line; what an array library says may be a list of every tensor."""
+    text = " ".join(str(error).split())
+    print(f"error: {text if len(text) <= LINE_CHARS else text[:LINE_CHARS] + '…'}", file=sys.stderr)

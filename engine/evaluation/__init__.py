@@ -1,1 +1,0 @@
-"""What is measured: workloads, studies and the probe."""

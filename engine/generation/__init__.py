@@ -1,0 +1,1 @@
+"""Answer one prompt as a stream of text."""

@@ -1,0 +1,100 @@
+"""One answer with its numbers: what ``kakeya-engine generate`` shows and prints as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.decoding.prompt import check_prompt
+from engine.decoding.speculative import Parts, speculative
+from engine.generation.text_stream import Pieces
+from engine.loading import Engine
+from engine.measurement.arms import fell_back
+from engine.protocols import Accept, Depth
+from engine.stopping import Stopping
+from engine.tokenizer import Tokenizer
+from engine.types import CacheLayout, Step
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One request: the prompt's ids and how to decode them."""
+
+    prompt: tuple[int, ...]
+    max_new_tokens: int
+    stop_ids: frozenset[int]
+    stop_strings: tuple[str, ...]
+    layout: CacheLayout
+    chunk_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The text and what it took. ``acceptance_length`` is committed tokens per target forward of decoding."""
+
+    text: str
+    tokens: tuple[int, ...]
+    prompt_tokens: int
+    stop_reason: str
+    prefill_s: float
+    decode_s: float
+    tokens_per_s: float
+    acceptance_length: float
+    drafted_tokens: int
+    accepted_tokens: int
+    steps: int
+    skipped_steps: dict[str, int]
+    guard_rejections: int
+    eager_forwards: dict[str, int]
+    kv_bytes: int
+    drafter_bytes: int
+
+
+def generate(
+    engine: Engine,
+    tokenizer: Tokenizer,
+    asked: GenerationRequest,
+    rule: tuple[Accept, Depth],
+    show: Callable[[str], None] = lambda _: None,
+) -> Answer:
+    """Decode one prompt; ``show`` gets the text piece by piece, cut before a stop string.
+
+    Raises:
+        PromptError: If prompt and budget do not fit the target.
+    """
+    check_prompt(asked.prompt, engine.target.info, new_tokens=asked.max_new_tokens)
+    clock = engine.backend.clock
+    sequence = engine.target.open(engine.drafter.capture, asked.layout)
+    drafter = engine.drafter.open()
+    stopping = Stopping(asked.max_new_tokens, asked.stop_ids, asked.stop_strings, tokenizer.decode)
+    parts = Parts(sequence, drafter, rule[0], rule[1], clock)
+    pieces = Pieces(tokenizer, asked.stop_strings, show)
+    steps: list[Step] = []
+    began_ns = first_ns = last_ns = clock.now_ns()
+    for step in speculative(parts, asked.prompt, stopping, asked.chunk_tokens):
+        last_ns = clock.host_ns()
+        first_ns = last_ns if step.prefill else first_ns
+        steps.append(step)
+        pieces.add(step.tokens, final=step.stop is not None)
+    decoding = [step for step in steps if not step.prefill]
+    forwards = sum(step.target_forwards for step in decoding)
+    decode_s = (last_ns - first_ns) / 1e9
+    return Answer(
+        text=pieces.text,
+        tokens=tuple(stopping.emitted),
+        prompt_tokens=len(asked.prompt),
+        stop_reason=str(steps[-1].stop),
+        prefill_s=(first_ns - began_ns) / 1e9,
+        decode_s=decode_s,
+        tokens_per_s=(len(stopping.emitted) - 1) / decode_s if decode_s else 0.0,
+        acceptance_length=sum(step.committed for step in decoding) / forwards if forwards else 0.0,
+        drafted_tokens=sum(step.drafted for step in decoding),
+        accepted_tokens=sum(step.accepted for step in decoding),
+        steps=len(decoding),
+        skipped_steps=dict(Counter(step.skipped for step in decoding if step.skipped is not None)),
+        guard_rejections=sum(step.guard is not None for step in decoding),
+        eager_forwards=fell_back(sequence, drafter),
+        kv_bytes=sequence.measured_bytes(),
+        drafter_bytes=drafter.measured_bytes(),
+    )

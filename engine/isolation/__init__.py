@@ -1,0 +1,1 @@
+"""Keep measured code apart: child processes of checkouts, and peers behind pipes."""

@@ -1,0 +1,92 @@
+"""The engine's one door to child processes: start one, ask it in JSON lines, end it.
+
+Used where two codes must not share a process. A child gets a pipe to be asked on and one to answer on, writes its
+output where ours goes, and ends with us because its standard input does. Knows nothing about what is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from engine.errors import ChildError
+
+_END_WALL_S = 10.0
+
+
+class ChildProcess:
+    """A running child.
+
+    Args:
+        name: for messages.
+        script: the file it runs, isolated from user site, environment and current directory.
+        arguments: what follows; the number of the descriptor it answers on is appended.
+    """
+
+    def __init__(self, name: str, script: Path, arguments: Sequence[str]) -> None:
+        self.name = name
+        ours, theirs = os.pipe()
+        try:
+            # Isolated: neither PYTHONPATH nor the folder of the script may put another engine first.
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", str(script), *arguments, str(theirs)],
+                stdin=subprocess.PIPE,
+                stdout=sys.stderr.fileno(),
+                pass_fds=(theirs,),
+            )
+        except OSError as error:
+            os.close(ours)
+            raise ChildError(f"{name}: cannot start {sys.executable}: {error}") from error
+        finally:
+            os.close(theirs)
+        self._answers: IO[bytes] = os.fdopen(ours, "rb")
+
+    def ask(self, verb: str, **values: Any) -> None:
+        """Send one ask.
+
+        Raises:
+            ChildError: it has ended.
+        """
+        line = json.dumps({"ask": verb, **values}, separators=(",", ":")).encode() + b"\n"
+        stdin = self._process.stdin
+        if stdin is None:
+            raise ChildError(f"{self.name}: has no standard input")
+        try:
+            stdin.write(line)
+            stdin.flush()
+        except OSError as error:
+            raise ChildError(f"{self.name}: ended before it was asked to {verb}: {error}") from error
+
+    def answer(self) -> Mapping[str, Any]:
+        """Wait for the next answer.
+
+        Raises:
+            ChildError: it ended instead, or says that something went wrong.
+        """
+        line = self._answers.readline()
+        if not line:
+            raise ChildError(f"{self.name}: the process ended with code {self._process.wait()} instead of answering")
+        value = json.loads(line)
+        if not isinstance(value, dict):
+            raise ChildError(f"{self.name}: answered a {type(value).__name__}, expected an object")
+        if "error" in value:
+            raise ChildError(f"{self.name}: {value['error']}")
+        return value
+
+    def close(self) -> None:
+        """End it: close what it reads, then wait; a child that does not end is killed."""
+        if self._process.stdin is not None:
+            with suppress(OSError):  # it has ended already, which is what is wanted
+                self._process.stdin.close()
+        try:
+            self._process.wait(_END_WALL_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._answers.close()

@@ -1,0 +1,185 @@
+"""Measure one generation: clock readings, counters, real bytes, and marks that somebody else's clock can check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from engine.measurement.arms import Running
+from engine.measurement.selection import Prompt
+from engine.protocols import Backend, Clock
+from engine.reports import Counters, Memory, Sample, SamplePipe, Stages, loop_onset, token_digest
+from engine.tokenizer import Tokenizer
+from engine.types import Step, StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePlace:
+    """Where a sample stands in its run."""
+
+    launch: int
+    order_index: int
+    arm: str
+    is_warmup: bool
+
+    def sample_id(self, prompt: Prompt) -> str:
+        """Return the sample's name in the report and on the pipe, unique over the run."""
+        return f"{self.launch}/{self.order_index}/{self.arm}/{prompt.id}"
+
+
+@dataclass(slots=True)
+class Measured:
+    """A finished sample with what was skipped, refused or run otherwise than asked, by reason."""
+
+    sample: Sample
+    skips: dict[str, int] = field(default_factory=dict)
+    guards: dict[str, int] = field(default_factory=dict)
+    forwards: dict[str, int] = field(default_factory=dict)
+
+    def by_component(self) -> tuple[tuple[str, dict[str, int]], ...]:
+        """Return the reasons under the names that a report's fallbacks give their components."""
+        return ("drafter", self.skips), ("target", self.guards), ("graphs", self.forwards)
+
+
+@dataclass(frozen=True, slots=True)
+class Instruments:
+    """What measuring needs: a clock, the runner's pipe, the allocator's counter and a detokeniser."""
+
+    clock: Clock
+    pipe: SamplePipe
+    allocator_active_bytes: Callable[[], int | None]
+    decode_text: Callable[[tuple[int, ...]], str]
+
+    @classmethod
+    def of(cls, backend: Backend, tokenizer: Tokenizer, pipe_fd: int | None = None) -> Instruments:
+        """Return the instruments of a backend; without a pipe samples are announced to nobody."""
+        return cls(backend.clock, SamplePipe(pipe_fd), backend.allocator_active_bytes, tokenizer.decode)
+
+
+def measure_sample(
+    start: Callable[[], Running], prompt: Prompt, place: SamplePlace, instruments: Instruments
+) -> Measured:
+    """Run one generation and return its sample.
+
+    The device is idle when the sample starts. The first and the last token are on the host when they are marked, so
+    ``decode_s`` covers exactly the tokens after the first, and a forward queued ahead of the last token is not charged.
+    """
+    clock, pipe = instruments.clock, instruments.pipe
+    sample_id = place.sample_id(prompt)
+    log = _StepLog()
+    prefill_bytes = 0
+    clock.now_ns()
+    pipe.start(sample_id)
+    began_ns = first_ns = last_ns = clock.host_ns()
+    running = start()
+    for step in running.steps:
+        last_ns = clock.host_ns()
+        if step.prefill:
+            first_ns = last_ns
+            pipe.first_token(sample_id)
+            prefill_bytes = running.kv_bytes()
+        log.add(step)
+    pipe.end(sample_id, token_digest(log.tokens))
+    decode_s = (last_ns - first_ns) / 1e9
+    draft_s, verify_s = log.inside()
+    stages = Stages(
+        prefill_s=(first_ns - began_ns) / 1e9,
+        decode_s=decode_s,
+        total_s=(last_ns - began_ns) / 1e9,
+        draft_s=draft_s,
+        verify_s=verify_s,
+        other_s=None if draft_s is None or verify_s is None else decode_s - draft_s - verify_s,
+    )
+    kv_bytes = running.kv_bytes()
+    memory = Memory(
+        kv_bytes=kv_bytes,
+        # A prefill's buffers may be larger than decoding's: that is the peak, not the resident size.
+        kv_bytes_peak=max(prefill_bytes, kv_bytes),
+        drafter_bytes=running.drafter_bytes(),
+        allocator_active_bytes=instruments.allocator_active_bytes(),
+    )
+    text = instruments.decode_text(tuple(log.tokens))
+    sample = _sample(prompt, place, log, (stages, memory), text)
+    return Measured(sample, log.skips, log.guards, dict(running.fallbacks()))
+
+
+def _sample(prompt: Prompt, place: SamplePlace, log: _StepLog, readings: tuple[Stages, Memory], text: str) -> Sample:
+    stages, memory = readings
+    drafts = memory.drafter_bytes is not None
+    return Sample(
+        id=place.sample_id(prompt),
+        prompt_id=prompt.id,
+        prompt_digest=prompt.digest,
+        kind=prompt.kind,
+        launch=place.launch,
+        order_index=place.order_index,
+        is_warmup=place.is_warmup,
+        prompt_tokens=len(prompt.ids),
+        output_tokens=len(log.tokens),
+        tokens=tuple(log.tokens),
+        token_digest=token_digest(log.tokens),
+        text=text,
+        stop_reason=str(log.stop),
+        stages=stages,
+        counters=log.counters(),
+        memory=memory,
+        accepted_per_step=tuple(log.accepted) if drafts else None,
+        drafted_per_step=tuple(log.drafted) if drafts else None,
+        loop_onset=loop_onset(log.tokens),
+        expected=prompt.expected,
+        prompt_ids=prompt.ids,
+    )
+
+
+class _StepLog:
+    """Sums of what the steps say; the prefill's step counts for its token and its synchronisation only."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.accepted: list[int] = []
+        self.drafted: list[int] = []
+        self.skips: dict[str, int] = {}
+        self.guards: dict[str, int] = {}
+        self._inside: list[tuple[float | None, float | None]] = []
+        self.steps = self.target_forwards = self.drafter_forwards = self.host_syncs = self.shadow_drafts = 0
+        self.stop: StopReason | None = None
+
+    def add(self, step: Step) -> None:
+        self.tokens.extend(step.tokens)
+        self.host_syncs += step.host_syncs
+        self.stop = step.stop
+        if step.prefill:
+            return
+        self.steps += 1
+        self.target_forwards += step.target_forwards
+        self.drafter_forwards += step.drafter_forwards
+        self.shadow_drafts += step.shadowed > 0
+        self._inside.append((step.draft_s, step.verify_s))
+        self.accepted.append(step.accepted)
+        self.drafted.append(step.drafted)
+        if step.skipped is not None:
+            self.skips[step.skipped] = self.skips.get(step.skipped, 0) + 1
+        if step.guard is not None:
+            self.guards[step.guard] = self.guards.get(step.guard, 0) + 1
+
+    def inside(self) -> tuple[float | None, float | None]:
+        """Return the seconds of decoding inside drafter and target; None unless every step knows both."""
+        sums = [0.0, 0.0]
+        for draft_s, verify_s in self._inside:
+            if draft_s is None or verify_s is None:
+                return None, None
+            sums[0] += draft_s
+            sums[1] += verify_s
+        return (sums[0], sums[1]) if self._inside else (None, None)
+
+    def counters(self) -> Counters:
+        return Counters(
+            target_forwards=self.target_forwards,
+            drafter_forwards=self.drafter_forwards,
+            drafted_tokens=sum(self.drafted),
+            accepted_tokens=sum(self.accepted),
+            steps=self.steps,
+            host_syncs=self.host_syncs,
+            guard_rejections=sum(self.guards.values()),
+            shadow_drafts=self.shadow_drafts,
+        )

@@ -1,0 +1,128 @@
+"""Which prompts of a packaged set a launch measures, by a rule fixed beforehand.
+
+The rule: from the prompts whose greedy answer is known to be longer than the token budget (or not known for this
+target), in file order, launch i of n measures prompts [i * per launch, (i + 1) * per launch); the warm-ups are the last
+ones of the same list, so no measured prompt is ever a warm-up.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.checkpoint import ASSETS
+from engine.errors import PromptError, UsageError
+from engine.reports import token_digest
+from engine.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt, tokenised for the target. ``expected`` is the known answer, None when there is none.
+
+    ``greedy_tokens`` is the length of the target's own greedy answer where the set records it.
+    """
+
+    id: str
+    kind: str
+    ids: tuple[int, ...]
+    digest: str
+    expected: str | None = None
+    greedy_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSet:
+    """A named set with the rule that chose its prompts."""
+
+    name: str
+    rule: str
+    prompts: tuple[Prompt, ...]
+
+    def lasting(self, budget_tokens: int) -> PromptSet:
+        """Return the prompts whose answer is not known to end within the budget."""
+        kept = tuple(item for item in self.prompts if item.greedy_tokens is None or item.greedy_tokens > budget_tokens)
+        return PromptSet(self.name, self.rule, kept)
+
+    def spread(self, count: int) -> PromptSet:
+        """Return ``count`` prompts evenly spaced over the file, so that every length and depth in it occurs."""
+        total = len(self.prompts)
+        kept = self.prompts if count >= total else tuple(self.prompts[index * total // count] for index in range(count))
+        return PromptSet(self.name, self.rule, kept)
+
+    def select(self, launch: int, launches: int, per_launch: int, warmups: int) -> tuple[list[Prompt], list[Prompt]]:
+        """Return the measured prompts of a launch and the warm-ups.
+
+        Raises:
+            UsageError: If nothing is asked for, the set is too small or repeats a prompt.
+        """
+        if per_launch < 1:
+            raise UsageError(f"{per_launch} prompts a launch; expected at least 1")
+        needed = per_launch * launches + warmups
+        if len(self.prompts) < needed:
+            raise UsageError(
+                f"prompt set {self.name!r} has {len(self.prompts)} usable prompts; {launches} launches of {per_launch} "
+                f"and {warmups} warm-ups need {needed}"
+            )
+        used = [*self.prompts[: per_launch * launches], *self.prompts[len(self.prompts) - warmups :]]
+        if len({prompt.digest for prompt in used}) < needed:
+            raise UsageError(f"prompt set {self.name!r} repeats a prompt; expected distinct token digests")
+        return used[launch * per_launch : (launch + 1) * per_launch], used[per_launch * launches :]
+
+
+def load_prompts(name_or_path: str, tokenizer: Tokenizer, target: str) -> PromptSet:
+    """Load a set by name from the package or by path, and check its pinned token digests.
+
+    Raises:
+        UsageError: If there is no such set, or its file is none.
+        PromptError: If a prompt tokenises to other ids than the set pins for ``target``.
+    """
+    packaged = ASSETS / "prompts" / f"{name_or_path}.json"
+    path = packaged if packaged.is_file() else Path(name_or_path)
+    if not path.is_file():
+        known = sorted(file.stem for file in (ASSETS / "prompts").glob("*.json") if file.stem != "digests")
+        raise UsageError(f"no prompt set {name_or_path!r}; known: {', '.join(known) or 'none'}, or give a file")
+    data = _read_set(path)
+    prompts = []
+    for row in data["prompts"]:
+        ids = tokenizer.encode(row["text"])
+        digest = token_digest(ids)
+        pinned = row.get("token_digest", {}).get(target)
+        if pinned is not None and pinned != digest:
+            raise PromptError(
+                f"prompt {row['id']} of {data['set']!r} tokenises to {digest[:12]}…; the set pins {pinned[:12]}… for "
+                f"{target}. The tokenizer or the set was changed."
+            )
+        greedy_tokens = row.get("greedy_tokens", {}).get(target)
+        prompts.append(Prompt(row["id"], row["kind"], ids, digest, row.get("expected"), greedy_tokens))
+    return PromptSet(data["set"], data["rule"], tuple(prompts))
+
+
+def _read_set(path: Path) -> dict[str, Any]:
+    """Return a set's file as it is written.
+
+    Raises:
+        UsageError: If it is no JSON object of a set with prompts.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read the prompt set {path}: {error}") from error
+    rows = data.get("prompts") if isinstance(data, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(data.get(name), str) for name in ("set", "rule")):
+        raise UsageError(f"{path} is no prompt set; expected a JSON object with set, rule and a list of prompts")
+    for row in rows:
+        if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in ("id", "kind", "text")):
+            raise UsageError(f"{path} holds a prompt without id, kind and text: {str(row)[:80]}")
+    if not rows:
+        raise UsageError(f"{path} holds no prompts; expected at least one")
+    return data
+
+
+def answered(prompt: Prompt, text: str) -> bool:
+    """Say whether the answer's first line holds the expected value as a whole word."""
+    first = text.strip().split("\n", 1)[0]
+    words = {word.strip(".,;:!?'\"()") for word in first.split()}
+    return prompt.expected in words

@@ -1,0 +1,232 @@
+"""Options that several verbs share, and what they choose: models, a depth policy, a cache layout."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.decoding.controller import ControlledDepth
+from engine.decoding.depth import FixedDepth
+from engine.decoding.gates import CommitGate, EntropyGate
+from engine.errors import UsageError
+from engine.loading import BACKENDS, Engine, load_backend, open_engine, own_drafter, resolve_model
+from engine.protocols import Depth
+from engine.reports.context import PROFILES
+from engine.types import CacheLayout
+
+DEFAULT_TARGET = "kakeya-tiny-gemma4"
+DEFAULT_DEPTH = 3
+"""Drafted tokens per step: a block of 4 rows was the best measured one on CPU."""
+LONGEST_DRAFT = 16
+"""Drafted tokens per step of a drafter without blocks."""
+POLICIES = ("auto", "commit-gate", "entropy-gate")
+MAX_DIGITS = 9
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add backend, target and drafter."""
+    parser.add_argument("--backend", choices=BACKENDS, default="mlx", help="array library (default: %(default)s)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="torch only: where to run (default: cuda if there)")
+    parser.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16", "auto"),
+        help="torch only: dtype of the weights (default: float32 on a cpu, else the checkpoint's)",
+    )
+    parser.add_argument(
+        "--cuda-graphs",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="torch on CUDA only: replay recorded forwards; auto where a trial says they pay (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--target", help=f"model folder or name (default: KAKEYA_TARGET, else the packaged {DEFAULT_TARGET})"
+    )
+    parser.add_argument(
+        "--drafter",
+        help="folder or name of a DFlash drafter or of a small model, ngram, or none (default: KAKEYA_DRAFTER, else "
+        "the one named like the target with -dflash behind)",
+    )
+
+
+def add_decoding_options(parser: argparse.ArgumentParser) -> None:
+    """Add cache layout and draft depth."""
+    add_cache_option(parser)
+    parser.add_argument(
+        "--depth",
+        default=str(DEFAULT_DEPTH),
+        help="drafted tokens per step; auto for the never-slower controller; commit-gate or entropy-gate for a fixed "
+        "depth behind a gate (default: %(default)s)",
+    )
+    add_chunk_option(parser)
+
+
+def out_folder(text: str) -> Path:
+    """Return a folder reports can be written to, an ``argparse`` type: found out before anything is measured.
+
+    Raises:
+        argparse.ArgumentTypeError: If a file is in the way, or nobody may write there.
+    """
+    path = Path(text)
+    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not existing.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r}: {existing} is a file; expected a folder for reports")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise argparse.ArgumentTypeError(f"{text!r}: {existing} cannot be written to; expected a folder for reports")
+    return path
+
+
+def add_out_option(parser: argparse.ArgumentParser) -> None:
+    """Add where a report goes that no runner asked for."""
+    parser.add_argument("--out", type=out_folder, help="report directory when started by hand (default: here)")
+
+
+def add_report_options(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add how much a study measures, and where its one report goes."""
+    parser.add_argument("--profile", choices=PROFILES, help="how much to measure (default: KAKEYA_PROFILE)")
+    parser.add_argument("--report", default=name, help="name of the report (default: %(default)s)")
+    add_out_option(parser)
+
+
+def add_launch_options(parser: argparse.ArgumentParser) -> None:
+    """Add which launch of how many this process is."""
+    parser.add_argument("--launch", type=whole, default=0, help="which launch this is, from 0")
+    parser.add_argument("--launches", type=positive, default=1, help="how many launches there are")
+
+
+def check_launch(options: argparse.Namespace) -> None:
+    """Check that the launch is one of those there are.
+
+    Raises:
+        UsageError: If it is none.
+    """
+    if not 0 <= options.launch < options.launches:
+        raise UsageError(f"--launch {options.launch} of --launches {options.launches}; expected 0 <= launch < launches")
+
+
+def add_chunk_option(parser: argparse.ArgumentParser) -> None:
+    """Add how much of a prompt is forwarded at once."""
+    parser.add_argument(
+        "--prefill-chunk", type=positive, default=512, help="prompt rows per forward (default: %(default)s)"
+    )
+
+
+def add_cache_option(parser: argparse.ArgumentParser) -> None:
+    """Add the cache layout."""
+    parser.add_argument(
+        "--cache",
+        default="native",
+        metavar="LAYOUT",
+        help="native: window and block on sliding layers; full: every row on all; lossy: affine8, affine4, affine8/32 "
+        "(groups of 32 values), sink4+window64 (first 4 and newest 64 rows on full layers) (default: %(default)s)",
+    )
+
+
+def whole(text: str) -> int:
+    """Return a number >= 0, an ``argparse`` type.
+
+    Raises:
+        argparse.ArgumentTypeError: If the text is none.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
+        raise argparse.ArgumentTypeError(f"{text!r}; expected a whole number of at most {MAX_DIGITS} digits")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """Return a number >= 1, an ``argparse`` type.
+
+    Raises:
+        argparse.ArgumentTypeError: If the text is none.
+    """
+    if whole(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}; expected at least 1")
+    return int(text)
+
+
+def cache_layout(options: argparse.Namespace, *, lossless: bool = False) -> CacheLayout:
+    """Return the layout asked for, before anything is loaded.
+
+    Raises:
+        UsageError: If the text names none, or one that changes what is decoded where ``lossless`` forbids that.
+    """
+    layout = CacheLayout.parse(options.cache)
+    if lossless and not layout.lossless:
+        raise UsageError(
+            f"--cache {layout} changes what the target decodes, and this compares tokens with the exact target's; "
+            "expected native or full. `kakeya-engine eval kv-quant` and `bounded-kv` measure lossy caches."
+        )
+    return layout
+
+
+def counts(name: str, text: str) -> tuple[int, ...]:
+    """Return comma-separated counts.
+
+    Raises:
+        UsageError: If one is no number.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) <= MAX_DIGITS for part in parts):
+        raise UsageError(f"{name} {text!r}; expected numbers separated by commas")
+    return tuple(int(part) for part in parts)
+
+
+def open_selected(options: argparse.Namespace) -> Engine:
+    """Load what the options and the environment name; a path that begins with ./ or ../ is taken from here."""
+    if getattr(options, "depth", None) is not None:
+        check_depth(str(options.depth))
+    target = resolve_model(_from_here(options.target) or os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET)
+    drafter = chosen_drafter(_from_here(options.drafter), target)
+    backend = load_backend(options.backend, options.device, options.dtype, options.cuda_graphs)
+    return open_engine(backend, str(target), drafter)
+
+
+def chosen_drafter(asked: str | None, target: Path) -> str | None:
+    """Return the drafter asked for, else the environment's, else the one that belongs to the target; None for none.
+
+    Raises:
+        UsageError: If nobody names one and none is known for the target.
+    """
+    named = asked or os.environ.get("KAKEYA_DRAFTER") or own_drafter(target)
+    return None if named == "none" else named
+
+
+def _from_here(model: str | None) -> str | None:
+    """Return a relative path that says it is one as an absolute one; a bare name never means a folder in here."""
+    relative = model is not None and model.split("/", 1)[0] in {".", ".."}
+    return str(Path(str(model)).absolute()) if relative else model
+
+
+def check_depth(text: str) -> None:
+    """Check a depth before anything is loaded.
+
+    Raises:
+        UsageError: If ``text`` names no policy.
+    """
+    if text not in POLICIES and not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
+        raise UsageError(f"--depth {text!r}; expected a number of tokens, {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
+
+
+def depth_factory(text: str, engine: Engine) -> tuple[Callable[[], Depth], dict[str, object]]:
+    """Return a maker of fresh depth policies and their description for reports; a cut to the drafter's block is said.
+
+    Raises:
+        UsageError: If ``text`` names no policy.
+    """
+    check_depth(text)
+    block = engine.drafter.info.block_size
+    longest = block - 1 if block else LONGEST_DRAFT
+    if text == "auto":
+        return lambda: ControlledDepth(longest), {"policy": "controller", "longest": longest}
+    gated = min(DEFAULT_DEPTH, longest)
+    if text == "commit-gate":
+        return lambda: CommitGate(gated), {"policy": text, "tokens": gated}
+    if text == "entropy-gate":
+        return lambda: EntropyGate(gated), {"policy": text, "tokens": gated}
+    depth = min(int(text), longest)
+    if depth < int(text):
+        name = engine.drafter.info.name
+        print(f"note: --depth {text}: {name} proposes at most {longest} tokens a step, so {depth}", file=sys.stderr)
+    return lambda: FixedDepth(depth), {"policy": "fixed", "tokens": depth}

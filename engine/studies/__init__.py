@@ -1,0 +1,1 @@
+"""The studies of `kakeya-engine eval`, one kind a module."""

@@ -1,0 +1,378 @@
+"""Two commits on one machine: every prompt on both codes in drawn order, and a second pass before "slower" is said.
+
+A launch is a process that decodes nothing: it asks one child per arm, each with one checkout's code, and takes all
+times itself, so that nothing of the measured code holds the clock. Base and base again are two children of the same
+checkout: what a start of its own changes is in the noise floor. The second pass repeats the first one's launches with
+the same prompts in other orders, and only when the first found the head slower by more than the margin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from engine.decoding.prompt import check_prompts
+from engine.errors import ModelMismatchError, UsageError
+from engine.isolation.checkouts import Opening, Side
+from engine.loading import resolve_model
+from engine.measurement.arms import BASE, BASE_AGAIN, HEAD
+from engine.measurement.host_clock import HostClock
+from engine.measurement.launch import arm_of, fallbacks, sequence, with_margins
+from engine.measurement.measure import Instruments, Measured, SamplePlace, measure_sample
+from engine.measurement.ratio import paired_ratio
+from engine.measurement.schedule import PROFILES, Profile
+from engine.measurement.selection import Prompt, PromptSet, load_prompts
+from engine.options import (
+    DEFAULT_DEPTH,
+    DEFAULT_TARGET,
+    add_chunk_option,
+    add_launch_options,
+    add_out_option,
+    check_launch,
+    chosen_drafter,
+    positive,
+)
+from engine.reports import Report, RunContext, Sample, SamplePipe, write_report
+from engine.reports.context import machine_facts, thread_facts, utc_now
+from engine.reports.parts import merge, part_name, read_parts, remove_parts
+from engine.reports.summary import Summary, claims, summarise
+from engine.studies.command import StudyCommand, show
+from engine.tokenizer import Tokenizer
+from engine.types import TargetInfo
+
+KIND = "commit_comparison"
+ARMS = {"smoke": (BASE, HEAD), "claim": (BASE, BASE_AGAIN, HEAD)}
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """What is compared.
+
+    Attributes:
+        folder: holds the checkouts, as `base` and `head`.
+        margin: by how much the head must be slower before it is called slower, as a share.
+    """
+
+    base: str
+    head: str
+    folder: Path
+    margin: float
+
+    def checkout(self, arm: str) -> Path:
+        """Return the checkout an arm runs."""
+        return self.folder / (HEAD if arm == HEAD else BASE)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLaunch:
+    """Which launch this is.
+
+    Attributes:
+        number: as it counts in the report: the second pass follows the first.
+        share: which part of the prompts it measures, of `launches`.
+    """
+
+    number: int
+    share: int
+    launches: int
+    heard: Callable[[Sample], None] = lambda _: None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedWork:
+    """What both codes are to do."""
+
+    opening: Opening
+    prompts: PromptSet
+    profile: Profile
+    tokenizer: Tokenizer
+
+
+def profile_of(name: str, max_new_tokens: int | None) -> Profile:
+    """Return how much a profile measures, for these arms."""
+    profile = PROFILES[name]
+    return replace(profile, arms=ARMS[name], max_new_tokens=max_new_tokens or profile.max_new_tokens)
+
+
+def check(commits: Commits) -> None:
+    """Refuse what cannot be compared.
+
+    Raises:
+        UsageError: one commit twice, or a margin that is none.
+    """
+    if commits.base == commits.head:
+        raise UsageError(f"base and head are the same commit, {commits.base[:12]}; name an earlier one as base")
+    if not 0 < commits.margin <= 0.5:
+        raise UsageError(f"margin {commits.margin:g}; expected more than 0 and at most 0.5")
+
+
+def run_launch(commits: Commits, work: ComparedWork, context: RunContext, turn: CommitLaunch) -> Report:
+    """Measure one launch and return its part.
+
+    Raises:
+        UsageError: bad commits, too few prompts, or a side that imported another engine.
+        PromptError: a prompt and the budget do not fit the target.
+        ChildError: a side could not load the models or decode.
+        ModelMismatchError: the two codes do not see the same models.
+    """
+    check(commits)
+    clock, profile = HostClock(), work.profile
+    started_at, began_ns = utc_now(), clock.host_ns()
+    measured, warmups = work.prompts.select(turn.share, turn.launches, profile.prompts_per_launch, profile.warmups)
+    with ExitStack() as stack:
+        sides = {}
+        for arm in profile.arms:
+            sides[arm] = Side(arm, commits.checkout(arm), work.opening)
+            stack.callback(sides[arm].close)
+        facts = _agreed(sides)
+        stop_ids = frozenset(facts["target"]["stop_ids"])
+        known = _target_info(facts["target"])
+        if known is not None:
+            check_prompts((prompt.ids for prompt in (*warmups, *measured)), known, profile.max_new_tokens)
+        plan = sequence(profile.arms, measured, warmups, context.request_digest, turn.number)
+        decode = _Decoding(sides, profile.max_new_tokens, stop_ids)
+        doors = _Doors(clock, SamplePipe(context.pipe_fd), work.tokenizer, turn.heard)
+        finished = [
+            _measure(decode, doors, prompt, SamplePlace(turn.number, index, arm, is_warmup))
+            for index, (prompt, arm, is_warmup) in enumerate(plan)
+        ]
+        prompts = {prompt.id: prompt.ids for prompt in (*measured, *warmups)}
+        samples = with_margins(finished, prompts, BASE, sides[BASE].margin)
+        trees = {arm: _tree(commits, sides[arm]) for arm in (BASE, HEAD)}
+    return Report(
+        kind=KIND,
+        config={
+            **_config(facts, work),
+            "base_commit": commits.base,
+            "head_commit": commits.head,
+            "slower_margin": commits.margin,
+        },
+        environment=_environment(facts),
+        started_at=started_at,
+        ended_at=utc_now(),
+        wall_s=(clock.host_ns() - began_ns) / 1e9,
+        arms=tuple(arm_of(arm, sides[arm].facts["code_path"], samples) for arm in profile.arms),
+        fallbacks=tuple(fallbacks(finished)),
+        rows={"launches": turn.launches, "trees": trees},
+    )
+
+
+def is_first_pass_slow(parts: Sequence[Mapping[str, Any]], margin: float) -> bool:
+    """Say whether the launches of the first pass found the head slower by more than the margin.
+
+    Raises:
+        UsageError: they hold too little to tell.
+    """
+    reference: dict[str, list[float]] = {}
+    head: dict[str, list[float]] = {}
+    for part in parts:
+        for arm in part["arms"]:
+            times = head if arm["role"] == "candidate" else reference
+            for sample in arm["samples"]:
+                if not sample["is_warmup"]:
+                    times.setdefault(sample["prompt_id"], []).append(sample["stages"]["decode_s"])
+    means = [{prompt: sum(values) / len(values) for prompt, values in times.items()} for times in (reference, head)]
+    common = [prompt for prompt in means[0] if prompt in means[1]]
+    ratio = paired_ratio(*([times[prompt] for prompt in common] for times in means))
+    return ratio.high < 1.0 - margin
+
+
+def passes(launches: int, parts: int) -> list[list[int]]:
+    """Return the launches of each pass.
+
+    Raises:
+        UsageError: a pass is incomplete.
+    """
+    if parts not in {launches, 2 * launches}:
+        raise UsageError(f"{parts} launches measured; expected {launches}, or {2 * launches} with the second pass")
+    return [list(range(start, start + launches)) for start in range(0, parts, launches)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoding:
+    sides: Mapping[str, Side]
+    budget: int
+    stop_ids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Doors:
+    clock: HostClock
+    pipe: SamplePipe
+    tokenizer: Tokenizer
+    heard: Callable[[Sample], None]
+
+
+def _measure(decoding: _Decoding, doors: _Doors, prompt: Prompt, place: SamplePlace) -> Measured:
+    side = decoding.sides[place.arm]
+    instruments = Instruments(doors.clock, doors.pipe, side.allocator_active_bytes, doors.tokenizer.decode)
+    item = measure_sample(
+        lambda: side.start(prompt.ids, decoding.budget, decoding.stop_ids), prompt, place, instruments
+    )
+    doors.heard(item.sample)
+    return item
+
+
+def _tree(commits: Commits, side: Side) -> dict[str, str]:
+    commit = commits.head if side.arm == HEAD else commits.base
+    return {"commit": commit, "imported": side.imported(), "sources_sha256": side.sources_digest()}
+
+
+def _agreed(sides: Mapping[str, Side]) -> Mapping[str, Any]:
+    """Return what every side says of models and device.
+
+    Raises:
+        ModelMismatchError: they differ.
+    """
+    facts = [side.facts for side in sides.values()]
+    for name in ("target", "drafter", "depth", "backend", "device"):
+        if any(one[name] != facts[0][name] for one in facts):
+            raise ModelMismatchError(
+                f"base and head see another {name}: {facts[0][name]} and {facts[-1][name]}; their times would be of "
+                "different work"
+            )
+    return facts[0]
+
+
+def _target_info(target: Mapping[str, Any]) -> TargetInfo | None:
+    """Return what a side says of the target, None from a checkout that says less than this engine does."""
+    names = [field.name for field in fields(TargetInfo)]
+    return TargetInfo(**{name: target[name] for name in names}) if set(names) <= set(target) else None
+
+
+def _config(facts: Mapping[str, Any], work: ComparedWork) -> dict[str, Any]:
+    target, depth = facts["target"], int(facts["depth"])
+    stop_ids = sorted(target["stop_ids"])
+    return {
+        "target": {name: target[name] for name in ("name", "digest", "format", "parameters", "vocab_size", "dtype")},
+        "drafter": dict(facts["drafter"]),
+        "block_size": depth + 1,
+        "cache_layout": "native",
+        "max_new_tokens": work.profile.max_new_tokens,
+        "stop": "natural" if stop_ids else "budget",
+        "stopping_ids": stop_ids,
+        "seed": 0,
+        "dtype": target["dtype"],
+        "depth": {"policy": "fixed", "tokens": depth},
+        "prompt_set": work.prompts.name,
+        "prompt_rule": work.prompts.rule,
+        "prefill_chunk_tokens": work.opening.chunk_tokens,
+    }
+
+
+def _environment(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "backend": facts["backend"],
+        "device": facts["device"],
+        **machine_facts(),
+        "versions": dict(facts["versions"]),
+        "blas": facts["blas"],
+        "threads": thread_facts(os.environ),
+    }
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add what is compared, and which launch this is."""
+    parser.add_argument("--base", required=True, help="commit of the checkout in FOLDER/base")
+    parser.add_argument("--head", required=True, help="commit of the checkout in FOLDER/head")
+    parser.add_argument("--folder", type=Path, default=Path(), help="holds both checkouts (default: here)")
+    parser.add_argument("--margin", type=float, default=0.05, help="slower by more than this share (default: 0.05)")
+    parser.add_argument("--backend", choices=("mlx", "torch"), default="mlx", help="array library (default: mlx)")
+    parser.add_argument(
+        "--depth", type=positive, default=DEFAULT_DEPTH, help="drafted tokens per step (default: %(default)s)"
+    )
+    parser.add_argument("--set", default="code-structured", help="prompt set or file (default: %(default)s)")
+    parser.add_argument("--profile", choices=tuple(ARMS), help="only by hand: how much to measure")
+    parser.add_argument("--max-new", type=positive, help="token budget (default: the profile's)")
+    add_chunk_option(parser)
+    add_launch_options(parser)
+    parser.add_argument("--confirm", action="store_true", help="a launch of the second pass, if the first was slow")
+    add_out_option(parser)
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Measure one launch and write its part, unless it is to confirm and there is nothing to confirm.
+
+    Raises:
+        UsageError: If the commits, the margin or the launch cannot be used.
+    """
+    check_launch(options)
+    context = RunContext.current(out=options.out, profile=options.profile)
+    commits = Commits(options.base, options.head, options.folder.resolve(), options.margin)
+    check(commits)
+    number = options.launch
+    if options.confirm:
+        first = read_parts(context.out, {KIND})[: options.launches]
+        if not is_first_pass_slow(first, options.margin):
+            print(f"launch {options.launch + 1} of {options.launches}: the first pass is not slow, nothing to confirm")
+            return
+        number += options.launches
+    target = resolve_model(os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET)
+    named = chosen_drafter(None, target)
+    drafter = named if named in {None, "ngram"} else str(resolve_model(str(named)))
+    opening = Opening(options.backend, str(target), drafter, options.depth, options.prefill_chunk)
+    tokenizer = Tokenizer(target)
+    profile = profile_of(context.profile, options.max_new)
+    prompts = load_prompts(options.set, tokenizer, target.name).lasting(profile.max_new_tokens)
+    word = "second pass, launch" if options.confirm else "launch"
+    print(f"{word} {options.launch + 1} of {options.launches}: {commits.base[:12]} and {commits.head[:12]}", flush=True)
+    turn = CommitLaunch(number, options.launch, options.launches, show)
+    work = ComparedWork(opening, prompts, profile, tokenizer)
+    part = run_launch(commits, work, context, turn)
+    write_report(part, context, part_name(number))
+
+
+def assemble_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of joining."""
+    parser.add_argument("--report", default="report.json", help="name of the report (default: %(default)s)")
+    parser.add_argument("--profile", choices=tuple(ARMS), help="only by hand: the profile of the launches")
+    add_out_option(parser)
+
+
+def assemble(options: argparse.Namespace) -> tuple[Summary, int]:
+    """Join the launches of both passes, write the report and return its summary and the number of passes.
+
+    Raises:
+        UsageError: If launches are missing or ran other code.
+    """
+    context = RunContext.current(out=options.out, profile=options.profile)
+    parts = read_parts(context.out, {KIND})
+    if any(part["rows"] != parts[0]["rows"] for part in parts):
+        raise UsageError(
+            "launches of one run differ in the code they ran; expected the same two checkouts in all of them"
+        )
+    first = parts[0]["rows"]
+    rows = {"passes": passes(first["launches"], len(parts)), "trees": first["trees"]}
+    joined = replace(merge(parts), rows=rows)
+    summary = summarise(joined)
+    write_report(replace(joined, claims=claims(joined, summary)), context, options.report)
+    remove_parts(context.out)
+    return summary, len(rows["passes"])
+
+
+def report(found: tuple[Summary, int]) -> None:
+    """Print the ratio of both codes."""
+    summary, count = found
+    if summary.ratio is not None:
+        word = "one pass" if count == 1 else "two passes"
+        print(f"base / head decode time: {summary.ratio:.3f}x over {summary.compared} prompts, {word}")
+        print("the gate says what may be said of it")
+
+
+LAUNCH = StudyCommand(
+    "Measure one launch: every prompt with the code of both checkouts, interleaved in an order drawn from the request "
+    "digest; this process asks and takes the times, a child per arm decodes.",
+    options,
+    measure,
+)
+ASSEMBLE = StudyCommand(
+    "Join the launches of both passes; exit 0 when the report is written and the parts are gone.",
+    assemble_options,
+    assemble,
+    report,
+)

@@ -1,0 +1,154 @@
+"""Speculative decoding against the library's own: launches of code and needle prompts, and the joining of them.
+
+``native`` measures the library's own decoding alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from functools import partial
+
+from engine.measurement.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, ArmSettings
+from engine.measurement.launch import LaunchTurn, LaunchWorkload, run_part
+from engine.measurement.schedule import PROFILES, Profile
+from engine.measurement.selection import PromptSet, answered, load_prompts
+from engine.options import (
+    add_decoding_options,
+    add_launch_options,
+    add_model_options,
+    add_out_option,
+    cache_layout,
+    check_launch,
+    depth_factory,
+    open_selected,
+    positive,
+)
+from engine.reports import RunContext, write_report
+from engine.reports.parts import merge, part_name, read_parts, remove_parts
+from engine.reports.summary import Summary, claims, summarise
+from engine.studies.command import StudyCommand, show
+from engine.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class ArmsCompared:
+    """What distinguishes one workload from another. ``max_new_tokens`` None leaves the profile's budget."""
+
+    kind: str
+    prompt_set: str
+    max_new_tokens: int | None
+    baseline_only: bool = False
+
+
+KINDS = frozenset({"code_throughput", "needle_recall"})
+
+
+def options(preset: ArmsCompared, parser: argparse.ArgumentParser) -> None:
+    """Add the options of a launch."""
+    add_model_options(parser)
+    add_decoding_options(parser)
+    parser.add_argument("--set", default=preset.prompt_set, help="prompt set or file (default: %(default)s)")
+    parser.add_argument(
+        "--profile", choices=tuple(PROFILES), help="how much to measure (default: KAKEYA_PROFILE, smoke)"
+    )
+    add_launch_options(parser)
+    parser.add_argument("--stop", choices=("natural", "budget"), default="natural", help="budget ignores stop tokens")
+    parser.add_argument(
+        "--max-new", type=positive, default=preset.max_new_tokens, help="token budget (default: the profile's)"
+    )
+    add_out_option(parser)
+
+
+def measure(preset: ArmsCompared, options: argparse.Namespace) -> None:
+    """Measure one launch and write its part."""
+    check_launch(options)
+    context, layout = RunContext.current(out=options.out, profile=options.profile), cache_layout(options, lossless=True)
+    if preset.baseline_only:
+        options.drafter = "none"
+    engine = open_selected(options)
+    tokenizer = Tokenizer(engine.folder)
+    profile = _profile(preset, context.profile, options)
+    make_depth, described = depth_factory(options.depth, engine)
+    workload = LaunchWorkload(
+        kind=preset.kind,
+        prompts=_prompts(preset, profile, options, load_prompts(options.set, tokenizer, engine.target.info.name)),
+        profile=profile,
+        stop=options.stop,
+        settings=ArmSettings(layout, make_depth, options.prefill_chunk),
+        depth=described,
+        score=answered if preset.kind == "needle_recall" else None,
+    )
+    names = f"{engine.target.info.name} with {engine.drafter.info.name}"
+    device = f"{engine.backend.name} {engine.backend.device}"
+    print(f"launch {options.launch + 1} of {options.launches}: {names} on {device}", flush=True)
+    part = run_part(engine, tokenizer, workload, context, LaunchTurn(options.launch, options.launches, show))
+    write_report(part, context, part_name(options.launch))
+
+
+def _profile(preset: ArmsCompared, name: str, options: argparse.Namespace) -> Profile:
+    profile = PROFILES[name]
+    if preset.baseline_only:
+        arms = (AUTOREGRESSIVE,) if name == "smoke" else (AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN)
+        profile = replace(profile, arms=arms)
+    return replace(profile, max_new_tokens=options.max_new or profile.max_new_tokens)
+
+
+def _prompts(preset: ArmsCompared, profile: Profile, options: argparse.Namespace, prompts: PromptSet) -> PromptSet:
+    """Apply the workload's rule: lasting answers for throughput, an even spread over lengths for needles."""
+    if preset.kind == "needle_recall":
+        return prompts.spread(profile.prompts_per_launch * options.launches + profile.warmups)
+    return prompts.lasting(profile.max_new_tokens)
+
+
+def assemble_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of joining."""
+    parser.add_argument("--report", default="report.json", help="name of the report (default: %(default)s)")
+    parser.add_argument("--profile", choices=("smoke", "claim"), help="only by hand: the profile of the launches")
+    add_out_option(parser)
+
+
+def assemble(options: argparse.Namespace) -> Summary:
+    """Join the parts of a run's launches into the one declared report; the parts go."""
+    context = RunContext.current(out=options.out, profile=options.profile)
+    report = merge(read_parts(context.out, KINDS))
+    summary = summarise(report)
+    write_report(replace(report, claims=claims(report, summary)), context, options.report)
+    remove_parts(context.out)
+    return summary
+
+
+def report(summary: Summary) -> None:
+    """Print the totals of every arm."""
+    columns = ("samples", "tokens", "decode s", "tokens/s", "per forward", "KV bytes")
+    print(f"{'arm':<22}" + "".join(f"{column:>12}" for column in columns))
+    for arm in summary.arms:
+        print(
+            f"{arm.name:<22}{arm.samples:>12}{arm.output_tokens:>12}{arm.decode_s:>12.3f}{arm.tokens_per_s:>12.1f}"
+            f"{arm.acceptance_length:>12.2f}{arm.kv_bytes:>12}"
+        )
+    if summary.ratio is not None:
+        word = "faster" if summary.ratio > 1 else "slower"
+        print(
+            f"speculative / autoregressive: {summary.ratio:.2f}x ({word} in this run; the gate says what may be quoted)"
+        )
+        print(f"tokens identical on {summary.identical} of {summary.compared} prompts")
+
+
+def _launch(preset: ArmsCompared) -> StudyCommand[None]:
+    description = (
+        "Measure one launch: every prompt on every arm, interleaved in an order drawn from the request digest. Writes "
+        "parts/launch-N.json; `kakeya-engine eval assemble` joins the launches."
+    )
+    return StudyCommand(description, partial(options, preset), partial(measure, preset))
+
+
+CODE = _launch(ArmsCompared("code_throughput", "code-structured", None))
+NEEDLE = _launch(ArmsCompared("needle_recall", "needle", 48))
+NATIVE = _launch(ArmsCompared("code_throughput", "code-structured", None, baseline_only=True))
+ASSEMBLE = StudyCommand(
+    "``kakeya-engine eval assemble``: join the parts of a run's launches into the one declared report.",
+    assemble_options,
+    assemble,
+    report,
+)

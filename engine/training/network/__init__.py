@@ -1,0 +1,1 @@
+"""Networks that are trained here, and what moves their weights."""

@@ -1,0 +1,62 @@
+"""Which tests matter for a room, cheapest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.planted.fault import Fault
+
+UNIT, CONFORMANCE, INTEGRATION = "tests/unit", "tests/conformance", "tests/integration"
+STAGES: dict[str, dict[str, tuple[str, ...]]] = {
+    "gate": {"unit": (f"{UNIT}/bridge/gate",), "integration": (f"{INTEGRATION}/gate",)},
+    "bus": {
+        "unit": (f"{UNIT}/bridge/bus",),
+        "conformance": (f"{CONFORMANCE}/bus",),
+        "integration": (f"{INTEGRATION}/bus",),
+    },
+    "runner": {"unit": (f"{UNIT}/bridge/runner",), "integration": (f"{INTEGRATION}/runner", f"{INTEGRATION}/trust")},
+    "executor": {
+        "unit": (f"{UNIT}/bridge/executor",),
+        "conformance": (f"{CONFORMANCE}/executor",),
+        "integration": (f"{INTEGRATION}/executor",),
+    },
+    "client": {"unit": (f"{UNIT}/bridge/client", f"{UNIT}/bridge/cli"), "integration": (f"{INTEGRATION}/client",)},
+    "request": {"unit": (f"{UNIT}/bridge/request", f"{UNIT}/bridge/presets")},
+    "engine": {
+        "unit": (f"{UNIT}/engine",),
+        "conformance": tuple(f"{CONFORMANCE}/engine{part}" for part in ("", "_sampling", "_dflash2")),
+        "integration": (f"{INTEGRATION}/engine", f"{INTEGRATION}/engine_torch"),
+    },
+}
+FAMILY = {
+    "bridge": (
+        f"{UNIT}/bridge",
+        *(f"{CONFORMANCE}/{part}" for part in ("bus", "executor")),
+        *(
+            f"{INTEGRATION}/{part}"
+            for part in ("gate", "bus", "client", "runner", "executor", "trust", "hosting", "setup", "workflows")
+        ),
+    ),
+    "engine": (*STAGES["engine"]["unit"], *STAGES["engine"]["conformance"], *STAGES["engine"]["integration"]),
+}
+
+
+def stages(fault: Fault, tree: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield name and paths of each selection to try: the fault's own, its room's, then its whole family's."""
+    for name, paths in (("look", fault.look), *STAGES[fault.room].items(), ("family", FAMILY[_family(fault.room)])):
+        there = [path for path in paths if (tree / path.split("::")[0]).exists()]
+        if there:
+            yield name, there
+
+
+def clean(room: str, faults: list[Fault], tree: Path) -> list[str]:
+    """Return what a room's faults are found with first: its unit tests and every test file its faults name."""
+    named = {path for fault in faults for path in fault.look}
+    units = STAGES[room]["unit"]
+    beside = sorted(path for path in named if not path.startswith(tuple(f"{unit}/" for unit in units)))
+    return [path for path in (*units, *beside) if (tree / path.split("::")[0]).exists()]
+
+
+def _family(room: str) -> str:
+    return "engine" if room == "engine" else "bridge"

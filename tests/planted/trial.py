@@ -1,0 +1,83 @@
+"""Look for one planted fault: run its selections in turn until a test fails that passes without it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.planted import rooms
+from tests.planted.fault import Fault
+from tests.planted.tree import Tree
+
+STAGE_MAX_S = 900
+TEST_MAX_S = 150
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+\.py\S*(?:\[.*?\])?)(?: - .*)?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one call of pytest said: its exit code, None for one that took too long, and the first failing test."""
+
+    code: int | None
+    failed: str | None
+    said: str
+
+
+def call(tree: Tree, paths: Sequence[str], *, workers: int) -> Outcome:
+    """Run tests in a copy until one fails."""
+    words = [tree.python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", "--tb=line"]
+    words += [f"--timeout={TEST_MAX_S}", *(("-n", str(workers), "--dist", "loadfile") if workers else ("-n", "0"))]
+    environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+    with subprocess.Popen(
+        [*map(str, words), *paths],
+        cwd=tree.folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=STAGE_MAX_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said, _ = process.communicate()
+            return Outcome(None, None, said)
+    failed = _FAILED.search(said)
+    return Outcome(process.returncode, failed[1] if failed else None, said)
+
+
+def trial(tree: Tree, fault: Fault) -> dict[str, object]:
+    """Return the report's row of one fault."""
+    began = time.monotonic()
+    row: dict[str, object] = {"fault": fault.name, "room": fault.room, "detected": False, "by": None, "stage": None}
+    tried: list[str] = []
+    passed_over: list[str] = []
+    for stage, paths in rooms.stages(fault, tree.folder):
+        tried.append(stage)
+        with tree.with_fault(fault):
+            found = call(tree, paths, workers=0 if stage == "look" else 2)
+        if found.code in {0, 5}:  # all passed, or nothing was selected
+            continue
+        if found.failed is None:
+            passed_over.append(f"{stage}: {_last(found)}")
+            continue
+        again = call(tree, [found.failed], workers=0)
+        if again.code == 0:
+            row |= {"detected": True, "by": found.failed, "stage": stage}
+            break
+        passed_over.append(f"{stage}: {found.failed} fails without the fault too")
+    row["seconds"] = round(time.monotonic() - began, 1)
+    row |= {} if row["detected"] else {"tried": tried}
+    return row | ({"passed_over": passed_over} if passed_over else {})
+
+
+def _last(found: Outcome) -> str:
+    if found.code is None:
+        return f"took more than {STAGE_MAX_S} s"
+    return f"exit {found.code}: {' '.join(found.said.split())[-200:]}"

@@ -1,0 +1,186 @@
+"""A drafter that answers late or never, in the real loop on a virtual clock: what the controller lets it cost.
+
+The target is a table; a plain forward takes ``TARGET_MS``. Asking or waiting moves the clock by what the drafter says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from engine.decoding.controller import ControlledDepth
+from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
+from engine.drafters.local import LocalDrafter
+from engine.drafters.none import NoDrafter
+from engine.protocols import Depth, Drafter
+from engine.stopping import Stopping
+from engine.types import LATE, Decision, Draft, Features, Forward
+
+TARGET_MS = 10.0
+ROW_SHARE = 0.02
+PROMPT = (5,) * 20
+
+
+def token_at(position: int) -> int:
+    return (position * 7919) % 1009 + 10
+
+
+@dataclass
+class VirtualClock:
+    eager: bool = True
+    ns: int = 0
+
+    def spend(self, milliseconds: float) -> None:
+        self.ns += int(milliseconds * 1e6)
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    def host_ns(self) -> int:
+        return self.ns
+
+
+@dataclass
+class TableSequence:
+    clock: VirtualClock
+    length: int = 0
+
+    def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
+        self.length = len(ids)
+        yield Forward(None, None, 0, len(ids))
+
+    def forward_block(self, bonus: int, draft: Draft) -> Forward:
+        self.clock.spend(TARGET_MS * (1 + ROW_SHARE * draft.count))
+        forward = Forward(None, None, self.length, draft.count + 1)
+        self.length += draft.count + 1
+        return forward
+
+    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
+        for _ in range(limit):
+            self.clock.spend(TARGET_MS)
+            self.length += 1
+            yield Decision((token_at(self.length),), 0), Forward(None, None, self.length - 1, 1)
+
+    def committed(self, forward: Forward, rows: int) -> Features:
+        return None
+
+    def crop(self, length: int) -> None:
+        self.length = length
+
+
+class TableAccept:
+    greedy = True
+
+    def first(self, forward: Forward) -> Decision:
+        return Decision((token_at(forward.start + forward.rows),), 0)
+
+    def decide(self, draft: Draft, forward: Forward) -> Decision:
+        told = [token_at(forward.start + 1 + offset) for offset in range(draft.count + 1)]
+        accepted = next((place for place in range(draft.count) if draft.tokens[place] != told[place]), draft.count)
+        return Decision(tuple(told[: accepted + 1]), accepted)
+
+
+@dataclass
+class Answer:
+    """A draft that is there ``wait_ms`` after it was asked for, or given up then."""
+
+    clock: VirtualClock
+    draft: Draft
+    wait_ms: float
+
+    def take(self, deadline_s: float | None = None) -> Draft:
+        waited_ms = self.wait_ms if deadline_s is None else min(self.wait_ms, deadline_s * 1e3)
+        self.clock.spend(waited_ms)
+        self.wait_ms -= waited_ms
+        return self.draft if self.wait_ms <= 0 else Draft(skipped=LATE)
+
+
+@dataclass
+class RemoteDrafter(LocalDrafter):
+    """Knows every token; ``answers`` says at which position it gives one. Waits inside ``ask`` if it ``blocks``."""
+
+    clock: VirtualClock
+    wait_ms: float
+    answers: Callable[[int], bool] = lambda _: False
+    blocks: bool = False
+    asked: list[int] = field(default_factory=list)
+    forwards: int = 0
+
+    def ask(self, bonus: int, position: int, count: int) -> Any:
+        self.asked.append(position)
+        draft = Draft(tuple(token_at(position + 1 + offset) for offset in range(count)), count)
+        draft = draft if self.answers(position) else Draft(skipped="given up")
+        if self.blocks:
+            self.clock.spend(self.wait_ms)
+            return draft
+        return Answer(self.clock, draft, self.wait_ms)
+
+    def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
+        pass
+
+    def measured_bytes(self) -> int:
+        return 0
+
+
+def decoded_ms(make: Callable[[VirtualClock], Drafter], depth: Depth, tokens: int) -> float:
+    clock = VirtualClock()
+    parts = Parts(TableSequence(clock), make(clock), TableAccept(), depth, clock)  # type: ignore[arg-type]
+    emitted = [token for step in speculative(parts, PROMPT, Stopping(tokens)) for token in step.tokens]
+    assert emitted == [token_at(len(PROMPT) + index) for index in range(tokens)]
+    return clock.ns / 1e6
+
+
+def speed(tokens: int, depth: Depth | None = None, **drafter: Any) -> tuple[float, RemoteDrafter]:
+    """Return the speed against plain decoding, 1 is equal, and the drafter."""
+    made: list[RemoteDrafter] = []
+
+    def make(clock: VirtualClock) -> Drafter:
+        made.append(RemoteDrafter(clock, **drafter))
+        return made[0]
+
+    plain_ms = decoded_ms(lambda _: NoDrafter(), FixedDepth(0), tokens)
+    return plain_ms / decoded_ms(make, depth or ControlledDepth(7), tokens), made[0]
+
+
+@pytest.mark.parametrize("blocks", [False, True], ids=["waited for", "waits inside ask"])
+@pytest.mark.parametrize("wait_ms", [1.0, 10.0, 50.0, 150.0])
+@pytest.mark.parametrize(("tokens", "share"), [(256, 0.94), (1024, 0.98), (4096, 0.98)])
+def test_a_drafter_that_never_answers_in_time_costs_next_to_nothing(
+    blocks: bool, wait_ms: float, tokens: int, share: float
+) -> None:
+    assert speed(tokens, wait_ms=wait_ms, blocks=blocks)[0] >= share
+
+
+@pytest.mark.parametrize("wait_ms", [50.0, 150.0])
+def test_one_that_falls_silent_is_given_up_within_a_few_asks(wait_ms: float) -> None:
+    found, drafter = speed(4096, wait_ms=wait_ms, answers=lambda position: position < 600)
+    _, good = speed(600, wait_ms=wait_ms, answers=lambda _: True)
+    late = [position for position in drafter.asked if position >= 600]
+    # Shadows wait for nothing; of asks that are waited for, the account allows few.
+    assert found >= 0.95
+    assert len(late) < 40
+    assert len(good.asked) > 0
+
+
+def test_one_that_is_worth_its_wait_is_still_used() -> None:
+    assert speed(1024, wait_ms=20.0, answers=lambda _: True)[0] >= 2.0
+    assert speed(1024, wait_ms=20.0, answers=lambda position: position % 4 != 0)[0] >= 1.5
+
+
+def test_one_that_begins_to_answer_is_found() -> None:
+    found, _ = speed(4096, wait_ms=20.0, answers=lambda position: position > 512)
+    assert found >= 1.3
+
+
+def test_skips_that_cost_nothing_do_not_end_drafting() -> None:
+    free, drafter = speed(1024, wait_ms=0.0, answers=lambda position: position % 4 != 0)
+    assert free >= 5.0
+    assert any(position % 4 == 0 for position in drafter.asked)
+
+
+def test_a_fixed_depth_pays_for_every_wait() -> None:
+    assert speed(256, FixedDepth(3), wait_ms=150.0)[0] < 0.1

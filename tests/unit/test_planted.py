@@ -1,0 +1,58 @@
+"""The table of planted faults stays honest: every fault still applies to this tree, in exactly one place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.planted.fault import Fault, FaultGone, faults
+from tests.planted.rooms import STAGES
+
+ROOT = Path(__file__).resolve().parents[2]
+EACH_AT_LEAST = {"gate": 14, "bus": 12, "runner": 12, "executor": 12, "client": 6, "engine": 14, "request": 3}
+
+
+@pytest.mark.parametrize("fault", faults(), ids=lambda fault: fault.name)
+def test_a_fault_changes_one_place_of_this_tree(fault: Fault) -> None:
+    path, text = fault.planted(ROOT)
+    assert text != path.read_text(encoding="utf-8")
+
+
+def test_the_faults_are_spread_over_the_rooms() -> None:
+    counts = Counter(fault.room for fault in faults())
+    assert set(counts) == set(STAGES)
+    assert {room: counts[room] for room, least in EACH_AT_LEAST.items() if counts[room] < least} == {}
+
+
+def tree_with(tmp_path: Path, text: str) -> Path:
+    (tmp_path / "bridge").mkdir()
+    (tmp_path / "bridge" / "module.py").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_fault_is_found_wherever_its_symbol_moved(tmp_path: Path) -> None:
+    tree = tree_with(tmp_path, "def other():\n    return 1\n\n\nclass Room:\n    def symbol(self):\n        return 1\n")
+    fault = Fault("one", "gate", "Room.symbol", "return 1", "return 2", "why")
+    path, text = fault.planted(tree)
+    assert path == tree / "bridge" / "module.py"
+    assert text.endswith("return 2\n")
+    assert text.startswith("def other():\n    return 1\n")
+
+
+@pytest.mark.parametrize(
+    ("symbol", "old", "new", "hint"),
+    [
+        ("gone", "return 1", "return 2", ""),
+        ("symbol", "return 3", "return 2", ""),
+        ("symbol", "1", "2", ""),
+        ("symbol", "return 1", "return (", ""),
+        ("symbol", "return 1", "return 2", "not there"),
+    ],
+    ids=["no symbol", "no snippet", "twice", "no Python", "another module"],
+)
+def test_a_fault_that_does_not_apply_says_so(tmp_path: Path, symbol: str, old: str, new: str, hint: str) -> None:
+    tree = tree_with(tmp_path, "def symbol():\n    if 1:\n        return 1\n")
+    with pytest.raises(FaultGone, match="fault no longer applies: one"):
+        Fault("one", "gate", symbol, old, new, "why", hint).planted(tree)
