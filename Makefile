@@ -16,7 +16,7 @@ help: ## list the targets
 
 $(VENV)/.demo: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e ".[mlx]"
+	$(PIP) -e ".[mlx,trust]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt

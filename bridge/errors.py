@@ -35,6 +35,11 @@ REMEDY_MARK: Final = "; next: "
 """Between what happened and what to do next, where both are one line of a record."""
 
 
+def install_remedy(extra: str, python: str = "python") -> str:
+    """Return the command that adds an extra; it installs from a clone, because no released name is owned yet."""
+    return f"in a clone of Kakeya: {python} -m pip install -e '.[{extra}]'"
+
+
 class KakeyaError(Exception):
     """Base of all errors raised on purpose.
 

@@ -20,6 +20,11 @@ Every message says what happened, what was got and expected, and what to do next
 from __future__ import annotations
 
 
+def install_remedy(extra: str) -> str:
+    """Return the command that adds an extra; it installs from a clone, because no released name is owned yet."""
+    return f"in a clone of Kakeya: python -m pip install -e '.[{extra}]'"
+
+
 class EngineError(Exception):
     """Base class: the command line turns it into one line on stderr and ``exit_code``."""
 

@@ -12,7 +12,7 @@ from engine.checkpoint import read_config, resolve_model
 from engine.drafters.draft_model import DraftModel, check_fits
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
-from engine.errors import BackendMissingError, ModelConfigError, ModelNotFoundError, UsageError
+from engine.errors import BackendMissingError, ModelConfigError, ModelNotFoundError, UsageError, install_remedy
 from engine.protocols import Accept, Backend, DrafterModel, NativeDecoder, TargetModel
 
 Loaded = TypeVar("Loaded")
@@ -56,8 +56,7 @@ def load_backend(name: str, device: str | None = None, dtype: str | None = None,
         return TorchBackend(device, dtype, cuda_graphs)
     except ImportError as error:
         raise BackendMissingError(
-            f"the {name} backend cannot be imported on {sys.platform}: {error}. "
-            f"Install it with `pip install 'kakeya[{name}]'`."
+            f"the {name} backend cannot be imported on {sys.platform}: {error}. Install it {install_remedy(name)}"
         ) from error
     except (OSError, ValueError) as error:
         # mlx-lm raises the limit of open files when it is imported, and a lower hard limit makes that a ValueError.

@@ -12,7 +12,7 @@ ROOT=""      # every system path is below it; empty means the real system
 NAME=""
 BUS=""
 PYTHON=""
-PACKAGE=kakeya
+PACKAGE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) # the clone that this script lies in
 EXTRAS=""
 LABELS=""
 RUN_USER=kakeya-runner # serves the bus: owns policy, state, key and push credential
@@ -46,7 +46,7 @@ reboot. Running it again changes nothing that is already right.
   --bus ROUTE             the git remote to serve (ssh, https or a path)
   --name NAME             the runner's name (default: the host's name)
   --python PATH           the interpreter to pin, 3.11 or newer (default: the newest one found)
-  --package SPEC          what pip installs: a wheel, a folder or a requirement (default: kakeya)
+  --package SPEC          what pip installs: a wheel, a folder or a requirement (default: this clone)
   --constraints FILE      pip constraints for a reproducible environment
   --extras A,B            extras of the package, empty for none (default: mlx on a Mac, torch on Linux)
   --labels A,B            labels that requests may select

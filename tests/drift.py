@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 GENERATORS = (
     "tests.generated.client_documents:generate",
     "tests.generated.record_schemas:generate",
+    "tests.generated.security_tests:generate",
 )
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from bridge.errors import HostingError
+from bridge.errors import HostingError, install_remedy
 from bridge.hosting.interface import Feature, HostRunner, PullRequest, RepositoryFacts, StatusState, WorkflowRun
 from bridge.hosting.place import API_URL
 from bridge.hosting.token import Token
@@ -254,7 +254,7 @@ def _told(what: str) -> Iterator[None]:
         import requests
         from github import BadAttributeException, GithubException, RateLimitExceededException
     except ImportError as error:
-        raise HostingError("PyGithub is not installed", remedy="pip install 'kakeya[github]'") from error
+        raise HostingError("PyGithub is not installed", remedy=install_remedy("github")) from error
     try:
         yield
     except GithubException as error:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bridge.errors import InfrastructureError, KakeyaError
+from bridge.errors import InfrastructureError, KakeyaError, install_remedy
 from bridge.records import KeyRecord
 from bridge.system.durable import write_atomically
 from bridge.trust import runner_key as keys
@@ -120,7 +120,7 @@ def seals_of(
     if demanded:
         raise InfrastructureError(
             "runner_keys demands signatures, and the packages to check them are not installed",
-            remedy="pip install 'kakeya[trust]'",
+            remedy=install_remedy("trust"),
         )
     return None
 

@@ -10,6 +10,7 @@ import importlib.util
 import io
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,23 +18,28 @@ import pytest
 from bridge.cli.host.main import build_parser as build_runner_parser
 from bridge.cli.table import commands as mac_commands
 from bridge.cli.table import parser as mac_parser
-from bridge.errors import UsageError
+from bridge.errors import UsageError, install_remedy
+from engine.errors import install_remedy as engine_install_remedy
+from tests.generated.security_tests import promises
+from tests.support.definitions import defines
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-PROMISED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+CONTROL = re.compile(r"\[(S\d+)\]\(docs/security-tests\.md#s\d+\)")
+ASKED = re.compile(r"install_remedy\(['\"](\w+)['\"]")
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
 
 
 def test_every_test_that_security_promises_exists() -> None:
-    promised = PROMISED.findall((ROOT / "SECURITY.md").read_text(encoding="utf-8"))
-    assert len(promised) > 20
-    absent = [
-        f"{path}::{name}"
-        for path, name in promised
-        if not (ROOT / path).is_file() or f"def {name}(" not in (ROOT / path).read_text(encoding="utf-8")
-    ]
-    assert absent == []
+    promised = [test for promise in promises() for test in promise.tests]
+    assert len(promised) == len(set(promised)) > 100
+    assert [test for test in promised if not defines(*test.split("::"))] == []
+
+
+def test_every_promise_has_a_test_and_every_control_is_explained() -> None:
+    assert [promise.text for promise in promises() if not promise.tests] == []
+    explained = set(CONTROL.findall((ROOT / "SECURITY.md").read_text("utf-8")))
+    assert explained == {promise.control for promise in promises() if promise.control}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -46,6 +52,26 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
 def test_no_page_names_a_path_of_one_machine(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert not re.search(r"(/work/|/root/|/home/[a-z])", text)
+
+
+BY_NAME = re.compile(r"pip install[^\n`]* ['\"]?kakeya\b")
+SOURCES = [path for folder in ("bridge", "engine", "runner-setup") for path in sorted((ROOT / folder).rglob("*"))]
+
+
+def test_nothing_is_installed_by_a_name_that_nobody_owns() -> None:
+    """A package index serves that name to whoever registers it first: install from a clone, a tag or a wheel file."""
+    texts = [path for path in SOURCES if path.suffix in {".py", ".sh", ".toml", ".md"}]
+    named = [str(path.relative_to(ROOT)) for path in [*PAGES, *texts] if BY_NAME.search(path.read_text("utf-8"))]
+    assert named == []
+    assert BY_NAME.search("python -m pip install 'kakeya[trust]'")
+    assert not BY_NAME.search("python -m pip install -e './kakeya[trust]'")
+
+
+def test_bridge_and_engine_say_alike_how_an_extra_is_installed() -> None:
+    assert engine_install_remedy("mlx") == install_remedy("mlx")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    asked = {extra for path in SOURCES if path.suffix == ".py" for extra in ASKED.findall(path.read_text("utf-8"))}
+    assert asked == {"mlx", "trust", "github"} <= set(extras)
 
 
 COMMAND = re.compile(r"`((?:kakeya-mac|kakeya-runner|kakeya-engine)\s[^`]*)`")

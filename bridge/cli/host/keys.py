@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 
 from bridge.bus.interface import RunnerBus
-from bridge.errors import UsageError
+from bridge.errors import UsageError, install_remedy
 from bridge.records import BusRecord
 from bridge.runner.host import StateFolder
 from bridge.runner.state.attestations import enrolled, ensure_key, newest
@@ -26,7 +26,7 @@ def keygen(arguments: argparse.Namespace, state: StateFolder, name: str, bus: Ru
         UsageError: the packages are missing, or there is a key already and nobody asked to rotate it.
     """
     if not is_available():
-        raise UsageError("the packages that sign are not installed", remedy="pip install 'kakeya[trust]'")
+        raise UsageError("the packages that sign are not installed", remedy=install_remedy("trust"))
     if arguments.rotate:
         record = keys.rotate(state.root, name)
     elif bus is not None and (state.root / keys.KEY_FILE).exists():
@@ -46,7 +46,7 @@ def signed(record: BusRecord, state: StateFolder, say: Say) -> BusRecord:
     """Return the record of a new bus: it signs its results when this runner has a key."""
     changed = enrolled(record, state.root, sign=True)
     if changed.attestation == "none":
-        say(f"{UNSIGNED}; to sign them: pip install 'kakeya[trust]', then kakeya-runner keygen")
+        say(f"{UNSIGNED}; to sign them, {install_remedy('trust')}, then kakeya-runner keygen")
     else:
         say(f"its results are signed; requesters pin: kakeya-mac init --runner-key {pin(newest(state.root))}")
     return changed

@@ -18,7 +18,7 @@ import pydantic
 from bridge.bus.open.embedded import embedded_folder
 from bridge.client.clone import git_door as gitdoor
 from bridge.client.clone.config import FILE_NAME, ClientSettings, committed_keys, pinned_keys
-from bridge.errors import GitError, IntegrityError, UnknownSignerError
+from bridge.errors import GitError, IntegrityError, UnknownSignerError, install_remedy
 from bridge.limits import RESULT_MAX_BYTES
 from bridge.records import BusRecord, Claim, KeyRecord, Manifest
 from bridge.strictjson import StrictJsonError
@@ -27,7 +27,6 @@ from bridge.trust.attestation import ATTESTATION_FILE, Attested, is_available, k
 from bridge.trust.claim_chain import read_chain
 from bridge.trust.seals import seal_in
 
-INSTALL = "pip install 'kakeya[trust]'"
 PIN = "kakeya-mac init --runner-key NAME=KEY, with the name and key that the host's owner tells you"
 
 
@@ -104,7 +103,9 @@ def signature_of(files: Mapping[str, bytes], trusted: Pins, *, runner: str | Non
     if not trusted.keys:
         return Signature("unpinned", f"signed, and no key is pinned to check it by: {PIN}")
     if not is_available():
-        return Signature("refused", f"signed, and the packages to check it are not installed: {INSTALL}")
+        return Signature(
+            "refused", f"signed, and the packages to check it are not installed; {install_remedy('trust')}"
+        )
     return _checked(files, trusted, runner)
 
 

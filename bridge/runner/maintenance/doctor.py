@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from bridge.bus.interface import RunnerBus
-from bridge.errors import KakeyaError, PolicyRefusedError
+from bridge.errors import KakeyaError, PolicyRefusedError, install_remedy
 from bridge.executor.interface import Executor
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.presets import registry
@@ -213,12 +213,10 @@ def _presets(policy: Policy | None) -> Iterator[Finding]:
 
 
 def _code(policy: Policy) -> Iterator[Finding]:
-    install = f"{policy.interpreter} -m pip install 'kakeya[mlx]' (or [torch])"
+    install = f"{install_remedy('mlx', policy.interpreter)} (or [torch])"
     facts = ask_interpreter(policy.interpreter)
     if facts.problem is not None:
-        yield Finding(
-            "engine", "fail", facts.problem, f"{policy.interpreter} -m pip install 'kakeya[mlx]' (or [torch])"
-        )
+        yield Finding("engine", "fail", facts.problem, install)
         return
     backends = [f"{name} {facts.packages[name]}" for name in ("mlx", "mlx-lm", "torch") if name in facts.packages]
     level: Level = "ok" if backends else "warn"

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bridge.errors import InfrastructureError, UsageError
+from bridge.errors import InfrastructureError, UsageError, install_remedy
 from bridge.limits import RESULT_MAX_BYTES
 from bridge.records import BusRecord, KeyRecord, Manifest, RunRecord, Verdict
 from bridge.runner.state.journal import Journal
@@ -107,7 +107,7 @@ def enrolled(record: BusRecord, folder: Path, *, sign: bool) -> BusRecord:
         missing = "no key" if is_available() else "not the packages to sign with"
         raise UsageError(
             f"this bus signs its results and this runner has {missing}",
-            remedy="pip install 'kakeya[trust]', then: kakeya-runner keygen",
+            remedy=f"{install_remedy('trust')}, then: kakeya-runner keygen",
         )
     if not mine or (record.attestation == "none" and not sign):
         return record

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.errors import install_remedy
 from tests.fakes.github_server import OWNER, REPOSITORY, Fault, GitHubServer, serving
 from tests.fakes.requester import Ran, Requester
 from tests.fakes.scripted_host import ScriptedHost
@@ -165,7 +166,7 @@ def test_without_the_library_one_line_says_how_to_install_it() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "pip install 'kakeya[github]'" in done.stdout
+    assert install_remedy("github") in done.stdout
     assert done.stdout.splitlines()[-1] == "None"
 
 

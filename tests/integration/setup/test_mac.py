@@ -39,7 +39,11 @@ def test_the_mac_dry_run_is_the_recorded_one(golden: str, tmp_path) -> None:
     assert done.returncode == 0, done.stderr
     interpreter = str(Path(sys.executable).resolve())
     own = re.compile(r"(ok|would) +(git|sudo)")  # what this machine has of a Mac's tools
-    lines = [line.replace(interpreter, "PYTHON") for line in done.stdout.splitlines() if not own.match(line)]
+    lines = [
+        line.replace(interpreter, "PYTHON").replace(str(SETUP.parent), "CLONE")
+        for line in done.stdout.splitlines()
+        if not own.match(line)
+    ]
     text = re.sub(r"^\d+ change", "N change", "\n".join(lines), flags=re.MULTILINE) + "\n"
     if os.environ.get("UPDATE_GOLDEN"):
         (GOLDEN / golden).write_text(text)

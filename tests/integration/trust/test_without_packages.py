@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.errors import install_remedy
 from bridge.trust.attestation import ATTESTATION_FILE
 from bridge.trust.keyring import pin
 from tests.support.runner_site import Site
@@ -38,7 +39,7 @@ def home(folder: Path) -> dict[str, str]:
 
 def test_a_bus_made_without_them_is_unsigned_and_its_results_say_so(place) -> None:
     made = without("host", *place.command("once", "--bus", place.route, "--create-bus")[3:])
-    assert (made.returncode, "unsigned" in made.stderr, "pip install 'kakeya[trust]'" in made.stderr) == (0, True, True)
+    assert (made.returncode, "unsigned" in made.stderr, install_remedy("trust") in made.stderr) == (0, True, True)
     ref = place.ask()
     without("host", *place.command("once", "--bus", place.route)[3:])
     claim = place.ended(ref)
@@ -66,4 +67,4 @@ def test_a_bus_that_signs_is_not_served_without_them_and_a_pinned_key_is_no_key_
 def test_keygen_says_what_to_install(place) -> None:
     done = without("host", *place.command("keygen")[3:])
     assert done.returncode == 2
-    assert "pip install 'kakeya[trust]'" in done.stderr
+    assert install_remedy("trust") in done.stderr
