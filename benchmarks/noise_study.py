@@ -24,8 +24,8 @@ import numpy as np
 
 from bridge.gate import identity, profiles
 from bridge.gate.claims.speed import control_ratio, effect, paired_times
-from bridge.gate.rules.g5_trend import baseline_trend
-from bridge.gate.sampled import Arm, Arms, stage_means
+from bridge.gate.facts.samples import Arm, Arms, stage_means
+from bridge.gate.rules.statistics import baseline_trend
 from bridge.gate.stats.spread import largest_ratio, robust_log_spread
 
 ROOT = Path(__file__).resolve().parents[1]

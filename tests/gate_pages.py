@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bridge.gate.pages import pages
+from bridge.gate.catalogue import pages
 
 FOLDER = Path(__file__).parents[1] / "docs" / "gate"
 

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bridge.gate import kinds, profiles
+from bridge.gate import profiles
 from bridge.gate.claims.generation import committed_of
 from bridge.gate.claims.speed import CONFIDENCE, control_ratio, effect
-from bridge.gate.comparability import NEVER_CITABLE, Reason, Run, of_prompts, of_reports, of_runs
+from bridge.gate.comparability import NEVER_CITABLE, MeasuredRun, Reason, of_prompts, of_reports, of_runs
+from bridge.gate.facts.samples import Arm, Arms, Sample, arms_of
 from bridge.gate.interface import Evidence, Report
-from bridge.gate.loading import load
-from bridge.gate.sampled import Arm, Arms, Sample, arms_of
+from bridge.gate.report_kinds import SAMPLED
+from bridge.gate.reports.loading import load
 from bridge.gate.stats.binomial import paired_difference_lower
 from bridge.gate.stats.multiple import holm
 from bridge.gate.stats.ratio import Ratio, paired_double_ratio, paired_ratio
@@ -79,7 +80,7 @@ class _Drafted:
     faster_than: str
 
 
-def compare(a: Run, b: Run) -> Comparison:
+def compare(a: MeasuredRun, b: MeasuredRun) -> Comparison:
     """Return B against A; reports that cannot be paired are reasons, never errors."""
     reasons = [Reason("weaker", NEVER_CITABLE), *of_runs(a, b)]
     if any(reason.kind == "impossible" for reason in reasons):
@@ -96,7 +97,7 @@ def compare(a: Run, b: Run) -> Comparison:
     return Comparison(tuple(differences), tuple(noise), tuple(reasons))
 
 
-def _pairs(a: Run, b: Run, reasons: list[Reason]) -> Iterator[tuple[Report, Report]]:
+def _pairs(a: MeasuredRun, b: MeasuredRun, reasons: list[Reason]) -> Iterator[tuple[Report, Report]]:
     """Yield the reports of one path and kind that hold samples; why others are left out goes to the reasons."""
     ours, theirs = ({report.path: report for report in load(run.reports)[0]} for run in (a, b))
     paired = False
@@ -108,7 +109,7 @@ def _pairs(a: Run, b: Run, reasons: list[Reason]) -> Iterator[tuple[Report, Repo
             reasons.append(Reason("impossible", "it is not well-formed in both runs", path))
         elif first.kind != second.kind:
             reasons.append(Reason("impossible", f"other kinds: {first.kind} and {second.kind}", path))
-        elif first.kind not in kinds.SAMPLED:
+        elif first.kind not in SAMPLED:
             reasons.append(Reason("impossible", f"kind {first.kind} has no samples that could be paired", path))
         else:
             paired = True

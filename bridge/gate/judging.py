@@ -12,11 +12,10 @@ from bridge import strictjson
 from bridge.gate import claims, profiles
 from bridge.gate.identity import identity
 from bridge.gate.interface import Authority, Evidence, Report, Skip, Violation
-from bridge.gate.kinds import ATTACHMENTS
-from bridge.gate.loading import load
 from bridge.gate.registry import rules
+from bridge.gate.report_kinds import ATTACHMENTS
+from bridge.gate.reports.loading import load
 from bridge.gate.rule import RegisteredRule
-from bridge.gate.wording import headline
 from bridge.limits import REPORT_MAX_BYTES, REPORTS_MAX_COUNT
 from bridge.records import ClaimResult, Decision, Finding, JobSpec, RunRecord, Verdict
 
@@ -240,5 +239,21 @@ def _decide(draft: Verdict, findings: tuple[Finding, ...], results: tuple[ClaimR
         findings=tuple(sorted(findings, key=lambda f: (_SEVERITIES.index(f.severity), f.code))),
         claims=results,
         why=tuple(why[:12]),
-        headline=headline(decision, tuple(why), results),
+        headline=_headline(decision, tuple(why), results),
     )
+
+
+def _headline(decision: Decision, why: tuple[str, ...], results: tuple[ClaimResult, ...]) -> str:
+    """Return the first sentence of a verdict: what may be quoted, or what stopped it."""
+    if decision == "rejected":
+        return f"Rejected, nothing may be quoted: {_brief(why)}"
+    if decision == "valid_not_citable":
+        return f"Valid, but nothing may be quoted: {_brief(why)}"
+    return "May be quoted: " + "; ".join(c.wording for c in results if c.citable and c.role == "primary") + "."
+
+
+def _brief(why: tuple[str, ...]) -> str:
+    if not why:
+        return "no reason was recorded."
+    more = f" (and {len(why) - 1} more)" if len(why) > 1 else ""
+    return f"{why[0]}{more}"

@@ -6,9 +6,8 @@ import statistics
 from collections.abc import Iterator
 from typing import Final
 
-from bridge.gate.claims import Draft
-from bridge.gate.interface import Evidence, Report
-from bridge.gate.sampled import (
+from bridge.gate.claims import ClaimDraft
+from bridge.gate.facts.samples import (
     Arm,
     Arms,
     Sample,
@@ -19,13 +18,14 @@ from bridge.gate.sampled import (
     repeated_share,
     steps_before,
 )
+from bridge.gate.interface import Evidence, Report
 from bridge.gate.stats.ratio import Ratio, paired_ratio
 
 DTYPE_WORDS: Final = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 CONFIDENCE: Final = 0.95
 
 
-def acceptance(report: Report, evidence: Evidence, role: str = "secondary") -> Iterator[Draft]:
+def acceptance(report: Report, evidence: Evidence, role: str = "secondary") -> Iterator[ClaimDraft]:
     """Yield mean acceptance length and rate of the candidate, the worse of all tokens and before loops."""
     arms = arms_of(report, evidence)
     candidate = arms.candidate
@@ -42,9 +42,8 @@ def acceptance(report: Report, evidence: Evidence, role: str = "secondary") -> I
     repeated = sum(repeated_share(s["tokens"]) for s in candidate.measured) / len(candidate.measured)
     loops = sum(1 for sample in candidate.measured if sample["loop_onset"] is not None)
     shown = f"before loops {before.value:.2f}; " if before is not None and loops else ""
-    yield Draft(
+    yield ClaimDraft(
         id="acceptance_length",
-        metric="acceptance_length",
         role="primary" if role == "primary" else "secondary",
         value=worse.value,
         stated=everything.value,
@@ -65,9 +64,8 @@ def acceptance(report: Report, evidence: Evidence, role: str = "secondary") -> I
         },
     )
     if drafted:
-        yield Draft(
+        yield ClaimDraft(
             id="acceptance_rate",
-            metric="acceptance_rate",
             role="informational",
             value=accepted / drafted,
             unit="share",
@@ -101,7 +99,7 @@ def committed_of(sample: Sample, *, clipped: bool) -> tuple[int, int]:
     return committed, counters["target_forwards"]
 
 
-def identity(report: Report, evidence: Evidence) -> Iterator[Draft]:
+def identity(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     """Yield on how many prompts the candidate's tokens equal the baseline's, recomputed from raw tokens."""
     arms = arms_of(report, evidence)
     if arms.candidate is None or arms.baseline is None:
@@ -120,9 +118,8 @@ def identity(report: Report, evidence: Evidence) -> Iterator[Draft]:
         wording = f"differs on {prompts - same} of {prompts} prompts, first at token {where}, "
         wording += f"top-2 margin there {said}, {word}"
         bound = None
-    yield Draft(
+    yield ClaimDraft(
         id="identical_prompts",
-        metric="identical_prompts",
         role="secondary",
         value=float(same),
         unit="prompts",
@@ -156,7 +153,7 @@ def compare(arms: Arms) -> tuple[int, int, int, tuple[int, float | None]]:
     return same, len(common), tokens, first
 
 
-def throughput(report: Report, evidence: Evidence) -> Iterator[Draft]:
+def throughput(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     """Yield the baseline's decode rate; the primary claim of a report without a candidate."""
     arms = arms_of(report, evidence)
     if arms.baseline is None:
@@ -169,9 +166,8 @@ def throughput(report: Report, evidence: Evidence) -> Iterator[Draft]:
     except ValueError:
         return
     low, high = rate.interval(CONFIDENCE)
-    yield Draft(
+    yield ClaimDraft(
         id="baseline_tokens_per_s",
-        metric="baseline_tokens_per_s",
         role="informational" if arms.candidate is not None else "primary",
         value=rate.value,
         interval=(low, high),
@@ -183,7 +179,7 @@ def throughput(report: Report, evidence: Evidence) -> Iterator[Draft]:
     )
 
 
-def memory(report: Report, evidence: Evidence) -> Iterator[Draft]:
+def memory(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     """Yield the measured cache of the candidate beside the native one; in an interleaved report it informs only."""
     arms = arms_of(report, evidence)
     if arms.candidate is None or arms.baseline is None or not arms.candidate.measured or not arms.baseline.measured:
@@ -193,9 +189,8 @@ def memory(report: Report, evidence: Evidence) -> Iterator[Draft]:
     extra = statistics.median_low((sample["memory"]["drafter_bytes"] or 0) for sample in arms.candidate.measured)
     shown = f"{ours / 1e6:.2f} MB KV measured after decode, median (native cache {theirs / 1e6:.2f} MB"
     shown += f", drafter {extra / 1e6:.2f} MB)" if extra else ")"
-    yield Draft(
+    yield ClaimDraft(
         id="kv_bytes",
-        metric="kv_bytes",
         role="informational",
         value=float(ours),
         unit="bytes",
@@ -205,3 +200,12 @@ def memory(report: Report, evidence: Evidence) -> Iterator[Draft]:
         wording=shown,
         detail={"summary": shown},
     )
+
+
+def answers(arm: Arm) -> dict[str, bool]:
+    """Return by prompt whether every repeat was answered correctly, prompts with a known answer only."""
+    return {
+        prompt: all(bool(sample["correct"]) for sample in samples)
+        for prompt, samples in by_prompt(arm.measured).items()
+        if samples[0]["expected"] is not None
+    }

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bridge.gate.claims import Draft
+from bridge.gate.claims import ClaimDraft
+from bridge.gate.facts.samples import Arm, Arms, Sample, arms_of, by_prompt, stage_means, steps_before
 from bridge.gate.interface import Evidence, Report
-from bridge.gate.sampled import Arm, Arms, Sample, arms_of, by_prompt, stage_means, steps_before
 from bridge.gate.stats.multiple import holm
 from bridge.gate.stats.ratio import Ratio, paired_ratio
 
@@ -50,15 +50,20 @@ def _one_run(arms: Arms, stage: str) -> dict[str, tuple[float, float]] | None:
     return {prompt: (sum(side[prompt] for side in theirs) / len(theirs), ours[prompt]) for prompt in common}
 
 
-def drafts(report: Report, evidence: Evidence) -> Iterator[Draft]:
-    """Yield the speed claims of a report with baseline and candidate; nothing without both."""
-    arms = arms_of(report, evidence)
-    earlier = tuple(
+def earlier_arms(report: Report, evidence: Evidence) -> tuple[Arms, ...]:
+    """Return the arms of every earlier attempt's report of the same path and kind."""
+    return tuple(
         arms_of(other, evidence)
         for reports in evidence.earlier.values()
         for other in reports
         if other.value is not None and other.path == report.path and other.kind == report.kind
     )
+
+
+def speedups(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
+    """Yield the speed claims of a report with baseline and candidate; nothing without both."""
+    arms = arms_of(report, evidence)
+    earlier = earlier_arms(report, evidence)
     paired = paired_times(arms, "decode_s", earlier)
     alone = paired_times(arms, "decode_s")
     if paired is None or alone is None or arms.candidate is None or arms.baseline is None:
@@ -88,16 +93,15 @@ class _Judged:
     attempts: int
 
 
-def _primary(judged: _Judged, arms: Arms, profile: Mapping[str, Any]) -> Draft:
+def _primary(judged: _Judged, arms: Arms, profile: Mapping[str, Any]) -> ClaimDraft:
     ratio, over, attempts = judged.ratio, judged.over, judged.attempts
     baseline = baseline_name(arms)
     low, high = ratio.interval(CONFIDENCE)
     shown = f"{ratio.value:.2f}x [{low:.2f}, {high:.2f}] 95 %, {ratio.n} prompts"
     pooled = f", {attempts} attempts pooled" if attempts > 1 else ""
     loops = ", before loops" if over == "before loops" else ""
-    return Draft(
+    return ClaimDraft(
         id="decode_speedup",
-        metric="decode_speedup",
         role="primary",
         value=ratio.value,
         stated=judged.stated,
@@ -120,7 +124,7 @@ def _primary(judged: _Judged, arms: Arms, profile: Mapping[str, Any]) -> Draft:
 
 def _secondaries(
     arms: Arms, earlier: tuple[Arms, ...], names: tuple[str, ...], profile: Mapping[str, Any]
-) -> Iterator[Draft]:
+) -> Iterator[ClaimDraft]:
     ratios: dict[str, Ratio] = {}
     for name, (stage, _) in SECONDARY.items():
         paired = paired_times(arms, stage, earlier)
@@ -135,9 +139,8 @@ def _secondaries(
         low, high = ratio.interval(CONFIDENCE)
         said = effect(ratio, profile) if adjusted[name] < 1.0 - CONFIDENCE else "no difference shown"
         shown = f"{ratio.value:.2f}x [{low:.2f}, {high:.2f}] 95 %, {ratio.n} prompts"
-        yield Draft(
+        yield ClaimDraft(
             id=name,
-            metric=name,
             role="secondary",
             value=ratio.value,
             interval=(low, high),

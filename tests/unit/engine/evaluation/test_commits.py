@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bridge.gate.rules.g4_order import shuffled as drawn_by_the_gate
+from bridge.gate.rules.arms import shuffled as drawn_by_the_gate
 from bridge.gate.stats.ratio import paired_ratio
 from engine.errors import ChildError, ModelMismatchError, UsageError
 from engine.evaluation import commits as comparison
