@@ -38,7 +38,6 @@ class RuleEntry:
     layer: str
     severity: Severity
     kinds: tuple[str, ...]
-    requires: tuple[str, ...]
     message: str
     why: str
     remedy: str
@@ -46,10 +45,7 @@ class RuleEntry:
 
 def rules_catalogue() -> tuple[RuleEntry, ...]:
     """Return every rule in the order of its layer and code."""
-    return tuple(
-        RuleEntry(r.code, r.layer, r.severity, r.kinds, r.requires, r.message, r.why, r.remedy)
-        for r in sorted(rules().values(), key=lambda entry: entry.code)
-    )
+    return tuple(RuleEntry(r.code, r.layer, r.severity, r.kinds, r.message, r.why, r.remedy) for r in rules().values())
 
 
 def explain(code: str) -> str:
@@ -75,8 +71,6 @@ def explain(code: str) -> str:
         f"- **When it is violated** {CONSEQUENCE[found.severity]} (`{found.severity}`)",
         f"- **Looks at** {kinds}",
     ]
-    if found.requires:
-        lines.append(f"- **Looks only if these hold** {', '.join(found.requires)}")
     if found.why:
         lines += ["", "## Why", "", found.why]
     lines += ["", "## What to do", "", found.remedy, ""]

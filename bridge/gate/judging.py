@@ -147,13 +147,8 @@ def _verdict(evidence: Evidence) -> Verdict:
     findings: list[Finding] = []
     scopes: list[tuple[Finding, tuple[str, ...]]] = []
     skipped: dict[str, str] = {}
-    violated: set[str] = set()
     ran = 0
     for code, entry in rules().items():
-        blocked = [required for required in entry.requires if required in violated]
-        if blocked:
-            skipped[code] = f"{blocked[0]} is violated"
-            continue
         outcome = _look(entry, evidence)
         if isinstance(outcome, Skip):
             skipped[code] = outcome.reason
@@ -161,7 +156,6 @@ def _verdict(evidence: Evidence) -> Verdict:
         ran += 1
         for violation in outcome:
             finding = _finding(entry, violation)
-            violated.add(code)
             findings.append(finding)
             scopes.append((finding, violation.claims))
     results = claims.results(evidence, scopes)

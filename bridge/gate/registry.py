@@ -17,17 +17,9 @@ from bridge.gate.rule import RegisteredRule
 
 @cache
 def rules() -> Mapping[str, RegisteredRule]:
-    """Return every rule by code, in the order they run: by layer, then required rules first, then by code."""
-    found = {
-        entry.code: entry
-        for module in _modules()
-        for entry in vars(module).values()
-        if isinstance(entry, RegisteredRule)
-    }
-    ordered: dict[str, RegisteredRule] = {}
-    for code in sorted(found):
-        _place(code, found, ordered)
-    return {code: ordered[code] for code in sorted(ordered, key=lambda code: (code[:2], list(ordered).index(code)))}
+    """Return every rule by code, in the order they run."""
+    found = [entry for module in _modules() for entry in vars(module).values() if isinstance(entry, RegisteredRule)]
+    return {entry.code: entry for entry in sorted(found, key=lambda entry: entry.code)}
 
 
 def _modules() -> Iterator[ModuleType]:
@@ -36,11 +28,3 @@ def _modules() -> Iterator[ModuleType]:
             yield import_module(f"bridge.gate.rules.{item.name.removesuffix('.py')}")
     for kind in KINDS:
         yield import_module(f"bridge.gate.kinds.{kind}")
-
-
-def _place(code: str, found: Mapping[str, RegisteredRule], ordered: dict[str, RegisteredRule]) -> None:
-    if code in ordered:
-        return
-    for required in found[code].requires:
-        _place(required, found, ordered)
-    ordered[code] = found[code]

@@ -13,7 +13,6 @@ from functools import wraps
 from bridge.gate.interface import Evidence, Report, Skip, Violation
 from bridge.records import JobSpec, RunRecord, Severity
 
-Codes = tuple[str, ...]
 Check = Callable[[Evidence], "Iterable[Violation] | Skip"]
 ReportCheck = Callable[[Report, Evidence], "Iterable[Violation]"]
 RecordCheck = Callable[[RunRecord, Evidence], "Iterable[Violation]"]
@@ -29,7 +28,6 @@ class RegisteredRule:
         severity: of its violations, unless one says otherwise.
         kinds: report kinds it looks at, empty for every kind.
         remedy: what to do about a violation.
-        requires: codes whose violation makes this rule pointless.
     """
 
     code: str
@@ -39,7 +37,6 @@ class RegisteredRule:
     why: str
     check: Check
     kinds: tuple[str, ...] = ()
-    requires: tuple[str, ...] = ()
 
     @property
     def layer(self) -> str:
@@ -57,13 +54,12 @@ def rule(
     remedy: str,
     severity: Severity = "reject",
     kinds: tuple[str, ...] = (),
-    requires: tuple[str, ...] = (),
 ) -> Callable[[Check], RegisteredRule]:
     """Declare a rule that looks at the whole evidence."""
 
     def register(check: Check) -> RegisteredRule:
         message, _, why = (inspect.getdoc(check) or "").partition("\n")
-        return RegisteredRule(code, severity, remedy, message.strip(), why.strip(), check, kinds, requires)
+        return RegisteredRule(code, severity, remedy, message.strip(), why.strip(), check, kinds)
 
     return register
 
@@ -74,7 +70,6 @@ def report_rule(
     remedy: str,
     severity: Severity = "reject",
     kinds: tuple[str, ...] = (),
-    requires: tuple[str, ...] = (),
 ) -> Callable[[ReportCheck], RegisteredRule]:
     """Declare a rule that looks at one well-formed report of its kinds after the other."""
 
@@ -91,7 +86,7 @@ def report_rule(
                 return Skip("no well-formed report of its kinds" if kinds else "no well-formed report")
             return look(reports, evidence)
 
-        return rule(code, remedy=remedy, severity=severity, kinds=kinds, requires=requires)(over_reports)
+        return rule(code, remedy=remedy, severity=severity, kinds=kinds)(over_reports)
 
     return register
 
