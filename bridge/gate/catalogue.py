@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from bridge.errors import UsageError
 from bridge.gate import profiles
 from bridge.gate.registry import rules
+from bridge.gate.rule import RegisteredRule
 from bridge.records import Severity
 
 LAYERS: Final = {
@@ -30,22 +30,9 @@ CONSEQUENCE: Final[dict[Severity, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class RuleEntry:
-    """What `gate rules` shows of one rule."""
-
-    code: str
-    layer: str
-    severity: Severity
-    kinds: tuple[str, ...]
-    message: str
-    why: str
-    remedy: str
-
-
-def rules_catalogue() -> tuple[RuleEntry, ...]:
+def rules_catalogue() -> tuple[RegisteredRule, ...]:
     """Return every rule in the order of its layer and code."""
-    return tuple(RuleEntry(r.code, r.layer, r.severity, r.kinds, r.message, r.why, r.remedy) for r in rules().values())
+    return tuple(rules().values())
 
 
 def explain(code: str) -> str:

@@ -6,12 +6,13 @@ G8 environment, G9 integrity. Knows no file, process, clock or network.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from bridge.records import GateIdentity, JobSpec, RunRecord, Severity
 
+Derived = TypeVar("Derived")
 Authority = Literal["host", "attested", "unattested"]
 
 
@@ -70,6 +71,13 @@ class Evidence:
     problems: Mapping[str, tuple[ReportProblem, ...]] = field(default_factory=dict)
     gate: GateIdentity | None = None
     facts: dict[object, Any] = field(default_factory=dict, compare=False)
+
+    def derived(self, key: object, derive: Callable[[], Derived]) -> Derived:
+        """Return a value that several rules use, derived once."""
+        if key not in self.facts:
+            self.facts[key] = derive()
+        found: Derived = self.facts[key]
+        return found
 
 
 @dataclass(frozen=True)

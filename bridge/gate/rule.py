@@ -6,7 +6,7 @@ Its docstring documents the rule: the first line is the message and says what mu
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import wraps
 
@@ -43,6 +43,11 @@ class RegisteredRule:
         """The part of the code before its first hyphen."""
         return self.code.split("-", 1)[0]
 
+    def described(self) -> dict[str, object]:
+        """Return what `gate rules` shows of it."""
+        names = ("code", "layer", "severity", "kinds", "message", "why", "remedy")
+        return {name: getattr(self, name) for name in names}
+
     def __call__(self, evidence: Evidence) -> Iterable[Violation] | Skip:
         """Return what violates the rule, or why it does not apply."""
         return self.check(evidence)
@@ -74,17 +79,16 @@ def report_rule(
     """Declare a rule that looks at one well-formed report of its kinds after the other."""
 
     def register(check: ReportCheck) -> RegisteredRule:
-        def look(reports: list[Report], evidence: Evidence) -> Iterator[Violation]:
-            for report in reports:
-                for violation in check(report, evidence):
-                    yield violation if violation.report else replace(violation, report=report.path)
-
         @wraps(check)
         def over_reports(evidence: Evidence) -> Iterable[Violation] | Skip:
             reports = [r for r in evidence.reports if r.value is not None and (not kinds or r.kind in kinds)]
             if not reports:
                 return Skip("no well-formed report of its kinds" if kinds else "no well-formed report")
-            return look(reports, evidence)
+            return (
+                violation if violation.report else replace(violation, report=report.path)
+                for report in reports
+                for violation in check(report, evidence)
+            )
 
         return rule(code, remedy=remedy, severity=severity, kinds=kinds)(over_reports)
 

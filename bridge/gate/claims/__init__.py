@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from bridge.gate.interface import Evidence, Report
+from bridge.gate.stats.ratio import Ratio
 from bridge.records import ClaimResult, Finding
+
+Role = Literal["primary", "secondary", "informational"]
+CONFIDENCE: Final = 0.95
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class ClaimDraft:
     """
 
     id: str
-    role: Literal["primary", "secondary", "informational"]
+    role: Role
     value: float | None
     unit: str
     n: int
@@ -46,15 +50,25 @@ class ClaimDraft:
         """Name under which a report states the claim."""
         return self.stated_as or self.id
 
+    @classmethod
+    def of_ratio(cls, name: str, role: Role, ratio: Ratio, wording: str) -> ClaimDraft:
+        """Return the claim of a ratio with its interval."""
+        return cls(
+            id=name,
+            role=role,
+            value=ratio.value,
+            interval=ratio.interval(CONFIDENCE),
+            confidence=CONFIDENCE,
+            unit="ratio",
+            n=ratio.n,
+            wording=wording,
+        )
+
 
 def claim_drafts(report: Report, evidence: Evidence) -> tuple[ClaimDraft, ...]:
     """Return the claims of a well-formed report, recomputed once."""
-    key = ("drafts", report.path)
-    if key not in evidence.facts:
-        recompute = import_module(f"bridge.gate.kinds.{report.kind}").recompute
-        evidence.facts[key] = tuple(recompute(report, evidence))
-    found: tuple[ClaimDraft, ...] = evidence.facts[key]
-    return found
+    recompute = import_module(f"bridge.gate.kinds.{report.kind}").recompute
+    return evidence.derived(("drafts", report.path), lambda: tuple(recompute(report, evidence)))
 
 
 def results(evidence: Evidence, scopes: Iterable[tuple[Finding, tuple[str, ...]]]) -> tuple[ClaimResult, ...]:

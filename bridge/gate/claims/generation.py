@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
-from bridge.gate.claims import ClaimDraft
+from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
 from bridge.gate.facts.samples import (
     Arm,
     Arms,
@@ -19,13 +20,12 @@ from bridge.gate.facts.samples import (
     steps_before,
 )
 from bridge.gate.interface import Evidence, Report
-from bridge.gate.stats.ratio import Ratio, paired_ratio
+from bridge.gate.stats.ratio import Ratio, known_ratio
 
 DTYPE_WORDS: Final = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
-CONFIDENCE: Final = 0.95
 
 
-def acceptance(report: Report, evidence: Evidence, role: str = "secondary") -> Iterator[ClaimDraft]:
+def acceptance(report: Report, evidence: Evidence, role: Role = "secondary") -> Iterator[ClaimDraft]:
     """Yield mean acceptance length and rate of the candidate, the worse of all tokens and before loops."""
     arms = arms_of(report, evidence)
     candidate = arms.candidate
@@ -42,19 +42,16 @@ def acceptance(report: Report, evidence: Evidence, role: str = "secondary") -> I
     repeated = sum(repeated_share(s["tokens"]) for s in candidate.measured) / len(candidate.measured)
     loops = sum(1 for sample in candidate.measured if sample["loop_onset"] is not None)
     shown = f"before loops {before.value:.2f}; " if before is not None and loops else ""
-    yield ClaimDraft(
-        id="acceptance_length",
-        role="primary" if role == "primary" else "secondary",
-        value=worse.value,
-        stated=everything.value,
-        interval=(low, high),
-        confidence=CONFIDENCE,
-        unit="tokens/forward",
-        n=worse.n,
-        arms=(candidate.name,),
-        wording=(
-            f"{worse.value:.2f} committed tokens per target forward [{low:.2f}, {high:.2f}] 95 %, {worse.n} prompts"
+    yield replace(
+        ClaimDraft.of_ratio(
+            "acceptance_length",
+            role,
+            worse,
+            f"{worse.value:.2f} committed tokens per target forward [{low:.2f}, {high:.2f}] 95 %, {worse.n} prompts",
         ),
+        stated=everything.value,
+        unit="tokens/forward",
+        arms=(candidate.name,),
         detail={
             "all_tokens": everything.value,
             "before_loops": None if before is None else before.value,
@@ -83,10 +80,7 @@ def _acceptance(arm: Arm, *, clipped: bool) -> Ratio | None:
         committed.append(sum(count for count, _ in counts))
         forwards.append(sum(count for _, count in counts))
     kept = [(c, f) for c, f in zip(committed, forwards, strict=True) if f > 0]
-    try:
-        return paired_ratio([c for c, _ in kept], [f for _, f in kept])
-    except ValueError:
-        return None
+    return known_ratio([c for c, _ in kept], [f for _, f in kept])
 
 
 def committed_of(sample: Sample, *, clipped: bool) -> tuple[int, int]:
@@ -161,21 +155,19 @@ def throughput(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     groups = by_prompt(sample for arm in arms.reference for sample in arm.measured)
     tokens = [float(sum(max(s["output_tokens"] - 1, 0) for s in samples)) for samples in groups.values()]
     seconds = [float(sum(s["stages"]["decode_s"] for s in samples)) for samples in groups.values()]
-    try:
-        rate = paired_ratio(tokens, seconds)
-    except ValueError:
+    rate = known_ratio(tokens, seconds)
+    if rate is None:
         return
     low, high = rate.interval(CONFIDENCE)
-    yield ClaimDraft(
-        id="baseline_tokens_per_s",
-        role="informational" if arms.candidate is not None else "primary",
-        value=rate.value,
-        interval=(low, high),
-        confidence=CONFIDENCE,
+    yield replace(
+        ClaimDraft.of_ratio(
+            "baseline_tokens_per_s",
+            "informational" if arms.candidate is not None else "primary",
+            rate,
+            f"native decoding {rate.value:.1f} tokens/s [{low:.1f}, {high:.1f}] 95 %, {rate.n} prompts",
+        ),
         unit="tokens/s",
-        n=rate.n,
         arms=tuple(arm.name for arm in arms.reference),
-        wording=f"native decoding {rate.value:.1f} tokens/s [{low:.1f}, {high:.1f}] 95 %, {rate.n} prompts",
     )
 
 
@@ -202,6 +194,14 @@ def memory(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     )
 
 
+def paired_answers(ours: Arm, theirs: Arm) -> tuple[int, int, int]:
+    """Return how many prompts of both arms only the first answered correctly, only the second, and their number."""
+    first, second = answers(ours), answers(theirs)
+    common = [prompt for prompt in first if prompt in second]
+    gained, lost = sum(first[p] and not second[p] for p in common), sum(second[p] and not first[p] for p in common)
+    return gained, lost, len(common)
+
+
 def answers(arm: Arm) -> dict[str, bool]:
     """Return by prompt whether every repeat was answered correctly, prompts with a known answer only."""
     return {
@@ -209,3 +209,22 @@ def answers(arm: Arm) -> dict[str, bool]:
         for prompt, samples in by_prompt(arm.measured).items()
         if samples[0]["expected"] is not None
     }
+
+
+def call_times(report: Report) -> Iterator[ClaimDraft]:
+    """Yield mean and median seconds of every method an arm called."""
+    for row in report.body["rows"]["rpcs"]:
+        name = f"rpc_{row['arm']}_{row['method']}".lower()
+        seconds = row["seconds"]
+        yield ClaimDraft(
+            id=name,
+            role="informational",
+            value=statistics.fmean(seconds),
+            unit="s",
+            n=len(seconds),
+            arms=(row["arm"],),
+            wording=(
+                f"{row['arm']} {row['method']}: mean {statistics.fmean(seconds) * 1e3:.3f} ms, "
+                f"median {statistics.median(seconds) * 1e3:.3f} ms, {len(seconds)} calls"
+            ),
+        )

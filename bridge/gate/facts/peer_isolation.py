@@ -37,24 +37,21 @@ def made_by_runner(evidence: Evidence) -> bool:
 
 def problems(report: Report, evidence: Evidence) -> tuple[Violation, ...]:
     """Return what is missing, once; without record and job spec nothing is known to be there."""
-    key = ("outside", report.path)
-    if key not in evidence.facts:
-        record, spec = evidence.record, evidence.spec
-        if record is None or spec is None:
-            evidence.facts[key] = (Violation("no RunRecord or no JobSpec says who was kept apart from whom"),)
-        else:
-            arms = arms_of(report, evidence)
-            evidence.facts[key] = (
-                *_commands(spec),
-                *_apart(record, spec),
-                *_peers(record, spec),
-                *_drawn(report, record, arms),
-                *_held(record, arms, float(evidence.profile["marks_outlier_max_s"])),
-                *_tokens(arms),
-                *_earlier(report, evidence),
-            )
-    found: tuple[Violation, ...] = evidence.facts[key]
-    return found
+    return evidence.derived(("peer isolation", report.path), lambda: tuple(_problems(report, evidence)))
+
+
+def _problems(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    record, spec, arms = evidence.record, evidence.spec, arms_of(report, evidence)
+    if record is None or spec is None:
+        yield Violation("no RunRecord or no JobSpec says who was kept apart from whom")
+        return
+    yield from _commands(spec)
+    yield from _apart(record, spec)
+    yield from _peers(record, spec)
+    yield from _drawn(report, record, arms)
+    yield from _held(record, arms, float(evidence.profile["marks_outlier_max_s"]))
+    yield from _tokens(arms)
+    yield from _earlier(report, evidence)
 
 
 def draw(nonce: str, number: int, words: list[str]) -> str:

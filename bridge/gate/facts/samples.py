@@ -76,11 +76,7 @@ def within(arms: Arms, launches: Set[int]) -> Arms:
 
 def arms_of(report: Report, evidence: Evidence) -> Arms:
     """Return the arms of a well-formed report, built once."""
-    key = ("arms", id(report))
-    if key not in evidence.facts:
-        evidence.facts[key] = _arms(report.body)
-    found: Arms = evidence.facts[key]
-    return found
+    return evidence.derived(("arms", id(report)), lambda: _arms(report.body))
 
 
 def _arms(body: Mapping[str, Any]) -> Arms:
@@ -92,11 +88,11 @@ def _arms(body: Mapping[str, Any]) -> Arms:
     return Arms(built, by_role.get("baseline"), by_role.get("control"), by_role.get("candidate"))
 
 
-def by_prompt(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
-    """Return samples by prompt id, in report order."""
+def by_prompt(samples: Iterable[Sample], key: str = "prompt_id") -> dict[str, list[Sample]]:
+    """Return samples by prompt id or digest, in report order."""
     found: dict[str, list[Sample]] = {}
     for sample in samples:
-        found.setdefault(sample["prompt_id"], []).append(sample)
+        found.setdefault(sample[key], []).append(sample)
     return found
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from bridge.gate.claims import ClaimDraft, generation
-from bridge.gate.claims.speed import CONFIDENCE, noise_floor, paired_times
+from bridge.gate.claims import CONFIDENCE, ClaimDraft, generation
+from bridge.gate.claims.speed import noise_floor, time_ratio
 from bridge.gate.facts.samples import Arms, arms_of, within
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import COMMIT_COMPARISON
@@ -17,13 +18,9 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     """Yield base over head: below 1 the head is slower; slower is said only when every pass says it."""
     arms, passes = arms_of(report, evidence), report.body["rows"]["passes"]
     margin = float(report.body["config"]["slower_margin"])
-    whole = paired_times(arms, "decode_s")
+    ratio = time_ratio(arms, "decode_s")
     each = [ratio_of(arms, set(launches)) for launches in passes]
-    if whole is None or any(one is None for one in each) or arms.candidate is None or not arms.reference:
-        return
-    try:
-        ratio = whole.ratio()
-    except ValueError:
+    if ratio is None or any(one is None for one in each) or arms.candidate is None or not arms.reference:
         return
     low, high = ratio.interval(CONFIDENCE)
     slower = [one for one in each if one is not None and one.interval(CONFIDENCE)[1] < 1.0 - margin]
@@ -37,18 +34,16 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         said = f"head is not slower than base ({margin * 100:.0f} % margin)"
     else:
         said = "no difference shown"
-    yield ClaimDraft(
-        id="decode_speedup",
-        role="primary",
-        value=ratio.value,
-        interval=(low, high),
-        confidence=CONFIDENCE,
-        unit="ratio",
-        n=ratio.n,
+    yield replace(
+        ClaimDraft.of_ratio(
+            "decode_speedup",
+            "primary",
+            ratio,
+            f"{said}: {ratio.value:.3f}x [{low:.3f}, {high:.3f}] 95 %, {ratio.n} prompts",
+        ),
         baseline=report.body["config"]["base_commit"][:12],
         arms=(arms.candidate.name, *(arm.name for arm in arms.reference)),
         stops=_earlier(evidence),
-        wording=f"{said}: {ratio.value:.3f}x [{low:.3f}, {high:.3f}] 95 %, {ratio.n} prompts",
         detail={
             "slower": len(slower) == len(each) and len(each) > 1,
             "passes": len(each),
@@ -74,11 +69,7 @@ def _same_code(report: Report) -> bool:
 
 def ratio_of(arms: Arms, launches: set[int]) -> Ratio | None:
     """Return base over head within some launches, None where there are too few rows."""
-    paired = paired_times(within(arms, launches), "decode_s")
-    try:
-        return None if paired is None else paired.ratio()
-    except ValueError:
-        return None
+    return time_ratio(within(arms, launches), "decode_s")
 
 
 @report_rule(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridge.gate.claims import ClaimDraft, calls, generation, speed
+from bridge.gate.claims import ClaimDraft, generation, speed
 from bridge.gate.interface import Evidence, Report
 
 
@@ -13,4 +13,4 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     yield from speed.speedups(report, evidence)
     yield from generation.identity(report, evidence)
     yield from generation.acceptance(report, evidence)
-    yield from calls.call_times(report)
+    yield from generation.call_times(report)

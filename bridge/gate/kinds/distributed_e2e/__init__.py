@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridge.gate.claims import ClaimDraft, calls
+from bridge.gate.claims import ClaimDraft, generation
 from bridge.gate.facts.samples import arms_of, by_prompt
 from bridge.gate.interface import Evidence, Report
 
@@ -31,4 +31,4 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
             arms=(*(arm.name for arm in others), arms.baseline.name),
             wording=f"{names}: identical to local decoding on {len(same)} of {len(reference)} prompts",
         )
-    yield from calls.call_times(report)
+    yield from generation.call_times(report)

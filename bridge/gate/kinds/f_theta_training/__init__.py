@@ -6,13 +6,11 @@ import statistics
 from collections.abc import Iterator
 from itertools import pairwise
 
-from bridge.gate.claims import ClaimDraft
+from bridge.gate.claims import CONFIDENCE, ClaimDraft
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import F_THETA_TRAINING
 from bridge.gate.rule import report_rule
 from bridge.gate.stats.ratio import paired_ratio
-
-CONFIDENCE = 0.95
 
 
 def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
@@ -33,18 +31,12 @@ def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
     held = report.body["rows"]["held_out"]
     ratio = paired_ratio([row["loss_after"] for row in held], [row["loss_before"] for row in held])
     low, high = ratio.interval(CONFIDENCE)
-    yield ClaimDraft(
-        id="held_out_loss_ratio",
-        role="primary",
-        value=ratio.value,
-        interval=(low, high),
-        confidence=CONFIDENCE,
-        unit="ratio",
-        n=ratio.n,
-        wording=(
-            f"held-out loss after training is {ratio.value:.3f} times that before [{low:.3f}, {high:.3f}] 95 %, "
-            f"{ratio.n} sequences"
-        ),
+    yield ClaimDraft.of_ratio(
+        "held_out_loss_ratio",
+        "primary",
+        ratio,
+        f"held-out loss after training is {ratio.value:.3f} times that before [{low:.3f}, {high:.3f}] 95 %, "
+        f"{ratio.n} sequences",
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from bridge.gate.claims import ClaimDraft
-from bridge.gate.claims.generation import answers
+from bridge.gate.claims.generation import answers, paired_answers
 from bridge.gate.facts.model_sizes import shape_of
 from bridge.gate.facts.samples import Arm, Arms, arms_of, by_prompt
 from bridge.gate.interface import Evidence, Report, Violation
@@ -28,18 +28,15 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     arms = arms_of(report, evidence)
     confidence, margin = float(evidence.profile["recall_confidence"]), float(evidence.profile["recall_margin"])
     errors: list[dict[str, Any]] = report.body["rows"]["errors"]
-    baseline = {} if arms.baseline is None else answers(arms.baseline)
     for arm in arms.all:
         found = answers(arm)
         if found:
             right, n = sum(found.values()), len(found)
             low = rate_lower(right, n, confidence)
             wording = f"{arm.name}: {right} of {n} needles found, at least {low * 100:.1f} % (95 % one-sided)"
-            if arm.role == "candidate" and baseline:
-                common = [prompt for prompt in found if prompt in baseline]
-                gained = sum(found[p] and not baseline[p] for p in common)
-                lost = sum(baseline[p] and not found[p] for p in common)
-                kept = paired_difference_lower(gained, lost, len(common), confidence) > -margin if common else False
+            if arm.role == "candidate" and arms.baseline is not None and answers(arms.baseline):
+                gained, lost, common = paired_answers(arm, arms.baseline)
+                kept = bool(common) and paired_difference_lower(gained, lost, common, confidence) > -margin
                 wording += f", {'preserved' if kept else 'not shown to be preserved'} within {margin * 100:.0f} points"
             yield ClaimDraft(
                 id=f"recall_{arm.name}",

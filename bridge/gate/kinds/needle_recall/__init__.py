@@ -49,25 +49,22 @@ def _recall(arm: Arm, confidence: float) -> Iterator[ClaimDraft]:
 
 
 def _preserved(ours: Arm, theirs: Arm, confidence: float, margin: float) -> Iterator[ClaimDraft]:
-    first, second = generation.answers(ours), generation.answers(theirs)
-    common = [prompt for prompt in first if prompt in second]
-    if not common:
+    gained, lost, n = generation.paired_answers(ours, theirs)
+    if not n:
         return
-    gained = sum(first[p] and not second[p] for p in common)
-    lost = sum(second[p] and not first[p] for p in common)
-    low = paired_difference_lower(gained, lost, len(common), confidence)
+    low = paired_difference_lower(gained, lost, n, confidence)
     kept = low > -margin
     said = f"preserved within {margin * 100:.0f} points" if kept else "not shown to be preserved"
     yield ClaimDraft(
         id="recall_preserved",
         role="secondary",
-        value=(gained - lost) / len(common),
+        value=(gained - lost) / n,
         interval=(low, 1.0),
         confidence=confidence,
         unit="share",
-        n=len(common),
+        n=n,
         baseline=theirs.name,
         arms=(ours.name, theirs.name),
-        wording=f"recall {said}: difference at least {low * 100:+.1f} points, {len(common)} paired needles",
+        wording=f"recall {said}: difference at least {low * 100:+.1f} points, {n} paired needles",
         detail={"gained": gained, "lost": lost, "preserved": kept},
     )

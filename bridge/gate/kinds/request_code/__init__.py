@@ -7,9 +7,10 @@ last token is the host's to take from beginning to end.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from bridge.gate.claims import ClaimDraft, generation
-from bridge.gate.claims.speed import CONFIDENCE, baseline_name, control_ratio, earlier_arms, effect, paired_times
+from bridge.gate.claims.speed import baseline_name, earlier_arms, effect, noise_floor, shown_ratio, time_ratio
 from bridge.gate.facts import peer_isolation
 from bridge.gate.facts.samples import arms_of
 from bridge.gate.interface import Evidence, Report, Violation
@@ -21,35 +22,23 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     """Yield total time of native decoding over the peer's, then identity."""
     arms = arms_of(report, evidence)
     earlier = earlier_arms(report, evidence)
-    pooled, alone = paired_times(arms, "total_s", earlier), paired_times(arms, "total_s")
-    if pooled is None or alone is None or arms.candidate is None:
+    ratio, stated = time_ratio(arms, "total_s", earlier), time_ratio(arms, "total_s")
+    if ratio is None or stated is None or arms.candidate is None:  # G4-STAGES says where a time is not positive
         return
-    try:
-        ratio, stated = pooled.ratio(), alone.ratio().value
-    except ValueError:  # times that are not positive; G4-STAGES says so
-        return
-    low, high = ratio.interval(CONFIDENCE)
     said, baseline = effect(ratio, evidence.profile), baseline_name(arms)
-    shown = f"{ratio.value:.2f}x [{low:.2f}, {high:.2f}] 95 %, {ratio.n} prompts"
+    shown = shown_ratio(ratio)
     shown += f", {1 + len(earlier)} attempts pooled" if earlier else ""
-    control = control_ratio(arms, "total_s")
-    floor = None if control is None else control.half_width(float(evidence.profile["control_confidence"]))
-    yield ClaimDraft(
-        id="total_speedup",
-        role="primary",
-        value=ratio.value,
-        stated=stated,
-        interval=(low, high),
-        confidence=CONFIDENCE,
-        unit="ratio",
-        n=ratio.n,
+    yield replace(
+        ClaimDraft.of_ratio(
+            "total_speedup", "primary", ratio, f"request code, prompt to last token, {said}: {shown}, vs {baseline}"
+        ),
+        stated=stated.value,
         baseline=baseline,
         arms=(arms.candidate.name, *(arm.name for arm in arms.reference)),
-        wording=f"request code, prompt to last token, {said}: {shown}, vs {baseline}",
         detail={
             "effect": said,
             "attempts": 1 + len(earlier),
-            "noise_floor": floor,
+            "noise_floor": noise_floor(arms, evidence.profile, "total_s"),
             "summary": f"{shown}, vs {baseline}",
         },
     )

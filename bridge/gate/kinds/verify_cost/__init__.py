@@ -7,14 +7,12 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator
 
-from bridge.gate.claims import ClaimDraft
+from bridge.gate.claims import CONFIDENCE, ClaimDraft
 from bridge.gate.facts.roofline import forward_rate, most_flops
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import VERIFY_COST
 from bridge.gate.rule import report_rule
 from bridge.gate.stats.ratio import paired_ratio
-
-CONFIDENCE = 0.95
 
 
 def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
@@ -30,18 +28,12 @@ def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
         ratio = paired_ratio(row["seconds"], single[context])
         low, high = ratio.interval(CONFIDENCE)
         name = f"verify_{size}_at_{context}"
-        yield ClaimDraft(
-            id=name,
-            role="primary" if (context, size) == (last, widest) else "secondary",
-            value=ratio.value,
-            interval=(low, high),
-            confidence=CONFIDENCE,
-            unit="ratio",
-            n=ratio.n,
-            wording=(
-                f"verifying {size} rows after {context} tokens costs {ratio.value:.2f} times decoding one "
-                f"[{low:.2f}, {high:.2f}] 95 %, {ratio.n} repeats"
-            ),
+        yield ClaimDraft.of_ratio(
+            name,
+            "primary" if (context, size) == (last, widest) else "secondary",
+            ratio,
+            f"verifying {size} rows after {context} tokens costs {ratio.value:.2f} times decoding one "
+            f"[{low:.2f}, {high:.2f}] 95 %, {ratio.n} repeats",
         )
     yield from _drafts(report)
 
