@@ -78,7 +78,7 @@ def _row(gate: Any, name: str, case: Any) -> None:
 
 def _validated(value: Any) -> None:
     """Validate with the plain validator: what a schema alone costs."""
-    document = import_module("bridge.gate.schemas").document
+    document = import_module("bridge.gate.reports.schema").document
     registry: Any = Registry().with_resource("report.schema.json", Resource.from_contents(document("report")))
     list(Draft202012Validator(document(value["kind"]), registry=registry).iter_errors(value))
 

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from bridge.gate import identity, profiles
-from bridge.gate.claims.speed import control_ratio, effect, paired_times
-from bridge.gate.rules.g5_trend import baseline_trend
-from bridge.gate.sampled import Arm, Arms, stage_means
+from bridge.gate.claims.speed import control_ratio, effect, time_ratio
+from bridge.gate.facts.samples import Arm, Arms, stage_means
+from bridge.gate.rules.statistics import baseline_trend
 from bridge.gate.stats.spread import largest_ratio, robust_log_spread
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -118,11 +118,10 @@ def resampled(triples: list[list[float]], ratio: float, rng: random.Random, prof
 
 def granted(arms: Arms, profile: Any) -> tuple[str | None, tuple[float, float]]:
     """Return the effect the gate would let be quoted, None when it lets none, and the interval."""
-    paired = paired_times(arms, "decode_s")
+    ratio = time_ratio(arms, "decode_s")
     control, trend = control_ratio(arms), baseline_trend(arms)
-    if paired is None or control is None or trend is None or arms.baseline is None or arms.control is None:
+    if ratio is None or control is None or trend is None or arms.baseline is None or arms.control is None:
         raise ValueError("the resampled run has no pairs")
-    ratio = paired.ratio()
     low, high = control.interval(float(profile["control_confidence"]))
     first, second = stage_means(arms.baseline, "decode_s"), stage_means(arms.control, "decode_s")
     pair = list(first.values()), [second[key] for key in first]

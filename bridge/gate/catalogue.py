@@ -1,12 +1,14 @@
-"""The rules for people: one entry each, and a page of text for one."""
+"""The rules for people: an entry and a page each, an index, the numbers; `docs/gate/` is generated from here."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Final
 
 from bridge.errors import UsageError
+from bridge.gate import profiles
 from bridge.gate.registry import rules
+from bridge.gate.rule import RegisteredRule
 from bridge.records import Severity
 
 LAYERS: Final = {
@@ -28,26 +30,9 @@ CONSEQUENCE: Final[dict[Severity, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class RuleEntry:
-    """What `gate rules` shows of one rule."""
-
-    code: str
-    layer: str
-    severity: Severity
-    kinds: tuple[str, ...]
-    requires: tuple[str, ...]
-    message: str
-    why: str
-    remedy: str
-
-
-def rules_catalogue() -> tuple[RuleEntry, ...]:
+def rules_catalogue() -> tuple[RegisteredRule, ...]:
     """Return every rule in the order of its layer and code."""
-    return tuple(
-        RuleEntry(r.code, r.layer, r.severity, r.kinds, r.requires, r.message, r.why, r.remedy)
-        for r in sorted(rules().values(), key=lambda entry: entry.code)
-    )
+    return tuple(rules().values())
 
 
 def explain(code: str) -> str:
@@ -73,9 +58,45 @@ def explain(code: str) -> str:
         f"- **When it is violated** {CONSEQUENCE[found.severity]} (`{found.severity}`)",
         f"- **Looks at** {kinds}",
     ]
-    if found.requires:
-        lines.append(f"- **Looks only if these hold** {', '.join(found.requires)}")
     if found.why:
         lines += ["", "## Why", "", found.why]
     lines += ["", "## What to do", "", found.remedy, ""]
     return "\n".join(lines)
+
+
+def pages() -> dict[str, str]:
+    """Return file name to text: a page per rule, the index, the numbers."""
+    found = {f"{entry.code}.md": explain(entry.code) for entry in rules_catalogue()}
+    found["README.md"] = "\n".join(_index()) + "\n"
+    found["profiles.md"] = "\n".join(_numbers()) + "\n"
+    return found
+
+
+def _index() -> Iterator[str]:
+    yield "# The rules of the evidence gate"
+    yield ""
+    yield "A number may be quoted only if the gate says `evidence`. Each rule has a code that never changes, a page, a"
+    yield "remedy, and a run that breaks it in the tests. `kakeya-mac gate rules` lists them, `gate explain CODE` shows"
+    yield "a page. The seed's codes are mapped in [from-the-seed.md](from-the-seed.md), the numbers are in"
+    yield "[profiles.md](profiles.md)."
+    for layer, name in LAYERS.items():
+        mine = [entry for entry in rules_catalogue() if entry.layer == layer]
+        yield ""
+        yield f"## {layer} {name}"
+        yield ""
+        yield "| rule | what must hold | otherwise |"
+        yield "|---|---|---|"
+        for entry in mine:
+            yield f"| [{entry.code}]({entry.code}.md) | {entry.message} | {CONSEQUENCE[entry.severity]} |"
+
+
+def _numbers() -> Iterator[str]:
+    yield "# The numbers"
+    yield ""
+    yield "Every threshold is data with a reason; changing one changes the gate's digest, which every verdict carries."
+    smoke, claim = profiles.reasons("smoke"), profiles.reasons("claim")
+    yield ""
+    yield "| number | smoke | claim | why (claim) |"
+    yield "|---|---|---|---|"
+    for key, (value, why) in claim.items():
+        yield f"| `{key}` | {smoke[key][0]} | {value} | {why} |"

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from bridge.gate.facts.samples import Arm
 from bridge.gate.interface import Report
-from bridge.gate.sampled import Arm
 from bridge.records import Decision, JobSpec, RunRecord
 
 NEVER_CITABLE: Final = "two runs at two times are not interleaved: whatever changed between them is in the ratio"
@@ -22,7 +22,7 @@ _MEASURED_SAME: Final = (
 
 
 @dataclass(frozen=True)
-class Run:
+class MeasuredRun:
     """One side: what its result tree holds. Without a record nobody saw it being measured.
 
     Attributes:
@@ -45,7 +45,7 @@ class Reason:
     report: str | None = None
 
 
-def of_runs(a: Run, b: Run) -> Iterator[Reason]:
+def of_runs(a: MeasuredRun, b: MeasuredRun) -> Iterator[Reason]:
     """Yield what the runs as a whole do not share."""
     for name, run in (("A", a), ("B", b)):
         if run.decision == "rejected":

@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bridge.gate import kinds, profiles
+from bridge.gate import profiles
+from bridge.gate.claims import CONFIDENCE
 from bridge.gate.claims.generation import committed_of
-from bridge.gate.claims.speed import CONFIDENCE, control_ratio, effect
-from bridge.gate.comparability import NEVER_CITABLE, Reason, Run, of_prompts, of_reports, of_runs
+from bridge.gate.claims.speed import control_ratio, effect
+from bridge.gate.comparability import NEVER_CITABLE, MeasuredRun, Reason, of_prompts, of_reports, of_runs
+from bridge.gate.facts.samples import Arm, Arms, Sample, arms_of, by_prompt
 from bridge.gate.interface import Evidence, Report
-from bridge.gate.loading import load
-from bridge.gate.sampled import Arm, Arms, Sample, arms_of
+from bridge.gate.report_kinds import SAMPLED
+from bridge.gate.reports.loading import load
 from bridge.gate.stats.binomial import paired_difference_lower
 from bridge.gate.stats.multiple import holm
-from bridge.gate.stats.ratio import Ratio, paired_double_ratio, paired_ratio
+from bridge.gate.stats.ratio import Ratio, known_ratio, paired_double_ratio
 
 STAGES: Final = {"decode_s": "decode", "prefill_s": "prefill"}
 
@@ -79,7 +81,7 @@ class _Drafted:
     faster_than: str
 
 
-def compare(a: Run, b: Run) -> Comparison:
+def compare(a: MeasuredRun, b: MeasuredRun) -> Comparison:
     """Return B against A; reports that cannot be paired are reasons, never errors."""
     reasons = [Reason("weaker", NEVER_CITABLE), *of_runs(a, b)]
     if any(reason.kind == "impossible" for reason in reasons):
@@ -96,7 +98,7 @@ def compare(a: Run, b: Run) -> Comparison:
     return Comparison(tuple(differences), tuple(noise), tuple(reasons))
 
 
-def _pairs(a: Run, b: Run, reasons: list[Reason]) -> Iterator[tuple[Report, Report]]:
+def _pairs(a: MeasuredRun, b: MeasuredRun, reasons: list[Reason]) -> Iterator[tuple[Report, Report]]:
     """Yield the reports of one path and kind that hold samples; why others are left out goes to the reasons."""
     ours, theirs = ({report.path: report for report in load(run.reports)[0]} for run in (a, b))
     paired = False
@@ -108,7 +110,7 @@ def _pairs(a: Run, b: Run, reasons: list[Reason]) -> Iterator[tuple[Report, Repo
             reasons.append(Reason("impossible", "it is not well-formed in both runs", path))
         elif first.kind != second.kind:
             reasons.append(Reason("impossible", f"other kinds: {first.kind} and {second.kind}", path))
-        elif first.kind not in kinds.SAMPLED:
+        elif first.kind not in SAMPLED:
             reasons.append(Reason("impossible", f"kind {first.kind} has no samples that could be paired", path))
         else:
             paired = True
@@ -147,15 +149,8 @@ def _of_report(
 
 def _matched(first: Arm, second: Arm) -> list[tuple[list[Sample], list[Sample]]]:
     """Return measured samples of both runs, prompt by prompt, by digest."""
-    ours, theirs = _by_digest(first), _by_digest(second)
+    ours, theirs = by_prompt(first.measured, "prompt_digest"), by_prompt(second.measured, "prompt_digest")
     return [(ours[digest], theirs[digest]) for digest in ours if digest in theirs]
-
-
-def _by_digest(arm: Arm) -> dict[str, list[Sample]]:
-    found: dict[str, list[Sample]] = {}
-    for sample in arm.measured:
-        found.setdefault(sample["prompt_digest"], []).append(sample)
-    return found
 
 
 def _mean(samples: list[Sample], stage: str) -> float:
@@ -175,11 +170,7 @@ def _times(path: str, first: Arm, second: Arm, reasons: list[Reason]) -> Iterato
         reasons.append(Reason("weaker", text, path))
     for stage, word in STAGES.items():
         used = same if stage == "decode_s" else matched
-        ratio = _tried(
-            lambda used=used, stage=stage: paired_ratio(  # type: ignore[misc]
-                [_mean(one, stage) for one, _ in used], [_mean(other, stage) for _, other in used]
-            )
-        )
+        ratio = known_ratio([_mean(one, stage) for one, _ in used], [_mean(other, stage) for _, other in used])
         if ratio is not None:
             yield _Drafted(f"{word}_time_ratio", first, ratio, f"{word} of {first.name}")
 
@@ -188,7 +179,10 @@ def _speedup(arms: tuple[Arms, Arms]) -> Iterator[_Drafted]:
     """Yield B's speed-up over A's, each against the baseline it was interleaved with."""
     if any(one.candidate is None or one.baseline is None for one in arms):
         return
-    sides = [[_by_digest(arm) for arm in (*one.reference, one.candidate) if arm is not None] for one in arms]
+    sides = [
+        [by_prompt(arm.measured, "prompt_digest") for arm in (*one.reference, one.candidate) if arm is not None]
+        for one in arms
+    ]
     common = [d for d in sides[0][0] if all(d in group for side in sides for group in side)]
     common = [d for d in common if _same_work([s for g in sides[0] for s in g[d]], [s for g in sides[1] for s in g[d]])]
     totals = [

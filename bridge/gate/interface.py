@@ -6,12 +6,13 @@ G8 environment, G9 integrity. Knows no file, process, clock or network.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, TypeVar
 
-from bridge.records import Finding, GateIdentity, JobSpec, RunRecord, Severity
+from bridge.records import GateIdentity, JobSpec, RunRecord, Severity
 
+Derived = TypeVar("Derived")
 Authority = Literal["host", "attested", "unattested"]
 
 
@@ -67,13 +68,20 @@ class Evidence:
     authority: Authority = "host"
     files: Mapping[str, bytes] = field(default_factory=dict)
     earlier: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
-    problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    problems: Mapping[str, tuple[ReportProblem, ...]] = field(default_factory=dict)
     gate: GateIdentity | None = None
     facts: dict[object, Any] = field(default_factory=dict, compare=False)
 
+    def derived(self, key: object, derive: Callable[[], Derived]) -> Derived:
+        """Return a value that several rules use, derived once."""
+        if key not in self.facts:
+            self.facts[key] = derive()
+        found: Derived = self.facts[key]
+        return found
+
 
 @dataclass(frozen=True)
-class Problem:
+class ReportProblem:
     """Why bytes are no report: the G0 code that says so, where and what."""
 
     code: str
@@ -103,36 +111,3 @@ class Violation:
     severity: Severity | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
     claims: tuple[str, ...] = ()
-
-
-class Rule(Protocol):
-    """One file of `bridge/gate/rules`.
-
-    Attributes:
-        code: stable code.
-        layer: G0 … G9.
-        severity: default severity of its violations.
-        kinds: report kinds it looks at, empty for every kind.
-        remedy: what to do about a violation.
-        requires: codes whose violation makes this rule pointless.
-    """
-
-    @property
-    def code(self) -> str: ...  # noqa: D102
-    @property
-    def layer(self) -> str: ...  # noqa: D102
-    @property
-    def severity(self) -> Severity: ...  # noqa: D102
-    @property
-    def kinds(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def remedy(self) -> str: ...  # noqa: D102
-    @property
-    def requires(self) -> tuple[str, ...]: ...  # noqa: D102
-
-    def __call__(self, evidence: Evidence) -> Iterable[Violation] | Skip:
-        """Look."""
-        ...
-
-
-__all__ = ["Authority", "Evidence", "Finding", "Problem", "Report", "Rule", "Skip", "Violation"]

@@ -6,22 +6,22 @@ Knows no rule and no kind by name; a rule that fails to look is itself a finding
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from bridge import strictjson
 from bridge.gate import claims, profiles
 from bridge.gate.identity import identity
 from bridge.gate.interface import Authority, Evidence, Report, Skip, Violation
-from bridge.gate.kinds import ATTACHMENTS
-from bridge.gate.loading import load
 from bridge.gate.registry import rules
+from bridge.gate.report_kinds import ATTACHMENTS
+from bridge.gate.reports.loading import load
 from bridge.gate.rule import RegisteredRule
-from bridge.gate.wording import headline
 from bridge.limits import REPORT_MAX_BYTES, REPORTS_MAX_COUNT
 from bridge.records import ClaimResult, Decision, Finding, JobSpec, RunRecord, Verdict
 
 FINDINGS_PER_RULE_MAX: Final = 20
 _SEVERITIES: Final = ("reject", "not_citable", "note")
+_Stored = TypeVar("_Stored", RunRecord, JobSpec)
 BARE_ID: Final = "0" * 26
 
 
@@ -75,48 +75,32 @@ def judge_bytes(
     The authority is ``unattested`` unless the caller verified an attestation over these bytes.
     """
     broken: list[Finding] = []
-    parsed: dict[str, RunRecord | JobSpec | None] = {}
-    for name, data, model in (("run.json", record, RunRecord), ("spec.json", spec, JobSpec)):
-        parsed[name] = None
-        if data is None:
-            continue
-        try:
-            parsed[name] = _checked(model.parse(data, max_bytes=REPORT_MAX_BYTES), data, authority)
-        except ValueError as error:  # pydantic's ValidationError is one too
-            text = " ".join(str(error).split())[:300]
-            broken.append(
-                Finding(
-                    code="G0-RECORD",
-                    severity="reject",
-                    report=None,
-                    where=name,
-                    message=f"{name} is no record of this gate's schema: {text}",
-                    remedy=rules()["G0-RECORD"].remedy,
-                )
-            )
-    run, job = parsed["run.json"], parsed["spec.json"]
-    verdict = judge(
-        run_id,
-        reports,
-        run if isinstance(run, RunRecord) else None,
-        job if isinstance(job, JobSpec) else None,
-        authority=authority,
-        earlier=earlier,
-    )
+    run = _stored(RunRecord, "run.json", record, authority, broken)
+    job = _stored(JobSpec, "spec.json", spec, authority, broken)
+    verdict = judge(run_id, reports, run, job, authority=authority, earlier=earlier)
     return verdict if not broken else _decide(verdict, (*broken, *verdict.findings), verdict.claims)
 
 
-def _checked(value: RunRecord | JobSpec, data: bytes, authority: Authority) -> RunRecord | JobSpec:
-    """Return the record if its bytes say what it says: no 1.0 for a 1, and on its host no field left to a default.
-
-    Raises:
-        ValueError: they do not.
-    """
-    said = strictjson.decode(data, max_bytes=REPORT_MAX_BYTES)
-    # A field that a newer version added is absent from an older result.
-    if not _says(said, value.model_dump(mode="json"), absent=authority != "host"):
-        raise ValueError("a field is absent, or a number is written in another type")
-    return value
+def _stored(
+    model: type[_Stored], name: str, data: bytes | None, authority: Authority, broken: list[Finding]
+) -> _Stored | None:
+    """Return a stored record; None where there is none, or where its bytes are no such record, with a finding."""
+    if data is None:
+        return None
+    try:
+        value = model.parse(data, max_bytes=REPORT_MAX_BYTES)
+        # No 1.0 for a 1. A field that a newer version added is absent from an older result, but not on its host.
+        said = strictjson.decode(data, max_bytes=REPORT_MAX_BYTES)
+        if _says(said, value.model_dump(mode="json"), absent=authority != "host"):
+            return value
+        error: object = "a field is absent, or a number is written in another type"
+    except ValueError as raised:  # pydantic's ValidationError is one too
+        error = raised
+    text = " ".join(str(error).split())[:300]
+    message = f"{name} is no record of this gate's schema: {text}"
+    remedy = rules()["G0-RECORD"].remedy
+    broken.append(Finding(code="G0-RECORD", severity="reject", report=None, where=name, message=message, remedy=remedy))
+    return None
 
 
 def _says(said: Any, meant: Any, *, absent: bool) -> bool:
@@ -148,13 +132,8 @@ def _verdict(evidence: Evidence) -> Verdict:
     findings: list[Finding] = []
     scopes: list[tuple[Finding, tuple[str, ...]]] = []
     skipped: dict[str, str] = {}
-    violated: set[str] = set()
     ran = 0
     for code, entry in rules().items():
-        blocked = [required for required in entry.requires if required in violated]
-        if blocked:
-            skipped[code] = f"{blocked[0]} is violated"
-            continue
         outcome = _look(entry, evidence)
         if isinstance(outcome, Skip):
             skipped[code] = outcome.reason
@@ -162,7 +141,6 @@ def _verdict(evidence: Evidence) -> Verdict:
         ran += 1
         for violation in outcome:
             finding = _finding(entry, violation)
-            violated.add(code)
             findings.append(finding)
             scopes.append((finding, violation.claims))
     results = claims.results(evidence, scopes)
@@ -240,5 +218,15 @@ def _decide(draft: Verdict, findings: tuple[Finding, ...], results: tuple[ClaimR
         findings=tuple(sorted(findings, key=lambda f: (_SEVERITIES.index(f.severity), f.code))),
         claims=results,
         why=tuple(why[:12]),
-        headline=headline(decision, tuple(why), results),
+        headline=_headline(decision, tuple(why), results),
     )
+
+
+def _headline(decision: Decision, why: tuple[str, ...], results: tuple[ClaimResult, ...]) -> str:
+    """Return the first sentence of a verdict: what may be quoted, or what stopped it."""
+    if decision == "evidence":
+        return "May be quoted: " + "; ".join(c.wording for c in results if c.citable and c.role == "primary") + "."
+    more = f" (and {len(why) - 1} more)" if len(why) > 1 else ""
+    reason = f"{why[0]}{more}" if why else "no reason was recorded."
+    said = "Rejected, nothing" if decision == "rejected" else "Valid, but nothing"
+    return f"{said} may be quoted: {reason}"

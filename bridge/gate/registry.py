@@ -1,36 +1,30 @@
-"""Find the rules: each module of `bridge.gate.rules` holds one.
+"""Find the rules: those of several kinds in `bridge.gate.rules`, those of one kind in `bridge.gate.kinds.<kind>`.
 
 Knows neither what a rule checks nor what a verdict is.
 """
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
+from importlib.resources import files
+from types import ModuleType
 
-from bridge.gate import rules as _rules
+from bridge.gate.report_kinds import KINDS
 from bridge.gate.rule import RegisteredRule
 
 
 @cache
 def rules() -> Mapping[str, RegisteredRule]:
-    """Return every rule by code, in the order they run: by layer, then required rules first, then by code."""
-    found: dict[str, RegisteredRule] = {}
-    for module in pkgutil.iter_modules(_rules.__path__):
-        held = vars(import_module(f"{_rules.__name__}.{module.name}")).values()
-        (entry,) = (value for value in held if isinstance(value, RegisteredRule))
-        found[entry.code] = entry
-    ordered: dict[str, RegisteredRule] = {}
-    for code in sorted(found):
-        _place(code, found, ordered)
-    return {code: ordered[code] for code in sorted(ordered, key=lambda code: (code[:2], list(ordered).index(code)))}
+    """Return every rule by code, in the order they run."""
+    found = [entry for module in _modules() for entry in vars(module).values() if isinstance(entry, RegisteredRule)]
+    return {entry.code: entry for entry in sorted(found, key=lambda entry: entry.code)}
 
 
-def _place(code: str, found: Mapping[str, RegisteredRule], ordered: dict[str, RegisteredRule]) -> None:
-    if code in ordered:
-        return
-    for required in found[code].requires:
-        _place(required, found, ordered)
-    ordered[code] = found[code]
+def _modules() -> Iterator[ModuleType]:
+    for item in files("bridge.gate.rules").iterdir():
+        if item.name.endswith(".py"):
+            yield import_module(f"bridge.gate.rules.{item.name.removesuffix('.py')}")
+    for kind in KINDS:
+        yield import_module(f"bridge.gate.kinds.{kind}")

@@ -1,25 +1,34 @@
-"""How a rule file declares its rule.
+"""How a function becomes a rule.
 
-A rule is a module: its docstring is the rule's message, the first line says what must hold, the rest why it is asked.
+Its docstring documents the rule: the first line is the message and says what must hold, the rest why it is asked.
 """
 
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import wraps
 
 from bridge.gate.interface import Evidence, Report, Skip, Violation
-from bridge.records import Severity
+from bridge.records import JobSpec, RunRecord, Severity
 
 Check = Callable[[Evidence], "Iterable[Violation] | Skip"]
 ReportCheck = Callable[[Report, Evidence], "Iterable[Violation]"]
+RecordCheck = Callable[[RunRecord, Evidence], "Iterable[Violation]"]
+RunCheck = Callable[[RunRecord, JobSpec, Evidence], "Iterable[Violation]"]
 
 
 @dataclass(frozen=True)
 class RegisteredRule:
-    """A rule with what the registry needs to know about it; see `bridge.gate.interface.Rule`."""
+    """A rule and what is said of it.
+
+    Attributes:
+        code: never changes; the layer G0 … G9, a hyphen, a word.
+        severity: of its violations, unless one says otherwise.
+        kinds: report kinds it looks at, empty for every kind.
+        remedy: what to do about a violation.
+    """
 
     code: str
     severity: Severity
@@ -28,31 +37,34 @@ class RegisteredRule:
     why: str
     check: Check
     kinds: tuple[str, ...] = ()
-    requires: tuple[str, ...] = ()
 
     @property
     def layer(self) -> str:
         """The part of the code before its first hyphen."""
         return self.code.split("-", 1)[0]
 
+    def described(self) -> dict[str, object]:
+        """Return what `gate rules` shows of it."""
+        names = ("code", "layer", "severity", "kinds", "message", "why", "remedy")
+        return {name: getattr(self, name) for name in names}
+
     def __call__(self, evidence: Evidence) -> Iterable[Violation] | Skip:
-        """Look."""
+        """Return what violates the rule, or why it does not apply."""
         return self.check(evidence)
 
 
 def rule(
     code: str,
     *,
-    severity: Severity = "reject",
     remedy: str,
+    severity: Severity = "reject",
     kinds: tuple[str, ...] = (),
-    requires: tuple[str, ...] = (),
 ) -> Callable[[Check], RegisteredRule]:
     """Declare a rule that looks at the whole evidence."""
 
     def register(check: Check) -> RegisteredRule:
-        message, why = _documentation(check)
-        return RegisteredRule(code, severity, remedy, message, why, check, kinds, requires)
+        message, _, why = (inspect.getdoc(check) or "").partition("\n")
+        return RegisteredRule(code, severity, remedy, message.strip(), why.strip(), check, kinds)
 
     return register
 
@@ -60,37 +72,52 @@ def rule(
 def report_rule(
     code: str,
     *,
-    severity: Severity = "reject",
     remedy: str,
+    severity: Severity = "reject",
     kinds: tuple[str, ...] = (),
-    requires: tuple[str, ...] = (),
 ) -> Callable[[ReportCheck], RegisteredRule]:
     """Declare a rule that looks at one well-formed report of its kinds after the other."""
 
     def register(check: ReportCheck) -> RegisteredRule:
-        message, why = _documentation(check)
-
+        @wraps(check)
         def over_reports(evidence: Evidence) -> Iterable[Violation] | Skip:
-            concerned = [r for r in evidence.reports if r.value is not None and (not kinds or r.kind in kinds)]
-            if not concerned:
+            reports = [r for r in evidence.reports if r.value is not None and (not kinds or r.kind in kinds)]
+            if not reports:
                 return Skip("no well-formed report of its kinds" if kinds else "no well-formed report")
-            return _over(concerned, evidence)
+            return (
+                violation if violation.report else replace(violation, report=report.path)
+                for report in reports
+                for violation in check(report, evidence)
+            )
 
-        def _over(concerned: list[Report], evidence: Evidence) -> Iterator[Violation]:
-            for report in concerned:
-                for violation in check(report, evidence):
-                    yield violation if violation.report else _in_report(violation, report.path)
-
-        return RegisteredRule(code, severity, remedy, message, why, over_reports, kinds, requires)
+        return rule(code, remedy=remedy, severity=severity, kinds=kinds)(over_reports)
 
     return register
 
 
-def _in_report(violation: Violation, path: str) -> Violation:
-    return Violation(violation.message, violation.where, path, violation.severity, violation.detail, violation.claims)
+def record_rule(code: str, *, remedy: str, severity: Severity = "reject") -> Callable[[RecordCheck], RegisteredRule]:
+    """Declare a rule that looks at the runner's record."""
+
+    def register(check: RecordCheck) -> RegisteredRule:
+        @wraps(check)
+        def over_record(evidence: Evidence) -> Iterable[Violation] | Skip:
+            return Skip("no RunRecord") if evidence.record is None else check(evidence.record, evidence)
+
+        return rule(code, remedy=remedy, severity=severity)(over_record)
+
+    return register
 
 
-def _documentation(check: Callable[..., object]) -> tuple[str, str]:
-    text = inspect.cleandoc(sys.modules[check.__module__].__doc__ or "")
-    first, _, rest = text.partition("\n")
-    return first.strip(), rest.strip()
+def run_rule(code: str, *, remedy: str, severity: Severity = "reject") -> Callable[[RunCheck], RegisteredRule]:
+    """Declare a rule that compares the runner's record with the job spec."""
+
+    def register(check: RunCheck) -> RegisteredRule:
+        @wraps(check)
+        def over_run(evidence: Evidence) -> Iterable[Violation] | Skip:
+            if evidence.record is None or evidence.spec is None:
+                return Skip("no RunRecord or no JobSpec")
+            return check(evidence.record, evidence.spec, evidence)
+
+        return rule(code, remedy=remedy, severity=severity)(over_run)
+
+    return register

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 from bridge.cli.mac.context import Invocation
@@ -44,7 +43,7 @@ def rules(call: Invocation) -> int:
     entries = rules_catalogue()
     for entry in entries:
         call.output.data(f"{entry.code:<24} {entry.severity:<12} {entry.message}")
-    call.output.document(of_data("gate rules", [asdict(entry) for entry in entries]))
+    call.output.document(of_data("gate rules", [entry.described() for entry in entries]))
     return 0
 
 

@@ -152,7 +152,6 @@ class RuleRow(Part):
     layer: str
     severity: Literal["reject", "not_citable", "note"]
     kinds: list[str]
-    requires: list[str]
     message: str
     why: str
     remedy: str

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bridge.client.run.result import Result
-from bridge.gate import Comparison, Run
+from bridge.gate import Comparison, MeasuredRun
 from bridge.gate import compare as gate_compare
 from bridge.records import ClaimResult
 
@@ -98,13 +98,15 @@ def noise_text(a: float | None, b: float | None, confidence: float) -> str:
     return f"{', '.join(said)} (half-width of A/A', {confidence * 100:.0f} %)"
 
 
-def _run(result: Result) -> Run:
+def _run(result: Result) -> MeasuredRun:
     files = result.tree.files
     declared = {name.removeprefix(_PREFIX): data for name, data in files.items() if name.startswith(_PREFIX)}
     if result.spec is not None:
         paths = {output.path for output in result.spec.outputs}
         declared = {path: data for path, data in declared.items() if path in paths}
-    return Run(declared, result.record, result.spec, None if result.verdict is None else result.verdict.decision)
+    return MeasuredRun(
+        declared, result.record, result.spec, None if result.verdict is None else result.verdict.decision
+    )
 
 
 def claim_text(claim: ClaimResult) -> str:

@@ -1,4 +1,4 @@
-"""What a report says, recomputed from its raw rows: one module a kind, dispatched by name.
+"""What a report says, recomputed from its raw rows by `recompute` of its kind.
 
 Knows which findings stop which claim, not what the findings mean.
 """
@@ -10,16 +10,20 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final, Literal
 
-from bridge.gate import kinds
 from bridge.gate.interface import Evidence, Report
+from bridge.gate.stats.ratio import Ratio
 from bridge.records import ClaimResult, Finding
+
+Role = Literal["primary", "secondary", "informational"]
+CONFIDENCE: Final = 0.95
 
 
 @dataclass(frozen=True)
-class Draft:
+class ClaimDraft:
     """A recomputed claim before findings are held against it.
 
     Attributes:
+        stated_as: the metric under which a report states it, where that is not its id.
         arms: candidate first, then baseline; as a report's own claim must name them.
         stated: what a report must state under this metric where that is not `value`: the plain number of this run,
             before loops were left out and earlier attempts pooled.
@@ -27,8 +31,7 @@ class Draft:
     """
 
     id: str
-    metric: str
-    role: Literal["primary", "secondary", "informational"]
+    role: Role
     value: float | None
     unit: str
     n: int
@@ -36,40 +39,36 @@ class Draft:
     interval: tuple[float, float] | None = None
     confidence: float | None = None
     baseline: str | None = None
+    stated_as: str | None = None
     stated: float | None = None
     arms: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
     detail: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def metric(self) -> str:
+        """Name under which a report states the claim."""
+        return self.stated_as or self.id
 
-_RECOMPUTERS: Final = {
-    kinds.ENVIRONMENT_PROBE: "probe:drafts",
-    kinds.TEST_SUITE: "suite:drafts",
-    kinds.CODE_THROUGHPUT: "code:drafts",
-    kinds.NEEDLE_RECALL: "recall:drafts",
-    kinds.ACCEPTANCE: "acceptance:drafts",
-    kinds.DRAFTER_PARITY: "studies:parity",
-    kinds.VERIFY_COST: "studies:costs",
-    kinds.FUSED_GRAPH_PROBE: "studies:graph",
-    kinds.F_THETA_TRAINING: "studies:training",
-    kinds.KV_QUANTISATION: "quantisation:drafts",
-    kinds.BOUNDED_KV: "memory:drafts",
-    kinds.DISTRIBUTED_E2E: "distributed:end_to_end",
-    kinds.DISTRIBUTED_BENCH: "distributed:bench",
-    kinds.COMMIT_COMPARISON: "commits:drafts",
-    kinds.REQUEST_CODE: "requested:drafts",
-}
+    @classmethod
+    def of_ratio(cls, name: str, role: Role, ratio: Ratio, wording: str) -> ClaimDraft:
+        """Return the claim of a ratio with its interval."""
+        return cls(
+            id=name,
+            role=role,
+            value=ratio.value,
+            interval=ratio.interval(CONFIDENCE),
+            confidence=CONFIDENCE,
+            unit="ratio",
+            n=ratio.n,
+            wording=wording,
+        )
 
 
-def drafts(report: Report, evidence: Evidence) -> tuple[Draft, ...]:
+def claim_drafts(report: Report, evidence: Evidence) -> tuple[ClaimDraft, ...]:
     """Return the claims of a well-formed report, recomputed once."""
-    key = ("drafts", report.path)
-    if key not in evidence.facts:
-        module, _, function = _RECOMPUTERS[report.kind or ""].partition(":")
-        recompute = getattr(import_module(f"{__name__}.{module}"), function)
-        evidence.facts[key] = tuple(recompute(report, evidence))
-    found: tuple[Draft, ...] = evidence.facts[key]
-    return found
+    recompute = import_module(f"bridge.gate.kinds.{report.kind}").recompute
+    return evidence.derived(("drafts", report.path), lambda: tuple(recompute(report, evidence)))
 
 
 def results(evidence: Evidence, scopes: Iterable[tuple[Finding, tuple[str, ...]]]) -> tuple[ClaimResult, ...]:
@@ -82,7 +81,7 @@ def results(evidence: Evidence, scopes: Iterable[tuple[Finding, tuple[str, ...]]
         if report.value is None:
             continue
         try:
-            recomputed = drafts(report, evidence)
+            recomputed = claim_drafts(report, evidence)
         except Exception:  # noqa: BLE001, S112  the G4-CLAIM rule has already said that it cannot be recomputed
             continue
         for draft in recomputed:
@@ -99,7 +98,7 @@ def results(evidence: Evidence, scopes: Iterable[tuple[Finding, tuple[str, ...]]
     return tuple(out)
 
 
-def _result(draft: Draft, wanted: str | None, why: tuple[str, ...]) -> ClaimResult:
+def _result(draft: ClaimDraft, wanted: str | None, why: tuple[str, ...]) -> ClaimResult:
     role = draft.role
     if wanted is not None and role != "informational":
         role = "primary" if draft.id == wanted else "secondary"

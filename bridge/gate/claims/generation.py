@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
-from bridge.gate.claims import Draft
-from bridge.gate.interface import Evidence, Report
-from bridge.gate.sampled import (
+from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
+from bridge.gate.facts.samples import (
     Arm,
     Arms,
     Sample,
@@ -19,13 +19,13 @@ from bridge.gate.sampled import (
     repeated_share,
     steps_before,
 )
-from bridge.gate.stats.ratio import Ratio, paired_ratio
+from bridge.gate.interface import Evidence, Report
+from bridge.gate.stats.ratio import Ratio, known_ratio
 
 DTYPE_WORDS: Final = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
-CONFIDENCE: Final = 0.95
 
 
-def acceptance(report: Report, evidence: Evidence, role: str = "secondary") -> Iterator[Draft]:
+def acceptance(report: Report, evidence: Evidence, role: Role = "secondary") -> Iterator[ClaimDraft]:
     """Yield mean acceptance length and rate of the candidate, the worse of all tokens and before loops."""
     arms = arms_of(report, evidence)
     candidate = arms.candidate
@@ -42,20 +42,16 @@ def acceptance(report: Report, evidence: Evidence, role: str = "secondary") -> I
     repeated = sum(repeated_share(s["tokens"]) for s in candidate.measured) / len(candidate.measured)
     loops = sum(1 for sample in candidate.measured if sample["loop_onset"] is not None)
     shown = f"before loops {before.value:.2f}; " if before is not None and loops else ""
-    yield Draft(
-        id="acceptance_length",
-        metric="acceptance_length",
-        role="primary" if role == "primary" else "secondary",
-        value=worse.value,
-        stated=everything.value,
-        interval=(low, high),
-        confidence=CONFIDENCE,
-        unit="tokens/forward",
-        n=worse.n,
-        arms=(candidate.name,),
-        wording=(
-            f"{worse.value:.2f} committed tokens per target forward [{low:.2f}, {high:.2f}] 95 %, {worse.n} prompts"
+    yield replace(
+        ClaimDraft.of_ratio(
+            "acceptance_length",
+            role,
+            worse,
+            f"{worse.value:.2f} committed tokens per target forward [{low:.2f}, {high:.2f}] 95 %, {worse.n} prompts",
         ),
+        stated=everything.value,
+        unit="tokens/forward",
+        arms=(candidate.name,),
         detail={
             "all_tokens": everything.value,
             "before_loops": None if before is None else before.value,
@@ -65,9 +61,8 @@ def acceptance(report: Report, evidence: Evidence, role: str = "secondary") -> I
         },
     )
     if drafted:
-        yield Draft(
+        yield ClaimDraft(
             id="acceptance_rate",
-            metric="acceptance_rate",
             role="informational",
             value=accepted / drafted,
             unit="share",
@@ -85,10 +80,7 @@ def _acceptance(arm: Arm, *, clipped: bool) -> Ratio | None:
         committed.append(sum(count for count, _ in counts))
         forwards.append(sum(count for _, count in counts))
     kept = [(c, f) for c, f in zip(committed, forwards, strict=True) if f > 0]
-    try:
-        return paired_ratio([c for c, _ in kept], [f for _, f in kept])
-    except ValueError:
-        return None
+    return known_ratio([c for c, _ in kept], [f for _, f in kept])
 
 
 def committed_of(sample: Sample, *, clipped: bool) -> tuple[int, int]:
@@ -101,7 +93,7 @@ def committed_of(sample: Sample, *, clipped: bool) -> tuple[int, int]:
     return committed, counters["target_forwards"]
 
 
-def identity(report: Report, evidence: Evidence) -> Iterator[Draft]:
+def identity(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     """Yield on how many prompts the candidate's tokens equal the baseline's, recomputed from raw tokens."""
     arms = arms_of(report, evidence)
     if arms.candidate is None or arms.baseline is None:
@@ -120,9 +112,8 @@ def identity(report: Report, evidence: Evidence) -> Iterator[Draft]:
         wording = f"differs on {prompts - same} of {prompts} prompts, first at token {where}, "
         wording += f"top-2 margin there {said}, {word}"
         bound = None
-    yield Draft(
+    yield ClaimDraft(
         id="identical_prompts",
-        metric="identical_prompts",
         role="secondary",
         value=float(same),
         unit="prompts",
@@ -156,7 +147,7 @@ def compare(arms: Arms) -> tuple[int, int, int, tuple[int, float | None]]:
     return same, len(common), tokens, first
 
 
-def throughput(report: Report, evidence: Evidence) -> Iterator[Draft]:
+def throughput(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     """Yield the baseline's decode rate; the primary claim of a report without a candidate."""
     arms = arms_of(report, evidence)
     if arms.baseline is None:
@@ -164,26 +155,23 @@ def throughput(report: Report, evidence: Evidence) -> Iterator[Draft]:
     groups = by_prompt(sample for arm in arms.reference for sample in arm.measured)
     tokens = [float(sum(max(s["output_tokens"] - 1, 0) for s in samples)) for samples in groups.values()]
     seconds = [float(sum(s["stages"]["decode_s"] for s in samples)) for samples in groups.values()]
-    try:
-        rate = paired_ratio(tokens, seconds)
-    except ValueError:
+    rate = known_ratio(tokens, seconds)
+    if rate is None:
         return
     low, high = rate.interval(CONFIDENCE)
-    yield Draft(
-        id="baseline_tokens_per_s",
-        metric="baseline_tokens_per_s",
-        role="informational" if arms.candidate is not None else "primary",
-        value=rate.value,
-        interval=(low, high),
-        confidence=CONFIDENCE,
+    yield replace(
+        ClaimDraft.of_ratio(
+            "baseline_tokens_per_s",
+            "informational" if arms.candidate is not None else "primary",
+            rate,
+            f"native decoding {rate.value:.1f} tokens/s [{low:.1f}, {high:.1f}] 95 %, {rate.n} prompts",
+        ),
         unit="tokens/s",
-        n=rate.n,
         arms=tuple(arm.name for arm in arms.reference),
-        wording=f"native decoding {rate.value:.1f} tokens/s [{low:.1f}, {high:.1f}] 95 %, {rate.n} prompts",
     )
 
 
-def memory(report: Report, evidence: Evidence) -> Iterator[Draft]:
+def memory(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     """Yield the measured cache of the candidate beside the native one; in an interleaved report it informs only."""
     arms = arms_of(report, evidence)
     if arms.candidate is None or arms.baseline is None or not arms.candidate.measured or not arms.baseline.measured:
@@ -193,9 +181,8 @@ def memory(report: Report, evidence: Evidence) -> Iterator[Draft]:
     extra = statistics.median_low((sample["memory"]["drafter_bytes"] or 0) for sample in arms.candidate.measured)
     shown = f"{ours / 1e6:.2f} MB KV measured after decode, median (native cache {theirs / 1e6:.2f} MB"
     shown += f", drafter {extra / 1e6:.2f} MB)" if extra else ")"
-    yield Draft(
+    yield ClaimDraft(
         id="kv_bytes",
-        metric="kv_bytes",
         role="informational",
         value=float(ours),
         unit="bytes",
@@ -205,3 +192,39 @@ def memory(report: Report, evidence: Evidence) -> Iterator[Draft]:
         wording=shown,
         detail={"summary": shown},
     )
+
+
+def paired_answers(ours: Arm, theirs: Arm) -> tuple[int, int, int]:
+    """Return how many prompts of both arms only the first answered correctly, only the second, and their number."""
+    first, second = answers(ours), answers(theirs)
+    common = [prompt for prompt in first if prompt in second]
+    gained, lost = sum(first[p] and not second[p] for p in common), sum(second[p] and not first[p] for p in common)
+    return gained, lost, len(common)
+
+
+def answers(arm: Arm) -> dict[str, bool]:
+    """Return by prompt whether every repeat was answered correctly, prompts with a known answer only."""
+    return {
+        prompt: all(bool(sample["correct"]) for sample in samples)
+        for prompt, samples in by_prompt(arm.measured).items()
+        if samples[0]["expected"] is not None
+    }
+
+
+def call_times(report: Report) -> Iterator[ClaimDraft]:
+    """Yield mean and median seconds of every method an arm called."""
+    for row in report.body["rows"]["rpcs"]:
+        name = f"rpc_{row['arm']}_{row['method']}".lower()
+        seconds = row["seconds"]
+        yield ClaimDraft(
+            id=name,
+            role="informational",
+            value=statistics.fmean(seconds),
+            unit="s",
+            n=len(seconds),
+            arms=(row["arm"],),
+            wording=(
+                f"{row['arm']} {row['method']}: mean {statistics.fmean(seconds) * 1e3:.3f} ms, "
+                f"median {statistics.median(seconds) * 1e3:.3f} ms, {len(seconds)} calls"
+            ),
+        )

@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Final
 
-from bridge.gate.claims import Draft
+from bridge.gate.claims import CONFIDENCE, ClaimDraft
+from bridge.gate.facts.samples import Arm, Arms, Sample, arms_of, by_prompt, stage_means, steps_before
 from bridge.gate.interface import Evidence, Report
-from bridge.gate.sampled import Arm, Arms, Sample, arms_of, by_prompt, stage_means, steps_before
 from bridge.gate.stats.multiple import holm
-from bridge.gate.stats.ratio import Ratio, paired_ratio
+from bridge.gate.stats.ratio import Ratio, known_ratio
 
 SECONDARY: Final = {"prefill_speedup": ("prefill_s", "prefill"), "total_speedup": ("total_s", "end to end")}
-CONFIDENCE: Final = 0.95
 
 
-@dataclass(frozen=True)
-class Paired:
-    """Seconds of the same prompts on both sides, in the same order."""
+def time_ratio(arms: Arms, stage: str, earlier: tuple[Arms, ...] = ()) -> Ratio | None:
+    """Return a stage's time on the baseline over that on the candidate: above 1 the candidate is faster.
 
-    prompts: tuple[str, ...]
-    baseline: tuple[float, ...]
-    candidate: tuple[float, ...]
-
-    def ratio(self) -> Ratio:
-        """Return baseline over candidate: above 1 the candidate is faster."""
-        return paired_ratio(self.baseline, self.candidate)
-
-
-def paired_times(arms: Arms, stage: str, earlier: tuple[Arms, ...] = ()) -> Paired | None:
-    """Return a stage's seconds per prompt, repeats and earlier attempts averaged; None without both sides."""
+    Repeats of a prompt and earlier attempts are averaged. None without both sides, with fewer than two prompts, or with
+    a total that is not positive.
+    """
     runs = [found for one in (arms, *earlier) if (found := _one_run(one, stage)) is not None]
     if not runs or len(runs) != 1 + len(earlier):
         return None
     prompts = [prompt for prompt in runs[0] if all(prompt in run for run in runs)]
-    if len(prompts) < 2:
-        return None
     sides = [[sum(run[prompt][side] for run in runs) / len(runs) for prompt in prompts] for side in (0, 1)]
-    return Paired(tuple(prompts), tuple(sides[0]), tuple(sides[1]))
+    return known_ratio(*sides)
 
 
 def _one_run(arms: Arms, stage: str) -> dict[str, tuple[float, float]] | None:
@@ -50,103 +38,72 @@ def _one_run(arms: Arms, stage: str) -> dict[str, tuple[float, float]] | None:
     return {prompt: (sum(side[prompt] for side in theirs) / len(theirs), ours[prompt]) for prompt in common}
 
 
-def drafts(report: Report, evidence: Evidence) -> Iterator[Draft]:
-    """Yield the speed claims of a report with baseline and candidate; nothing without both."""
-    arms = arms_of(report, evidence)
-    earlier = tuple(
+def earlier_arms(report: Report, evidence: Evidence) -> tuple[Arms, ...]:
+    """Return the arms of every earlier attempt's report of the same path and kind."""
+    return tuple(
         arms_of(other, evidence)
         for reports in evidence.earlier.values()
         for other in reports
         if other.value is not None and other.path == report.path and other.kind == report.kind
     )
-    paired = paired_times(arms, "decode_s", earlier)
-    alone = paired_times(arms, "decode_s")
-    if paired is None or alone is None or arms.candidate is None or arms.baseline is None:
-        return
-    try:
-        ratio, stated = paired.ratio(), alone.ratio().value
-    except ValueError:  # times that are not positive; G5-DURATION says so
+
+
+def speedups(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
+    """Yield the speed claims of a report with baseline and candidate; nothing without both."""
+    arms = arms_of(report, evidence)
+    earlier = earlier_arms(report, evidence)
+    ratio, stated = time_ratio(arms, "decode_s", earlier), time_ratio(arms, "decode_s")
+    if ratio is None or stated is None or arms.candidate is None or arms.baseline is None:
         return
     names = (arms.candidate.name, *(arm.name for arm in arms.reference))
     before = before_onset(arms, earlier)
     worse, over = ratio, "all tokens"
     if before is not None and before.lower(0.975) < ratio.lower(0.975):
         worse, over = before, "before loops"
-    judged = _Judged(worse, stated, over, names, 1 + len(earlier))
-    yield _primary(judged, arms, evidence.profile)
+    attempts, baseline = 1 + len(earlier), baseline_name(arms)
+    shown = shown_ratio(worse)
+    shown += ", before loops" if over == "before loops" else ""
+    shown += f", {attempts} attempts pooled" if attempts > 1 else ""
+    said = effect(worse, evidence.profile)
+    yield replace(
+        ClaimDraft.of_ratio("decode_speedup", "primary", worse, f"decode {said}: {shown}, vs {baseline}"),
+        stated=stated.value,
+        baseline=baseline,
+        arms=names,
+        detail={
+            "effect": said,
+            "over": over,
+            "attempts": attempts,
+            "noise_floor": noise_floor(arms, evidence.profile),
+            "summary": f"{shown}, vs {baseline}",
+        },
+    )
     yield from _secondaries(arms, earlier, names, evidence.profile)
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """The ratio that may be claimed, the one a report states, and over what it was taken."""
-
-    ratio: Ratio
-    stated: float
-    over: str
-    names: tuple[str, ...]
-    attempts: int
-
-
-def _primary(judged: _Judged, arms: Arms, profile: Mapping[str, Any]) -> Draft:
-    ratio, over, attempts = judged.ratio, judged.over, judged.attempts
-    baseline = baseline_name(arms)
+def shown_ratio(ratio: Ratio) -> str:
+    """Return a ratio with its interval and number of prompts."""
     low, high = ratio.interval(CONFIDENCE)
-    shown = f"{ratio.value:.2f}x [{low:.2f}, {high:.2f}] 95 %, {ratio.n} prompts"
-    pooled = f", {attempts} attempts pooled" if attempts > 1 else ""
-    loops = ", before loops" if over == "before loops" else ""
-    return Draft(
-        id="decode_speedup",
-        metric="decode_speedup",
-        role="primary",
-        value=ratio.value,
-        stated=judged.stated,
-        interval=(low, high),
-        confidence=CONFIDENCE,
-        unit="ratio",
-        n=ratio.n,
-        baseline=baseline,
-        arms=judged.names,
-        wording=f"decode {effect(ratio, profile)}: {shown}{loops}{pooled}, vs {baseline}",
-        detail={
-            "effect": effect(ratio, profile),
-            "over": over,
-            "attempts": attempts,
-            "noise_floor": noise_floor(arms, profile),
-            "summary": f"{shown}{loops}{pooled}, vs {baseline}",
-        },
-    )
+    return f"{ratio.value:.2f}x [{low:.2f}, {high:.2f}] 95 %, {ratio.n} prompts"
 
 
 def _secondaries(
     arms: Arms, earlier: tuple[Arms, ...], names: tuple[str, ...], profile: Mapping[str, Any]
-) -> Iterator[Draft]:
+) -> Iterator[ClaimDraft]:
     ratios: dict[str, Ratio] = {}
     for name, (stage, _) in SECONDARY.items():
-        paired = paired_times(arms, stage, earlier)
-        try:
-            if paired is not None:
-                ratios[name] = paired.ratio()
-        except ValueError:
-            continue
+        ratio = time_ratio(arms, stage, earlier)
+        if ratio is not None:
+            ratios[name] = ratio
     adjusted = holm({name: ratio.p_value() for name, ratio in ratios.items()})
     baseline = baseline_name(arms)
     for name, ratio in ratios.items():
-        low, high = ratio.interval(CONFIDENCE)
         said = effect(ratio, profile) if adjusted[name] < 1.0 - CONFIDENCE else "no difference shown"
-        shown = f"{ratio.value:.2f}x [{low:.2f}, {high:.2f}] 95 %, {ratio.n} prompts"
-        yield Draft(
-            id=name,
-            metric=name,
-            role="secondary",
-            value=ratio.value,
-            interval=(low, high),
-            confidence=CONFIDENCE,
-            unit="ratio",
-            n=ratio.n,
+        shown = shown_ratio(ratio)
+        yield replace(
+            ClaimDraft.of_ratio(name, "secondary", ratio, f"{SECONDARY[name][1]} {said}: {shown}, vs {baseline}"),
             baseline=baseline,
             arms=names,
-            wording=f"{SECONDARY[name][1]} {said}: {shown}, vs {baseline}",
             detail={"effect": said, "holm_p": adjusted[name], "summary": f"{shown}, vs {baseline}"},
         )
 
@@ -173,15 +130,12 @@ def control_ratio(arms: Arms, stage: str = "decode_s") -> Ratio | None:
         return None
     first, second = stage_means(arms.baseline, stage), stage_means(arms.control, stage)
     common = [prompt for prompt in first if prompt in second]
-    try:
-        return paired_ratio([first[p] for p in common], [second[p] for p in common])
-    except ValueError:
-        return None
+    return known_ratio([first[p] for p in common], [second[p] for p in common])
 
 
-def noise_floor(arms: Arms, profile: Mapping[str, Any]) -> float | None:
+def noise_floor(arms: Arms, profile: Mapping[str, Any], stage: str = "decode_s") -> float | None:
     """Return the half-width of the control's interval: what this run could not have seen."""
-    control = control_ratio(arms)
+    control = control_ratio(arms, stage)
     return None if control is None else control.half_width(float(profile["control_confidence"]))
 
 
@@ -197,10 +151,7 @@ def before_onset(arms: Arms, earlier: tuple[Arms, ...] = ()) -> Ratio | None:
     theirs = [_clipped(arm) for arm in arms.reference]
     ours = _clipped(arms.candidate)
     common = [p for p in ours if all(p in side for side in theirs) and ours[p] > 0 and all(s[p] > 0 for s in theirs)]
-    try:
-        return paired_ratio([sum(s[p] for s in theirs) / len(theirs) for p in common], [ours[p] for p in common])
-    except ValueError:
-        return None
+    return known_ratio([sum(s[p] for s in theirs) / len(theirs) for p in common], [ours[p] for p in common])
 
 
 def _clipped(arm: Arm) -> dict[str, float]:
@@ -217,8 +168,5 @@ def _share(sample: Sample) -> float:
 
 def baseline_name(arms: Arms) -> str:
     """Return the baseline's code path for people."""
-    return (
-        ""
-        if arms.baseline is None
-        else arms.baseline.code_path.replace(":", " ").replace("mlx_lm.generate ", "mlx_lm ")
-    )
+    path = "" if arms.baseline is None else arms.baseline.code_path
+    return path.replace(":", " ").replace("mlx_lm.generate ", "mlx_lm ")

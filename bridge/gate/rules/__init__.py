@@ -1,1 +1,1 @@
-"""The rules, one file each; `bridge.gate.registry` finds them. A file's docstring is its rule's message."""
+"""Rules that concern several kinds of report, by subject; a kind's own lie beside its schema."""

@@ -69,6 +69,14 @@ def paired_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> Ra
     return Ratio(math.log(top / bottom), math.sqrt(variance / n), n - 1)
 
 
+def known_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio | None:
+    """Return `paired_ratio`, None with fewer than two units or a total that is not positive."""
+    try:
+        return paired_ratio(numerators, denominators)
+    except ValueError:
+        return None
+
+
 def paired_double_ratio(
     first: tuple[Sequence[float], Sequence[float]], second: tuple[Sequence[float], Sequence[float]]
 ) -> Ratio:

@@ -277,8 +277,8 @@ def state_claims(case: Case) -> Case:
     """Let the report state everything that follows from its rows, in the gate's words, and seal it."""
     from bridge.gate import claims
     from bridge.gate.interface import Evidence
-    from bridge.gate.loading import load
     from bridge.gate.profiles import named
+    from bridge.gate.reports.loading import load
 
     path, value = next(iter(case.reports.items()))
     value["claims"] = []
@@ -294,7 +294,7 @@ def state_claims(case: Case) -> Case:
             "unit": draft.unit,
             "wording": draft.wording,
         }
-        for draft in claims.drafts(reports[0], evidence)
+        for draft in claims.claim_drafts(reports[0], evidence)
         if draft.value is not None
     ]
     return case.seal()

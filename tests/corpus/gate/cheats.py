@@ -45,7 +45,7 @@ def _(case: Case) -> None:
     rows = []
     for sample in sorted(candidate(case)["samples"], key=lambda s: (s["launch"], s["order_index"])):
         plain_steps(sample)
-        from bridge.gate.sampled import expected_drafts
+        from bridge.gate.facts.samples import expected_drafts
 
         idle = sum(1 for asked in expected_drafts(sample, case.report["config"]) or [] if asked)
         if idle:

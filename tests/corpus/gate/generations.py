@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.gate.sampled import expected_drafts
+from bridge.gate.facts.samples import expected_drafts
 from engine.measurement.schedule import balanced_orders, shuffled
 from engine.reports.tokens import loop_onset, packed_tokens, token_digest
 from tests.corpus.gate.builders import DIGEST, Case, around, envelope, moment, sha

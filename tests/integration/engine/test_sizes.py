@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from bridge.gate import profiles
+from bridge.gate.facts.model_sizes import least_bytes, most_bytes, native_bytes
 from bridge.gate.interface import Evidence, Skip
-from bridge.gate.loading import load
 from bridge.gate.registry import rules
-from bridge.gate.shapes import least_bytes, most_bytes, native_bytes
+from bridge.gate.reports.loading import load
 from bridge.records import ModelDigest
 from bridge.runner.machine.models import ModelDigests
 from engine.checkpoint import ASSETS

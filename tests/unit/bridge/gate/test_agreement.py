@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from bridge.gate import kinds, profiles, rules_catalogue, sampled, schemas
+from bridge.gate import profiles, report_kinds, rules_catalogue
+from bridge.gate.facts import samples
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.registry import rules
-from bridge.gate.rules.g4_order import shuffled
+from bridge.gate.reports import schema
+from bridge.gate.rules.arms import shuffled
 from bridge.runner.machine.models import ModelDigests
 from engine.checkpoint import folder_digest, number_format
 from engine.measurement.schedule import shuffled as engine_shuffled
@@ -34,7 +36,7 @@ SMALL_TOKENS = st.lists(st.integers(0, 3), max_size=160)
 @given(SMALL_TOKENS)
 @settings(max_examples=150, deadline=None)
 def test_loop_onset_is_the_engines(tokens):
-    assert sampled.loop_onset(tokens) == engine_tokens.loop_onset(tokens)
+    assert samples.loop_onset(tokens) == engine_tokens.loop_onset(tokens)
 
 
 @given(st.lists(st.integers(0, 2), max_size=70))
@@ -48,14 +50,14 @@ def test_loop_onset_is_its_definition(tokens):
             part = tokens[start : start + needed]
             if len(part) == needed and all(a == b for a, b in zip(part, part[period:], strict=False)):
                 found = start if found is None else min(found, start)
-    assert sampled.loop_onset(tokens) == found
+    assert samples.loop_onset(tokens) == found
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=40))
 @settings(max_examples=60, deadline=None)
 def test_digests_and_repeats_are_the_engines(tokens):
-    assert sampled.token_digest(tokens) == engine_tokens.token_digest(tokens)
-    assert sampled.repeated_share(tokens) == pytest.approx(engine_tokens.repeated_share(tokens))
+    assert samples.token_digest(tokens) == engine_tokens.token_digest(tokens)
+    assert samples.repeated_share(tokens) == pytest.approx(engine_tokens.repeated_share(tokens))
 
 
 def test_orders_are_drawn_as_the_engine_draws_them():
@@ -63,26 +65,26 @@ def test_orders_are_drawn_as_the_engine_draws_them():
     assert shuffled(items, "digest", 3, "orders") == engine_shuffled(items, "digest", 3, "orders")
 
 
-@pytest.mark.parametrize("kind", sorted(kinds.KINDS))
+@pytest.mark.parametrize("kind", sorted(report_kinds.KINDS))
 def test_every_kind_has_a_schema_that_is_one(kind):
-    Draft202012Validator.check_schema(schemas.document(kind))
+    Draft202012Validator.check_schema(schema.document(kind))
 
 
 @pytest.mark.parametrize("name", ["smoke", "probe", "suite", "verify_cost", "bounded_kv"])
 def test_the_quick_validator_refuses_what_the_plain_one_refuses(name):
     value = honest(name).report
-    registry = Registry().with_resource("report.schema.json", Resource.from_contents(schemas.document("report")))
-    plain = Draft202012Validator(schemas.document(value["kind"]), registry=registry)
+    registry = Registry().with_resource("report.schema.json", Resource.from_contents(schema.document("report")))
+    plain = Draft202012Validator(schema.document(value["kind"]), registry=registry)
     for mutant in mutants(value, "report", 1, seed=3):
         if mutant.path[0] == "kind" or mutant.operator not in {"drop", "retype", "swap", "x1000"}:
             continue
         (changed,) = mutate(value, mutant.path, mutant.operator)
         if changed.get("kind") != value["kind"]:
             continue
-        refused = any(True for _ in schemas.problems(changed, at_most=1))
+        refused = any(True for _ in schema.problems(changed, at_most=1))
         # The plain one takes 3.0 for an integer; the quick one refuses at least what the plain one does.
         assert refused or plain.is_valid(changed), mutant
-    assert not list(schemas.problems(value, at_most=1))
+    assert not list(schema.problems(value, at_most=1))
 
 
 def test_both_profiles_have_the_same_numbers_and_a_reason_for_each():
@@ -93,9 +95,9 @@ def test_both_profiles_have_the_same_numbers_and_a_reason_for_each():
 
 def test_every_kind_has_rules_of_its_own_and_an_honest_builder():
     looked_at = {kind for entry in rules_catalogue() for kind in entry.kinds}
-    assert looked_at == kinds.KINDS
+    assert looked_at == report_kinds.KINDS
     built = {honest(name).report["kind"] for name in ("smoke", "probe", "suite", *BUILDERS)}
-    assert built == kinds.KINDS
+    assert built == report_kinds.KINDS
 
 
 def test_judging_imports_no_array_library():
@@ -132,12 +134,12 @@ def test_a_folder_without_weights_has_no_digest_of_them(tmp_path):
     assert found.weights_sha256 is None
 
 
-@pytest.mark.parametrize("kind", sorted(kinds.KINDS))
+@pytest.mark.parametrize("kind", sorted(report_kinds.KINDS))
 def test_every_number_format_the_engine_can_name_is_one_a_report_may_state(kind):
     """A quantised folder names its bits; a schema with a list of its own would refuse an honest report."""
     formats = [number_format({"quantization": {"bits": bits}}) for bits in (2, 3, 4, 5, 6, 8)]
     formats += [number_format({"dtype": name}) for name in ("float32", "bfloat16", "float16")]
-    text = json.dumps([schemas.document(kind), schemas.document("report")["$defs"]["model"]])
+    text = json.dumps([schema.document(kind), schema.document("report")["$defs"]["model"]])
     patterns = set(re.findall(r'"dtype": {"type": "string", "pattern": "([^"]+)"', text))
     assert patterns
     assert [one for one in formats if not all(re.search(pattern, one) for pattern in patterns)] == []

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bridge.gate import Run, compare
+from bridge.gate import MeasuredRun, compare
 from bridge.gate.comparability import NEVER_CITABLE
 from bridge.gate.stats.ratio import paired_double_ratio, paired_ratio
 from bridge.records import JobSpec, RunRecord
@@ -21,11 +21,11 @@ REAL = [EVIDENCE / f"k3-fused-allmlx-code-{name}" for name in ("rpa4gwnn", "y6rg
 
 
 def side(case, decision="valid_not_citable"):
-    return Run(case.files(), case.record_value(), case.spec_value(), decision)
+    return MeasuredRun(case.files(), case.record_value(), case.spec_value(), decision)
 
 
 def real(folder):
-    return Run(
+    return MeasuredRun(
         {"report.json": (folder / "reports" / "report.json").read_bytes()},
         RunRecord.parse((folder / "run.json").read_bytes(), max_bytes=1 << 26),
         JobSpec.parse((folder / "spec.json").read_bytes()),
@@ -233,8 +233,8 @@ def test_a_rejected_run_is_compared_with_nothing():
     ("other", "said"),
     [
         (lambda: side(needle_recall()), "other kinds: code_throughput and needle_recall"),
-        (lambda: Run({"report.json": b"{"}, None, None, "valid_not_citable"), "not well-formed in both runs"),
-        (lambda: Run({}, None, None, "valid_not_citable"), "only A has it"),
+        (lambda: MeasuredRun({"report.json": b"{"}, None, None, "valid_not_citable"), "not well-formed in both runs"),
+        (lambda: MeasuredRun({}, None, None, "valid_not_citable"), "only A has it"),
     ],
 )
 def test_reports_that_cannot_be_paired_are_reasons(other, said):

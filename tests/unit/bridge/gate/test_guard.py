@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from bridge.gate.facts.samples import idle_refusals
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.profiles import named
 from bridge.gate.registry import rules
-from bridge.gate.sampled import idle_refusals
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative

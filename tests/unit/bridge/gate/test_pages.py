@@ -1,12 +1,11 @@
-"""The pages under docs/gate are what the rules say: `python -m tests.gate_pages` writes them."""
+"""The pages under docs/gate are what the rules say: `python -m tests.drift --write` writes them."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from bridge.gate.catalogue import rules_catalogue
-from bridge.gate.pages import pages
+from bridge.gate.catalogue import pages, rules_catalogue
 
 FOLDER = Path(__file__).parents[4] / "docs" / "gate"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.gate import judge, outside
+from bridge.gate import judge
+from bridge.gate.facts import peer_isolation
 from engine.measurement import drawn_prompts as nonce
 from engine.reports.tokens import token_digest
 from tests.corpus.gate.breaks import honest
@@ -179,7 +180,7 @@ def test_time_is_judged_from_the_ask_to_the_last_token_however_late_the_first_on
 def test_engine_and_gate_draw_the_same_text(number):
     words = tuple(sorted(f"w{chr(97 + a)}{chr(97 + b)}" for a in range(9) for b in range(9)))
     for value in ("00" * 32, "9f" * 32):
-        assert outside.draw(value, number, list(words)) == nonce.draw(value, number, words)
+        assert peer_isolation.draw(value, number, list(words)) == nonce.draw(value, number, words)
     assert nonce.draw("00" * 32, number, words) != nonce.draw("01" * 32, number, words)
 
 

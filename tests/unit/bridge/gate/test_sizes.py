@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from bridge.gate import judge
-from bridge.gate.shapes import least_bytes, native_bytes
+from bridge.gate.facts.model_sizes import least_bytes, native_bytes
 from bridge.records import CacheShape
 from tests.corpus.gate.breaks import honest
 

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.errors import PresetNotFoundError, UsageError
 from bridge.gate import profiles
-from bridge.gate.kinds import KINDS
+from bridge.gate.report_kinds import KINDS
 from bridge.presets import find, load, registry
 
 NAMES = [

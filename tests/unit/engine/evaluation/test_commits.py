@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.gate.rules.g4_order import shuffled as drawn_by_the_gate
+from bridge.gate.rules.arms import shuffled as drawn_by_the_gate
 from bridge.gate.stats.ratio import paired_ratio
 from engine.errors import ChildError, ModelMismatchError, UsageError
 from engine.isolation.checkouts import Opening

@@ -1,0 +1,1 @@
+"""What several rules and claims derive from the evidence; nothing here is a finding of its own."""

@@ -1,0 +1,189 @@
+"""Arms and samples of a report as values, and what both sides define alike: digests, loops, repeats.
+
+Knows the shape of samples, not what they prove.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Final
+
+from bridge.gate.interface import Evidence, Report
+
+Sample = Mapping[str, Any]
+
+LOOP_MAX_PERIOD: Final = 32
+LOOP_MIN_REPEATS: Final = 3
+LOOP_MIN_TOKENS: Final = 48
+REPEAT_NGRAM: Final = 8
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One arm; `measured` leaves the warm-ups out."""
+
+    index: int
+    name: str
+    role: str
+    code_path: str
+    samples: tuple[Sample, ...]
+
+    @property
+    def measured(self) -> tuple[Sample, ...]:
+        """Samples that count."""
+        return tuple(sample for sample in self.samples if not sample["is_warmup"])
+
+    def pointer(self, sample: Sample) -> str:
+        """Return where a sample is in the report."""
+        return f"/arms/{self.index}/samples/{self.samples.index(sample)}"
+
+
+@dataclass(frozen=True)
+class Arms:
+    """The arms of a report by role; None where the report has none."""
+
+    all: tuple[Arm, ...]
+    baseline: Arm | None
+    control: Arm | None
+    candidate: Arm | None
+
+    @property
+    def reference(self) -> tuple[Arm, ...]:
+        """Baseline and control: the same code."""
+        return tuple(arm for arm in (self.baseline, self.control) if arm is not None)
+
+    @property
+    def rows(self) -> Iterator[tuple[Arm, Sample]]:
+        """Every sample with its arm, warm-ups too."""
+        return ((arm, sample) for arm in self.all for sample in arm.samples)
+
+
+def within(arms: Arms, launches: Set[int]) -> Arms:
+    """Return the arms with the samples of some launches only."""
+
+    def only(arm: Arm | None) -> Arm | None:
+        if arm is None:
+            return None
+        return replace(arm, samples=tuple(sample for sample in arm.samples if sample["launch"] in launches))
+
+    kept = tuple(one for one in map(only, arms.all) if one is not None)
+    return Arms(kept, only(arms.baseline), only(arms.control), only(arms.candidate))
+
+
+def arms_of(report: Report, evidence: Evidence) -> Arms:
+    """Return the arms of a well-formed report, built once."""
+    return evidence.derived(("arms", id(report)), lambda: _arms(report.body))
+
+
+def _arms(body: Mapping[str, Any]) -> Arms:
+    built = tuple(
+        Arm(index, arm["name"], arm["role"], arm["code_path"], tuple(arm["samples"]))
+        for index, arm in enumerate(body["arms"])
+    )
+    by_role = {arm.role: arm for arm in reversed(built)}
+    return Arms(built, by_role.get("baseline"), by_role.get("control"), by_role.get("candidate"))
+
+
+def by_prompt(samples: Iterable[Sample], key: str = "prompt_id") -> dict[str, list[Sample]]:
+    """Return samples by prompt id or digest, in report order."""
+    found: dict[str, list[Sample]] = {}
+    for sample in samples:
+        found.setdefault(sample[key], []).append(sample)
+    return found
+
+
+def stage_means(arm: Arm, stage: str) -> dict[str, float]:
+    """Return the mean seconds of a stage by prompt, warm-ups left out."""
+    return {
+        prompt: sum(sample["stages"][stage] for sample in samples) / len(samples)
+        for prompt, samples in by_prompt(arm.measured).items()
+    }
+
+
+def token_digest(tokens: Sequence[int]) -> str | None:
+    """Return sha256 hex over the ids as little-endian uint32, None when an id does not fit."""
+    try:
+        return hashlib.sha256(struct.pack(f"<{len(tokens)}I", *tokens)).hexdigest()
+    except struct.error:
+        return None
+
+
+def loop_onset(tokens: Sequence[int]) -> int | None:
+    """Return the first index from which tokens repeat, None if never.
+
+    A loop has a period of at most 32 tokens, at least 3 full repeats, and covers at least 48 tokens; numbered lists,
+    dashes and decimals that merely look alike do not repeat exactly that long.
+    """
+    best: int | None = None
+    for period in range(1, min(LOOP_MAX_PERIOD, len(tokens) // LOOP_MIN_REPEATS) + 1):
+        needed = max(LOOP_MIN_TOKENS, LOOP_MIN_REPEATS * period)
+        equal = 0
+        for index in range(period, len(tokens)):
+            equal = equal + 1 if tokens[index] == tokens[index - period] else 0
+            if equal + period >= needed:
+                start = index + 1 - equal - period
+                best = start if best is None or start < best else best
+                break
+    return best
+
+
+def repeated_share(tokens: Sequence[int]) -> float:
+    """Return 1 - distinct / total over the sample's 8-grams, 0 when there is none."""
+    total = len(tokens) - REPEAT_NGRAM + 1
+    if total <= 0:
+        return 0.0
+    return 1.0 - len({tuple(tokens[index : index + REPEAT_NGRAM]) for index in range(total)}) / total
+
+
+def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
+    """Return the first index at which two token lists differ, None when they are equal."""
+    if left == right:
+        return None
+    for index, (a, b) in enumerate(zip(left, right, strict=False)):
+        if a != b:
+            return index
+    return min(len(left), len(right))
+
+
+def steps_before(sample: Sample, onset: int) -> int:
+    """Return how many decode steps it took to commit the tokens before the onset."""
+    accepted = sample["accepted_per_step"] or [0] * sample["counters"]["steps"]
+    committed = 1  # the prefill's token
+    for step, count in enumerate(accepted):
+        if committed >= onset:
+            return step
+        committed += count + 1
+    return len(accepted)
+
+
+def idle_refusals(sample: Sample) -> int:
+    """Return how many steps committed nothing because the guard refused their first row: as many as fit the tokens.
+
+    A refused later row costs its block's tail only; the step still commits what it accepted and one token more. After
+    a refused first row the loop takes one step without a draft.
+    """
+    accepted, drafted = sample["accepted_per_step"], sample["drafted_per_step"]
+    refused = sample["counters"]["guard_rejections"]
+    if not refused or accepted is None or drafted is None or len(accepted) != len(drafted):
+        return 0
+    pairs = zip(accepted, pairwise(drafted), strict=False)  # the last step has none after it
+    could = sum(1 for taken, (asked, then) in pairs if asked and not taken and not then)
+    excess: int = 1 + len(accepted) + sum(accepted) - sample["output_tokens"]
+    return max(0, min(int(refused), could, excess))
+
+
+def expected_drafts(sample: Sample, config: Mapping[str, Any]) -> list[int] | None:
+    """Return how many tokens each step was to draft; None where the policy, or a refused row, decides at run time."""
+    depth = config.get("depth") or {}
+    accepted = sample["accepted_per_step"]
+    if depth.get("policy") != "fixed" or accepted is None or sample["counters"]["guard_rejections"]:
+        return None
+    expected, left = [], config["max_new_tokens"] - 1
+    for count in accepted:
+        expected.append(max(0, min(depth["tokens"], left - 1)))
+        left -= count + 1
+    return expected

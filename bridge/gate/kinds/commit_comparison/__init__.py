@@ -1,0 +1,133 @@
+"""Speed of two commits: its claims and its rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from bridge.gate.claims import CONFIDENCE, ClaimDraft, generation
+from bridge.gate.claims.speed import noise_floor, time_ratio
+from bridge.gate.facts.samples import Arms, arms_of, within
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.report_kinds import COMMIT_COMPARISON
+from bridge.gate.rule import report_rule
+from bridge.gate.stats.ratio import Ratio
+
+
+def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
+    """Yield base over head: below 1 the head is slower; slower is said only when every pass says it."""
+    arms, passes = arms_of(report, evidence), report.body["rows"]["passes"]
+    margin = float(report.body["config"]["slower_margin"])
+    ratio = time_ratio(arms, "decode_s")
+    each = [ratio_of(arms, set(launches)) for launches in passes]
+    if ratio is None or any(one is None for one in each) or arms.candidate is None or not arms.reference:
+        return
+    low, high = ratio.interval(CONFIDENCE)
+    slower = [one for one in each if one is not None and one.interval(CONFIDENCE)[1] < 1.0 - margin]
+    if len(slower) == len(each) and len(each) > 1:
+        said = f"head is slower than base by more than {margin * 100:.0f} %, confirmed by a second pass"
+    elif slower:
+        said = f"not confirmed: one of {len(each)} passes found head slower by more than {margin * 100:.0f} %"
+    elif ratio.interval(0.90)[0] >= 1.0 - margin and ratio.interval(0.90)[1] <= 1.0 + margin:
+        said = f"head and base are equivalent within {margin * 100:.0f} %"
+    elif ratio.lower(0.95) >= 1.0 - margin:
+        said = f"head is not slower than base ({margin * 100:.0f} % margin)"
+    else:
+        said = "no difference shown"
+    yield replace(
+        ClaimDraft.of_ratio(
+            "decode_speedup",
+            "primary",
+            ratio,
+            f"{said}: {ratio.value:.3f}x [{low:.3f}, {high:.3f}] 95 %, {ratio.n} prompts",
+        ),
+        baseline=report.body["config"]["base_commit"][:12],
+        arms=(arms.candidate.name, *(arm.name for arm in arms.reference)),
+        stops=_earlier(evidence),
+        detail={
+            "slower": len(slower) == len(each) and len(each) > 1,
+            "passes": len(each),
+            "slower_passes": len(slower),
+            "noise_floor": noise_floor(arms, evidence.profile),
+            "same_code": _same_code(report),
+            "summary": f"{said}: {ratio.value:.3f}x [{low:.3f}, {high:.3f}] 95 %",
+        },
+    )
+    yield from generation.identity(report, evidence)
+
+
+def _earlier(evidence: Evidence) -> tuple[str, ...]:
+    if not evidence.earlier:
+        return ()
+    return (f"{len(evidence.earlier)} earlier attempts at these commits: a decision by passes is not pooled",)
+
+
+def _same_code(report: Report) -> bool:
+    trees = report.body["rows"]["trees"]
+    return bool(trees["base"]["sources_sha256"] == trees["head"]["sources_sha256"])
+
+
+def ratio_of(arms: Arms, launches: set[int]) -> Ratio | None:
+    """Return base over head within some launches, None where there are too few rows."""
+    return time_ratio(within(arms, launches), "decode_s")
+
+
+@report_rule(
+    "G4-TREES",
+    kinds=(COMMIT_COMPARISON,),
+    remedy="Let the harness start each side with its own checkout first on the module path.",
+)
+def compare_checkouts(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Each side of a comparison of two commits ran that commit's code, and the commits are those that were asked for.
+
+    Two checkouts on one module path are one checkout: whichever comes first runs twice, and the difference is none.
+    """
+    config, trees = report.body["config"], report.body["rows"]["trees"]
+    for side in ("base", "head"):
+        tree, wanted = trees[side], f"{side}/engine/__init__.py"
+        if tree["imported"] != wanted:
+            yield Violation(
+                f"{side} imported {tree['imported']!r}, expected {wanted!r}", f"/rows/trees/{side}/imported"
+            )
+        if tree["commit"] != config[f"{side}_commit"]:
+            yield Violation(
+                f"{side} ran {tree['commit'][:12]}, the settings say {config[f'{side}_commit'][:12]}",
+                f"/rows/trees/{side}/commit",
+            )
+    spec, record = evidence.spec, evidence.record
+    if spec is not None and spec.base != config["base_commit"]:
+        yield Violation(f"base is {config['base_commit']}, the job spec says {spec.base}", "/config/base_commit")
+    if record is not None and record.code is not None and record.code.identity != config["head_commit"]:
+        yield Violation(
+            f"head is {config['head_commit']}, the runner checked out {record.code.identity}", "/config/head_commit"
+        )
+    margin = None if spec is None else spec.params.get("margin")
+    if margin is not None and margin != config["slower_margin"]:
+        yield Violation(f"margin {config['slower_margin']}, asked for {margin}", "/config/slower_margin")
+
+
+@report_rule(
+    "G5-CONFIRM", kinds=(COMMIT_COMPARISON,), remedy="Run a second pass of the same launches when the first is slow."
+)
+def require_second_pass(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """A commit is called slower only after a second pass on other launches said so too.
+
+    Gates that fail on one noisy pass get switched off; of six reruns of one pull request no two alerts agreed.
+    """
+    arms, passes = arms_of(report, evidence), report.body["rows"]["passes"]
+    listed = [launch for launches in passes for launch in launches]
+    launches = sorted({sample["launch"] for arm in arms.all for sample in arm.measured})
+    if sorted(listed) != launches:
+        yield Violation(f"passes list launches {listed}, the samples have {launches}", "/rows/passes")
+        return
+    if len(passes) == 2 and len(passes[0]) != len(passes[1]):
+        yield Violation("the passes have different numbers of launches", "/rows/passes")
+    if report.body["config"]["base_commit"] == report.body["config"]["head_commit"]:
+        yield Violation("base and head are the same commit", "/config/head_commit")
+    first = ratio_of(arms, set(passes[0]))
+    margin = float(report.body["config"]["slower_margin"])
+    slow = first is not None and first.interval(CONFIDENCE)[1] < 1.0 - margin
+    if slow and len(passes) == 1:
+        yield Violation("the first pass is slow and was not confirmed", "/rows/passes", severity="not_citable")
+    if not slow and len(passes) == 2:
+        yield Violation("a second pass although the first was not slow", "/rows/passes", severity="not_citable")

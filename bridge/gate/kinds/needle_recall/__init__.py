@@ -1,0 +1,70 @@
+"""Needles in long contexts: its claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from bridge.gate.claims import ClaimDraft, generation, speed
+from bridge.gate.facts.samples import Arm, arms_of
+from bridge.gate.interface import Evidence, Report
+from bridge.gate.stats.binomial import paired_difference_lower, rate_lower
+
+
+def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
+    """Yield recall first, then what it cost."""
+    arms = arms_of(report, evidence)
+    confidence = float(evidence.profile["recall_confidence"])
+    judged = arms.candidate or arms.baseline
+    if judged is not None:
+        yield from _recall(judged, confidence)
+    if arms.candidate is not None and arms.baseline is not None:
+        yield from _preserved(arms.candidate, arms.baseline, confidence, float(evidence.profile["recall_margin"]))
+    for draft in speed.speedups(report, evidence):
+        yield replace(draft, role="secondary")
+    yield from generation.acceptance(report, evidence)
+    yield from generation.identity(report, evidence)
+    yield from generation.memory(report, evidence)
+
+
+def _recall(arm: Arm, confidence: float) -> Iterator[ClaimDraft]:
+    found = generation.answers(arm)
+    if not found:
+        return
+    right, n = sum(found.values()), len(found)
+    low = rate_lower(right, n, confidence)
+    shown = f"{right} of {n} needles found, at least {low * 100:.1f} % ({confidence * 100:.0f} % one-sided)"
+    yield ClaimDraft(
+        id="recall",
+        role="primary",
+        value=right / n,
+        interval=(low, 1.0),
+        confidence=confidence,
+        unit="share",
+        n=n,
+        arms=(arm.name,),
+        wording=shown,
+        detail={"right": right},
+    )
+
+
+def _preserved(ours: Arm, theirs: Arm, confidence: float, margin: float) -> Iterator[ClaimDraft]:
+    gained, lost, n = generation.paired_answers(ours, theirs)
+    if not n:
+        return
+    low = paired_difference_lower(gained, lost, n, confidence)
+    kept = low > -margin
+    said = f"preserved within {margin * 100:.0f} points" if kept else "not shown to be preserved"
+    yield ClaimDraft(
+        id="recall_preserved",
+        role="secondary",
+        value=(gained - lost) / n,
+        interval=(low, 1.0),
+        confidence=confidence,
+        unit="share",
+        n=n,
+        baseline=theirs.name,
+        arms=(ours.name, theirs.name),
+        wording=f"recall {said}: difference at least {low * 100:+.1f} points, {n} paired needles",
+        detail={"gained": gained, "lost": lost, "preserved": kept},
+    )

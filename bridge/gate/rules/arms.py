@@ -1,0 +1,201 @@
+"""Rules on the arms of a comparison: roles, code paths, settings, order, remote calls."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+
+from bridge.gate.facts.samples import Arm, arms_of
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.report_kinds import (
+    COMMIT_COMPARISON,
+    DISTRIBUTED_BENCH,
+    DISTRIBUTED_E2E,
+    INTERLEAVED,
+    KV_QUANTISATION,
+    ONE_EACH,
+    REQUEST_CODE,
+    ROLES,
+    SAMPLED,
+)
+from bridge.gate.rule import report_rule
+
+
+@report_rule(
+    "G3-SELF",
+    kinds=(*INTERLEAVED, KV_QUANTISATION),
+    remedy="Compare the candidate's own code with the library's own decoding.",
+)
+def require_distinct_arms(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Candidate and baseline are two computations, baseline and control are one.
+
+    A baseline compared with itself gave 2.58x; a report whose two arms were one computation passed the seed's gate at
+    2.18x, because a flag said so. Here the code path and the counters say it.
+    """
+    arms = arms_of(report, evidence)
+    baseline, control, candidate = arms.baseline, arms.control, arms.candidate
+    if baseline is not None and control is not None and baseline.code_path != control.code_path:
+        yield Violation(
+            f"the control runs {control.code_path}, the baseline {baseline.code_path}", f"/arms/{control.index}"
+        )
+    if baseline is None or candidate is None or report.kind in {COMMIT_COMPARISON, REQUEST_CODE}:
+        return
+    for arm in arms.all:
+        if arm.role == "candidate" and arm.code_path == baseline.code_path:
+            yield Violation(f"both arms run {arm.code_path}", f"/arms/{arm.index}/code_path")
+    if report.kind == KV_QUANTISATION:
+        return  # its arms differ by what they store, and none of them drafts
+    measured = candidate.measured
+    if measured and not any(sample["counters"]["drafted_tokens"] for sample in measured):
+        yield Violation(
+            "no sample of the candidate drafted a token: both arms are the same computation", f"/arms/{candidate.index}"
+        )
+
+
+@report_rule("G4-ARMS", kinds=SAMPLED, remedy="Give every arm its own name and role; use the engine's harness.")
+def require_arm_roles(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """A comparison has one baseline, at most one control and one candidate, and nothing else.
+
+    Two baselines are a choice of which one to lose to.
+    """
+    arms = arms_of(report, evidence)
+    names = Counter(arm.name for arm in arms.all)
+    for name, count in names.items():
+        if count > 1:
+            yield Violation(f"arm {name!r} occurs {count} times", "/arms")
+    if report.kind in ONE_EACH:
+        roles = Counter(arm.role for arm in arms.all)
+        for role, count in roles.items():
+            if count > 1:
+                yield Violation(f"{count} arms have the role {role!r}", "/arms")
+        if arms.baseline is None:
+            yield Violation("there is no baseline", "/arms")
+    order = [("baseline", "control", "candidate").index(arm.role) for arm in arms.all]
+    if order != sorted(order):
+        yield Violation(f"arms are listed as {[arm.role for arm in arms.all]}, expected the baseline first", "/arms")
+    for arm in arms.all:
+        expected = ROLES.get(arm.name)
+        if expected is not None and arm.role != expected:
+            yield Violation(f"arm {arm.name!r} has role {arm.role!r}, expected {expected!r}", f"/arms/{arm.index}/role")
+        if not arm.measured:
+            yield Violation(f"arm {arm.name!r} has no measured sample", f"/arms/{arm.index}/samples")
+
+
+@report_rule("G4-CONFIG", kinds=SAMPLED, remedy="Let the harness describe the settings it ran with.")
+def compare_settings(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """The settings agree with each other and with what was measured.
+
+    A report's settings are what a reader would repeat.
+    """
+    config, arms = report.body["config"], arms_of(report, evidence)
+    if config["dtype"] != config["target"]["dtype"]:
+        yield Violation(f"dtype {config['dtype']!r}, the target's is {config['target']['dtype']!r}", "/config/dtype")
+    drafts = any(sample["accepted_per_step"] is not None for arm in arms.all for sample in arm.samples)
+    for name in ("drafter", "block_size", "depth"):
+        if (config.get(name) is not None) != drafts:
+            said = "an arm drafts" if drafts else "no arm drafts"
+            yield Violation(f"{said}, {name} is {config.get(name)}", f"/config/{name}")
+    depth = config.get("depth")
+    if depth is not None and config.get("block_size") is not None:
+        longest = depth.get("tokens") if depth["policy"] == "fixed" else depth.get("longest")
+        if type(longest) is not int:
+            yield Violation(f"the depth {depth} has no length", "/config/depth")
+        elif config["block_size"] != longest + 1:
+            yield Violation(f"block_size {config['block_size']} with a depth of {longest}", "/config/block_size")
+        trained = (config.get("drafter") or {}).get("block_size")
+        if trained is not None and config["block_size"] > trained:
+            yield Violation(f"block_size {config['block_size']}, the drafter's is {trained}", "/config/block_size")
+    if (config["stop"] == "natural") != bool(config["stopping_ids"]):
+        yield Violation(f"stop {config['stop']!r} with stopping_ids {config['stopping_ids']}", "/config/stopping_ids")
+    path = next((arm.code_path for arm in arms.reference), "")
+    home = {"mlx": "mlx_lm.", "torch": "transformers."}.get(report.body["environment"]["backend"])
+    if home is None:
+        backend = report.body["environment"]["backend"]
+        yield Violation(f"backend {backend!r} decodes nothing, expected mlx or torch", "/environment/backend")
+    elif path and not path.startswith(home) and report.kind != COMMIT_COMPARISON:  # compares the engine's own
+        yield Violation(f"the baseline is {path!r}, expected the library's own decoding ({home}…)", "/arms")
+
+
+@report_rule("G4-ORDER", kinds=INTERLEAVED, remedy="Use the engine's schedule, seeded by KAKEYA_REQUEST_DIGEST.")
+def redraw_arm_order(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Samples ran in the order their numbers say, and the order of the arms is the one drawn from the request digest.
+
+    A fixed order with a first-position effect gives 52 to 64 % false differences; an order that somebody chose can be
+    chosen until it helps. Every order of the arms occurs equally often; anyone can draw it again.
+    """
+    arms = arms_of(report, evidence).all
+    placed = [(s["launch"], s["order_index"], arm.name, s) for arm in arms for s in arm.samples]
+    launches = sorted({launch for launch, *_ in placed})
+    if launches != list(range(len(launches))):
+        yield Violation(f"launches {launches}, expected 0, 1, … without gaps")
+    digest = str(report.body["run"]["request_digest"])
+    for launch in launches:
+        rows = sorted(((index, name, s) for number, index, name, s in placed if number == launch), key=lambda r: r[0])
+        if [index for index, *_ in rows] != list(range(len(rows))):
+            yield Violation(f"launch {launch}: order_index is not 0, 1, … {len(rows) - 1}", "/arms")
+            continue
+        warm = [row for row in rows if row[2]["is_warmup"]]
+        if any(row[2]["is_warmup"] for row in rows[len(warm) :]):
+            yield Violation(f"launch {launch}: a warm-up came after a measured sample", "/arms")
+            continue
+        yield from _drawn(launch, [(name, s["prompt_id"]) for _, name, s in rows[len(warm) :]], arms, digest)
+
+
+def _drawn(launch: int, rows: Sequence[tuple[str, str]], arms: tuple[Arm, ...], digest: str) -> Iterator[Violation]:
+    size = len(arms)
+    blocks = [rows[start : start + size] for start in range(0, len(rows), size)]
+    for block in blocks:
+        if len({prompt for _, prompt in block}) != 1 or len({name for name, _ in block}) != size:
+            yield Violation(f"launch {launch}: {block[0][1]!r} did not meet every arm in turn", "/arms")
+            return
+    orders = list(permutations(arm.name for arm in arms))
+    if len(blocks) % len(orders):
+        yield Violation(f"launch {launch}: {len(blocks)} prompts cannot balance {len(orders)} orders", "/arms")
+        return
+    wanted = shuffled(orders * (len(blocks) // len(orders)), digest, launch, "orders")
+    got = [tuple(name for name, _ in block) for block in blocks]
+    if got != wanted:
+        first = next(index for index, (a, b) in enumerate(zip(got, wanted, strict=True)) if a != b)
+        yield Violation(
+            f"launch {launch}: prompt {first} met {' '.join(got[first])}; "
+            f"the request digest draws {' '.join(wanted[first])}",
+            "/arms",
+        )
+
+
+def shuffled(items: Sequence[tuple[str, ...]], *seed: object) -> list[tuple[str, ...]]:
+    """Return the items in the order of sha256 over the seed and their index."""
+
+    def rank(index: int) -> bytes:
+        return hashlib.sha256("/".join(str(part) for part in (*seed, index)).encode()).digest()
+
+    return [items[index] for index in sorted(range(len(items)), key=rank)]
+
+
+@report_rule(
+    "G4-RPCS", kinds=(DISTRIBUTED_E2E, DISTRIBUTED_BENCH), remedy="Count every call where it is made, per arm."
+)
+def require_distinct_calls(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Calls are listed once per arm and method, of arms that exist, and took no longer than the run.
+
+    A distributed arm without calls decoded locally.
+    """
+    rows, arms = report.body["rows"]["rpcs"], arms_of(report, evidence)
+    candidates = {arm.name for arm in arms.all if arm.role == "candidate"}
+    for key, count in Counter((row["arm"], row["method"]) for row in rows).items():
+        if count > 1:
+            yield Violation(f"{key} occurs {count} times", "/rows/rpcs")
+    called = {row["arm"] for row in rows}
+    for name in sorted(called - candidates):
+        yield Violation(f"calls of {name!r}, which is no distributed arm", "/rows/rpcs")
+    silent = {name for name in candidates if "in-process" not in name} - called
+    for name in sorted(silent):
+        yield Violation(f"arm {name!r} made no call", "/rows/rpcs")
+    for name in sorted(called & candidates):
+        arm = next(one for one in arms.all if one.name == name)
+        spent_s = sum(sum(row["seconds"]) for row in rows if row["arm"] == name)
+        total_s = sum(sample["stages"]["total_s"] for sample in arm.samples)
+        if spent_s > 4 * total_s + 0.1:  # calls may overlap: one drafts ahead while another restores
+            yield Violation(f"{spent_s:.3f} s of calls in {total_s:.3f} s of samples of {name!r}", "/rows/rpcs")

@@ -1,0 +1,161 @@
+"""Rules on claims: recomputed, physically possible, pooled over attempts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+from bridge.gate.claims import claim_drafts
+from bridge.gate.facts.roofline import forward_rate, most_flops
+from bridge.gate.facts.samples import arms_of
+from bridge.gate.interface import Evidence, Report, Skip, Violation
+from bridge.gate.registry import rules
+from bridge.gate.report_kinds import CODE_THROUGHPUT, PAIRED
+from bridge.gate.rule import record_rule, report_rule
+from bridge.records import Attempt, RunRecord
+
+_BY_ITSELF: Final = ("G3", "G4", "G5")
+
+
+@report_rule("G4-CLAIM", remedy="Drop the claim, or state exactly the number and wording of `kakeya-mac gate check`.")
+def recompute_claims(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """A claim is what the gate gets from the raw rows, to the last digit, in the gate's own words.
+
+    The seed's headline was an arithmetic mean of rates that contained the warm-up prompt. What cannot be recomputed is
+    not claimed; a report that claims nothing cannot be wrong.
+    """
+    recomputed = {draft.metric: draft for draft in claim_drafts(report, evidence)}
+    claims = report.body["claims"]
+    ids = [claim["id"] for claim in claims]
+    metrics = [claim["metric"] for claim in claims]
+    if len(set(ids)) != len(ids) or len(set(metrics)) != len(metrics):
+        yield Violation(f"a claim is made twice: {sorted(ids)}", "/claims")
+    for index, claim in enumerate(claims):
+        where = f"/claims/{index}"
+        draft = recomputed.get(claim["metric"])
+        if draft is None or draft.value is None:
+            yield Violation(f"{claim['metric']!r} cannot be recomputed from the raw rows of this report", where)
+            continue
+        if claim["id"] != draft.id:
+            yield Violation(f"{claim['metric']!r} is claim {draft.id!r}, got id {claim['id']!r}", where)
+        wanted = draft.value if draft.stated is None else draft.stated
+        if not math.isclose(claim["value"], wanted, rel_tol=1e-6, abs_tol=1e-9):
+            yield Violation(f"{claim['id']}: got {claim['value']!r}, the raw rows give {wanted!r}", where)
+        if claim["unit"] != draft.unit:
+            yield Violation(f"{claim['id']}: got unit {claim['unit']!r}, expected {draft.unit!r}", where)
+        if tuple(claim["arms"]) != draft.arms:
+            yield Violation(f"{claim['id']}: got arms {claim['arms']}, expected {list(draft.arms)}", where)
+        if claim["wording"] is not None and claim["wording"] != draft.wording:
+            yield Violation(f"{claim['id']}: the only wording is {draft.wording!r}, got {claim['wording']!r}", where)
+
+
+@report_rule("G5-PLAUSIBLE", kinds=PAIRED, remedy="Use the fastest native baseline; check both arms' timers.")
+def bound_speeds(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Speeds are possible: no step commits more than it accepts, no machine computes faster than its roofline.
+
+    A speed-up above 1.05 times the mean acceptance length means a handicapped baseline; a rate above what the
+    processors can multiply means a broken timer.
+    """
+    found = {draft.id: draft for draft in claim_drafts(report, evidence)}
+    speed, accepted = found.get("decode_speedup"), found.get("acceptance_length")
+    profile = evidence.profile
+    if speed is not None and speed.value is not None:
+        if accepted is not None and report.kind == CODE_THROUGHPUT:
+            most = float(profile["plausible_speedup_slack"]) * float(accepted.detail["all_tokens"])
+            if speed.value > most and speed.interval is not None:
+                length = accepted.detail["all_tokens"]
+                yield Violation(
+                    f"baseline handicapped: {speed.value:.2f}x with {length:.2f} tokens per forward",
+                    "/arms",
+                    severity="reject" if speed.interval[0] > most else "not_citable",
+                )
+        if speed.value < float(profile["plausible_speedup_min"]):
+            yield Violation(f"{speed.value:.3f}x is a fault, not a measurement", "/arms")
+    yield from _roofline(report, evidence)
+
+
+def _roofline(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    most = most_flops(report, evidence)
+    for arm, sample in arms_of(report, evidence).rows:
+        seconds, tokens = sample["stages"]["decode_s"], sample["output_tokens"] - 1
+        rows = tokens if sample["accepted_per_step"] is None else sample["counters"]["target_forwards"]
+        if forward_rate(report, evidence, rows, seconds) > most:
+            yield Violation(f"{rows} forwards in {seconds:.2e} s are beyond this machine", arm.pointer(sample))
+
+
+@record_rule(
+    "G5-ATTEMPTS",
+    severity="not_citable",
+    remedy="Pool the attempts: judge with the earlier results beside this one, or change the code or the question.",
+)
+def require_pooled_attempts(record: RunRecord, evidence: Evidence) -> Iterator[Violation]:
+    """From the second attempt on, only the estimate pooled over all attempts is citable.
+
+    The best of ten reruns of identical code is "faster" 22 % of the time. The runner counts; the earlier reports are
+    read. One that was not this question, or that no gate would have let pass, is in no pool.
+    """
+    if record.attempt is None:
+        yield Violation("the runner did not count this attempt", "attempt")
+    else:
+        yield from _earlier_attempts(evidence, record.attempt)
+
+
+def _earlier_attempts(evidence: Evidence, attempt: Attempt) -> Iterator[Violation]:
+    if attempt.number != len(attempt.earlier) + 1 or len(set(attempt.earlier)) != len(attempt.earlier):
+        yield Violation(
+            f"attempt {attempt.number} with {len(attempt.earlier)} earlier ones", "attempt", severity="reject"
+        )
+    if evidence.run_id in attempt.earlier:
+        yield Violation("this run is its own earlier attempt", "attempt", severity="reject")
+    if not any(report.value is not None and report.value["arms"] for report in evidence.reports):
+        return  # nothing timed: repeating it changes nothing
+    missing = [one for one in attempt.earlier if not any(r.value for r in evidence.earlier.get(one, ()))]
+    if missing:
+        yield Violation(
+            f"attempt {attempt.number}: {len(missing)} earlier attempts are not pooled, e.g. {missing[0]}", "attempt"
+        )
+    ours = {report.path: report for report in evidence.reports if report.value is not None}
+    for name, reports in evidence.earlier.items():
+        for other in reports:
+            if other.value is None or other.path not in ours:
+                continue
+            why = _other_question(name, other, ours[other.path]) or _refusal(other, evidence)
+            if why is not None:
+                yield Violation(f"earlier attempt {name} cannot be pooled: {why}", "attempt", report=other.path)
+
+
+def _other_question(name: str, other: Report, ours: Report) -> str | None:
+    """Return how an earlier report is not this question asked before, None when it is."""
+    theirs, mine = _question(other), _question(ours)
+    differs = sorted(part for part in mine if theirs[part] != mine[part])
+    if other.body["run"]["id"] != name:
+        return f"its report is of run {other.body['run']['id']}"
+    if differs:
+        return f"it has another {', '.join(differs)}"
+    return "its rows are this run's own" if _stage_rows(other) == _stage_rows(ours) else None
+
+
+def _question(report: Report) -> dict[str, Any]:
+    body, run = report.body, report.body["run"]
+    asked = {part: run[part] for part in ("preset", "params", "profile")}
+    arms = [(arm["name"], arm["role"], arm["code_path"]) for arm in body["arms"]]
+    where = {part: body["environment"][part] for part in ("backend", "device")}
+    return {**asked, "kind": body["kind"], "config": body["config"], "arms": arms, "environment": where}
+
+
+def _stage_rows(report: Report) -> list[Any]:
+    return [[sample["stages"] for sample in arm["samples"]] for arm in report.body["arms"]]
+
+
+def _refusal(other: Report, evidence: Evidence) -> str | None:
+    """Return what a rule of what a report says by itself refuses in an earlier one, None when nothing."""
+    alone = Evidence(reports=(other,), record=None, spec=None, profile=evidence.profile)
+    for code, entry in rules().items():
+        if entry.layer not in _BY_ITSELF or code == "G5-ATTEMPTS":
+            continue
+        found = entry(alone)
+        for violation in () if isinstance(found, Skip) else found:
+            if (violation.severity or entry.severity) == "reject":
+                return f"{code}: {violation.message}"
+    return None

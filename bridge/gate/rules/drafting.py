@@ -1,0 +1,211 @@
+"""Rules on draft and verification: calls, steps, counters, fallbacks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bridge.gate.facts.samples import Sample, arms_of, expected_drafts, idle_refusals
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.report_kinds import DRAFTING, PLAIN, SAMPLED, UNSEEN
+from bridge.gate.rule import report_rule
+
+
+@report_rule("G3-DRAFTER", kinds=SAMPLED, remedy="Count calls where they happen; count fallbacks with their reason.")
+def require_model_calls(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Every candidate sample ran the drafter and the target, or says how often it did not and why.
+
+    "Fused" with zero blocks run was reported as a speed-up. Liveness is calls, not acceptances: a drafter whose drafts
+    are all rejected was alive.
+    """
+    excused = {row["sample"] for row in report.body["fallbacks"] if row["component"] == "drafter"}
+    for arm in arms_of(report, evidence).all:
+        if arm.name in UNSEEN:
+            continue
+        for sample in arm.samples:
+            counters = sample["counters"]
+            if arm.name in DRAFTING and sample["accepted_per_step"] is None:
+                yield Violation("a drafting arm without a step list", arm.pointer(sample))
+            elif arm.name in PLAIN and sample["accepted_per_step"] is not None:
+                yield Violation("the baseline has a list of accepted drafts", arm.pointer(sample))
+            if sample["output_tokens"] > 1 and not counters["target_forwards"]:
+                yield Violation("the target was never called", arm.pointer(sample))
+            if sample["accepted_per_step"] is None or sample["output_tokens"] == 1:
+                continue
+            called = counters["drafter_forwards"] or counters["drafted_tokens"]
+            if not called and sample["id"] not in excused:
+                yield Violation("the drafter was never called and no fallback says why", arm.pointer(sample))
+
+
+@report_rule("G3-FALLBACKS", kinds=SAMPLED, remedy="Let the decoding loop report what it skipped or refused, and why.")
+def recount_fallbacks(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Fallbacks are counted where they happened: a known arm, a known sample, no more than its steps.
+
+    The seed's `fallbacks_taken` was a literal empty list.
+    """
+    samples = {s["id"]: (arm.name, s) for arm in arms_of(report, evidence).all for s in arm.samples}
+    places: list[tuple[int, int]] = []
+    counts: Counter[tuple[str, str]] = Counter()
+    seen: set[tuple[str, str, str]] = set()
+    for index, row in enumerate(report.body["fallbacks"]):
+        where = f"/fallbacks/{index}"
+        home = samples.get(row["sample"])
+        if home is None or home[0] != row["arm"]:
+            yield Violation(f"sample {row['sample']!r} of arm {row['arm']!r} is not in the report", where)
+            continue
+        places.append((home[1]["launch"], home[1]["order_index"]))
+        key = (row["sample"], row["component"], row["reason"])
+        if key in seen:
+            yield Violation("counted twice", where)
+        seen.add(key)
+        if row["component"] not in {"drafter", "target", "graphs"}:
+            yield Violation(f"unknown component {row['component']!r}", where)
+        counts[row["sample"], row["component"]] += row["count"]
+    if places != sorted(places):
+        yield Violation("fallbacks are not in running order", "/fallbacks")
+    for name, (_, sample) in samples.items():
+        yield from _against_steps(name, sample, counts, report.body["config"])
+
+
+def _against_steps(
+    name: str, sample: Sample, counts: Counter[tuple[str, str]], config: Mapping[str, Any]
+) -> Iterator[Violation]:
+    drafted = sample["drafted_per_step"] or ()
+    wanted = expected_drafts(sample, config)
+    if wanted is None:  # the policy itself may choose not to draft
+        idle = sum(1 for count in drafted if count == 0)
+        if counts[name, "drafter"] > idle:
+            yield Violation(f"{counts[name, 'drafter']} steps fell back, {idle} drafted nothing", name)
+    else:
+        idle = sum(1 for count, asked in zip(drafted, wanted, strict=True) if count == 0 < asked)
+        if counts[name, "drafter"] != idle:
+            yield Violation(f"{idle} steps drafted nothing, {counts[name, 'drafter']} are counted", name)
+    # One more of either may have been queued ahead of the last token.
+    forwards = sample["counters"]["target_forwards"] + sample["counters"]["drafter_forwards"] + 2
+    if counts[name, "graphs"] > forwards:
+        yield Violation(f"{counts[name, 'graphs']} forwards fell back, {forwards} ran", name)
+    refused = sample["counters"]["guard_rejections"]
+    if counts[name, "target"] != refused:
+        yield Violation(f"{refused} rows were refused by the guard, {counts[name, 'target']} are counted", name)
+
+
+@report_rule("G3-IDLE", severity="note", kinds=SAMPLED, remedy="Read the fallbacks beside the number.")
+def count_idle_steps(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Steps without a draft are said.
+
+    A candidate that mostly decodes plainly is a baseline under another name.
+    """
+    reasons: Counter[str] = Counter()
+    for row in report.body["fallbacks"]:
+        reasons[f"{row['component']}: {row['reason']}"] += row["count"]
+    for arm in arms_of(report, evidence).all:
+        lists = [sample["drafted_per_step"] for sample in arm.measured if sample["drafted_per_step"]]
+        steps = sum(len(drafted) for drafted in lists)
+        idle = sum(1 for drafted in lists for count in drafted if count == 0)
+        if idle:
+            why = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(3)) or "by the depth policy"
+            yield Violation(f"{idle} of {steps} steps of arm {arm.name!r} drafted nothing: {why}", f"/arms/{arm.index}")
+
+
+@report_rule("G4-STEPS", kinds=SAMPLED, remedy="Count where it happens: one entry per step, sums from the entries.")
+def recount_steps(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Counters of a sample follow from its steps, and its tokens from them.
+
+    A step commits its accepted tokens and one more; whoever changes a counter changes how many tokens there must be.
+    Only a step whose first row was refused (no finite logits, no token of the vocabulary) commits nothing, and is
+    followed by one without a draft; a refused later row costs the rest of its draft alone. A shadow draft, proposed
+    beside plain decoding to see whether it would have come true, is a call of the drafter without a verified token;
+    only the controller makes one, and reading it may cost a synchronisation.
+    """
+    config = report.body["config"]
+    for arm, sample in arms_of(report, evidence).rows:
+        check = _plain_steps if sample["accepted_per_step"] is None else _drafting_steps
+        check = _peer_steps if arm.name in UNSEEN else check
+        for message in check(sample, config):
+            yield Violation(message, arm.pointer(sample))
+
+
+def _peer_steps(sample: Sample, _config: Mapping[str, Any]) -> Iterator[str]:
+    told = [name for name, count in sample["counters"].items() if count]
+    told += [name for name in ("accepted_per_step", "drafted_per_step") if sample[name] is not None]
+    if told:
+        yield f"{', '.join(told)} of an arm that is seen from outside only"
+
+
+def _plain_steps(sample: Sample, _config: Mapping[str, Any]) -> Iterator[str]:
+    counters = sample["counters"]
+    for name in ("drafter_forwards", "drafted_tokens", "accepted_tokens", "guard_rejections", "shadow_drafts"):
+        if counters.get(name):
+            yield f"{name} is {counters[name]} in an arm that does not draft"
+    if sample["drafted_per_step"] is not None:
+        yield "drafted_per_step without accepted_per_step"
+    steps = sample["output_tokens"] - 1
+    if counters["steps"] != steps:
+        yield f"{counters['steps']} steps for {sample['output_tokens']} tokens, expected {steps}"
+    if not steps <= counters["target_forwards"] <= steps + 1:  # one forward may be queued ahead
+        yield f"{counters['target_forwards']} target forwards for {steps} steps"
+    yield from _synchronisations(counters)
+
+
+def _drafting_steps(sample: Sample, config: Mapping[str, Any]) -> Iterator[str]:
+    counters, accepted, drafted = sample["counters"], sample["accepted_per_step"], sample["drafted_per_step"]
+    if drafted is None or len(drafted) != len(accepted):
+        yield "accepted_per_step and drafted_per_step have different lengths"
+        return
+    for name, got, wanted in (
+        ("steps", counters["steps"], len(accepted)),
+        ("accepted_tokens", counters["accepted_tokens"], sum(accepted)),
+        ("drafted_tokens", counters["drafted_tokens"], sum(drafted)),
+        ("target_forwards", counters["target_forwards"], len(accepted)),
+    ):
+        if got != wanted:
+            yield f"{name} is {got}, the steps give {wanted}"
+    if any(a > d for a, d in zip(accepted, drafted, strict=True)):
+        yield "a step accepted more than was drafted"
+    block = config.get("block_size")
+    if block is not None and drafted and max(drafted) > block - 1:
+        yield f"a step drafted {max(drafted)} tokens with a block of {block}"
+    cut = sum(1 for a, d in zip(accepted, drafted, strict=True) if a < d)
+    if counters["guard_rejections"] > cut:
+        yield f"{counters['guard_rejections']} rows were refused, {cut} steps lost a part of their draft"
+    committed = 1 + len(accepted) - idle_refusals(sample) + sum(accepted)
+    surplus = committed - sample["output_tokens"]
+    if not 0 <= surplus <= (accepted[-1] if accepted else 0):
+        yield f"the steps commit {committed} tokens, {sample['output_tokens']} were emitted"
+    expected = expected_drafts(sample, config)
+    looks_up = _looks_up(config)
+    if expected is not None:
+        odd = [
+            i
+            for i, (d, e) in enumerate(zip(drafted, expected, strict=True))
+            if d != e and not (d == 0 or (looks_up and d < e))
+        ]
+        if odd:
+            yield f"step {odd[0]} drafted {drafted[odd[0]]} tokens, the depth and the budget say {expected[odd[0]]}"
+    yield from _drafter_calls(counters, drafted, config)
+    yield from _synchronisations(counters)
+
+
+def _drafter_calls(counters: Mapping[str, int], drafted: list[int], config: Mapping[str, Any]) -> Iterator[str]:
+    """Compare the drafter's forwards with the steps that drafted and the shadow drafts beside those that did not."""
+    drafting, shadows, forwards = len(drafted) - drafted.count(0), counters.get("shadow_drafts", 0), "drafter forwards"
+    if shadows and (config.get("depth") or {}).get("policy") != "controller":
+        yield f"{shadows} shadow drafts under a policy that asks for none"
+    if shadows > drafted.count(0):
+        yield f"{shadows} shadow drafts beside {drafted.count(0)} steps without a draft"
+    if not _looks_up(config) and counters["drafter_forwards"] != drafting + shadows:
+        yield f"{counters['drafter_forwards']} {forwards} for {drafting} steps with a draft, {shadows} shadow drafts"
+    if counters["drafter_forwards"] > counters["steps"]:
+        yield f"{counters['drafter_forwards']} {forwards} in {counters['steps']} steps"
+
+
+def _looks_up(config: Mapping[str, Any]) -> bool:
+    """Say whether the drafter drafts what it finds, and calls no model."""
+    return bool((config.get("drafter") or {}).get("format") == "ngram")
+
+
+def _synchronisations(counters: Mapping[str, int]) -> Iterator[str]:
+    least = counters["steps"] + 1
+    if not least <= counters["host_syncs"] <= least + counters.get("shadow_drafts", 0):
+        yield f"{counters['host_syncs']} host synchronisations for {counters['steps']} steps and the prefill"

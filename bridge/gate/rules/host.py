@@ -1,0 +1,157 @@
+"""Rules on the machine: it is the runner's, and its processors were at work."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from bridge.gate.facts.samples import arms_of
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.report_kinds import FUSED_GRAPH_PROBE, SAMPLED, UNSEEN, VERIFY_COST
+from bridge.gate.rule import report_rule
+from bridge.records import RunRecord
+
+THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+CORE: Final = {"mlx": ("mlx",), "torch": ("torch",)}
+SAME_SYSTEM: Final = {"darwin": "macos", "mac": "macos", "macos": "macos"}
+
+
+@report_rule("G2-HOST", remedy="Let the workload describe the machine it runs on with the engine's own builder.")
+def compare_environment(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """The report's environment is the runner's host: system, machine, interpreter, package versions.
+
+    A report made on another machine, or by another interpreter, was not made by this run.
+    """
+    if evidence.record is not None:
+        yield from _host_differences(report.body["environment"], evidence.record)
+        yield from _libraries(report.body)
+
+
+def _libraries(body: Mapping[str, Any]) -> Iterator[Violation]:
+    """Yield libraries that decoded an arm and whose version is not said."""
+    said = {_package(name) for name in body["environment"]["versions"]}
+    homes = {_package(arm["code_path"].split(":")[0].split(".")[0]) for arm in body["arms"]}
+    for name in sorted(homes - said - {"engine"}):
+        yield Violation(f"an arm runs in {name}, its version is absent", "/environment/versions")
+
+
+def _host_differences(said: dict[str, object], record: RunRecord) -> Iterator[Violation]:
+    host = record.host
+    if _system(str(said["os"])) != _system(host.os):
+        yield Violation(f"os: the report says {said['os']!r}, the runner {host.os!r}", "/environment/os")
+    if said["machine"] != host.machine:
+        yield Violation(
+            f"machine: the report says {said['machine']!r}, the runner {host.machine!r}", "/environment/machine"
+        )
+    threads = {name: value for name, value in record.environment if name in THREADS}
+    if said["threads"] != threads:
+        yield Violation(
+            f"the report says {said['threads']}, the runner set {threads}",
+            "/environment/threads",
+            severity="not_citable",
+        )
+    code = record.code
+    if code is None:
+        return
+    if code.interpreter_version.split()[:1] != [said["python"]]:
+        yield Violation(
+            f"python: the report says {said['python']!r}, the runner {code.interpreter_version!r}",
+            "/environment/python",
+        )
+    versions = said["versions"]
+    for name in CORE.get(str(said["backend"]), ()):
+        if isinstance(versions, dict) and name not in versions:
+            yield Violation(f"the version of {name} is absent", "/environment/versions")
+    known = {_package(name): version for name, version in code.packages.items()}
+    for name, version in versions.items() if isinstance(versions, dict) else ():
+        if known and _package(name) not in known:
+            yield Violation(
+                f"{name}: the report says {version!r}, the runner saw no such package", f"/environment/versions/{name}"
+            )
+        elif known.get(_package(name), version) != version:
+            yield Violation(
+                f"{name}: the report says {version!r}, the runner saw {known[_package(name)]!r}",
+                f"/environment/versions/{name}",
+            )
+
+
+def _system(text: str) -> str:
+    first = text.split(maxsplit=1)[0].lower() if text.split() else ""
+    return SAME_SYSTEM.get(first, first)
+
+
+def _package(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")
+
+
+@report_rule(
+    "G3-ACCELERATOR",
+    severity="not_citable",
+    remedy="Give the runner a source for the accelerator's load (NVML; on macOS powermetrics or ioreg), see `doctor`.",
+)
+def require_busy_accelerator(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """A declared accelerator was seen busy by the runner, from outside the workload.
+
+    A missing device falls back to the processor in silence; the report would still say `metal`.
+    """
+    device, record = str(report.body["environment"]["device"]), evidence.record
+    if device.split(":", maxsplit=1)[0] == "cpu" or record is None:
+        return
+    if not record.host.devices:
+        yield Violation(f"the report says {device!r}, the runner knows no such device", "/environment/device")
+        return
+    shares = [s.gpu_share for s in record.telemetry.samples if s.gpu_share is not None] if record.telemetry else []
+    least = float(evidence.profile["accelerator_busy_share_min"])
+    if not shares:
+        yield Violation(f"the runner has no source for the load of {device!r}", "/environment/device")
+    elif max(shares) < least:
+        yield Violation(f"{device!r} was never more than {max(shares) * 100:.0f} % busy", "/environment/device")
+
+
+@report_rule(
+    "G3-PROCESSOR",
+    severity="not_citable",
+    kinds=(*SAMPLED, VERIFY_COST, FUSED_GRAPH_PROBE),
+    remedy="Decode with the engine; on a machine so busy that it hardly ran, measure again when others are done.",
+)
+def require_processor_time(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Decoding on the processor took processor time: in each command, a tenth of the decode time reported of it.
+
+    A program that sleeps and makes its tokens up can mark every sample on time; what it cannot do is use the processor.
+    The runner reads the time of a command, its children's included, from the kernel when it has ended.
+    """
+    record = evidence.record
+    if record is None or str(report.body["environment"]["device"]).split(":", maxsplit=1)[0] != "cpu":
+        return
+    least = float(evidence.profile["processor_share_min"])
+    for place, decode_s in _reported_s(report, evidence, record).items():
+        commands = record.commands if place is None else record.commands[place : place + 1]
+        spent_s = sum(command.cpu_s for command in commands)
+        if spent_s < least * decode_s:
+            yield Violation(
+                f"{decode_s:.1f} s of decoding are reported, the runner saw {spent_s:.2f} s of processor time, "
+                f"expected at least {least * decode_s:.2f} s",
+                "commands" if place is None else commands[0].name,
+            )
+
+
+def _reported_s(report: Report, evidence: Evidence, record: RunRecord) -> Counter[int | None]:
+    """Return the reported seconds by the command they were marked in, None for what was not marked in any."""
+    rows = report.body.get("rows") or {}
+    if report.kind == VERIFY_COST:
+        return Counter({None: sum(sum(row["seconds"]) for side in ("verify", "draft") for row in rows[side])})
+    if report.kind == FUSED_GRAPH_PROBE:
+        return Counter({None: sum(block["eval_s"] for block in rows["blocks"])})
+    places = {mark.sample: _command_at(record, mark.t_s) for mark in record.sample_marks if mark.event == "end"}
+    found: Counter[int | None] = Counter()
+    for arm in arms_of(report, evidence).all:
+        # What only answers ran beside the command, and its processor time is not the command's.
+        for sample in arm.samples if arm.name not in UNSEEN else ():
+            found[places.get(sample["id"])] += sample["stages"]["decode_s"]
+    return found
+
+
+def _command_at(record: RunRecord, t_s: float) -> int | None:
+    """Return the last command that had begun at this moment; None where none had."""
+    return max((place for place, command in enumerate(record.commands) if command.started_s <= t_s), default=None)

@@ -1,0 +1,163 @@
+"""Rules on the bytes that caches hold."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bridge.gate.facts.model_sizes import least_bytes, most_bytes, native_bytes, shape_of
+from bridge.gate.facts.samples import Arm, Sample, arms_of
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.report_kinds import BOUNDED_KV, COMMIT_COMPARISON, KV_QUANTISATION, SAMPLED, UNSEEN
+from bridge.gate.rule import report_rule
+from bridge.records import CacheShape
+
+
+@report_rule("G4-MEMORY", kinds=SAMPLED, remedy="Read bytes from the real buffers after at least one decode step.")
+def bound_sample_bytes(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Measured bytes are plausible: more than nothing, the peak no less than the rest, equal work in equal bytes.
+
+    Baseline and control run the same code on the same prompts; their caches hold the same bytes.
+    """
+    arms = arms_of(report, evidence)
+    seen: dict[tuple[object, ...], int] = {}
+    for arm in arms.all:
+        yield from _outlying_bytes(arm)
+        for sample in arm.samples:
+            memory = sample["memory"]
+            if arm.name in UNSEEN:
+                if any(memory.values()):
+                    yield Violation("bytes of an arm that is seen from outside only", arm.pointer(sample))
+                continue
+            if memory["kv_bytes"] < 1:
+                yield Violation("kv_bytes is 0 after decoding", arm.pointer(sample))
+            if memory["kv_bytes_peak"] is not None and memory["kv_bytes_peak"] < memory["kv_bytes"]:
+                yield Violation("kv_bytes_peak is below kv_bytes", arm.pointer(sample))
+            active = memory["allocator_active_bytes"]
+            if active is not None and active < memory["kv_bytes"] + (memory["drafter_bytes"] or 0):
+                yield Violation("the allocator holds less than the buffers measured", arm.pointer(sample))
+            yield from _drafter_bytes(arm, sample)
+            for name in ("kv_bytes", "kv_bytes_peak", "drafter_bytes"):
+                if memory[name] is None:
+                    continue
+                # Baseline and control are one code; every candidate is a cache of its own.
+                who = arm.name if arm.role == "candidate" else arm.code_path
+                key = (name, who, sample["prompt_tokens"], sample["output_tokens"], _last_block(sample))
+                if seen.setdefault(key, memory[name]) != memory[name]:
+                    yield Violation(
+                        f"{name} is {memory[name]}, the same code held {seen[key]} for as many tokens",
+                        arm.pointer(sample),
+                    )
+
+
+def _outlying_bytes(arm: Arm) -> Iterator[Violation]:
+    """Yield samples whose bytes are far from what the arm holds per token."""
+    for name in ("kv_bytes", "kv_bytes_peak", "drafter_bytes", "allocator_active_bytes"):
+        held = [(s["memory"][name], s) for s in arm.samples if s["memory"][name]]
+        if len(held) < 4:
+            continue
+        middle = statistics.median(count for count, _ in held)
+        for count, sample in held:
+            rows = sample["prompt_tokens"] + sample["output_tokens"]
+            usual = statistics.median(s["prompt_tokens"] + s["output_tokens"] for _, s in held)
+            if not 0.55 * min(1.0, rows / usual) <= count / middle <= 1.8 * max(1.0, rows / usual):
+                yield Violation(f"{name} is {count}, the arm's median {middle:.0f}", arm.pointer(sample))
+
+
+def _last_block(sample: Sample) -> object:
+    """Return what else decides a buffer's length: the rows of the last block."""
+    steps = sample["drafted_per_step"]
+    return None if steps is None else tuple(steps[-2:] + sample["accepted_per_step"][-2:])
+
+
+def _drafter_bytes(arm: Arm, sample: Sample) -> Iterator[Violation]:
+    drafts = sample["accepted_per_step"] is not None
+    if not drafts and sample["memory"]["drafter_bytes"] is not None:
+        yield Violation("drafter_bytes in an arm that does not draft", arm.pointer(sample))
+
+
+@report_rule(
+    "G7-NATIVE",
+    kinds=(*SAMPLED, BOUNDED_KV),
+    remedy="Sum the real buffers of the library's own cache of the model in the host's folder; name arms by layout.",
+)
+def bound_cache_bytes(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """A cache holds what its model's rows take: native within its library's growth, a layout no less than it keeps.
+
+    A native cache that is inflated in buffers and allocator alike makes any other look small. The runner reads from the
+    model's folder how many values each layer keeps of a position, so the bytes of a context are arithmetic. A native
+    cache that is called quantised finds every needle, and holds more than codes of its bits.
+    """
+    if evidence.record is None:
+        return
+    studied = report.kind in {BOUNDED_KV, KV_QUANTISATION}
+    shape = shape_of(report, evidence)
+    if shape is None or shape.caches is None:
+        if studied:
+            # A record from before the runner read these sizes has nothing to compare with.
+            yield Violation(
+                "the runner could not read how many values a position takes in the caches of this model",
+                "/config/target",
+                severity="not_citable" if evidence.authority == "host" else "note",
+            )
+        return
+    if report.kind == BOUNDED_KV:
+        yield from _study_bytes(report, shape.caches)
+    elif report.kind != COMMIT_COMPARISON:  # its baseline is the engine's own cache
+        yield from _sample_caches(report, evidence, shape.caches)
+
+
+def _study_bytes(report: Report, caches: tuple[CacheShape, ...]) -> Iterator[Violation]:
+    for index, point in enumerate(report.body["rows"]["points"]):
+        positions = point["context_tokens"] + point["decode_steps"]
+        where = f"/rows/points/{index}"
+        yield from _cache_bytes(report, caches, point, (point["arm"], point["role"] != "candidate", positions, where))
+
+
+def _sample_caches(report: Report, evidence: Evidence, caches: tuple[CacheShape, ...]) -> Iterator[Violation]:
+    rows = report.body["rows"]["errors"] if report.kind == KV_QUANTISATION else []
+    stored = {arm: max(row["bits"] for row in rows if row["arm"] == arm) for arm in {row["arm"] for row in rows}}
+    for arm in arms_of(report, evidence).all:
+        native = arm.role != "candidate"
+        if not native and report.kind != KV_QUANTISATION:
+            continue  # nothing is claimed of the bytes of these arms
+        for sample in arm.samples:
+            if sample["output_tokens"] < 2:
+                continue  # a cache after the prefill alone still holds what the prefill needed
+            positions = sample["prompt_tokens"] + sample["output_tokens"] - 1
+            yield from _cache_bytes(
+                report, caches, sample["memory"], (arm.name, native, positions, arm.pointer(sample))
+            )
+            bits = stored.get(arm.name)
+            most = None if native or bits is None else most_bytes(bits, caches, positions)
+            if most is not None and sample["memory"]["kv_bytes"] > most:
+                held = sample["memory"]["kv_bytes"]
+                yield Violation(
+                    f"{arm.name} holds {held} bytes of {positions} positions, at {bits:g} bits a value they take at "
+                    f"most {most:.0f}",
+                    arm.pointer(sample),
+                )
+
+
+def _cache_bytes(
+    report: Report, caches: tuple[CacheShape, ...], held: Mapping[str, Any], what: tuple[str, bool, int, str]
+) -> Iterator[Violation]:
+    """Yield bytes that the rows of so many positions do not take."""
+    arm, native, positions, where = what
+    kept = held["kv_bytes"]
+    if native:
+        low, high = native_bytes(caches, report, positions)
+        if not low <= kept <= high:
+            yield Violation(
+                f"the native cache holds {kept} bytes of {positions} positions, its rows take {low:.0f} to {high:.0f}",
+                where,
+            )
+        return
+    least = least_bytes(arm, caches, report, positions)
+    if least is None:
+        yield Violation(
+            f"arm {arm!r} names no cache layout: nobody knows what it must hold", where, severity="not_citable"
+        )
+    elif kept < least:
+        yield Violation(f"{arm} holds {kept} bytes of {positions} positions, it keeps at least {least:.0f}", where)

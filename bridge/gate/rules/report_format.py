@@ -1,0 +1,81 @@
+"""Rules on the format of a report: strict JSON, a known kind, its schema, fields that say something."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.rule import report_rule, rule
+
+PLACEHOLDERS: Final = frozenset(
+    {"", "-", "?", "n/a", "na", "none", "null", "tbd", "todo", "unknown", "xxx", "placeholder"}
+)
+EMPTY_DIGESTS: Final = frozenset({"0" * 64, "f" * 64, hashlib.sha256(b"").hexdigest()})
+
+
+@rule("G0-JSON", remedy="Write the report with a JSON library, once, without NaN; check its size and nesting.")
+def require_strict_json(evidence: Evidence) -> Iterator[Violation]:
+    """A report is strict JSON within the bounds on size and depth.
+
+    A duplicate key hides a value, NaN passes every comparison, and a file too deep or too large to read is a way to
+    stop the judge. Such a file is refused by itself; the other reports are judged all the same.
+    """
+    return _loading_problems(evidence, "G0-JSON")
+
+
+@rule(
+    "G0-KIND", remedy="Use a kind and schema_version this gate knows: `kakeya-mac gate rules`; upgrade for newer ones."
+)
+def require_known_kind(evidence: Evidence) -> Iterator[Violation]:
+    """A report names a known kind and the current schema version.
+
+    What the gate does not know it cannot judge; an unknown kind that passes is a way around every other rule.
+    """
+    return _loading_problems(evidence, "G0-KIND")
+
+
+@rule("G0-SCHEMA", remedy="Write the report with the one builder of the engine; the pointer names the offending field.")
+def require_schema(evidence: Evidence) -> Iterator[Violation]:
+    """A report has exactly the fields of its kind's schema, of the right types.
+
+    An absent field is a missing measurement and an unknown one is a number nobody checks.
+    """
+    return _loading_problems(evidence, "G0-SCHEMA")
+
+
+@report_rule("G0-MEANING", remedy="Fill the field with what was measured, or do not make the report.")
+def require_meaningful_values(report: Report, _evidence: Evidence) -> Iterator[Violation]:
+    """Required fields say something: no placeholder, no digest of nothing.
+
+    A field can have the right type and still be empty of meaning; a model digest of zeros names no model.
+    """
+    for pointer, value in _meaningful_fields(report.body):
+        if isinstance(value, str) and value.strip().lower() in PLACEHOLDERS:
+            yield Violation(f"got {value!r}, expected a value that says something", pointer)
+        elif isinstance(value, str) and value in EMPTY_DIGESTS:
+            yield Violation("got a digest of nothing, expected the digest of what was used", pointer)
+
+
+def _meaningful_fields(value: Any) -> Iterator[tuple[str, Any]]:
+    for name in ("device", "os", "machine", "python"):
+        yield f"/environment/{name}", value["environment"][name]
+    for package, version in value["environment"]["versions"].items():
+        yield f"/environment/versions/{package}", version
+    for model in ("target", "drafter"):
+        settings = value["config"].get(model)
+        if isinstance(settings, dict):
+            for name in ("name", "digest"):
+                yield f"/config/{model}/{name}", settings.get(name)
+    for arm_index, arm in enumerate(value["arms"]):
+        for index, sample in enumerate(arm["samples"]):
+            for name in ("id", "prompt_id", "prompt_digest", "token_digest"):
+                yield f"/arms/{arm_index}/samples/{index}/{name}", sample[name]
+
+
+def _loading_problems(evidence: Evidence, code: str) -> Iterator[Violation]:
+    for path, problems in evidence.problems.items():
+        for problem in problems:
+            if problem.code == code:
+                yield Violation(problem.message, problem.where, path)

@@ -1,0 +1,199 @@
+"""Rules on the design and the noise of interleaved measurements."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bridge.gate.claims.speed import control_ratio
+from bridge.gate.facts.samples import Arms, arms_of, stage_means, within
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.report_kinds import ACCEPTANCE, CODE_THROUGHPUT, COMMIT_COMPARISON, INTERLEAVED, PAIRED, UNSEEN
+from bridge.gate.rule import report_rule
+from bridge.gate.stats.spread import largest_ratio, robust_log_spread
+from bridge.gate.stats.trend import Trend, line
+
+
+@report_rule(
+    "G5-DESIGN",
+    severity="not_citable",
+    kinds=(*INTERLEAVED, ACCEPTANCE),
+    remedy="Run with `--profile claim`, unchanged launches.",
+)
+def require_design(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """The measurement has the profile's design: launches, prompts, arms, warm-ups, distinct and disjoint prompts.
+
+    False-grant rate and power were studied for exactly this design; another one has other rates. Prompts that differ in
+    a token and get one and the same answer are one prompt, so most answers differ. A study of acceptance counts tokens
+    and times nothing: it needs as many distinct prompts and warm-ups on every arm, no launches, no control.
+    """
+    arms, profile = arms_of(report, evidence), evidence.profile
+    if profile["name"] == "smoke":
+        return
+    if report.kind == COMMIT_COMPARISON:  # a pass is a whole design; the second one repeats the first
+        for launches in report.body["rows"]["passes"]:
+            for message in _paired_design(within(arms, set(launches)), profile, report.kind):
+                yield Violation(message, "/arms")
+        return
+    found = (
+        _acceptance_design(arms, profile)
+        if report.kind == ACCEPTANCE
+        else _paired_design(arms, profile, report.kind or "")
+    )
+    for message in found:
+        yield Violation(message, "/arms")
+
+
+def _acceptance_design(arms: Arms, profile: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a study of acceptance lacks: it counts tokens, so it needs prompts, and no launches or control."""
+    if arms.candidate is None:
+        yield "no arm drafts: there is nothing to accept"
+    for arm in arms.all:
+        prompts = {sample["prompt_digest"] for sample in arm.measured}
+        if len(prompts) < profile["prompts_min_count"] or len(arm.measured) != len(prompts):
+            wanted = f"one of each of {profile['prompts_min_count']}"
+            yield f"arm {arm.name!r} has {len(arm.measured)} samples of {len(prompts)} prompts, expected {wanted}"
+        warm = sum(1 for sample in arm.samples if sample["is_warmup"])
+        if warm < profile["warmups_per_arm_and_launch"]:
+            yield f"arm {arm.name!r} has {warm} warm-ups, expected {profile['warmups_per_arm_and_launch']}"
+
+
+def _paired_design(arms: Arms, profile: Mapping[str, Any], kind: str) -> Iterator[str]:
+    launches = sorted({sample["launch"] for arm in arms.all for sample in arm.measured})
+    if len(launches) != profile["launches"]:
+        yield f"{len(launches)} launches, the design has {profile['launches']}"
+    if arms.control is None:
+        yield "no control: without the baseline measured twice nobody knows the noise"
+    if len(arms.all) > profile["arms"]:
+        yield f"{len(arms.all)} arms, the design has {profile['arms']}"
+    for arm in arms.all:
+        prompts = {sample["prompt_digest"] for sample in arm.measured}
+        warm = Counter(sample["launch"] for sample in arm.samples if sample["is_warmup"])
+        if len(prompts) < profile["prompts_min_count"] or len(arm.measured) != len(prompts):
+            wanted = f"one of each of {profile['prompts_min_count']}"
+            yield f"arm {arm.name!r} has {len(arm.measured)} samples of {len(prompts)} prompts, expected {wanted}"
+        per_launch = Counter(sample["launch"] for sample in arm.measured)
+        if kind == CODE_THROUGHPUT and set(per_launch.values()) != {profile["prompts_per_launch"]}:
+            wanted = profile["prompts_per_launch"]
+            yield f"arm {arm.name!r} has {sorted(per_launch.values())} prompts per launch, expected {wanted}"
+        short = [launch for launch in launches if warm[launch] < profile["warmups_per_arm_and_launch"]]
+        if short:
+            yield f"arm {arm.name!r} has {warm[short[0]]} warm-ups in launch {short[0]}"
+        answers = {tuple(sample["tokens"]) for sample in arm.measured}
+        if 2 * len(answers) < len(arm.measured):
+            yield f"arm {arm.name!r} gave {len(answers)} different answers to {len(arm.measured)} prompts: equal work"
+        if prompts & {sample["prompt_digest"] for sample in arm.samples if sample["is_warmup"]}:
+            yield f"arm {arm.name!r} measured a prompt it had warmed up with"
+
+
+@report_rule(
+    "G5-CONTROL", severity="not_citable", kinds=INTERLEAVED, remedy="Repeat on a quiet machine; pool both attempts."
+)
+def compare_controls(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """The baseline measured twice agrees with itself: the 99 % interval of A over A' contains 1.
+
+    If identical work differs, so may anything else; the interval's half-width is the noise floor of the run.
+    """
+    arms = arms_of(report, evidence)
+    for stage, claims in (("decode_s", ("decode_speedup",)), ("prefill_s", ("prefill_speedup", "total_speedup"))):
+        ratio = control_ratio(arms, stage)
+        if ratio is None:
+            continue
+        low, high = ratio.interval(float(evidence.profile["control_confidence"]))
+        if not low <= 1.0 <= high:
+            yield Violation(
+                f"{stage}: baseline over control is {ratio.value:.3f} [{low:.3f}, {high:.3f}] 99 %, expected 1 inside",
+                "/arms",
+                claims=claims,
+            )
+
+
+@report_rule(
+    "G5-SPREAD", severity="not_citable", kinds=INTERLEAVED, remedy="Repeat on a quiet machine; pool both attempts."
+)
+def bound_spread(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Identical work took about the same time, decode and prefill looked at separately.
+
+    The seed's oracle times for identical work ranged from 2.8 to 10.7 s; a mean over them means nothing.
+    """
+    arms = arms_of(report, evidence)
+    if arms.baseline is None or arms.control is None:
+        return
+    most_mad, most_ratio = float(evidence.profile["spread_mad_max"]), float(evidence.profile["spread_ratio_max"])
+    for stage, claims in (("decode_s", ()), ("prefill_s", ("prefill_speedup", "total_speedup"))):
+        first, second = stage_means(arms.baseline, stage), stage_means(arms.control, stage)
+        common = [p for p in first if p in second and first[p] > 0 and second[p] > 0]
+        if not common:
+            continue
+        pair = [first[p] for p in common], [second[p] for p in common]
+        mad, ratio = robust_log_spread(*pair), largest_ratio(*pair)
+        if mad > most_mad:
+            yield Violation(
+                f"{stage}: robust spread of log(A/A') is {mad:.3f}, at most {most_mad}", "/arms", claims=claims
+            )
+        if ratio > most_ratio:
+            yield Violation(
+                f"{stage}: identical work differs {ratio:.2f}-fold, at most {most_ratio}", "/arms", claims=claims
+            )
+
+
+@report_rule(
+    "G5-TREND", severity="not_citable", kinds=INTERLEAVED, remedy="Let the machine cool down and repeat; pool both."
+)
+def bound_trend(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """The baseline did not get slower or faster while it was measured.
+
+    A trend that is significant at 1 % and above 5 % end to end means that the machine changed; balance does not repair
+    a machine that throttles.
+    """
+    trend = baseline_trend(arms_of(report, evidence))
+    if trend is None:
+        return
+    alpha, most = float(evidence.profile["trend_alpha"]), float(evidence.profile["trend_max"])
+    if trend.p_value < alpha and abs(trend.slope) > math.log1p(most):
+        yield Violation(
+            f"the baseline's seconds per token changed by {math.expm1(trend.slope) * 100:+.1f} % end to end "
+            f"(p = {trend.p_value:.1e})",
+            "/arms",
+        )
+
+
+def baseline_trend(arms: Arms) -> Trend | None:
+    """Return the line through log seconds per token of baseline and control, in running order from 0 to 1."""
+    placed = sorted(
+        (s["launch"], s["order_index"], s["stages"]["decode_s"] / (s["output_tokens"] - 1))
+        for arm in arms.reference
+        for s in arm.measured
+        if s["output_tokens"] > 1 and s["stages"]["decode_s"] > 0
+    )
+    if len(placed) < 6:
+        return None
+    span = len(placed) - 1
+    return line([index / span for index in range(len(placed))], [math.log(seconds) for *_, seconds in placed])
+
+
+@report_rule(
+    "G5-DURATION",
+    severity="not_citable",
+    kinds=PAIRED,
+    remedy="Raise the token budget, on every arm, before measuring.",
+)
+def require_decode_time(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Every measured sample decodes long enough to be timed.
+
+    At 64 tokens of a small model identical work differed 2.7-fold, at 0.2 s and more less than 1.5-fold.
+    """
+    least_s = float(evidence.profile["decode_min_s"])
+    for arm in arms_of(report, evidence).all:
+        if arm.name in UNSEEN:  # may hold its first token back: only its total time says something
+            continue
+        short = [sample for sample in arm.measured if sample["stages"]["decode_s"] < least_s]
+        if short:
+            shortest = min(short, key=lambda sample: float(sample["stages"]["decode_s"]))
+            yield Violation(
+                f"{len(short)} samples of arm {arm.name!r} decode for less than {least_s} s, the shortest for "
+                f"{shortest['stages']['decode_s']:.3f} s",
+                arm.pointer(shortest),
+            )

@@ -1,0 +1,166 @@
+"""Rules on the runner's telemetry: heat, power, memory, other work on the machine."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final, Literal
+
+from bridge.gate.facts.samples import arms_of
+from bridge.gate.interface import Evidence, Report, Skip, Violation
+from bridge.gate.report_kinds import PAIRED
+from bridge.gate.rule import report_rule, rule
+from bridge.gate.rules.statistics import baseline_trend
+from bridge.records import RunRecord, Telemetry
+
+State = Literal["fit", "bad", "unknown", "strange"]
+HOT_C: Final = 95.0
+SPEED_LIMIT_MIN: Final = 100.0
+PRESSURE_MAX: Final = 10.0  # per cent of ten seconds in which something waited for memory
+_NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+INTERVAL_S: Final = 0.5
+
+
+@report_rule(
+    "G8-STATE",
+    severity="not_citable",
+    kinds=PAIRED,
+    remedy="Repeat on mains power, cool and alone; pool both attempts.",
+)
+def require_fit_machine(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """The machine was in a fit state: not throttled, on mains, not short of memory, not busy with other work.
+
+    Two identical machines differ by 56 % when one is hot. `unknown` is not fine by itself: it passes only if the
+    interleaved baseline, from its raw rows, kept its speed.
+    """
+    record = evidence.record
+    if record is None:
+        return
+    if record.telemetry is None:
+        yield Violation("the runner has no telemetry of this run", "telemetry")
+        return
+    unknown: list[str] = []
+    for name in ("thermal", "power", "memory_pressure"):
+        for value in getattr(record.telemetry, name):
+            state = assess(name, value)
+            if state in {"bad", "strange"}:
+                yield Violation(f"{name} was {value!r}", f"telemetry.{name}")
+            elif state == "unknown":
+                unknown.append(name)
+    yield from _co_tenants(record, float(evidence.profile["co_tenant_share_max"]))
+    if unknown:
+        yield from _baseline_drift(report, evidence, sorted(set(unknown)))
+
+
+def _co_tenants(record: RunRecord, most: float) -> Iterator[Violation]:
+    samples = record.telemetry.samples if record.telemetry is not None else ()
+    shares = [sample.other_cpu_share for sample in samples if sample.other_cpu_share is not None]
+    if shares and sum(shares) / len(shares) > most:
+        mean = sum(shares) / len(shares)
+        yield Violation(
+            f"others used {mean * 100:.0f} % of the machine on average, at most {most * 100:.0f} %", "telemetry"
+        )
+
+
+def _baseline_drift(report: Report, evidence: Evidence, unknown: list[str]) -> Iterator[Violation]:
+    trend, most = baseline_trend(arms_of(report, evidence)), float(evidence.profile["drift_unknown_max"])
+    said = " and ".join(unknown)
+    if trend is None:
+        yield Violation(f"{said} unknown, and too few baseline samples to show that the speed was kept", "telemetry")
+    elif abs(trend.slope) > math.log1p(most):
+        drift = math.expm1(trend.slope) * 100
+        yield Violation(
+            f"{said} unknown, and the baseline drifted by {drift:+.1f} %, at most {most * 100:.0f} %", "telemetry"
+        )
+
+
+@rule("G8-TELEMETRY", remedy="Keep run.json as the runner wrote it.")
+def require_whole_telemetry(evidence: Evidence) -> Iterator[Violation] | Skip:
+    """The runner's telemetry is whole: in order, within the run, dense enough, with a source for every number.
+
+    Samples that stop half-way, or that say more than a machine can be used, were changed.
+    """
+    if evidence.record is None or evidence.record.telemetry is None:
+        return Skip("no telemetry")
+    return _telemetry(evidence.record, evidence.record.telemetry)
+
+
+def _telemetry(record: RunRecord, telemetry: Telemetry) -> Iterator[Violation]:
+    times = [sample.t_s for sample in telemetry.samples]
+    interval_s = telemetry.interval_s
+    if interval_s <= 0:
+        yield Violation(f"sampled every {interval_s} s", "telemetry.interval_s")
+        return
+    if any(b <= a for a, b in pairwise(times)) or (times and times[-1] > record.wall_s + interval_s):
+        yield Violation("samples are not in order, or after the run", "telemetry.samples")
+    spent_s = record.commands[-1].ended_s - record.commands[0].started_s if record.commands else 0.0
+    gaps = [b - a for a, b in pairwise(times)]
+    doublings = math.log2(interval_s / INTERVAL_S)
+    if doublings < 0 or doublings != int(doublings):
+        yield Violation(f"{interval_s} s is not {INTERVAL_S} s doubled", "telemetry.interval_s")
+    # Right after a doubling one sample may still follow at the old distance.
+    short = sum(1 for gap in gaps if gap < 0.9 * interval_s)
+    if short > max(doublings, 0):
+        yield Violation(f"{short} samples follow sooner than every {interval_s} s", "telemetry.samples")
+    yield from _states(telemetry)
+    if spent_s > 4 * interval_s and len(times) < 0.5 * spent_s / interval_s:
+        yield Violation(
+            f"{len(times)} samples in {spent_s:.1f} s at one every {interval_s} s",
+            "telemetry.samples",
+            severity="not_citable",
+        )
+    for index, sample in enumerate(telemetry.samples):
+        for name in ("cpu_share", "other_cpu_share", "gpu_share"):
+            share = getattr(sample, name)
+            if share is not None and not 0.0 <= share <= 1.25:  # two clocks divide: a little above 1 is rounding
+                yield Violation(f"{name} is {share}", f"telemetry.samples.{index}")
+        if sample.rss_bytes is not None and record.host.memory_bytes and sample.rss_bytes > record.host.memory_bytes:
+            yield Violation(f"rss_bytes {sample.rss_bytes} is more than the host has", f"telemetry.samples.{index}")
+
+
+def _states(telemetry: Telemetry) -> Iterator[Violation]:
+    """Yield values without a source, and words that are no values of their measure."""
+    for name in ("thermal", "power", "memory_pressure"):
+        known = any(value != "unknown" for value in getattr(telemetry, name))
+        source = telemetry.sources.get(name, "")
+        if not source or (source.startswith("unknown") and known):
+            yield Violation(
+                f"{name} is {getattr(telemetry, name)} from the source {source!r}", f"telemetry.sources.{name}"
+            )
+        if any(assess(name, value) == "strange" for value in getattr(telemetry, name)):
+            yield Violation(
+                f"{getattr(telemetry, name)} are no values of {name}", f"telemetry.{name}", severity="not_citable"
+            )
+
+
+def assess(name: str, value: str) -> State:
+    """Return what a value of `thermal`, `power` or `memory_pressure` says; `strange` is no word of that measure."""
+    if value == "unknown":
+        return "unknown"
+    number = _NUMBER.search(value)
+    amount = float(number.group()) if number else None
+    return {"power": _power, "thermal": _thermal, "memory_pressure": _pressure}[name](value, amount)
+
+
+def _power(value: str, _amount: float | None) -> State:
+    if value == "mains":
+        return "fit"
+    return "bad" if value == "battery" else "strange"
+
+
+def _thermal(value: str, amount: float | None) -> State:
+    if value.startswith("cpu speed limit") and amount is not None:
+        return "fit" if amount >= SPEED_LIMIT_MIN else "bad"
+    if value.startswith("hottest sensor") and amount is not None:
+        return "fit" if amount < HOT_C else "bad"
+    return "fit" if value in {"nominal", "no thermal warning"} else "strange"
+
+
+def _pressure(value: str, amount: float | None) -> State:
+    if value.startswith("some ") and amount is not None:
+        return "fit" if amount <= PRESSURE_MAX else "bad"
+    if value in {"warning", "critical"}:
+        return "bad"
+    return "fit" if value == "normal" else "strange"

@@ -1,0 +1,214 @@
+"""Rules on emitted tokens: counts, text, answers, loops, identity with native decoding."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bridge.gate.claims.generation import compare
+from bridge.gate.facts.samples import Arm, Sample, arms_of, by_prompt, first_difference, loop_onset, token_digest
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.report_kinds import ACCEPTANCE, DISTRIBUTED_E2E, INTERLEAVED, SAMPLED
+from bridge.gate.rule import report_rule
+
+
+@report_rule("G4-TOKENS", kinds=SAMPLED, remedy="Record the emitted token ids themselves, the stop token included.")
+def recount_tokens(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """A sample's tokens are counted and digested correctly, fit the vocabulary, and end as their stop reason says.
+
+    Everything else is computed from the raw tokens, so they must be all there and nothing but them.
+    """
+    config = report.body["config"]
+    for arm, sample in arms_of(report, evidence).rows:
+        for message in _sample_tokens(sample, config):
+            yield Violation(message, arm.pointer(sample))
+
+
+def _sample_tokens(sample: Sample, config: Mapping[str, Any]) -> Iterator[str]:
+    tokens = sample["tokens"]
+    if sample["output_tokens"] != len(tokens):
+        yield f"output_tokens is {sample['output_tokens']}, {len(tokens)} tokens are there"
+    if token_digest(tokens) != sample["token_digest"]:
+        yield "token_digest is not the digest of the tokens"
+    vocabulary = config["target"]["vocab_size"]
+    if max(tokens) >= vocabulary:
+        yield f"token {max(tokens)} is outside a vocabulary of {vocabulary}"
+    stopping, reason, budget = set(config["stopping_ids"]), sample["stop_reason"], config["max_new_tokens"]
+    if any(token in stopping for token in tokens[:-1]):
+        yield "decoding went on after a stop token"
+    if (reason == "eos") != (tokens[-1] in stopping):
+        yield f"stop_reason is {reason!r}, the last token {tokens[-1]}"
+    if len(tokens) > budget or (reason == "budget" and len(tokens) != budget):
+        yield f"{len(tokens)} tokens with a budget of {budget} and stop_reason {reason!r}"
+    if reason == "cancelled":
+        yield "the sample was cancelled before its end"
+
+
+@report_rule("G4-TEXT", kinds=SAMPLED, remedy="Decode the text from the recorded tokens with the target's tokenizer.")
+def compare_texts(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Equal tokens have equal text, and a sample with tokens has text.
+
+    The text is what people read; it must be the text of these tokens.
+    """
+    texts: dict[str, str] = {}
+    for arm, sample in arms_of(report, evidence).rows:
+        known = texts.setdefault(sample["token_digest"], sample["text"])
+        if known != sample["text"]:
+            yield Violation("the same tokens have another text elsewhere", arm.pointer(sample))
+
+
+@report_rule("G4-ANSWERS", kinds=SAMPLED, remedy="Score with the engine: the first line holds the answer as a word.")
+def rescore_answers(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """An answer is right exactly when its text says so.
+
+    `answer_text=""` made every answer of the seed right. A prompt without a known answer has no right one, and where
+    most prompts have the same answer, saying it always is no recall.
+    """
+    for arm in arms_of(report, evidence).all:
+        for sample in arm.samples:
+            expected, correct = sample["expected"], sample["correct"]
+            if (expected is None) != (correct is None):
+                yield Violation(f"expected {expected!r} with correct {correct!r}", arm.pointer(sample))
+            elif expected is not None and not expected.strip():
+                yield Violation("an empty answer is in every text", arm.pointer(sample))
+            elif expected is not None and answered(expected, sample["text"]) != correct:
+                yield Violation(f"correct is {correct}, the text says otherwise", arm.pointer(sample))
+        yield from _common_answer(arm)
+
+
+def _common_answer(arm: Arm) -> Iterator[Violation]:
+    """Yield the answer that most prompts of an arm share."""
+    asked = {s["prompt_id"]: s["expected"] for s in arm.measured if s["expected"] is not None}
+    for answer, count in Counter(asked.values()).most_common(1):
+        if len(asked) > 3 and count > len(asked) / 2:
+            yield Violation(f"{answer!r} is the answer of {count} of {len(asked)} prompts", f"/arms/{arm.index}")
+
+
+def answered(expected: str, text: str) -> bool:
+    """Return whether the answer's first line holds the expected value as a whole word."""
+    first = text.strip().split("\n", 1)[0]
+    return expected in {word.strip(".,;:!?'\"()") for word in first.split()}
+
+
+@report_rule("G4-LOOPS", kinds=SAMPLED, remedy="Use the engine's loop_onset; both sides share its definition.")
+def recompute_loop_onsets(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """A sample's loop onset is the one its tokens have.
+
+    Repetition makes drafting easy; where it starts decides what may be claimed, so nobody's word is taken for it.
+    """
+    known: dict[str, int | None] = {}
+    for arm, sample in arms_of(report, evidence).rows:
+        digest = sample["token_digest"]
+        if digest not in known:
+            known[digest] = loop_onset(sample["tokens"])
+        if sample["loop_onset"] != known[digest]:
+            yield Violation(
+                f"loop_onset is {sample['loop_onset']}, the tokens give {known[digest]}", arm.pointer(sample)
+            )
+
+
+@report_rule("G6-LOOPS", severity="note", kinds=SAMPLED, remedy="Quote the number before loops; use prompts that end.")
+def count_loops(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Loops are said, and claims are the worse of all tokens and those before a loop.
+
+    Endless repetition is easy to draft: 1.8x and 2.9x were measured on targets that loop. It is never a reason to
+    refuse: numbered lists, dashes and repeating decimals are honest output.
+    """
+    for arm in arms_of(report, evidence).all:
+        looping = [sample for sample in arm.measured if sample["loop_onset"] is not None]
+        if looping:
+            first = min(sample["loop_onset"] for sample in looping)
+            yield Violation(
+                f"{len(looping)} of {len(arm.measured)} samples of arm {arm.name!r} loop, the first from token {first}",
+                f"/arms/{arm.index}",
+            )
+
+
+@report_rule("G4-MARGIN", kinds=INTERLEAVED, remedy="Record top2_margin_at_divergence where outputs first differ.")
+def require_divergence_margins(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """A sample carries the target's top-2 margin exactly when its tokens differ from the baseline's.
+
+    A difference without a margin could be a near-tie or a wrong model.
+    """
+    arms = arms_of(report, evidence)
+    if arms.baseline is None:
+        return
+    reference = by_prompt(arms.baseline.samples)
+    for arm, sample in arms.rows:
+        others = reference.get(sample["prompt_id"])
+        if not others:
+            continue
+        differs = sample["tokens"] != others[0]["tokens"]
+        if differs != (sample["top2_margin_at_divergence"] is not None):
+            said = "differs" if differs else "does not differ"
+            yield Violation(
+                f"{said} from the baseline, top2_margin_at_divergence is {sample['top2_margin_at_divergence']}",
+                arm.pointer(sample),
+            )
+
+
+@report_rule(
+    "G6-IDENTITY",
+    severity="not_citable",
+    kinds=(*INTERLEAVED, ACCEPTANCE, DISTRIBUTED_E2E),
+    remedy="Find the first differing token and its margin in the report; check cache cropping and masks first.",
+)
+def compare_outputs(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """The candidate's tokens are the baseline's, recomputed token by token; the control's are too.
+
+    "Byte-identical" outputs of the seed differed in 3 of 8. In fp32 a difference is a fault; in lower precision two
+    kernels may break a near-tie differently, which is said with the place and the margin.
+    """
+    arms = arms_of(report, evidence)
+    same, prompts, _, (where, margin) = compare(arms)
+    dtype = str(report.body["config"]["dtype"])
+    if prompts and same != prompts:
+        yield Violation(
+            f"{prompts - same} of {prompts} prompts differ from native decoding, first at token {where} "
+            f"(top-2 margin {margin}, {dtype})",
+            "/arms",
+            severity="not_citable" if dtype == "float32" else "note",
+        )
+    if arms.baseline is not None and arms.control is not None:
+        theirs, again = by_prompt(arms.baseline.measured), by_prompt(arms.control.measured)
+        for prompt in theirs:
+            place = (
+                first_difference(theirs[prompt][0]["tokens"], again[prompt][0]["tokens"]) if prompt in again else None
+            )
+            if place is not None:
+                yield Violation(
+                    f"prompt {prompt!r}: native decoding differs from itself at token {place}",
+                    "/arms",
+                    claims=("identical_prompts",),
+                )
+    if arms.candidate is not None and arms.baseline is not None:
+        yield from _warmup_differences(report, evidence)
+        yield from _length_differences(report, evidence)
+
+
+def _warmup_differences(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Yield a warm-up whose arms differ in fp32: it is not counted, and still the same decoding."""
+    if report.body["config"]["dtype"] != "float32":
+        return
+    seen: dict[tuple[int, str], tuple[int, ...]] = {}
+    for arm, sample in arms_of(report, evidence).rows:
+        key = (sample["launch"], sample["prompt_id"])
+        if sample["is_warmup"] and seen.setdefault(key, tuple(sample["tokens"])) != tuple(sample["tokens"]):
+            yield Violation(f"warm-up {sample['prompt_id']!r} differs between arms", arm.pointer(sample))
+
+
+def _length_differences(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Yield prompts whose arms emitted different numbers of tokens: their times are of different work."""
+    arms = arms_of(report, evidence)
+    lengths = {
+        prompt: {s["output_tokens"] for arm in arms.all for s in by_prompt(arm.measured).get(prompt, ())}
+        for prompt in by_prompt(sample for arm in arms.all for sample in arm.measured)
+    }
+    unequal = [prompt for prompt, found in lengths.items() if len(found) > 1]
+    if unequal:
+        yield Violation(
+            f"{len(unequal)} prompts have outputs of different lengths, e.g. {unequal[0]!r}: times of different work",
+            "/arms",
+            claims=("decode_speedup", "total_speedup"),
+        )
