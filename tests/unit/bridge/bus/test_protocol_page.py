@@ -17,7 +17,7 @@ from bridge.ids import new_id
 from bridge.records import Beacon, BusRecord, Claim, ClaimState, Delivery, KeyRecord, LogHead, Reason, Record, Request
 from bridge.request.cancel import CancelRequest
 from bridge.run.transitions import check_next
-from bridge.trust import statements
+from bridge.trust import keyring
 from bridge.trust.seals import Kind, Seal, Statement, seal_in
 
 PAGE = (Path(__file__).parents[4] / "docs" / "protocol.md").read_text(encoding="utf-8")
@@ -129,7 +129,7 @@ def vectors() -> dict[str, str]:
     ref = names.claim_ref(names.DEFAULT_PREFIX, RUN_ID)
     statement = Statement("claim", "4" * 32, ref, "mini", (), first.canonical())
     key = Ed25519PrivateKey.from_private_bytes(bytes(32))
-    seal = Seal("mini", statements.sign(statement.payload_type, statement.payload(), key))
+    seal = Seal("mini", keyring.sign(statement.payload_type, statement.payload(), key))
     plain, _ = commits.claim_commit(first, ())
     sealed, _ = commits.claim_commit(first, (), seal)
     assert seal_in(sealed.data.decode().partition("\n\n")[2]) == seal
