@@ -79,7 +79,7 @@ class StoreHistory:
             try:
                 with self._store.isolate(name, [oid], max_bytes=MIB).reader() as reader:
                     folder = commits.read_folder(reader, commits.read_commit(reader, oid), MIB)
-                    data, signature = commits.read_cancel_files(reader, folder)
+                    data, signature = commits.read_signed(reader, folder, commits.CANCEL_FILE)
             except BusError:
                 data = signature = None  # malformed or too large: no cancel
             finally:
