@@ -41,6 +41,7 @@ from bridge.bus.views import (
 )
 from bridge.errors import BusError, FencedError, RunNotFoundError
 from bridge.records import Beacon, BusRecord, Claim, Delivery, Workload
+from bridge.request import cancel_branch, run_id_of
 from bridge.system.clock import Clock, rfc3339
 from bridge.trust.seals import BusSeals, Refused, Seals, SignatureState
 
@@ -121,7 +122,7 @@ class RefBus:
     def submit(self, data: bytes, ref: str, workload: Workload | None, signature: bytes | None = None) -> Submission:
         """Push a request branch, created and never overwritten; see the interface."""
         record = self.identity()
-        run_id = names.run_id_of(ref)
+        run_id = run_id_of(ref)
         if run_id is None or not names.accepts(record.request_branches, ref):
             raise BusError(
                 f"{self.route} accepts requests on {', '.join(record.request_branches)}; got {ref}",
@@ -146,7 +147,7 @@ class RefBus:
     def probe(self, ref: str) -> str | None:
         """Push and delete the cancel branch of a request that was never sent; see the interface."""
         self.identity()
-        return self._requests.probe(names.cancel_branch(ref), int(self._clock.now().timestamp()))
+        return self._requests.probe(cancel_branch(ref), int(self._clock.now().timestamp()))
 
     def view(self, run_id: str) -> RunView:
         """Return what is known of a run."""

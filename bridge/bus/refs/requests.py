@@ -11,7 +11,6 @@ from typing import Final
 
 from bridge.bus.content import commits
 from bridge.bus.refs.history import reaches
-from bridge.bus.refs.names import cancel_branch
 from bridge.bus.store.interface import (
     MalformedObjectError,
     MissingObjectError,
@@ -25,6 +24,7 @@ from bridge.bus.views import ReceivedRequest, RequestRef, Submission
 from bridge.errors import BusError, FencedError, RemoteError, RequestRejectedError
 from bridge.limits import HISTORY_MAX_COMMITS, MIB, TREE_MAX_BYTES
 from bridge.records import Delivery, Workload
+from bridge.request import cancel_branch
 from bridge.system.clock import parse_rfc3339
 from bridge.system.gitobjects import DIRECTORY, GitObject, TreeEntry, commit, parse_tree, tree
 

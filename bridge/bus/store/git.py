@@ -115,11 +115,6 @@ class GitStore:
         """Where the remote is, without user information."""
         return self._route.shown
 
-    @property
-    def is_local(self) -> bool:
-        """Whether the remote is on this machine."""
-        return self._route.is_local
-
     def list(self, prefixes: Sequence[str]) -> Listing:
         """Return every ref that starts with one of the prefixes, asking the remote for no more than those.
 

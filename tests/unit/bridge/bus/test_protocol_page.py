@@ -15,6 +15,7 @@ from bridge.bus.refs import names
 from bridge.errors import BusError
 from bridge.ids import new_id
 from bridge.records import Beacon, BusRecord, Claim, ClaimState, Delivery, KeyRecord, LogHead, Reason, Record, Request
+from bridge.request import cancel_branch, cancelled_id_of, run_id_of
 from bridge.request.cancel import CancelRequest
 from bridge.run.transitions import check_next
 from bridge.trust import keyring
@@ -65,8 +66,8 @@ def test_the_branches_of_the_page_are_request_branches_with_their_cancels() -> N
         request, cancel = (
             text.replace("<preset>", "a-preset").replace("<id>", RUN_ID).replace("<suffix>", "-x") for text in pair
         )
-        assert (names.run_id_of(request), names.cancel_branch(request)) == (RUN_ID, cancel)
-        assert names.cancelled_id_of(cancel) == RUN_ID
+        assert (run_id_of(request), cancel_branch(request)) == (RUN_ID, cancel)
+        assert cancelled_id_of(cancel) == RUN_ID
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
