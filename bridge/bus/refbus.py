@@ -201,7 +201,7 @@ class RefBus:
         if log is not None:
             self._logs.append(log, commits.unix_s(claim.time), claim.runner)
         along = self._logs.pending(claim.id)
-        with self._lock:
+        with self._lock:  # two runs of this runner would build two beacons on the same tip
             sign = None if beacon is None else self._beacons.prepare(beacon)
             moved, others = self._claims.advance(held, claim, along if sign is None else [*along, sign])
             for update in along:

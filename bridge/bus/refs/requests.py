@@ -180,6 +180,7 @@ class Requests:
         top = tree(entries.values())
         made = commit(top.oid, (ref.oid,), result.time_unix_s, f"result of {ref.id} [skip ci]")
         store.write([inner, top, made])
+        # Expects the request commit: a push without a lease would bring a deleted branch back.
         outcome = swap(store, [RefUpdate(ref.ref, made.oid, ref.oid)], authority=ref.ref)[ref.ref]
         if outcome.landed:
             return "copied"

@@ -35,6 +35,7 @@ from bridge.system.gitobjects import GitObject, Kind
 from bridge.system.gitreader import GitObjectMissingError, GitObjectTooLargeError, ObjectReader
 from bridge.system.gitrepository import BareRepository, GitSettings
 
+# Not --atomic: git leaves unchanged refs out of an atomic push, so an unchanged claim would fence nothing.
 _PUSH: Final = (
     "push",
     "--porcelain",
