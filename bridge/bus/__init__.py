@@ -36,6 +36,21 @@ def open_bus(
         UsageError: the route leads nowhere.
         BusError: the clone's configuration sends pushes elsewhere.
     """
-    from bridge.bus.open.remote import open_git_bus
+    import hashlib
 
-    return open_git_bus(route, repository=repository, state=state, clock=clock, expect_id=expect_id, budget=budget)
+    from bridge.bus.refbus import RefBus
+    from bridge.bus.store.git import GitStore, read_clone
+    from bridge.bus.store.push_budget import Pacer
+    from bridge.bus.store.route import resolve
+    from bridge.limits import PUSHES_PER_MINUTE_HOSTED
+
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    found = resolve(route, repository, state)
+    store = GitStore(found, state, None if repository is None else read_clone(repository))
+    if not found.is_local and budget is None:
+        import platformdirs
+
+        name = f"{hashlib.sha256(found.shown.encode()).hexdigest()[:16]}.json"
+        budget = platformdirs.user_state_path("kakeya") / "pushes" / name
+    pacer = Pacer(None if found.is_local else budget, PUSHES_PER_MINUTE_HOSTED, clock)
+    return RefBus(store, clock=clock, pacer=pacer, expect_id=expect_id)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
-from bridge.bus.content import commits, trees
+from bridge.bus.content import commits
+from bridge.bus.content.checkout import CheckoutBounds, check_out
 from bridge.bus.content.large_files import Handling
 from bridge.bus.content.results import Results
 from bridge.bus.refs import names
@@ -39,6 +41,7 @@ from bridge.bus.views import (
 )
 from bridge.errors import BusError, FencedError, RunNotFoundError
 from bridge.records import Beacon, BusRecord, Claim, Delivery, Workload
+from bridge.request import cancel_branch, run_id_of
 from bridge.system.clock import Clock, rfc3339
 from bridge.trust.seals import BusSeals, Refused, Seals, SignatureState
 
@@ -65,7 +68,6 @@ class RefBus:
         self._runs = Runs(store, self._requests)
         self._results = Results(store)
         self._seals = BusSeals(self.identity)
-        self._open: tuple[Claims, Logs, BeaconRefs] | None = None
         self._done: set[str] = set()
         self._lock = threading.RLock()
 
@@ -120,7 +122,7 @@ class RefBus:
     def submit(self, data: bytes, ref: str, workload: Workload | None, signature: bytes | None = None) -> Submission:
         """Push a request branch, created and never overwritten; see the interface."""
         record = self.identity()
-        run_id = names.run_id_of(ref)
+        run_id = run_id_of(ref)
         if run_id is None or not names.accepts(record.request_branches, ref):
             raise BusError(
                 f"{self.route} accepts requests on {', '.join(record.request_branches)}; got {ref}",
@@ -145,7 +147,7 @@ class RefBus:
     def probe(self, ref: str) -> str | None:
         """Push and delete the cancel branch of a request that was never sent; see the interface."""
         self.identity()
-        return self._requests.probe(names.cancel_branch(ref), int(self._clock.now().timestamp()))
+        return self._requests.probe(cancel_branch(ref), int(self._clock.now().timestamp()))
 
     def view(self, run_id: str) -> RunView:
         """Return what is known of a run."""
@@ -199,7 +201,7 @@ class RefBus:
         if log is not None:
             self._logs.append(log, commits.unix_s(claim.time), claim.runner)
         along = self._logs.pending(claim.id)
-        with self._lock:
+        with self._lock:  # two runs of this runner would build two beacons on the same tip
             sign = None if beacon is None else self._beacons.prepare(beacon)
             moved, others = self._claims.advance(held, claim, along if sign is None else [*along, sign])
             for update in along:
@@ -242,15 +244,18 @@ class RefBus:
 
     def fetch_workload(self, ref: RequestRef, tree: str, into: Path, *, large_files: Handling = "refuse") -> None:
         """Check a workload tree out into an empty directory; see the interface."""
-        trees.fetch(self._requests.workload(ref, tree), into, self._clock, large_files=large_files)
+        self._check_out(self._requests.workload(ref, tree), into, large_files)
 
     def fetch_pair(
         self, ref: RequestRef, tree: str, base: str, into: Path, *, large_files: Handling = "refuse"
     ) -> None:
         """Check a workload tree and a commit of its history out, as `head` and `base`; see the interface."""
         try:
+            left: CheckoutBounds | None = None
             found = {"head": self._requests.workload(ref, tree), "base": self._requests.base(ref, base)}
-            trees.fetch_within_one(found, into, self._clock, large_files=large_files)
+            for name, one in found.items():
+                (into / name).mkdir(mode=0o700)
+                left = self._check_out(one, into / name, large_files, left)
         finally:
             self._store.drop(base_name(ref.id))
 
@@ -265,25 +270,24 @@ class RefBus:
         for run in runs:
             yield from (ref for ref, _ in (*run.branches, *run.log, run.claim))
 
-    @property
+    # The refs that runners write: opened when the record was checked, which says where they are.
+
+    @cached_property
     def _claims(self) -> Claims:
-        return self._parts()[0]
+        return Claims(self._store, self.identity().prefix, self._seals)
 
-    @property
+    @cached_property
     def _logs(self) -> Logs:
-        return self._parts()[1]
+        return Logs(self._store, self.identity().prefix, self._seals)
 
-    @property
+    @cached_property
     def _beacons(self) -> BeaconRefs:
-        return self._parts()[2]
+        return BeaconRefs(self._store, self.identity().prefix, self._seals)
 
-    def _parts(self) -> tuple[Claims, Logs, BeaconRefs]:
-        """Open the runner-written refs; only a bus whose record was checked has any."""
-        if self._open is None:
-            prefix = self.identity().prefix
-            self._open = (
-                Claims(self._store, prefix, self._seals),
-                Logs(self._store, prefix, self._seals),
-                BeaconRefs(self._store, prefix, self._seals),
-            )
-        return self._open
+    def _check_out(
+        self, found: tuple[RefStore, str], into: Path, large_files: Handling, left: CheckoutBounds | None = None
+    ) -> CheckoutBounds:
+        """Write a tree of a store into an empty folder; return what is left of the bounds."""
+        store, tree = found
+        with store.reader() as reader:
+            return check_out(reader, tree, into, self._clock, left, large_files=large_files)

@@ -31,6 +31,20 @@ class _Parameter(Record):
     help: Text
     unit: Text | None = None
     allow_dash: bool = False
+    default: ParamValue | None = None
+
+    @model_validator(mode="after")
+    def _default_fits(self) -> Self:
+        if self.default is not None:
+            try:
+                render("default", self, self.default)
+            except ParameterError as error:
+                raise ValueError(str(error)) from error
+        return self
+
+    def tokens(self, name: str, value: ParamValue) -> tuple[str, ...]:
+        """Return the argv tokens of a value, or raise ParameterError."""
+        raise NotImplementedError
 
 
 class IntParameter(_Parameter):
@@ -40,11 +54,6 @@ class IntParameter(_Parameter):
     min: int
     max: int
     default: int | None = None
-
-    @model_validator(mode="after")
-    def _default_fits(self) -> Self:
-        _check_default(self)
-        return self
 
     def tokens(self, name: str, value: ParamValue) -> tuple[str, ...]:
         """Return the argv token of a value, or raise ParameterError."""
@@ -63,11 +72,6 @@ class FloatParameter(_Parameter):
     max: float
     default: float | None = None
 
-    @model_validator(mode="after")
-    def _default_fits(self) -> Self:
-        _check_default(self)
-        return self
-
     def tokens(self, name: str, value: ParamValue) -> tuple[str, ...]:
         """Return the argv token of a value, or raise ParameterError."""
         if type(value) not in (int, float):
@@ -84,11 +88,6 @@ class ChoiceParameter(_Parameter):
     choices: Annotated[tuple[Text, ...], Field(min_length=1)]
     default: Text | None = None
 
-    @model_validator(mode="after")
-    def _default_fits(self) -> Self:
-        _check_default(self)
-        return self
-
     def tokens(self, name: str, value: ParamValue) -> tuple[str, ...]:
         """Return the argv token of a value, or raise ParameterError."""
         if type(value) is not str or value not in self.choices:
@@ -102,11 +101,6 @@ class PathParameter(_Parameter):
     type: Literal["path"]
     root: Literal["workload"]
     default: Text | None = None
-
-    @model_validator(mode="after")
-    def _default_fits(self) -> Self:
-        _check_default(self)
-        return self
 
     def tokens(self, name: str, value: ParamValue) -> tuple[str, ...]:
         """Return the argv token of a value, or raise ParameterError."""
@@ -124,9 +118,8 @@ class TextParameter(_Parameter):
     default: Text | None = None
 
     @model_validator(mode="after")
-    def _default_fits(self) -> Self:
+    def _pattern_compiles(self) -> Self:
         re.compile(self.pattern)
-        _check_default(self)
         return self
 
     def tokens(self, name: str, value: ParamValue) -> tuple[str, ...]:
@@ -195,7 +188,7 @@ def bind(declared: Mapping[str, Parameter], given: Mapping[str, ParamValue]) -> 
     return bound
 
 
-def render(name: str, parameter: Parameter, value: ParamValue) -> tuple[str, ...]:
+def render(name: str, parameter: _Parameter, value: ParamValue) -> tuple[str, ...]:
     """Return the argv tokens of one value.
 
     Raises:
@@ -205,14 +198,6 @@ def render(name: str, parameter: Parameter, value: ParamValue) -> tuple[str, ...
     if not isinstance(parameter, FlagParameter) and not parameter.allow_dash and tokens[0].startswith("-"):
         raise _wrong(name, value, "a value that does not begin with '-'")
     return tokens
-
-
-def _check_default(parameter: Valued) -> None:
-    if parameter.default is not None:
-        try:
-            render("default", parameter, parameter.default)
-        except ParameterError as error:
-            raise ValueError(str(error)) from error
 
 
 def _wrong(name: str, value: ParamValue, expected: str) -> ParameterError:

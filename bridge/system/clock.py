@@ -50,7 +50,7 @@ class SystemClock:
 
 
 def rfc3339(moment: dt.datetime) -> str:
-    """Return a UTC moment as RFC 3339 with milliseconds, e.g. ``2026-11-20T10:07:00.123Z``."""
+    """Return a UTC moment as RFC 3339 (section 5.6) with milliseconds, e.g. ``2026-11-20T10:07:00.123Z``."""
     return moment.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -1,1 +1,1 @@
-"""Keys and signatures of both sides: ssh signatures, statements, attestations, claim chains, result verification."""
+"""Keys and signatures of both sides: ssh signatures, seals, attestations, claim chains, result verification."""

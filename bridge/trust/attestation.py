@@ -29,7 +29,7 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:kakeya:result:v1"
 ENVELOPE_MAX_BYTES = 4 * 1024 * 1024
-FIRST = "0" * 64
+FIRST = "0" * 64  # stands for the digest before the first attestation and journal line
 
 
 @dataclass(frozen=True)

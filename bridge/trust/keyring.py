@@ -1,4 +1,4 @@
-"""Public keys of runners: their text, their file, and the rotation in which an old key signs its successor.
+"""Keys of runners: their text, their file, what they sign, and the rotation in which an old key signs its successor.
 
 Knows no disk. A reader decides which keys it trusts; each key is trusted for one runner, the one that the reader's pin
 names. A successor that a trusted key signed is trusted for the same runner.
@@ -9,9 +9,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from bridge.errors import UsageError
 from bridge.records import KeyRecord
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 PUBLIC_FILE = "runner.keys.json"  # beside the private key; every public record, oldest first
 ROTATION_CONTEXT = b"kakeya runner key rotation v1\n"
@@ -82,15 +86,39 @@ def with_successors(trusted: Sequence[KeyRecord], offered: Sequence[KeyRecord]) 
 
 def is_successor(new: KeyRecord, old: KeyRecord) -> bool:
     """Return whether the old key signed the new one as its successor."""
+    words = (new.vouched_by or "").split(" ")
+    rotation = ROTATION_CONTEXT + new.public.encode("ascii")
+    return len(words) == 2 and words[0] == old.public and _verify(old, words[1], rotation)
+
+
+def encoding(payload_type: str, payload: bytes) -> bytes:
+    """Return the pre-authentication encoding (PAE) of https://github.com/secure-systems-lab/dsse, protocol.md.
+
+    It signs the type with the payload, so that a signature of a seal is never accepted as one of an attestation.
+    """
+    kind = payload_type.encode("ascii")
+    return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
+
+
+def sign(payload_type: str, payload: bytes, key: Ed25519PrivateKey) -> str:
+    """Return the DSSE signature of a payload, base64."""
+    return base64.b64encode(key.sign(encoding(payload_type, payload))).decode("ascii")
+
+
+def signer_of(payload_type: str, payload: bytes, signature: str, keys: Sequence[KeyRecord]) -> KeyRecord | None:
+    """Return the first of these keys that made a DSSE signature, None when none did."""
+    data = encoding(payload_type, payload)
+    return next((key for key in keys if _verify(key, signature, data)), None)
+
+
+def _verify(key: KeyRecord, signature: str, data: bytes) -> bool:
+    """Return whether a base64 ed25519 signature of these bytes is by this key; malformed base64 is not."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    words = (new.vouched_by or "").split(" ")
-    if len(words) != 2 or words[0] != old.public:
-        return False
     try:
-        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(old.public, validate=True))
-        key.verify(base64.b64decode(words[1], validate=True), ROTATION_CONTEXT + new.public.encode("ascii"))
+        public = Ed25519PublicKey.from_public_bytes(base64.b64decode(key.public, validate=True))
+        public.verify(base64.b64decode(signature, validate=True), data)
     except (InvalidSignature, ValueError):
         return False
     return True

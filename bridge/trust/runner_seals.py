@@ -16,9 +16,8 @@ from bridge.errors import InfrastructureError, KakeyaError, install_remedy
 from bridge.records import KeyRecord
 from bridge.system.durable import write_atomically
 from bridge.trust import runner_key as keys
-from bridge.trust import statements as seals
 from bridge.trust.attestation import is_available
-from bridge.trust.keyring import decode, encode, pinned, with_successors
+from bridge.trust.keyring import decode, encode, pinned, sign, signer_of, with_successors
 from bridge.trust.seals import UNVERIFIED, VERIFIED, Seal, SignatureState, Statement
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class RunnerSeals:
         """Return this runner's seal, or None for a statement that names another runner."""
         if self._key is None or statement.runner != self._name:
             return None
-        return Seal(self._name, seals.sign(statement.payload_type, statement.payload(), self._key))
+        return Seal(self._name, sign(statement.payload_type, statement.payload(), self._key))
 
     def verify(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> SignatureState:
         """Return the state of a seal; see the interface."""
@@ -97,7 +96,7 @@ class RunnerSeals:
     def _signer(self, statement: Statement, seal: Seal | None, trusted: Sequence[KeyRecord]) -> KeyRecord | None:
         if seal is None or seal.runner != statement.runner:
             return None
-        return seals.signer_of(statement.payload_type, statement.payload(), seal.signature, trusted)
+        return signer_of(statement.payload_type, statement.payload(), seal.signature, trusted)
 
     def _learn(self, key: KeyRecord) -> None:
         if self._say is None or len(self._known) >= KNOWN_MAX_COUNT:

@@ -8,12 +8,11 @@ import os
 from dataclasses import dataclass, field
 
 from bridge.bus.refbus import RefBus
-from bridge.bus.refs import names
 from bridge.bus.views import ClaimView, HeldClaim, LogChunk, RequestRef, Submission, Tree
 from bridge.ids import new_id
 from bridge.records import Beacon, Claim, LogHead, Request
 from bridge.records.request import LimitRequest, RunnerSelector, Workload
-from bridge.request import idempotency_key
+from bridge.request import DEFAULT_TEMPLATE, idempotency_key, request_branch
 from bridge.system.clock import Clock, rfc3339
 
 START = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
@@ -56,7 +55,7 @@ class Actor:
         self,
         run_id: str | None = None,
         *,
-        template: str = names.DEFAULT_TEMPLATE,
+        template: str = DEFAULT_TEMPLATE,
         workload: Workload | None = None,
         **changes: object,
     ) -> Request:
@@ -67,7 +66,7 @@ class Actor:
         fields: dict[str, object] = {
             "id": run,
             "bus_id": record.bus_id,
-            "ref": names.request_branch(template, "mlx-env-probe", run),
+            "ref": request_branch(template, "mlx-env-probe", run),
             "principal": "unsigned",
             "preset": "mlx-env-probe",
             "params": {},

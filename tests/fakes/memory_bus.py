@@ -79,10 +79,6 @@ class MemoryStore:
     def route(self) -> str:
         return "memory:"
 
-    @property
-    def is_local(self) -> bool:
-        return True
-
     def list(self, prefixes: Sequence[str]) -> Listing:
         self._pass("list")
         with self.remote.lock:

@@ -26,10 +26,6 @@ class SplitStore:
     def route(self) -> str:
         return self._requester.route
 
-    @property
-    def is_local(self) -> bool:
-        return self._requester.is_local
-
     def list(self, prefixes: Sequence[str]) -> Listing:
         return self._requester.list(prefixes)
 

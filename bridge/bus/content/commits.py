@@ -112,14 +112,9 @@ def beacon_commit(
     return record_commit(BEACON_FILE, beacon, beacon.time, parents, f"beacon {beacon.runner}{_line(seal)}")
 
 
-def bus_commit(record: BusRecord) -> tuple[GitObject, list[GitObject]]:
-    """Return the commit of a bus record, and all objects of it."""
-    return record_commit(BUS_FILE, record, record.created, (), f"bus {record.bus_id}")
-
-
-def bus_update(record: BusRecord, moment: str, parent: str) -> tuple[GitObject, list[GitObject]]:
-    """Return the commit of a changed bus record over the one before, and all objects of it."""
-    return record_commit(BUS_FILE, record, moment, (parent,), f"bus {record.bus_id}")
+def bus_commit(record: BusRecord, moment: str, parents: tuple[str, ...] = ()) -> tuple[GitObject, list[GitObject]]:
+    """Return the commit of a bus record, over the one before where there is one, and all objects of it."""
+    return record_commit(BUS_FILE, record, moment, parents, f"bus {record.bus_id}")
 
 
 def log_commit(
@@ -229,29 +224,19 @@ def read_folder(reader: Reader, head: Commit, max_tree_bytes: int) -> dict[bytes
     return read_entries(reader, folder.oid)
 
 
-def read_request_files(reader: Reader, folder: Mapping[bytes, TreeEntry]) -> tuple[bytes | None, bytes | None]:
-    """Return the request's bytes and its signature's, None where absent.
+def read_signed(reader: Reader, folder: Mapping[bytes, TreeEntry], name: bytes) -> tuple[bytes | None, bytes | None]:
+    """Return the bytes of a request or cancel and of its signature, None where absent.
 
     Raises:
         BusError: one is too large.
     """
-    data = read_file(reader, folder, REQUEST_FILE, REQUEST_MAX_BYTES)
-    return data, read_file(reader, folder, REQUEST_FILE + SIGNATURE, SIGNATURE_MAX_BYTES)
+    data = read_file(reader, folder, name, REQUEST_MAX_BYTES)
+    return data, read_file(reader, folder, name + SIGNATURE, SIGNATURE_MAX_BYTES)
 
 
 def mark_of(signature: bytes | None) -> str:
     """Return what a signature adds to the name of its branch, nothing without one."""
     return "" if signature is None else hashlib.sha256(signature).hexdigest()[:12]
-
-
-def read_cancel_files(reader: Reader, folder: Mapping[bytes, TreeEntry]) -> tuple[bytes | None, bytes | None]:
-    """Return a cancel's bytes and its signature's, None where absent.
-
-    Raises:
-        BusError: one is too large.
-    """
-    data = read_file(reader, folder, CANCEL_FILE, REQUEST_MAX_BYTES)
-    return data, read_file(reader, folder, CANCEL_FILE + SIGNATURE, SIGNATURE_MAX_BYTES)
 
 
 def unix_s(moment: str) -> int:

@@ -1,1 +1,1 @@
-"""Make or open a bus: a remote, the embedded one, one that a host serves over ssh."""
+"""Make a bus: its record, the embedded one, one that a host serves over ssh."""

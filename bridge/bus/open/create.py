@@ -1,16 +1,19 @@
-"""Make the record of a new bus.
-
-Knows nothing about remotes.
-"""
+"""Make a new bus: its record, and a repository on this machine that carries it."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from bridge.bus.refs import names
+from bridge.bus.refs.bus_record import BusIdentity
+from bridge.bus.store.git import GitStore
+from bridge.bus.store.route import Route
+from bridge.errors import BusMissingError
 from bridge.limits import BEACON_INTERVAL_HOSTED_S, BEACON_INTERVAL_LOCAL_S, LEASE_HOSTED_S, LEASE_LOCAL_S
 from bridge.records import BusRecord, Wake
 from bridge.system.clock import Clock, rfc3339
+from bridge.system.gitrepository import BareRepository
 
 MINIMUM_CLIENT = "0.1.0"
 
@@ -39,3 +42,16 @@ def new_record(
         minimum_client=MINIMUM_CLIENT,
         created=rfc3339(clock.now()),
     )
+
+
+def ensure_repository(path: Path, clock: Clock) -> BareRepository:
+    """Make a repository and the bus record in it unless they are there, for its user only; return the repository."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    repository = BareRepository(path)
+    repository.create()
+    identity = BusIdentity(GitStore(Route(str(path), str(path), (), is_local=True), path.parent / "maker"), None, None)
+    try:
+        identity.record()
+    except BusMissingError:
+        identity.create_if_missing(new_record(clock, wake="embedded", local=True))
+    return repository

@@ -12,13 +12,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from bridge.bus.open.create import new_record
-from bridge.bus.refs.bus_record import BusIdentity
-from bridge.bus.store.git import GitStore
-from bridge.bus.store.route import Route
-from bridge.errors import BusMissingError
+from bridge.bus.open.create import ensure_repository
 from bridge.system.clock import Clock
-from bridge.system.gitrepository import BareRepository
 
 
 def embedded_folder(data_dir: Path) -> Path:
@@ -34,17 +29,8 @@ def embedded_route(data_dir: Path) -> Path:
 
 def ensure_embedded(data_dir: Path, clock: Clock) -> Path:
     """Make the embedded bus unless it is there, readable by its user only; return its path."""
-    folder = embedded_folder(data_dir)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    folder.chmod(0o700)
     path = embedded_route(data_dir)
-    repository = BareRepository(path)
-    repository.create()
-    repository.tidy()
-    store = GitStore(Route(str(path), str(path), (), is_local=True), folder / "maker")
-    identity = BusIdentity(store, None, None)
-    try:
-        identity.record()
-    except BusMissingError:
-        identity.create_if_missing(new_record(clock, wake="embedded", local=True))
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.parent.chmod(0o700)
+    ensure_repository(path, clock).tidy()
     return path

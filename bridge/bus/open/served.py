@@ -75,17 +75,7 @@ def ensure_served(path: Path, clock: Clock) -> None:
     made = path.parent / "made"
     if made.exists():
         return
-    from bridge.bus.open.create import new_record
-    from bridge.bus.refs.bus_record import BusIdentity
-    from bridge.bus.store.git import GitStore
-    from bridge.bus.store.route import Route
-    from bridge.errors import BusMissingError
+    from bridge.bus.open.create import ensure_repository
 
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    BareRepository(path).create()
-    identity = BusIdentity(GitStore(Route(str(path), str(path), (), is_local=True), path.parent / "maker"), None, None)
-    try:
-        identity.record()
-    except BusMissingError:
-        identity.create_if_missing(new_record(clock, wake="embedded", local=True))
+    ensure_repository(path, clock)
     made.touch(mode=0o600)

@@ -68,7 +68,7 @@ class BusIdentity:
         if tips_of(self._store, [names.bus_ref(prefix) for prefix in names.PREFIXES]):
             return False
         ref = names.bus_ref(record.prefix)
-        head, objects = commits.bus_commit(record)
+        head, objects = commits.bus_commit(record, record.created)
         self._store.write(objects)
         return swap(self._store, [RefUpdate(ref, head.oid, None)], authority=ref)[ref].landed
 
@@ -86,7 +86,7 @@ class BusIdentity:
         if (record.bus_id, record.prefix) != (old.bus_id, old.prefix) or self._tip is None:
             raise BusError(f"{self._store.route}: a bus keeps its id and its prefix")
         ref = names.bus_ref(record.prefix)
-        head, objects = commits.bus_update(record, moment, self._tip)
+        head, objects = commits.bus_commit(record, moment, (self._tip,))
         self._store.write(objects)
         if not swap(self._store, [RefUpdate(ref, head.oid, self._tip)], authority=ref)[ref].landed:
             raise BusError(f"another writer changed the bus record of {self._store.route}", remedy="run it again")

@@ -16,6 +16,7 @@ from bridge.bus.refs.claims import Claims
 from bridge.bus.store.interface import RefStore, RefUpdate
 from bridge.errors import BusError
 from bridge.limits import CLOCK_SKEW_MAX_S, EXPIRY_MAX_S
+from bridge.request import cancelled_id_of, run_id_of
 from bridge.system.clock import parse_rfc3339
 
 # No request is valid for longer, so after this its bytes pushed again are expired and run nothing.
@@ -38,7 +39,7 @@ def ended_runs(
     """Yield the runs that ended at least `older_than_s` ago, and so long ago that a replayed request has expired."""
     branches: dict[str, list[tuple[str, str]]] = {}
     for ref, oid in refs.items():
-        run_id = names.run_id_of(ref) or names.cancelled_id_of(ref)
+        run_id = run_id_of(ref) or cancelled_id_of(ref)
         if run_id is not None:
             branches.setdefault(run_id, []).append((ref, oid))
     for ref, oid in refs.items():

@@ -19,6 +19,7 @@ from bridge.bus.views import ReceivedRequest, RequestRef, WorkloadCommit
 from bridge.errors import BusError
 from bridge.limits import MIB, TREE_MAX_BYTES
 from bridge.records import BusRecord
+from bridge.request import cancelled_id_of
 from bridge.system.gitobjects import ObjectFormatError, parse_commit, parse_tree, tree
 
 COMMIT_MAX_BYTES: Final = MIB
@@ -69,7 +70,7 @@ class StoreHistory:
         tips = {
             ref: oid
             for ref, oid in listed.items()
-            if names.cancelled_id_of(ref) == run_id and names.accepts(accepted, ref) and oid not in seen
+            if cancelled_id_of(ref) == run_id and names.accepts(accepted, ref) and oid not in seen
         }
         found: list[ReceivedRequest] = []
         # Pushers choose branch names: read in order of name, forged cancels could keep the signed one from being read.
@@ -79,7 +80,7 @@ class StoreHistory:
             try:
                 with self._store.isolate(name, [oid], max_bytes=MIB).reader() as reader:
                     folder = commits.read_folder(reader, commits.read_commit(reader, oid), MIB)
-                    data, signature = commits.read_cancel_files(reader, folder)
+                    data, signature = commits.read_signed(reader, folder, commits.CANCEL_FILE)
             except BusError:
                 data = signature = None  # malformed or too large: no cancel
             finally:

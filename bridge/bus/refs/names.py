@@ -15,14 +15,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from bridge.ids import is_id
-from bridge.request.branches import (
-    DEFAULT_TEMPLATE,
-    HEADS,
-    cancel_branch,
-    cancelled_id_of,
-    request_branch,
-    run_id_of,
-)
+from bridge.request.branches import HEADS, cancel_branch, run_id_of
 
 DEFAULT_PREFIX: Final = "refs/kakeya/"
 BRANCH_PREFIX: Final = "refs/heads/kakeya/"
@@ -30,28 +23,6 @@ PREFIXES: Final = (DEFAULT_PREFIX, BRANCH_PREFIX)
 DEFAULT_PATTERNS: Final = ("mac-bridge/*", "AgentMemory/mac-bridge-*")
 _RUNNER = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _GLOB = re.compile(r"[*?\[]")
-
-__all__ = [
-    "BRANCH_PREFIX",
-    "DEFAULT_PATTERNS",
-    "DEFAULT_PREFIX",
-    "DEFAULT_TEMPLATE",
-    "HEADS",
-    "PREFIXES",
-    "accepts",
-    "beacon_ref",
-    "bus_ref",
-    "cancel_branch",
-    "cancel_prefix",
-    "cancelled_id_of",
-    "claim_ref",
-    "listing_prefixes",
-    "log_ref",
-    "request_branch",
-    "run_id_of",
-    "runner_id_of",
-    "runner_name_of",
-]
 
 
 def bus_ref(prefix: str) -> str:

@@ -11,7 +11,6 @@ from typing import Final
 
 from bridge.bus.content import commits
 from bridge.bus.refs.history import reaches
-from bridge.bus.refs.names import cancel_branch
 from bridge.bus.store.interface import (
     MalformedObjectError,
     MissingObjectError,
@@ -25,8 +24,9 @@ from bridge.bus.views import ReceivedRequest, RequestRef, Submission
 from bridge.errors import BusError, FencedError, RemoteError, RequestRejectedError
 from bridge.limits import HISTORY_MAX_COMMITS, MIB, TREE_MAX_BYTES
 from bridge.records import Delivery, Workload
+from bridge.request import cancel_branch
 from bridge.system.clock import parse_rfc3339
-from bridge.system.gitobjects import DIRECTORY, TreeEntry, commit, parse_tree, tree
+from bridge.system.gitobjects import DIRECTORY, GitObject, TreeEntry, commit, parse_tree, tree
 
 TOP_TREE_MAX_BYTES: Final = MIB
 
@@ -78,7 +78,7 @@ class Requests:
             with store.reader() as reader:
                 head = commits.read_commit(reader, ref.oid)
                 folder = commits.read_folder(reader, head, TOP_TREE_MAX_BYTES)
-                data, signature = commits.read_request_files(reader, folder)
+                data, signature = commits.read_signed(reader, folder, commits.REQUEST_FILE)
         except BusError as error:
             raise RequestRejectedError(f"{ref.ref}: {error.message}") from error
         if commits.RESULT_FOLDER in folder:
@@ -96,11 +96,9 @@ class Requests:
         store = self._isolated(ref)
         try:
             with store.reader() as reader:
-                head = commits.read_commit(reader, ref.oid)
-                entries = commits.read_entries(reader, head.tree, TOP_TREE_MAX_BYTES)
+                bare = _workload_tree(reader, ref.oid)
         except BusError as error:
             raise RequestRejectedError(f"{ref.ref}: {error.message}") from error
-        bare = tree(entry for entry in entries.values() if entry.name != commits.FOLDER)
         if bare.oid != tree_oid:
             raise RequestRejectedError(f"{ref.ref} brings tree {bare.oid}, its request names {tree_oid}")
         store.write([bare])
@@ -123,10 +121,9 @@ class Requests:
                         f"{asked} is not in the history that was pushed to {ref.ref}",
                         remedy="name a commit that the sent one descends from: git merge-base BASE HEAD",
                     )
-                entries = commits.read_entries(reader, commits.read_commit(reader, commit_oid).tree, TOP_TREE_MAX_BYTES)
+                bare = _workload_tree(reader, commit_oid)
         except BusError as error:
             raise RequestRejectedError(f"{asked} cannot be read: {error.message}") from error
-        bare = tree(entry for entry in entries.values() if entry.name != commits.FOLDER)
         store.write([bare])
         return store, bare.oid
 
@@ -183,6 +180,7 @@ class Requests:
         top = tree(entries.values())
         made = commit(top.oid, (ref.oid,), result.time_unix_s, f"result of {ref.id} [skip ci]")
         store.write([inner, top, made])
+        # Expects the request commit: a push without a lease would bring a deleted branch back.
         outcome = swap(store, [RefUpdate(ref.ref, made.oid, ref.oid)], authority=ref.ref)[ref.ref]
         if outcome.landed:
             return "copied"
@@ -235,6 +233,12 @@ class Requests:
 def base_name(run_id: str) -> str:
     """Return the name of the isolated store that holds a request's history."""
     return f"{run_id}-base"
+
+
+def _workload_tree(reader: Reader, oid: str) -> GitObject:
+    """Return the tree of a commit, `.mac-bridge` taken out."""
+    entries = commits.read_entries(reader, commits.read_commit(reader, oid).tree, TOP_TREE_MAX_BYTES)
+    return tree(entry for entry in entries.values() if entry.name != commits.FOLDER)
 
 
 def _result_entry(reader: Reader, tip: str) -> TreeEntry | None:

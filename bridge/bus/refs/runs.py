@@ -12,6 +12,7 @@ from bridge.bus.refs.requests import Requests
 from bridge.bus.store.interface import RefStore
 from bridge.bus.views import ClaimView, RequestRef, RunView
 from bridge.records import BusRecord, Delivery
+from bridge.request import cancelled_id_of, run_id_of
 from bridge.trust.seals import Refused
 
 
@@ -67,7 +68,7 @@ class Runs:
             claim=claim,
             log=refs.get(names.log_ref(record.prefix, run_id)),
             delivery=delivery,
-            cancel_asked=any(names.cancelled_id_of(ref) == run_id for ref in refs),
+            cancel_asked=any(cancelled_id_of(ref) == run_id for ref in refs),
             ignored=ignored,
         )
 
@@ -86,7 +87,7 @@ class Runs:
         found = [
             RequestRef(run_id, ref, oid)
             for ref, oid in sorted(refs.items())
-            if names.run_id_of(ref) == run_id and names.accepts(record.request_branches, ref)
+            if run_id_of(ref) == run_id and names.accepts(record.request_branches, ref)
         ]
         if len(found) == 1:
             self._request_refs.setdefault(run_id, found[0].ref)

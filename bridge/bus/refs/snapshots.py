@@ -12,6 +12,7 @@ from bridge.bus.refs.claims import Claims
 from bridge.bus.store.interface import Listing
 from bridge.bus.views import RequestRef, Snapshot
 from bridge.records import BusRecord
+from bridge.request import cancelled_id_of, run_id_of
 
 
 def build_snapshot(record: BusRecord, listing: Listing, claims: Claims, done: Collection[str]) -> Snapshot:
@@ -28,7 +29,7 @@ def build_snapshot(record: BusRecord, listing: Listing, claims: Claims, done: Co
     pushed = [
         RequestRef(run_id, ref, oid)
         for ref, oid in refs.items()
-        if (run_id := names.run_id_of(ref)) is not None and names.accepts(record.request_branches, ref)
+        if (run_id := run_id_of(ref)) is not None and names.accepts(record.request_branches, ref)
     ]
     ended = claims.is_terminal({one.id: tips[one.id] for one in pushed if one.id in tips})
     pending = [one for one in pushed if one.id not in ended and one.oid not in done]
@@ -38,7 +39,7 @@ def build_snapshot(record: BusRecord, listing: Listing, claims: Claims, done: Co
         cancels=frozenset(
             run_id
             for ref in refs
-            if (run_id := names.cancelled_id_of(ref)) is not None and names.accepts(record.request_branches, ref)
+            if (run_id := cancelled_id_of(ref)) is not None and names.accepts(record.request_branches, ref)
         ),
         beacons={
             name: oid for ref, oid in refs.items() if (name := names.runner_name_of(record.prefix, ref)) is not None

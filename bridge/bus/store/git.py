@@ -35,6 +35,7 @@ from bridge.system.gitobjects import GitObject, Kind
 from bridge.system.gitreader import GitObjectMissingError, GitObjectTooLargeError, ObjectReader
 from bridge.system.gitrepository import BareRepository, GitSettings
 
+# Not --atomic: git leaves unchanged refs out of an atomic push, so an unchanged claim would fence nothing.
 _PUSH: Final = (
     "push",
     "--porcelain",
@@ -114,11 +115,6 @@ class GitStore:
     def route(self) -> str:
         """Where the remote is, without user information."""
         return self._route.shown
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the remote is on this machine."""
-        return self._route.is_local
 
     def list(self, prefixes: Sequence[str]) -> Listing:
         """Return every ref that starts with one of the prefixes, asking the remote for no more than those.

@@ -65,11 +65,6 @@ class RefStore(Protocol):
         """Where the remote is, without user information."""
         ...
 
-    @property
-    def is_local(self) -> bool:
-        """Whether the remote is on this machine, so that frequent pushes harm nobody."""
-        ...
-
     def list(self, prefixes: Sequence[str]) -> Listing:
         """Return every ref that starts with one of the prefixes.
 

@@ -27,7 +27,9 @@ def parse_trace(trace: bytes) -> Listing | None:
         if direction == b">":
             requested = requested or text == b"command=ls-refs"
             continue
-        received += len(text) + 5
+        received += (
+            len(text) + 5
+        )  # a pkt-line has four bytes of length before and a newline after (gitprotocol-common(5))
         if not requested or complete:
             continue
         if text == b"0000":

@@ -18,7 +18,7 @@ from bridge.system.clock import Clock
 
 WINDOW_S: Final = 60.0
 LOCAL_PAUSE_S: Final = 0.25
-_KEPT: Final = 64
+_KEPT: Final = 64  # more than any budget allows in a window
 
 
 class Pacer:

@@ -12,9 +12,8 @@ from typing import Final
 
 from bridge.client.connection.pins import Pins
 from bridge.records import KeyRecord
-from bridge.trust import statements as seals
 from bridge.trust.attestation import is_available, key_id
-from bridge.trust.keyring import with_successors
+from bridge.trust.keyring import signer_of, with_successors
 from bridge.trust.seals import UNVERIFIED, VERIFIED, Seal, SignatureState, Statement
 
 _SHOWN_COUNT: Final = 2
@@ -53,7 +52,7 @@ class PinnedSeals:
         trusted = with_successors(self._pins.keys, offered)
         if seal.runner == statement.runner:
             trusted = tuple(key for key in trusted if key.name == seal.runner)
-            found = seals.signer_of(statement.payload_type, statement.payload(), seal.signature, trusted)
+            found = signer_of(statement.payload_type, statement.payload(), seal.signature, trusted)
             if found is not None:
                 return VERIFIED
         return SignatureState("refused", f"not signed for this place by {statement.runner} with {self._expected()}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from bridge.bus.refs.names import request_branch
 from bridge.client.connection.session import BusSession
 from bridge.client.send.submit import template_for
 from bridge.ids import new_id
+from bridge.request import request_branch
 
 
 def probe_push(session: BusSession) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from bridge.bus.refs.names import accepts, request_branch
+from bridge.bus.refs.names import accepts
 from bridge.bus.views import RunView
 from bridge.client.clone.store import Sent
 from bridge.client.connection.session import BusSession
@@ -27,7 +27,7 @@ from bridge.presets.parameters import bind
 from bridge.records import LimitRequest, Request, RunnerSelector, Workload
 from bridge.records.base import ParamValue
 from bridge.records.request import Profile
-from bridge.request import DEFAULT_TEMPLATE, UNSIGNED, idempotency_key, parse
+from bridge.request import DEFAULT_TEMPLATE, UNSIGNED, idempotency_key, parse, request_branch
 from bridge.system.clock import parse_rfc3339, rfc3339
 from bridge.trust.ssh_signatures import made_with
 

@@ -13,6 +13,7 @@ from bridge.errors import (
     UsageError,
     WrongBusError,
 )
+from bridge.request import DEFAULT_TEMPLATE, request_branch, run_id_of
 from tests.conformance.bus.conftest import Place
 from tests.fakes.bus_actors import Actor, chunk
 from tests.fakes.memory_bus import BUS_ID, bus_record
@@ -113,10 +114,10 @@ def test_an_agent_s_namespace_carries_requests_and_cancels(host: Actor, client: 
 def test_what_is_no_request_is_rejected_in_one_line(place: Place, host: Actor, client: Actor) -> None:
     sent = client.submit()
     held = host.claim(sent.ref)
-    ref = names.request_branch(names.DEFAULT_TEMPLATE, "x", client.new_id())
+    ref = request_branch(DEFAULT_TEMPLATE, "x", client.new_id())
     place.set_ref(ref, held.oid)
     with pytest.raises(RequestRejectedError, match=r"holds no \.mac-bridge/request\.json") as caught:
-        host.bus.read_request(RequestRef(names.run_id_of(ref) or "", ref, held.oid))
+        host.bus.read_request(RequestRef(run_id_of(ref) or "", ref, held.oid))
     assert "\n" not in caught.value.message
 
 
@@ -164,7 +165,7 @@ def test_a_branch_template_that_hides_the_id_is_refused() -> None:
         "x/{preset}-{id}",
     ):
         with pytest.raises(UsageError):
-            names.request_branch(template, "a", "0" * 26)
+            request_branch(template, "a", "0" * 26)
 
 
 def test_the_first_contact_needs_no_pin(place: Place) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bridge.bus.refs import names
 from bridge.bus.store.git import GitStore
 from bridge.bus.store.interface import ObjectBoundError
 from bridge.bus.store.route import resolve
 from bridge.bus.views import RequestRef
 from bridge.errors import RequestRejectedError
+from bridge.request import DEFAULT_TEMPLATE, request_branch
 from tests.fakes.bus_actors import Actor
 from tests.fakes.git_servers import git
 
@@ -102,7 +102,7 @@ def test_a_malformed_object_is_refused_by_fsck(remote: Path, host: Actor, tmp_pa
     tree = git("hash-object", "-t", "tree", "-w", "--literally", "tree", cwd=work)
     commit = git("commit-tree", "-m", "x", tree, cwd=work)
     run_id = host.new_id()
-    ref = names.request_branch(names.DEFAULT_TEMPLATE, "x", run_id)
+    ref = request_branch(DEFAULT_TEMPLATE, "x", run_id)
     git("push", "--quiet", str(remote), f"{commit}:{ref}", cwd=work)
     with pytest.raises(RequestRejectedError, match="malformed object") as caught:
         host.bus.read_request(RequestRef(run_id, ref, commit))

@@ -15,9 +15,10 @@ from bridge.bus.refs import names
 from bridge.errors import BusError
 from bridge.ids import new_id
 from bridge.records import Beacon, BusRecord, Claim, ClaimState, Delivery, KeyRecord, LogHead, Reason, Record, Request
+from bridge.request import cancel_branch, cancelled_id_of, run_id_of
 from bridge.request.cancel import CancelRequest
 from bridge.run.transitions import check_next
-from bridge.trust import statements
+from bridge.trust import keyring
 from bridge.trust.seals import Kind, Seal, Statement, seal_in
 
 PAGE = (Path(__file__).parents[4] / "docs" / "protocol.md").read_text(encoding="utf-8")
@@ -65,8 +66,8 @@ def test_the_branches_of_the_page_are_request_branches_with_their_cancels() -> N
         request, cancel = (
             text.replace("<preset>", "a-preset").replace("<id>", RUN_ID).replace("<suffix>", "-x") for text in pair
         )
-        assert (names.run_id_of(request), names.cancel_branch(request)) == (RUN_ID, cancel)
-        assert names.cancelled_id_of(cancel) == RUN_ID
+        assert (run_id_of(request), cancel_branch(request)) == (RUN_ID, cancel)
+        assert cancelled_id_of(cancel) == RUN_ID
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
@@ -129,7 +130,7 @@ def vectors() -> dict[str, str]:
     ref = names.claim_ref(names.DEFAULT_PREFIX, RUN_ID)
     statement = Statement("claim", "4" * 32, ref, "mini", (), first.canonical())
     key = Ed25519PrivateKey.from_private_bytes(bytes(32))
-    seal = Seal("mini", statements.sign(statement.payload_type, statement.payload(), key))
+    seal = Seal("mini", keyring.sign(statement.payload_type, statement.payload(), key))
     plain, _ = commits.claim_commit(first, ())
     sealed, _ = commits.claim_commit(first, (), seal)
     assert seal_in(sealed.data.decode().partition("\n\n")[2]) == seal
