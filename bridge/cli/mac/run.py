@@ -26,7 +26,7 @@ from bridge.errors import InfrastructureError, UsageError
 from bridge.ids import short
 from bridge.presets import registry
 from bridge.records import Request
-from bridge.run import exits
+from bridge.run.outcomes import Required, strongest
 from bridge.system.clock import parse_rfc3339
 
 POLL_S = 2.0
@@ -72,7 +72,7 @@ def wait(call: Invocation) -> int:
         standings.append(_wait_for(session, run_id, left_s, call))
     for standing in standings:
         call.output.row(standing.reason, f"{standing.id}")
-    code = _strongest(standings)
+    code = strongest(standing.exit_code for standing in standings)
     if len(standings) == 1:
         standing = with_actions(call, session, standings[0]) if call.output.json else standings[0]
         call.output.document(document(session, standing, "wait", exit_code=code))
@@ -176,7 +176,7 @@ def _follower(
 
 
 def _standing(
-    session: BusSession, run_id: str, last: Progress, require: exits.Required | None, *, reattached: bool
+    session: BusSession, run_id: str, last: Progress, require: Required | None, *, reattached: bool
 ) -> RunStatus:
     view = last.view if last.view is not None else session.bus.view(run_id)
     return run_status(session, run_id, view, end=last.end, require=require, reattached=reattached)
@@ -199,12 +199,6 @@ def _request_of(session: BusSession, run_id: str) -> Request | None:
     if sent is not None:
         return sent.request()
     return run_status(session, run_id, session.bus.view(run_id), fetch=False).request
-
-
-def _strongest(standings: list[RunStatus]) -> int:
-    """Return the code of several runs: what needs attention first, pending last but before success."""
-    order = (70, 2, 7, 6, 5, 3, 4, 1, 8, 0)
-    return min((standing.exit_code for standing in standings), key=order.index)
 
 
 def _reason_of(standings: list[RunStatus], code: int) -> str:

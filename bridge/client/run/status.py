@@ -22,7 +22,7 @@ from bridge.client.run.states import RunState, state_of
 from bridge.errors import REMEDY_MARK, FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
 from bridge.records import Claim, Request
 from bridge.request import parse
-from bridge.run import exits
+from bridge.run.outcomes import OUTCOMES, Required, default_required
 from bridge.trust.verifier import verify_tree
 
 
@@ -45,7 +45,7 @@ class RunStatus:
     terminal: bool
     reason: str
     exit_code: int
-    required: exits.Required
+    required: Required
     request: Request | None
     claim: Claim | None = None
     view: RunView | None = None
@@ -68,7 +68,7 @@ def run_status(
     view: RunView,
     *,
     end: EndReason | None = None,
-    require: exits.Required | None = None,
+    require: Required | None = None,
     reattached: bool = False,
     fetch: bool = True,
 ) -> RunStatus:
@@ -92,13 +92,13 @@ def run_status(
     claim = view.claim.claim if view.claim is not None else None
     if state.name == "unknown" and not session.store.has_result(run_id) and session.store.sent(run_id) is None:
         raise RunNotFoundError(f"the bus {session.bus.route} knows no run {run_id}", remedy="kakeya-mac ls")
-    required = require or exits.default_required(request.profile if request is not None else "smoke")
+    required = require or default_required(request.profile if request is not None else "smoke")
     base = RunStatus(
         run_id,
         state,
         terminal=False,
         reason="pending",
-        exit_code=exits.PENDING,
+        exit_code=OUTCOMES["pending"].exit_code,
         required=required,
         request=request,
         claim=claim,
@@ -108,10 +108,9 @@ def run_status(
     if state.terminal or (state.name == "unknown" and session.store.has_result(run_id)):
         return _ended(base, *_result(session, run_id, claim, fetch=fetch))
     reason, message, remedy = _unfinished(run_id, view, end, _spooled(session, run_id, state, end))
-    code = exits.PENDING if reason == "pending" else exits.OF_REASON[reason]
     if remedy is not None:
         remedy = shlex.join([*shlex.split(remedy), *session.settings.bus.words])
-    return replace(base, reason=reason, exit_code=code, message=message, remedy=remedy)
+    return replace(base, reason=reason, exit_code=OUTCOMES[reason].exit_code, message=message, remedy=remedy)
 
 
 def standing_of_stored(store: Store, run_id: str) -> RunStatus | None:
@@ -131,8 +130,8 @@ def standing_of_stored(store: Store, run_id: str) -> RunStatus | None:
         RunState("published"),
         terminal=True,
         reason="pending",
-        exit_code=exits.PENDING,
-        required=exits.default_required(request.profile if request is not None else "smoke"),
+        exit_code=OUTCOMES["pending"].exit_code,
+        required=default_required(request.profile if request is not None else "smoke"),
         request=request,
     )
     return _ended(base, result, folder)
@@ -154,7 +153,7 @@ def _ended(base: RunStatus, result: Result | None, folder: Path | None) -> RunSt
         result=result,
         folder=folder,
         message=said or None,
-        remedy=remedy or _remedy(reason, base.required, result),
+        remedy=remedy or _remedy(base.id, reason, base.required, result),
     )
 
 
@@ -234,9 +233,10 @@ def _unfinished(
     return "pending", None, attach
 
 
-def _remedy(reason: str, required: exits.Required, result: Result | None) -> str | None:
-    if reason in exits.RETRYABLE:
-        return "kakeya-mac retry @last --wait"
+def _remedy(run_id: str, reason: str, required: Required, result: Result | None) -> str | None:
+    row = OUTCOMES.get(reason)
+    if row is not None and row.remedy is not None:
+        return row.remedy.replace("ID", run_id)
     decision = result.verdict.decision if result is not None and result.verdict is not None else None
     if reason == "passed" and required == "evidence" and decision == "valid_not_citable":
         return "the findings say what kept it from being evidence"
