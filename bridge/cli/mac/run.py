@@ -208,7 +208,7 @@ def _reason_of(standings: list[RunStatus], code: int) -> str:
 def _is_gone(session: BusSession, standing: RunStatus) -> bool:
     """Whether nobody can start a queued request any more."""
     request = standing.request
-    queued = standing.state.name in {"queued", "unknown"}
+    queued = standing.state in {"queued", "unknown"}
     return request is not None and queued and parse_rfc3339(request.expires) <= session.clock.now()
 
 

@@ -48,7 +48,7 @@ def document(origin: Origin, standing: RunStatus, command: str, *, exit_code: in
         command=command,
         id=standing.id,
         short=short(standing.id),
-        state=standing.state.name,
+        state=standing.state.value,
         terminal=standing.terminal,
         outcome=outcome(standing, exit_code),
         request=request_part(standing.request, reattached=standing.reattached),

@@ -16,13 +16,13 @@ from bridge.client.connection.liveness import spooled_at
 from bridge.client.connection.pins import pins, require_not_refused
 from bridge.client.connection.session import BusSession
 from bridge.client.run.actions import ActionsView
-from bridge.client.run.follow import EndReason
+from bridge.client.run.follow import EndReason, state_of_view
 from bridge.client.run.result import Result, ending, exit_code, read_result
-from bridge.client.run.states import RunState, state_of
 from bridge.errors import REMEDY_MARK, FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
 from bridge.records import Claim, Request
 from bridge.request import parse
 from bridge.run.outcomes import OUTCOMES, Required, default_required
+from bridge.run.state import RunState
 from bridge.trust.verifier import verify_tree
 
 
@@ -57,6 +57,12 @@ class RunStatus:
     actions: ActionsView | None = None
 
     @property
+    def state_text(self) -> str:
+        """The state as people read it."""
+        asked = self.view is not None and self.view.cancel_asked and not self.terminal
+        return f"{self.state.word} (cancel asked)" if asked else self.state.word
+
+    @property
     def profile(self) -> str:
         """The profile that was asked for."""
         return self.request.profile if self.request is not None else "smoke"
@@ -88,9 +94,9 @@ def run_status(
         RunNotFoundError: neither the bus nor this clone knows the run.
     """
     request = _request(session, run_id, view)
-    state = state_of(view)
+    state = state_of_view(view)
     claim = view.claim.claim if view.claim is not None else None
-    if state.name == "unknown" and not session.store.has_result(run_id) and session.store.sent(run_id) is None:
+    if state is RunState.UNKNOWN and not session.store.has_result(run_id) and session.store.sent(run_id) is None:
         raise RunNotFoundError(f"the bus {session.bus.route} knows no run {run_id}", remedy="kakeya-mac ls")
     required = require or default_required(request.profile if request is not None else "smoke")
     base = RunStatus(
@@ -105,7 +111,7 @@ def run_status(
         view=view,
         reattached=reattached,
     )
-    if state.terminal or (state.name == "unknown" and session.store.has_result(run_id)):
+    if state.terminal or (state is RunState.UNKNOWN and session.store.has_result(run_id)):
         return _ended(base, *_result(session, run_id, claim, fetch=fetch))
     reason, message, remedy = _unfinished(run_id, view, end, _spooled(session, run_id, state, end))
     if remedy is not None:
@@ -127,7 +133,7 @@ def standing_of_stored(store: Store, run_id: str) -> RunStatus | None:
     request = sent.request() if sent is not None else result.request
     base = RunStatus(
         run_id,
-        RunState("published"),
+        RunState.DONE,
         terminal=True,
         reason="pending",
         exit_code=OUTCOMES["pending"].exit_code,
@@ -145,7 +151,7 @@ def _ended(base: RunStatus, result: Result | None, folder: Path | None) -> RunSt
     said, _, remedy = (message or "").partition(REMEDY_MARK)
     return replace(
         base,
-        state=RunState("published"),
+        state=RunState.DONE,
         terminal=True,
         reason=reason,
         exit_code=exit_code(reason, result, base.required),
@@ -209,7 +215,7 @@ def _request(session: BusSession, run_id: str, view: RunView) -> Request | None:
 
 def _spooled(session: BusSession, run_id: str, state: RunState, end: EndReason | None) -> str | None:
     """Return the runner that holds this run's result in its spool; asked only where that can be."""
-    if end in {"pending", "expired"} or state.name not in {"claimed", "judging"}:
+    if end in {"pending", "expired"} or state not in {RunState.CLAIMED, RunState.JUDGING}:
         return None
     seen = spooled_at(session.bus, session.record, session.clock.now(), run_id)
     return None if seen is None else seen.beacon.runner
