@@ -19,7 +19,7 @@ from bridge.client.run.actions import Actions
 from bridge.client.run.follow import Follower, Progress
 from bridge.client.run.present import document
 from bridge.client.run.status import RunStatus, run_status
-from bridge.client.send.signing import identity_of
+from bridge.client.connection.signing import identity_of
 from bridge.client.send.submit import RequestDraft, Sending, build, find_live, send
 from bridge.client.send.workflows import warnings
 from bridge.errors import InfrastructureError, UsageError

@@ -18,7 +18,7 @@ from bridge.bus.views import RunView
 from bridge.client.clone.store import Sent
 from bridge.client.connection.session import BusSession
 from bridge.client.run.follow import state_of_view
-from bridge.client.send.signing import SigningIdentity, identity_of
+from bridge.client.connection.signing import SigningIdentity, identity_of
 from bridge.errors import FencedError, RequestRejectedError, UsageError
 from bridge.ids import is_id, new_id
 from bridge.limits import EXPIRY_DEFAULT_S, EXPIRY_MAX_S
