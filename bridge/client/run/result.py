@@ -8,12 +8,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pydantic
 
 from bridge import strictjson
 from bridge.bus.views import Tree
+from bridge.client.clone.store import read_folder
 from bridge.errors import IntegrityError
 from bridge.limits import MIB, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
 from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, Verdict
@@ -75,6 +77,15 @@ def read_result(tree: Tree, run_id: str | None = None) -> Result:
         if found is not None and found.id != wanted:
             raise IntegrityError(f"{name} is about run {found.id}, not about {wanted}: it is not this run's result")
     return Result(wanted, tree, manifest, _request(tree, wanted), record, verdict, spec, _reports(tree))
+
+
+def read_folder_result(folder: Path) -> Result:
+    """Return what the result tree in a folder says.
+
+    Raises:
+        IntegrityError: it holds no result tree.
+    """
+    return read_result(read_folder(folder))
 
 
 def ending(claim: Claim | None, result: Result | None) -> str:

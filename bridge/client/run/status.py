@@ -1,4 +1,4 @@
-"""How a run stands, put together: claim, verified result, reason, exit code.
+"""The status of one run: claim, verified result, reason and exit code put together.
 
 The claim is the authority over how a run ended, the result tree over what was measured; neither is shown before the
 tree has been checked against its manifest and against this run's id.
@@ -28,7 +28,7 @@ from bridge.trust.verifier import verify_tree
 
 @dataclass(frozen=True)
 class RunStatus:
-    """Where a run stands.
+    """The status of one run.
 
     Attributes:
         claim: the newest claim record, None while queued or when only the stored result is known.
@@ -37,7 +37,7 @@ class RunStatus:
         exit_code: what a waiting command ends in.
         message, remedy: one line each, or None.
         actions: the workflow run as GitHub shows it, where that was asked.
-        terminal: whether nothing follows; a lost runner's run is not terminal, somebody may still finalise it.
+        terminal: whether nothing follows; a lost runner's run is not terminal, a returning runner may still end it.
     """
 
     id: str
@@ -75,18 +75,16 @@ def run_status(
     *,
     end: EndReason | None = None,
     require: Required | None = None,
-    reattached: bool = False,
     fetch: bool = True,
 ) -> RunStatus:
-    """Return where a run stands, its result fetched, verified and stored when it has ended.
+    """Return the status of a run, its result fetched, verified and stored when it has ended.
 
     Args:
         session: the bus and the store.
         run_id: the run.
         view: what the bus was last seen to say.
-        end: why a wait for it ended, None when nobody waited.
+        end: why a wait for it ended, None without a wait.
         require: the verdict needed for exit 0, None for the profile's default.
-        reattached: whether it was live before this command.
         fetch: whether an ended run's result is fetched when it is not here yet.
 
     Raises:
@@ -109,7 +107,6 @@ def run_status(
         request=request,
         claim=claim,
         view=view,
-        reattached=reattached,
     )
     if state.terminal or (state is RunState.UNKNOWN and session.store.has_result(run_id)):
         return _ended(base, *_result(session, run_id, claim, fetch=fetch))
@@ -119,8 +116,8 @@ def run_status(
     return replace(base, reason=reason, exit_code=OUTCOMES[reason].exit_code, message=message, remedy=remedy)
 
 
-def standing_of_stored(store: Store, run_id: str) -> RunStatus | None:
-    """Return the standing of a run whose intact result is stored, None when there is none; asks no bus.
+def stored_status(store: Store, run_id: str) -> RunStatus | None:
+    """Return the status of a run whose intact result is stored, None when there is none; asks no bus.
 
     Raises:
         IntegrityError: what is stored is another run's.
@@ -168,7 +165,7 @@ def _result(session: BusSession, run_id: str, claim: Claim | None, *, fetch: boo
     found = _stored(session.store, run_id)
     if found is not None:
         return found
-    session.store.remove_result(run_id)  # if there is one, somebody changed it here; the bus has the original
+    session.store.remove_result(run_id)  # changed here since it was stored; the bus has the original
     if claim is None or claim.result_oid is None or not fetch:
         return None, None
     tree = session.bus.read_result(claim.result_oid)

@@ -1,4 +1,4 @@
-"""Push something to the request namespace and take it away again: only a push shows whether one is allowed."""
+"""Push a probe to the request namespace and delete it: only a push shows whether one is allowed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 from bridge.bus.refs.names import request_branch
 from bridge.client.connection.session import BusSession
-from bridge.client.send.submit import template_for
+from bridge.client.send.draft import template_for
 from bridge.ids import new_id
 
 
