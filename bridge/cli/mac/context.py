@@ -1,4 +1,4 @@
-"""What a handler gets: the command, its values, the doors it may use, and the bus it is about, opened."""
+"""The one argument of every handler: the command, its values, its streams, and the way to its bus and its run."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from bridge.system.clock import Clock
 if TYPE_CHECKING:
     from bridge.client.clone.config import ClientSettings
     from bridge.client.connection.session import BusSession
+    from bridge.client.run.run import Run
 
     Opener = Callable[[ClientSettings, Clock], BusSession]
 
@@ -62,38 +63,48 @@ class Invocation:
 
         return open_session(settings, self.clock)
 
+    def connect(self, *, quiet: bool = False) -> BusSession:
+        """Open the bus of the command and name it."""
+        session = self.open(self.settings())
+        if not quiet:
+            self.output.say("bus", session.bus_line())
+        return session
 
-def connect(call: Invocation, *, quiet: bool = False) -> BusSession:
-    """Open the bus of a command and say which one it is."""
-    session = call.open(call.settings())
-    if not quiet:
-        call.output.say("bus", session.bus_line())
-    return session
+    def run_on(self, session: BusSession, run_id: str, *, reattached: bool = False) -> Run:
+        """Return a run of an open bus."""
+        from bridge.client.run.run import Run
 
+        return Run(run_id, session.settings, session, self.environment, self.output.say, reattached)
 
-def connect_for(call: Invocation, text: str, *, quiet: bool = False) -> tuple[BusSession, str]:
-    """Open the bus of a run and return it with the run's id.
+    def find_run(self, text: str) -> Run:
+        """Return the run a text means: from the store when its result is here, from the bus otherwise."""
+        from bridge.client.run.run import find_stored
 
-    Raises:
-        UsageError: this clone sent the run to another bus than the one that was named.
-    """
-    settings = call.settings(text)
-    if quiet and settings != call.settings():
-        call.output.note(f"asking the embedded bus on this machine: {settings.bus.where}")
-    session = call.open(settings)
-    if not quiet:
-        call.output.say("bus", session.bus_line())
-    return session, find_on(call, session, text)
+        stored = find_stored(self.settings(text), text, self.environment, self.output.say)
+        return stored or self.find_on_bus(text, quiet=True)
 
+    def find_on_bus(self, text: str, *, quiet: bool = False) -> Run:
+        """Return the run a text means, its bus open.
 
-def find_on(call: Invocation, session: BusSession, text: str) -> str:
-    """Return the run id that a text means on an open bus.
+        Raises:
+            UsageError: this clone sent the run to another bus than the one that was named.
+        """
+        settings = self.settings(text)
+        if quiet and settings != self.settings():
+            self.output.note(f"asking the embedded bus on this machine: {settings.bus.where}")
+        session = self.open(settings)
+        if not quiet:
+            self.output.say("bus", session.bus_line())
+        return self.find_beside(session, text)
 
-    Raises:
-        UsageError: this clone sent the run to another bus.
-    """
-    from bridge.client.connection.run_bus import require_same_bus
+    def find_beside(self, session: BusSession, text: str) -> Run:
+        """Return the run a text means on an open bus.
 
-    run_id = session.find(text)
-    require_same_bus(session.settings, run_id, session.record.bus_id, call.command.name)
-    return run_id
+        Raises:
+            UsageError: this clone sent the run to another bus.
+        """
+        from bridge.client.connection.run_bus import require_same_bus
+
+        run_id = session.find(text)
+        require_same_bus(session.settings, run_id, session.record.bus_id, self.command.name)
+        return self.run_on(session, run_id)

@@ -1,18 +1,27 @@
-"""Turn the command line of `run` into a wish: typed by the installed preset, or by the host that alone knows it."""
+"""Turn the command line of `run` into a draft: typed by the installed preset, or by the host that alone knows it."""
 
 from __future__ import annotations
 
 from bridge.cli.mac.context import Invocation
 from bridge.client.connection.session import BusSession
-from bridge.client.send.offers import offering, wish_for
+from bridge.client.connection.signing import identity_of
+from bridge.client.document.envelope import of_data
+from bridge.client.send.draft import (
+    RequestDraft,
+    build,
+    draft_of_offer,
+    draft_of_preset,
+    offering,
+    parse_selector,
+)
 from bridge.client.send.parameters import split, typed
-from bridge.client.send.submit import RequestDraft, make_wish, parse_selector
+from bridge.client.send.submit import find_live
 from bridge.client.send.workload import choose_workload, name_commits, send_code
 from bridge.presets import Preset, registry
 
 
-def wish_of(call: Invocation, session: BusSession) -> RequestDraft:
-    """Return what a command line asks for.
+def draft_of(call: Invocation, session: BusSession) -> RequestDraft:
+    """Return the draft that a command line describes.
 
     Raises:
         PresetNotFoundError: neither this installation nor a live runner has the preset.
@@ -26,25 +35,43 @@ def _installed(call: Invocation, session: BusSession, preset: Preset) -> Request
     args = call.args
     workload = choose_workload(session, preset, ref=args.ref, dirty=args.dirty, say=call.output.say)
     values = name_commits(session, preset, typed(preset, split(args.param or ())), workload)
-    return make_wish(
-        preset, values, args.profile, workload=workload,
-        runner=parse_selector(args.runner), expires_s=args.expires,
+    selector = parse_selector(args.runner)
+    return draft_of_preset(
+        preset, values, args.profile, workload=workload, runner=selector, expires_s=args.expires
     )  # fmt: skip
 
 
 def _offered(call: Invocation, session: BusSession) -> RequestDraft:
-    """Return a wish for a preset that only a live runner knows."""
     args = call.args
     seen = offering(session, args.preset)
     call.output.say(
         "note",
         f"{args.preset} is not installed here; runner {seen.beacon.runner} offers it and checks the parameters",
     )
-    wants_code = args.ref is not None or args.dirty or session.record.request_form == "workload"
-    workload = (
-        send_code(session, args.preset, ref=args.ref, dirty=args.dirty, say=call.output.say) if wants_code else None
-    )
-    return wish_for(
-        args.preset, split(args.param or ()), args.profile, workload=workload,
-        runner=parse_selector(args.runner), expires_s=args.expires,
+    workload = None
+    if args.ref is not None or args.dirty or session.record.request_form == "workload":
+        workload = send_code(session, args.preset, ref=args.ref, dirty=args.dirty, say=call.output.say)
+    texts, selector = split(args.param or ()), parse_selector(args.runner)
+    return draft_of_offer(
+        args.preset, texts, args.profile, workload=workload, runner=selector, expires_s=args.expires
     )  # fmt: skip
+
+
+def show_draft(call: Invocation, session: BusSession, draft: RequestDraft) -> int:
+    """Print the request that would be sent, and send nothing."""
+    who = identity_of(session)
+    request = build(session, draft, who)
+    live = find_live(session, draft)
+    call.output.row("request", f"{request.preset} ({request.profile}) to {request.ref}")
+    for name, value in sorted(request.params.items()):
+        call.output.row("param", f"{name} = {value}")
+    if request.workload is not None:
+        dirty = ", with uncommitted changes" if request.workload.dirty else ""
+        call.output.row("workload", f"commit {request.workload.commit[:12]}, tree {request.workload.tree[:12]}{dirty}")
+    call.output.row("signed", "no" if who is None else f"as {who.principal} with {who.fingerprint}")
+    call.output.row("valid", f"{request.created} to {request.expires}")
+    call.output.row("live", f"{live.sent.id} is the same and live: it would be attached to" if live else "none")
+    call.output.row("sent", "nothing (--dry-run)")
+    data = {"request": request.model_dump(mode="json"), "live": live.sent.id if live else None}
+    call.output.document(of_data("run", data, reason="dry_run", bus=session.bus_part()))
+    return 0

@@ -6,52 +6,36 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bridge.cli.mac.context import Invocation
-from bridge.cli.mac.look import finished
-from bridge.cli.screen.output import size_text
-from bridge.client.clone.store import read_folder
-from bridge.client.connection.pins import pins, signature_of
-from bridge.client.connection.run_bus import is_own, pinned_bus, require_same_bus, sent_from
-from bridge.client.connection.session import BusSession
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import compare as comparing
-from bridge.client.evidence import reports as report_rows
-from bridge.client.evidence.quote import quote as make_quote
+from bridge.client.evidence.quote import quote_run
+from bridge.client.evidence.reports import read_report, rows
 from bridge.client.run.present import document
-from bridge.client.run.result import Result, read_result
-from bridge.client.run.status import RunStatus
-from bridge.client.run.stored import Origin
+from bridge.client.run.result import Result, read_folder_result
+from bridge.client.run.run import Run
 from bridge.errors import UsageError
 from bridge.ids import short
-from bridge.limits import REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
-from bridge.strictjson import StrictJsonError, decode
 
 
 def quote(call: Invocation) -> int:
     """Print a pasteable block, or refuse loudly."""
-    origin, standing = finished(call, call.args.id)
-    result = _result_of(standing)
-    record = origin.record if isinstance(origin, BusSession) else None
-    settings = call.settings(result.id)
-    sent = sent_from(settings, result.id)
-    if record is None:
-        require_same_bus(settings, result.id, pinned_bus(settings), "quote")
-    signature = signature_of(result.tree.files, pins(settings, record=record, own=is_own(settings, sent)))
-    quoted = make_quote(result, signature, markdown=call.args.markdown)
+    run = call.find_run(call.args.id)
+    quoted = quote_run(run, markdown=call.args.markdown)
     for line in quoted.lines:
         call.output.data(line)
     for claim, why in quoted.refused:
         call.output.say("warn", f"{clean_line(claim)} may NOT be quoted: {why}")
     code = 0 if quoted.lines else 1
     if code:
-        call.output.say("error", f" nothing of {short(result.id)} may be quoted")
-    call.output.document({**document(origin, standing, "quote", exit_code=code), "data": quoted.data()})
+        call.output.say("error", f" nothing of {run.short} may be quoted")
+    call.output.document({**document(run, run.status(), "quote", exit_code=code), "data": quoted.data()})
     return code
 
 
 def compare(call: Invocation) -> int:
     """Put two runs side by side, with the gate's statistics where both measured the same prompts."""
-    (origin, first), (_, second) = (_side(call, what) for what in (call.args.a, call.args.b))
+    (run, first), (_, second) = (_side(call, what) for what in (call.args.a, call.args.b))
     lines, measured = comparing.compare(first, second), comparing.measured(first, second)
     for text in _side_by_side((short(first.id), short(second.id)), lines):
         call.output.data(text)
@@ -64,8 +48,8 @@ def compare(call: Invocation) -> int:
         call.output.row(reason.kind, clean_line(where + reason.text))
     call.output.say("note", comparing.CAUTION)
     data = {"a": first.id, "b": second.id, "caution": comparing.CAUTION, "lines": [line.data() for line in lines]}
-    document = {**data, **comparing.data(measured)}
-    call.output.document(of_data("compare", document, bus=None if origin is None else origin.bus_part()))
+    bus = None if run is None else run.bus_part()
+    call.output.document(of_data("compare", {**data, **comparing.data(measured)}, bus=bus))
     return 0
 
 
@@ -79,47 +63,28 @@ def _side_by_side(ids: tuple[str, str], lines: list[comparing.Line]) -> Iterator
         yield f"= {name:<{label}}  {a}" if same else f"* {name:<{label}}  {a:<{column}}  {b}"
 
 
-def _side(call: Invocation, what: str) -> tuple[Origin | None, Result]:
+def _side(call: Invocation, what: str) -> tuple[Run | None, Result]:
     """Return a result by run id, or from a folder that holds one."""
     folder = Path(call.directory, what)
     if folder.is_dir():
-        return None, read_result(read_folder(folder))
-    origin, standing = finished(call, what)
-    return origin, _result_of(standing)
+        return None, read_folder_result(folder)
+    run = call.find_run(what)
+    return run, run.result()
 
 
 def report(call: Invocation) -> int:
     """Show reports arm by arm."""
     path = Path(call.directory, call.args.what)
     if path.is_file():
-        found = {path.name: _load(path)}
+        found = {path.name: read_report(path)}
     else:
-        result = _result_of(finished(call, call.args.what)[1])
+        result = call.find_run(call.args.what).result()
         found = {name: dict(value) for name, value in result.reports.items()}
         if not found:
             raise UsageError(f"run {result.id} left no report", remedy=f"kakeya-mac logs {result.id}")
     for name, value in found.items():
         call.output.row("report", clean_line(name))
-        for label, text in report_rows.rows(value):
+        for label, text in rows(value):
             call.output.row(label, clean_line(text))
     call.output.document(of_data("report", found))
     return 0
-
-
-def _result_of(standing: RunStatus) -> Result:
-    if standing.result is None:
-        raise RuntimeError("a finished run has a result")
-    return standing.result
-
-
-def _load(path: Path) -> dict[str, object]:
-    size = path.stat().st_size
-    if size > REPORT_MAX_BYTES:
-        raise UsageError(f"{path}: {size_text(size)}; a report has at most {size_text(REPORT_MAX_BYTES)}")
-    try:
-        value = decode(path.read_bytes(), max_bytes=REPORT_MAX_BYTES, max_depth=REPORT_JSON_MAX_DEPTH)
-    except StrictJsonError as error:
-        raise UsageError(f"{path} is no report: {error}") from error
-    if not isinstance(value, dict):
-        raise UsageError(f"{path} is no report: a JSON {type(value).__name__}, expected an object")
-    return value

@@ -69,20 +69,18 @@ def explain(call: Invocation) -> int:
 
 def _explain_run(call: Invocation) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Read the decisions the host wrote into a result."""
-    from bridge.cli.mac.look import known
     from bridge.presets import explain as explain_spec
 
     what = call.args.what
     if not is_id(what.lower()) and not what.startswith("@") and "-" in what:
         find_preset(what)  # says which presets there are
-    _, standing = known(call, what)
-    if standing.result is None or standing.result.spec is None:
-        why = standing.message or f"it is {standing.state.text()}"
+    status = call.find_run(what).status()
+    if status.result is None or status.result.spec is None:
+        why = status.message or f"it is {status.state_text}"
         raise UsageError(
-            f"{standing.id} was not resolved to anything that runs: {why}",
-            remedy=f"kakeya-mac status {standing.id}",
+            f"{status.id} was not resolved to anything that runs: {why}", remedy=f"kakeya-mac status {status.id}"
         )
-    spec = standing.result.spec
+    spec = status.result.spec
     return explain_spec(spec), spec.model_dump(mode="json")
 
 

@@ -33,10 +33,9 @@ def init(call: Invocation) -> int:
     from bridge.cli.table.documents import write_agents_section
     from bridge.client.clone.config import check_template, write_clone_config
     from bridge.client.connection.pins import key_lines, pins
+    from bridge.client.connection.signing import choose, identity_of
     from bridge.client.document.envelope import of_data
-    from bridge.client.send.signing import choose, identity_of
     from bridge.errors import UsageError
-    from bridge.trust.keyring import pin
 
     settings = call.settings()
     if settings.bus.embedded and call.args.bus is None:
@@ -50,7 +49,7 @@ def init(call: Invocation) -> int:
         bus_id=session.record.bus_id if not settings.bus.embedded else None,
         route=settings.bus.route or "embedded",
         branch_template=call.args.branch_template or settings.bus.branch_template,
-        runner_keys=tuple(pin(key) for key in trusted.keys) if trusted.required else (),
+        runner_keys=trusted.texts if trusted.required else (),
     )
     signing = choose(session, call.environment, key=call.args.signing_key, principal=call.args.principal)
     path = write_clone_config(settings, choice, signing)
@@ -83,11 +82,10 @@ def init(call: Invocation) -> int:
 
 def gc(call: Invocation) -> int:
     """Remove old results here, and on request finished branches on the bus."""
-    from bridge.cli.mac.context import connect
     from bridge.client.document.envelope import of_data
     from bridge.client.maintenance.collect import tidy
 
-    session = connect(call)
+    session = call.connect()
     removed = list(
         tidy(session, older_than_s=call.args.older_than * 86400, branches=call.args.branches, dry_run=call.args.dry_run)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bridge.cli.mac.context import Invocation, connect_for
+from bridge.cli.mac.context import Invocation
 from bridge.client.clone.git_door import read_branch_result
 from bridge.client.clone.request_branch import find_request_branch
 from bridge.client.clone.store import id_in
@@ -13,7 +13,7 @@ from bridge.client.connection.run_bus import is_own, pinned_bus, require_same_bu
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import verify as checking
-from bridge.client.run.stored import find_stored
+from bridge.client.run.run import find_stored
 from bridge.errors import InfrastructureError, RunNotFoundError, UsageError
 
 
@@ -57,8 +57,9 @@ def _verification(call: Invocation, what: str) -> checking.Verification:
             raise UsageError(f"there is no {what} here, and no git clone whose branch it could be")
         return checking.verify(read_branch_result(top, what), pins(settings, option=option), source=what)
     try:
-        session, run_id = connect_for(call, what, quiet=True)
-        return checking.verify_id(session, run_id, pins(session.settings, option=option, record=session.record))
+        run = call.find_on_bus(what, quiet=True)
+        trusted = pins(run.settings, option=option, record=run.bus.record)
+        return checking.verify_id(run.bus, run.id, trusted)
     except (InfrastructureError, RunNotFoundError) as error:
         here = _from_here(call, what, _pins_of(call, what, option))
         if here is None:
@@ -79,10 +80,10 @@ def _pins_of(call: Invocation, what: str | None, option: tuple[str, ...]) -> Pin
 def _from_here(call: Invocation, what: str, trusted: Pins) -> checking.Verification | None:
     """Return the verification of a run by what this clone has of it, a stored result or a request branch."""
     settings = call.settings(what)
-    stored = find_stored(settings, what)
-    if stored is not None and stored[1].result is not None:
-        result, folder = stored[1].result, stored[1].folder
-        return checking.verify(result.tree, trusted, source=str(folder), run_id=result.id)
+    stored = find_stored(settings, what, call.environment, call.output.say)
+    if stored is not None:
+        source = str(stored.status().folder)
+        return checking.verify(stored.result().tree, trusted, source=source, run_id=stored.id)
     top = settings.repository.top if settings.repository is not None else None
     branch = None if top is None else find_request_branch(top, what)
     if top is None or branch is None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from bridge.cli.screen.output import DATA_LABEL_CHARS, Output, duration
 from bridge.client.document.untrusted import clean_line, tail
 from bridge.client.run.present import next_steps, times, where
+from bridge.client.run.run import Run
 from bridge.client.run.status import RunStatus
-from bridge.client.run.stored import Origin
 from bridge.ids import short
 
 _FAILED_LOG_LINES = 12
@@ -21,25 +21,25 @@ _LABEL_MOST_CHARS = 24
 _HOST_SAYS_WHAT_NEXT = frozenset({"policy_refused", "request_rejected", "infrastructure"})
 
 
-def print_standing(output: Output, origin: Origin, standing: RunStatus, directory: Path) -> None:
+def print_status(output: Output, run: Run, status: RunStatus, directory: Path) -> None:
     """Print one run: how it ended, what was measured, where the files are, what to do next."""
-    ended = standing.terminal or standing.reason != "pending"
-    lines = [(standing.reason if ended else standing.state.word, headline(origin, standing))]
-    lines += rows(origin, standing, directory)
+    ended = status.terminal or status.reason != "pending"
+    lines = [(status.reason if ended else status.state.word, headline(run, status))]
+    lines += rows(run, status, directory)
     width = min(_LABEL_MOST_CHARS, max(DATA_LABEL_CHARS, *(len(label) + 1 for label, _ in lines)))
     for label, text in lines:
         output.row(label, text, width)
 
 
-def headline(origin: Origin, standing: RunStatus) -> str:
+def headline(run: Run, status: RunStatus) -> str:
     """Return ``valid_not_citable (smoke)   01k9x3…   13 s   mlx-cpu Linux x86_64``."""
-    verdict = standing.result.verdict if standing.result is not None else None
-    parts = [f"{verdict.decision} ({standing.profile})"] if verdict is not None else []
-    parts.append(short(standing.id))
-    seconds = times(standing).total
+    verdict = status.result.verdict if status.result is not None else None
+    parts = [f"{verdict.decision} ({status.profile})"] if verdict is not None else []
+    parts.append(short(status.id))
+    seconds = times(status).total
     if seconds is not None:
         parts.append(duration(seconds))
-    place = where(origin, standing)
+    place = where(run, status)
     backend = f"{place.backend}-{place.device}" if place.backend not in {None, "none"} else place.device
     machine = " ".join(word for word in (backend, place.os) if word)
     if machine:
@@ -49,28 +49,28 @@ def headline(origin: Origin, standing: RunStatus) -> str:
     return "   ".join(parts)
 
 
-def rows(origin: Origin, standing: RunStatus, directory: Path) -> Iterator[tuple[str, str]]:
+def rows(run: Run, status: RunStatus, directory: Path) -> Iterator[tuple[str, str]]:
     """Yield label and text of every further line."""
-    if standing.message and standing.reason != "gate_rejected":  # the findings below say it line by line
-        yield "message", clean_line(standing.message)
-        if standing.remedy and standing.reason in _HOST_SAYS_WHAT_NEXT:
-            yield "remedy", clean_line(standing.remedy)
-    yield from _gate_rows(standing)
-    yield from _trust_rows(standing)
-    yield from _log_rows(standing)
-    if standing.actions is not None:
-        yield "actions", standing.actions.text()
-    if standing.folder is not None:
-        yield "files", f"{shown_path(standing.folder, directory)}/"
-    if standing.view is not None and standing.view.delivery not in {None, "copied"} and standing.terminal:
-        yield "delivery", f"{standing.view.delivery}: the result is under the runner's own refs, and here"
-    for argv in next_steps(origin, standing)[:1]:
+    if status.message and status.reason != "gate_rejected":  # the findings below say it line by line
+        yield "message", clean_line(status.message)
+        if status.remedy and status.reason in _HOST_SAYS_WHAT_NEXT:
+            yield "remedy", clean_line(status.remedy)
+    yield from _gate_rows(status)
+    yield from _trust_rows(status)
+    yield from _log_rows(status)
+    if status.actions is not None:
+        yield "actions", status.actions.text()
+    if status.folder is not None:
+        yield "files", f"{shown_path(status.folder, directory)}/"
+    if status.view is not None and status.view.delivery not in {None, "copied"} and status.terminal:
+        yield "delivery", f"{status.view.delivery}: the result is under the runner's own refs, and here"
+    for argv in next_steps(run, status)[:1]:
         yield "next", shlex.join(argv)
 
 
-def _trust_rows(standing: RunStatus) -> Iterator[tuple[str, str]]:
+def _trust_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
     """Say who asked when somebody signed, and what the host's owner let pass."""
-    record = standing.result.record if standing.result is not None else None
+    record = status.result.record if status.result is not None else None
     if record is None:
         return
     asked = [f"{record.principal} (signed)"] if record.signer is not None else []
@@ -91,27 +91,27 @@ def shown_path(path: Path, directory: Path) -> str:
         return str(path)
 
 
-def _gate_rows(standing: RunStatus) -> Iterator[tuple[str, str]]:
+def _gate_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
     """Yield the gate's own table but its first line: `headline` says more."""
-    result = standing.result
+    result = status.result
     if result is None or result.verdict is None:
         return
-    if result.record is not None and not result.record.commands and standing.reason not in {"passed", "gate_rejected"}:
+    if result.record is not None and not result.record.commands and status.reason not in {"passed", "gate_rejected"}:
         return  # nothing ran, so that what the gate misses says nothing more
     from bridge.gate.render import rows as gate_rows
     from bridge.publish.markdown import STOPPED, unfinished
 
-    stopped = standing.reason in STOPPED and bool(result.verdict.findings)
+    stopped = status.reason in STOPPED and bool(result.verdict.findings)
     shown = result.verdict.evolve(findings=()) if stopped else result.verdict
     for name, text in list(gate_rows(shown, result.record))[1:]:
         yield clean_line(name), clean_line(text)
     if stopped:
-        yield "gate", clean_line(unfinished(standing.reason, result.verdict))
+        yield "gate", clean_line(unfinished(status.reason, result.verdict))
 
 
-def _log_rows(standing: RunStatus) -> Iterator[tuple[str, str]]:
+def _log_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
     """Show the end of a failed program's log: what people look for first; `row` labels keep it inside a field."""
-    if standing.reason not in {"program_failed", "timed_out"} or standing.result is None:
+    if status.reason not in {"program_failed", "timed_out"} or status.result is None:
         return
-    for line in tail(standing.result.log, _FAILED_LOG_LINES).lines:
+    for line in tail(status.result.log, _FAILED_LOG_LINES).lines:
         yield "log", f"| {line}"

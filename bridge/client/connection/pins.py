@@ -46,6 +46,11 @@ class Pins:
     required: bool = False
     bus_id: str | None = None
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The keys as a configuration file pins them."""
+        return tuple(keyring.pin(key) for key in self.keys)
+
 
 @dataclass(frozen=True)
 class Signature:

@@ -1,13 +1,15 @@
-"""The pasteable block of a run: the only wording allowed, and how anybody can check it."""
+"""The pasteable block of a run: the only wording allowed, and the command that checks it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.client.connection.pins import Signature
+from bridge.client.connection.pins import Signature, pins, signature_of
+from bridge.client.connection.run_bus import is_own, pinned_bus, require_same_bus, sent_from
 from bridge.client.document.untrusted import clean_line, markdown_text
 from bridge.client.run.result import Result, backend_of
+from bridge.client.run.run import Run
 from bridge.errors import UsageError
 from bridge.records import ClaimResult, RunRecord
 
@@ -31,6 +33,21 @@ class Quote:
             "lines": list(self.lines),
             "refused": [{"claim": claim, "why": why} for claim, why in self.refused],
         }
+
+
+def quote_run(run: Run, *, markdown: bool = False) -> Quote:
+    """Return the quote of a run by the keys that count for its bus.
+
+    Raises:
+        PendingError: it has no result yet.
+        UsageError: it made no claim, or this clone sent it to another bus than the one whose keys are pinned.
+    """
+    result, settings = run.result(), run.settings
+    record = None if run.session is None else run.session.record
+    if record is None:
+        require_same_bus(settings, run.id, pinned_bus(settings), "quote")
+    trusted = pins(settings, record=record, own=is_own(settings, sent_from(settings, run.id)))
+    return quote(result, signature_of(result.tree.files, trusted), markdown=markdown)
 
 
 def quote(result: Result, signature: Signature, *, markdown: bool = False) -> Quote:

@@ -8,9 +8,32 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from bridge.errors import UsageError
+from bridge.limits import REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
+from bridge.strictjson import StrictJsonError, decode
+
 Rows = Iterator[tuple[str, str]]
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """Return the report in a file.
+
+    Raises:
+        UsageError: it is too large, or no JSON object.
+    """
+    size = path.stat().st_size
+    if size > REPORT_MAX_BYTES:
+        raise UsageError(f"{path}: {size} bytes; a report has at most {REPORT_MAX_BYTES}")
+    try:
+        value = decode(path.read_bytes(), max_bytes=REPORT_MAX_BYTES, max_depth=REPORT_JSON_MAX_DEPTH)
+    except StrictJsonError as error:
+        raise UsageError(f"{path} is no report: {error}") from error
+    if not isinstance(value, dict):
+        raise UsageError(f"{path} is no report: a JSON {type(value).__name__}, expected an object")
+    return value
 
 
 def rows(report: Mapping[str, Any]) -> Rows:

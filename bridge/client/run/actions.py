@@ -57,8 +57,8 @@ class Actions:
         self._branch = branch
         self._run: WorkflowRun | None = None
 
-    def look(self) -> ActionsView | None:
-        """Return how the newest workflow run of the branch stands, None when there is none or nobody answers."""
+    def view(self) -> ActionsView | None:
+        """Return the newest workflow run of the branch, None when there is none or GitHub does not answer."""
         self._run = self._newest()
         if (run := self._run) is None:
             return None

@@ -1,4 +1,4 @@
-"""A standing as the `--json` document; every field of it is derived, nothing is decided here."""
+"""The `--json` document of one run; every field is derived from its status, nothing is decided here."""
 
 from __future__ import annotations
 
@@ -22,67 +22,67 @@ from bridge.client.document.envelope import (
 )
 from bridge.client.document.untrusted import new_fence, tail
 from bridge.client.run.result import backend_of, request_digest
+from bridge.client.run.run import Run
 from bridge.client.run.status import RunStatus
-from bridge.client.run.stored import Origin
 from bridge.ids import short
 from bridge.records import Request
-from bridge.run import exits
+from bridge.run.outcomes import OUTCOMES
 from bridge.system.clock import parse_rfc3339
 
 LOG_TAIL_LINES = 40
 PROGRAM = "kakeya-mac"
 
 
-def document(origin: Origin, standing: RunStatus, command: str, *, exit_code: int | None = None) -> dict[str, Any]:
+def document(run: Run, status: RunStatus, command: str, *, exit_code: int | None = None) -> dict[str, Any]:
     """Return the document of a command about one run.
 
     Args:
-        origin: where it is known from.
-        standing: where it stands.
+        run: the run.
+        status: its status.
         command: the command's name.
         exit_code: what the command ends in, when that is not the run's own code.
     """
-    result = standing.result
+    result = status.result
     verdict = result.verdict if result is not None else None
     return Envelope(
         command=command,
-        id=standing.id,
-        short=short(standing.id),
-        state=standing.state.name,
-        terminal=standing.terminal,
-        outcome=outcome(standing, exit_code),
-        request=request_part(standing.request, reattached=standing.reattached),
-        trust=_trust(standing),
-        attempts=_attempts(standing),
-        bus=origin.bus_part(),
-        where=where(origin, standing),
-        actions=_actions(standing),
-        times_s=times(standing),
+        id=status.id,
+        short=short(status.id),
+        state=status.state.value,
+        terminal=status.terminal,
+        outcome=outcome(status, exit_code),
+        request=request_part(status.request, reattached=status.reattached),
+        trust=_trust(status),
+        attempts=_attempts(status),
+        bus=run.bus_part(),
+        where=where(run, status),
+        actions=_actions(status),
+        times_s=times(status),
         headline=verdict.headline if verdict is not None else None,
         claims=[ClaimPart(**_claim(claim.model_dump(mode="json"))) for claim in verdict.claims] if verdict else [],
         findings=[FindingPart(**finding.model_dump(mode="json")) for finding in verdict.findings] if verdict else [],
-        files=_files(standing),
-        log_tail=_log_tail(standing),
-        next=next_steps(origin, standing),
+        files=_files(status),
+        log_tail=_log_tail(status),
+        next=next_steps(run, status),
     ).document()
 
 
-def outcome(standing: RunStatus, exit_code: int | None = None) -> Outcome:
+def outcome(status: RunStatus, exit_code: int | None = None) -> Outcome:
     """Return the outcome part."""
-    result = standing.result
+    result = status.result
     record = result.record if result is not None else None
     verdict = result.verdict if result is not None else None
     return Outcome(
-        exit_code=standing.exit_code if exit_code is None else exit_code,
-        reason=standing.reason,
+        exit_code=status.exit_code if exit_code is None else exit_code,
+        reason=status.reason,
         executor_ok=record.executor_ok if record is not None else None,
         program_exit=record.program_exit if record is not None else None,
         gate_passed=verdict.decision != "rejected" if verdict is not None else None,
         verdict=verdict.decision if verdict is not None else None,
-        required=standing.required,
-        message=standing.message,
-        remedy=standing.remedy,
-        retryable=standing.reason in exits.RETRYABLE | exits.UNFINISHED,
+        required=status.required,
+        message=status.message,
+        remedy=status.remedy,
+        retryable=status.reason in OUTCOMES and OUTCOMES[status.reason].retryable,
     )
 
 
@@ -104,15 +104,15 @@ def request_part(request: Request | None, *, reattached: bool) -> RequestPart | 
     )
 
 
-def where(origin: Origin, standing: RunStatus) -> WherePart:
+def where(run: Run, status: RunStatus) -> WherePart:
     """Return where it ran, as far as that is known."""
-    record = standing.result.record if standing.result is not None else None
-    runner = record.runner if record is not None else standing.claim.runner if standing.claim is not None else None
-    backend = backend_of(standing.result) if standing.result is not None else None
+    record = status.result.record if status.result is not None else None
+    runner = record.runner if record is not None else status.claim.runner if status.claim is not None else None
+    backend = backend_of(status.result) if status.result is not None else None
     host = record.host if record is not None else None
     return WherePart(
         runner=runner,
-        local=origin.embedded,
+        local=run.embedded,
         host=host.name if host is not None else None,
         os=f"{host.os} {host.machine}" if host is not None else None,
         device=backend[1] if backend is not None else next(iter(host.devices), None) if host is not None else None,
@@ -120,48 +120,45 @@ def where(origin: Origin, standing: RunStatus) -> WherePart:
     )
 
 
-def times(standing: RunStatus) -> TimesPart:
+def times(status: RunStatus) -> TimesPart:
     """Return the seconds of each phase, from the record the runner wrote."""
-    record = standing.result.record if standing.result is not None else None
+    record = status.result.record if status.result is not None else None
     if record is None:
         return TimesPart()
     total = (parse_rfc3339(record.ended) - parse_rfc3339(record.created)).total_seconds()
     return TimesPart(queued=record.queue_s, running=record.wall_s, total=max(0.0, total))
 
 
-def next_steps(origin: Origin, standing: RunStatus) -> list[list[str]]:
+def next_steps(run: Run, status: RunStatus) -> list[list[str]]:
     """Return the commands that make sense now, as argv lists that find the same bus."""
-    return [[*argv, *origin.settings.bus.words] for argv in _next(standing)]
+    return [[*argv, *run.settings.bus.words] for argv in _next(status)]
 
 
-def _next(standing: RunStatus) -> list[list[str]]:
-    run_id = standing.id
-    retry, attach = [PROGRAM, "retry", run_id, "--wait"], [PROGRAM, "attach", run_id]
-    if not standing.terminal:
-        if standing.reason == "publish_failed":
-            return [attach]
-        is_over = standing.reason in {"runner_lost", "expired"}
-        return [retry, attach] if is_over else [attach, [PROGRAM, "cancel", run_id]]
-    if standing.reason in exits.RETRYABLE:
-        return [retry]
-    if standing.reason in {"program_failed", "timed_out"}:
-        return [[PROGRAM, "logs", run_id]]
-    return _next_of_result(standing)
+def _next(status: RunStatus) -> list[list[str]]:
+    """Return the remedy of the table first, then what else a run that has not ended allows."""
+    row = OUTCOMES.get(status.reason)
+    remedy = [shlex.split(row.remedy.replace("ID", status.id))] if row is not None and row.remedy is not None else []
+    if status.terminal:
+        return remedy or _next_of_result(status)
+    if status.reason == "pending":
+        return [*remedy, [PROGRAM, "cancel", status.id]]
+    attach = [PROGRAM, "attach", status.id]
+    return remedy if attach in remedy else [*remedy, attach]
 
 
-def _next_of_result(standing: RunStatus) -> list[list[str]]:
+def _next_of_result(status: RunStatus) -> list[list[str]]:
     """Return what makes sense after a run whose program did its work."""
-    request, result = standing.request, standing.result
+    request, result = status.request, status.result
     if result is None or result.verdict is None:
         return []
     claims = result.verdict.claims
     if any(claim.citable for claim in claims):
-        return [[PROGRAM, "quote", standing.id], [PROGRAM, "verify", standing.id]]
-    if standing.reason == "passed" and request is not None and request.profile == "smoke":
+        return [[PROGRAM, "quote", status.id], [PROGRAM, "verify", status.id]]
+    if status.reason == "passed" and request is not None and request.profile == "smoke":
         if any(claim.role == "primary" for claim in claims):
             return [[PROGRAM, "run", request.preset, *_param_words(request), "--profile", "claim", "--wait"]]
-        return [[PROGRAM, "verify", standing.id]]
-    return [[PROGRAM, "report", standing.id]] if result.reports else []
+        return [[PROGRAM, "verify", status.id]]
+    return [[PROGRAM, "report", status.id]] if result.reports else []
 
 
 def _param_words(request: Request) -> list[str]:
@@ -171,15 +168,15 @@ def _param_words(request: Request) -> list[str]:
     return words
 
 
-def _attempts(standing: RunStatus) -> AttemptsPart | None:
-    record = standing.result.record if standing.result is not None else None
+def _attempts(status: RunStatus) -> AttemptsPart | None:
+    record = status.result.record if status.result is not None else None
     if record is None or record.attempt is None:
         return None
     return AttemptsPart(number=record.attempt.number, earlier=list(record.attempt.earlier))
 
 
-def _trust(standing: RunStatus) -> TrustPart | None:
-    record = standing.result.record if standing.result is not None else None
+def _trust(status: RunStatus) -> TrustPart | None:
+    record = status.result.record if status.result is not None else None
     if record is None:
         return None
     return TrustPart(
@@ -191,8 +188,8 @@ def _trust(standing: RunStatus) -> TrustPart | None:
     )
 
 
-def _actions(standing: RunStatus) -> ActionsPart | None:
-    view = standing.actions
+def _actions(status: RunStatus) -> ActionsPart | None:
+    view = status.actions
     if view is None:
         return None
     runners = None if view.runners is None else [HostRunnerPart(name=r.name, online=r.online, busy=r.busy)
@@ -204,38 +201,33 @@ def _claim(claim: dict[str, Any]) -> dict[str, Any]:
     return {name: claim[name] for name in ClaimPart.model_fields}
 
 
-def _files(standing: RunStatus) -> FilesPart | None:
-    if standing.folder is None or standing.result is None:
+def _files(status: RunStatus) -> FilesPart | None:
+    if status.folder is None or status.result is None:
         return None
-    return FilesPart(folder=str(standing.folder), paths=sorted(standing.result.tree.files))
+    return FilesPart(folder=str(status.folder), paths=sorted(status.result.tree.files))
 
 
-def _log_tail(standing: RunStatus) -> LogTail | None:
-    if standing.result is None:
+def _log_tail(status: RunStatus) -> LogTail | None:
+    if status.result is None:
         return None
-    last = tail(standing.result.log, LOG_TAIL_LINES)
+    last = tail(status.result.log, LOG_TAIL_LINES)
     return LogTail(fence=new_fence(), earlier_lines=last.earlier_lines, lines=list(last.lines))
 
 
-def detached_document(
-    origin: Origin, run_id: str, request: Request | None, command: str, exit_code: int, *, reattached: bool
-) -> dict[str, Any]:
-    """Return the document of a command that was told to go while a run goes on; asks no bus, a signal is in a hurry."""
-    attach = [PROGRAM, "attach", run_id, *origin.settings.bus.words]
+def detached_document(run: Run, command: str, exit_code: int) -> dict[str, Any]:
+    """Return the document of a command that a signal ended while a run goes on; asks no bus, a signal is in a hurry."""
+    attach = [PROGRAM, "attach", run.id, *run.settings.bus.words]
+    outcome = Outcome(
+        exit_code=exit_code, reason="detached", message="the run goes on", remedy=shlex.join(attach), retryable=True
+    )
     return Envelope(
         command=command,
-        id=run_id,
-        short=short(run_id),
+        id=run.id,
+        short=short(run.id),
         state=None,
         terminal=False,
-        outcome=Outcome(
-            exit_code=exit_code,
-            reason="detached",
-            message="the run goes on",
-            remedy=shlex.join(attach),
-            retryable=True,
-        ),
-        request=request_part(request, reattached=reattached),
-        bus=origin.bus_part(),
+        outcome=outcome,
+        request=request_part(run.known_request, reattached=run.reattached),
+        bus=run.bus_part(),
         next=[attach],
     ).document()

@@ -8,16 +8,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pydantic
 
 from bridge import strictjson
 from bridge.bus.views import Tree
+from bridge.client.clone.store import read_folder
 from bridge.errors import IntegrityError
 from bridge.limits import MIB, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
 from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, Verdict
-from bridge.run import exits
+from bridge.run.outcomes import Required, exit_code_of
 
 _RECORD_MAX_BYTES = 32 * MIB
 _R = TypeVar("_R", bound=Record)
@@ -77,6 +79,15 @@ def read_result(tree: Tree, run_id: str | None = None) -> Result:
     return Result(wanted, tree, manifest, _request(tree, wanted), record, verdict, spec, _reports(tree))
 
 
+def read_folder_result(folder: Path) -> Result:
+    """Return what the result tree in a folder says.
+
+    Raises:
+        IntegrityError: it holds no result tree.
+    """
+    return read_result(read_folder(folder))
+
+
 def ending(claim: Claim | None, result: Result | None) -> str:
     """Return the reason a run ended in: the claim's, the authority; else what the result says."""
     if claim is not None and claim.reason is not None:
@@ -88,10 +99,10 @@ def ending(claim: Claim | None, result: Result | None) -> str:
     return "gate_rejected" if result.verdict is None or result.verdict.decision == "rejected" else "passed"
 
 
-def exit_code(reason: str, result: Result | None, required: exits.Required) -> int:
+def exit_code(reason: str, result: Result | None, required: Required) -> int:
     """Return the exit code of a run that ended."""
     decision = result.verdict.decision if result is not None and result.verdict is not None else None
-    return exits.of_run(reason, decision, required)
+    return exit_code_of(reason, decision, required)
 
 
 def backend_of(result: Result) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""``-p k=v`` texts → typed parameters, by what the preset declares."""
+"""``-p k=v`` texts → typed parameters, by the declarations of the preset or, without it, by their look."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import re
 from collections.abc import Iterable
 
 from bridge.errors import ParameterError
+from bridge.limits import TEXT_MAX_CHARS
 from bridge.presets import Preset
 from bridge.presets.parameters import FlagParameter, FloatParameter, IntParameter, Parameter
 from bridge.records.base import ParamValue
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})([eE][+-]?[0-9]{1,3})?")
+# Of a preset that is not installed here: only what JSON would take for a number becomes one.
+_PLAIN_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+_PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,3})?")
+_FLAGS = {"true": True, "false": False}
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
 
@@ -64,4 +69,29 @@ def _value(name: str, parameter: Parameter, text: str) -> ParamValue:
             raise ParameterError(f"parameter {name!r}: got {text[:64]!r}, expected a number")
         is_whole = isinstance(parameter, IntParameter) and _WHOLE.fullmatch(text) is not None
         return int(text) if is_whole else float(text)
+    return text
+
+
+def untyped(texts: dict[str, str]) -> dict[str, ParamValue]:
+    """Return values for a preset that is not known here: numbers and true/false as such, all else as text.
+
+    Quotes keep a text a text: ``-p id='"12"'``.
+
+    Raises:
+        ParameterError: a text that no request may hold.
+    """
+    return {name: _guessed(name, text) for name, text in texts.items()}
+
+
+def _guessed(name: str, text: str) -> ParamValue:
+    if len(text) >= 2 and text[0] == text[-1] == '"':
+        text = text[1:-1]
+    elif text in _FLAGS:
+        return _FLAGS[text]
+    elif _PLAIN_WHOLE.fullmatch(text):
+        return int(text)
+    elif _PLAIN_NUMBER.fullmatch(text):
+        return float(text)
+    if len(text) > TEXT_MAX_CHARS or not text.isprintable():
+        raise ParameterError(f"parameter {name!r}: expected one line of at most {TEXT_MAX_CHARS} characters")
     return text

@@ -1,11 +1,11 @@
-"""Push something to the request namespace and take it away again: only a push shows whether one is allowed."""
+"""Push a probe to the request namespace and delete it: only a push shows whether one is allowed."""
 
 from __future__ import annotations
 
 import os
 
 from bridge.client.connection.session import BusSession
-from bridge.client.send.submit import template_for
+from bridge.client.send.draft import template_for
 from bridge.ids import new_id
 from bridge.request import request_branch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.client.send.offers import untyped
+from bridge.client.send.parameters import untyped
 from bridge.errors import ParameterError
 from bridge.records import Request
 from tests.fakes.requester import Requester

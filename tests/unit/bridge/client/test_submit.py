@@ -10,8 +10,9 @@ from bridge.client.clone.config import discover
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Sent, Store, check_path
 from bridge.client.connection.session import BusSession
+from bridge.client.send.draft import build, draft_of_preset, parse_selector
 from bridge.client.send.parameters import split, typed
-from bridge.client.send.submit import build, find_live, make_wish, parse_selector, send
+from bridge.client.send.submit import find_live, send
 from bridge.errors import IntegrityError, ParameterError, RemoteError, RunNotFoundError, UsageError
 from bridge.ids import new_id
 from bridge.presets import Preset, find
@@ -29,9 +30,9 @@ def make_session(folder, faults=None, remote=None):
     return BusSession(settings, bus, bus.identity(), Store(settings.state_dir), clock)
 
 
-def wish(**changes):
+def draft(**changes):
     fields = {"workload": None, "runner": parse_selector(None), "expires_s": None}
-    return make_wish(find("mlx-env-probe"), {}, "smoke", **{**fields, **changes})
+    return draft_of_preset(find("mlx-env-probe"), {}, "smoke", **{**fields, **changes})
 
 
 def ask(session, one, *, new=False):
@@ -48,61 +49,61 @@ def test_a_push_that_failed_goes_on_with_the_same_id_and_the_same_bytes(tmp_path
     fates = iter([fate])
     session = make_session(tmp_path, Faults(lambda operation: next(fates, None) if operation == "push" else None))
     try:
-        first = ask(session, wish()).sent
+        first = ask(session, draft()).sent
     except RemoteError:
         first = next(session.store.all_sent())
-    again = ask(session, wish())
+    again = ask(session, draft())
     assert again.sent == first
     session.bus.store.faults.flush()
     assert [ref.id for ref in session.bus.snapshot().requests] == [first.id]
 
 
 def test_a_client_killed_between_remembering_and_pushing_goes_on(session):
-    request = build(session, wish())
+    request = build(session, draft())
     session.store.remember(Sent(request.id, request.ref, "memory:", request.bus_id, request.canonical()))
-    live = find_live(session, wish())
+    live = find_live(session, draft())
     assert live is not None
     assert live.reattached is False
-    assert ask(session, wish()).sent.id == request.id
+    assert ask(session, draft()).sent.id == request.id
     assert len(session.bus.snapshot().requests) == 1
 
 
 def test_an_expired_request_is_not_gone_on_with(session):
-    first = ask(session, wish(expires_s=60.0))
+    first = ask(session, draft(expires_s=60.0))
     session.clock.sleep(61)
-    assert ask(session, wish()).sent.id != first.sent.id
+    assert ask(session, draft()).sent.id != first.sent.id
 
 
 def test_a_clone_that_forgot_finds_its_run_on_the_bus(session, tmp_path):
-    first = ask(session, wish())
+    first = ask(session, draft())
     session.store.forget(first.sent.id)
-    again = ask(session, wish())
+    again = ask(session, draft())
     assert (again.sent.id, again.reattached) == (first.sent.id, True)
 
 
 def test_a_stranger_cannot_lend_us_another_questions_run(session):
-    ours = build(session, wish())
-    theirs = build(session, wish(runner=RunnerSelector(name="theirs")))
+    ours = build(session, draft())
+    theirs = build(session, draft(runner=RunnerSelector(name="theirs")))
     forged = theirs.model_copy(update={"idempotency_key": ours.idempotency_key})
     session.bus.submit(forged.canonical(), forged.ref, None)
-    assert find_live(session, wish()) is None
+    assert find_live(session, draft()) is None
 
 
 def test_what_differs_is_another_run(session):
     ids = {
         ask(session, one).sent.id
-        for one in (wish(), wish(runner=RunnerSelector(name="mini")), wish(runner=RunnerSelector(labels=("gpu",))))
+        for one in (draft(), draft(runner=RunnerSelector(name="mini")), draft(runner=RunnerSelector(labels=("gpu",))))
     }
     assert len(ids) == 3
-    assert ask(session, wish(), new=True).sent.id not in ids
+    assert ask(session, draft(), new=True).sent.id not in ids
 
 
 def test_an_unreadable_memory_is_as_good_as_none(session):
-    sent = ask(session, wish()).sent
+    sent = ask(session, draft()).sent
     path = next((session.settings.state_dir / "requests").glob("*.json"))
     path.write_bytes(b"half a docum")
     assert session.store.sent(sent.id) is None
-    assert ask(session, wish()).sent.id == sent.id
+    assert ask(session, draft()).sent.id == sent.id
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ PARAMS = {
 
 def test_a_planned_preset_is_refused_before_anything_is_sent():
     with pytest.raises(UsageError, match="planned, not built yet"):
-        make_wish(preset_with(), {}, "smoke", workload=None, runner=RunnerSelector(), expires_s=None)
+        draft_of_preset(preset_with(), {}, "smoke", workload=None, runner=RunnerSelector(), expires_s=None)
 
 
 def test_texts_become_what_the_preset_declares():

@@ -1,0 +1,190 @@
+"""The draft of a request: a command line, typed by the installed preset or by the host that alone knows the preset."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from bridge.bus.refs.names import accepts
+from bridge.client.connection.liveness import SeenRunner, look
+from bridge.client.connection.session import BusSession
+from bridge.client.connection.signing import SigningIdentity
+from bridge.client.send.parameters import untyped
+from bridge.errors import PresetNotFoundError, UsageError
+from bridge.ids import new_id
+from bridge.limits import EXPIRY_DEFAULT_S, EXPIRY_MAX_S
+from bridge.presets import Preset, registry
+from bridge.presets.parameters import bind
+from bridge.records import LimitRequest, Request, RunnerSelector, Workload
+from bridge.records.base import ParamValue
+from bridge.records.request import Profile
+from bridge.request import DEFAULT_TEMPLATE, UNSIGNED, idempotency_key, parse, request_branch
+from bridge.system.clock import rfc3339
+
+_AGENT_BRANCH: Final = re.compile(r"AgentMemory/.*?(-[0-9a-f]{4,8})?")
+
+
+@dataclass(frozen=True)
+class RequestDraft:
+    """The fields of a request that the user decides, typed.
+
+    Attributes:
+        params: every parameter of the preset, given or default.
+        workload: the code that is sent along, or None.
+        expires_s: validity.
+    """
+
+    preset: str
+    params: Mapping[str, ParamValue]
+    profile: Profile
+    workload: Workload | None = None
+    runner: RunnerSelector = field(default_factory=RunnerSelector)
+    limits: LimitRequest = field(default_factory=LimitRequest)
+    expires_s: float = EXPIRY_DEFAULT_S
+    retry_of: str | None = None
+
+
+def draft_of_preset(
+    preset: Preset, values: Mapping[str, ParamValue], profile: Profile, *, workload: Workload | None,
+    runner: RunnerSelector, expires_s: float | None,
+) -> RequestDraft:  # fmt: skip
+    """Return the draft of a request for an installed preset.
+
+    Raises:
+        UsageError: the preset is planned, has no such profile, or the validity is out of bounds.
+        ParameterError: a parameter does not fit.
+    """
+    if preset.status != "ready":
+        raise UsageError(f"preset {preset.name!r} is planned, not built yet", remedy="kakeya-mac presets")
+    if profile not in preset.profiles:
+        raise UsageError(f"preset {preset.name!r} has no profile {profile!r}; it has: {', '.join(preset.profiles)}")
+    valid_s = _validity_s(expires_s)
+    bound = bind(preset.params, values)
+    return RequestDraft(preset.name, bound, profile, workload=workload, runner=runner, expires_s=valid_s)
+
+
+def draft_of_offer(
+    name: str, texts: dict[str, str], profile: Profile, *, workload: Workload | None, runner: RunnerSelector,
+    expires_s: float | None,
+) -> RequestDraft:  # fmt: skip
+    """Return the draft of a request for a preset that is not installed here; its host checks the parameters.
+
+    Raises:
+        UsageError: the validity is out of bounds.
+    """
+    valid_s = _validity_s(expires_s)
+    return RequestDraft(name, untyped(texts), profile, workload=workload, runner=runner, expires_s=valid_s)
+
+
+def _validity_s(expires_s: float | None) -> float:
+    valid_s = float(EXPIRY_DEFAULT_S) if expires_s is None else expires_s
+    if not 1 <= valid_s <= EXPIRY_MAX_S:
+        raise UsageError(f"got --expires {valid_s:g}; expected 1 to {EXPIRY_MAX_S} seconds")
+    return valid_s
+
+
+def offering(session: BusSession, name: str) -> SeenRunner:
+    """Return a live runner that lists a preset which is not installed here.
+
+    Raises:
+        PresetNotFoundError: none does; the message names what is installed and what runners offer beside it.
+    """
+    runners = [one for one in look(session.bus, session.record, session.clock.now()) if one.live]
+    found = next((one for one in runners if name in one.beacon.presets), None)
+    if found is not None:
+        return found
+    elsewhere = {preset for one in runners for preset in one.beacon.presets}
+    raise PresetNotFoundError(name, tuple(sorted({*registry(), *elsewhere})))
+
+
+def parse_selector(text: str | None) -> RunnerSelector:
+    """Return the runner selector of ``--runner``: ``name:mini``, one bare name, or labels ``gpu,quiet``.
+
+    Raises:
+        UsageError: not names.
+    """
+    if text is None:
+        return RunnerSelector()
+    words = [word.strip() for word in text.removeprefix("name:").split(",")]
+    if not all(
+        word and word.isascii() and word.replace("-", "").replace("_", "").replace(".", "").isalnum() for word in words
+    ):
+        raise UsageError(f"got --runner {text[:60]!r}; expected a runner's name, or labels such as gpu,quiet")
+    if text.startswith("name:") or (len(words) == 1 and not text.endswith(",")):
+        return RunnerSelector(name=words[0])
+    return RunnerSelector(labels=tuple(sorted(set(words))))
+
+
+def build(session: BusSession, draft: RequestDraft, who: SigningIdentity | None = None) -> Request:
+    """Return a fresh request from a draft; nothing is sent.
+
+    Args:
+        session: the bus.
+        draft: its fields.
+        who: who signs it, None for an unsigned request.
+
+    Raises:
+        UsageError: the branch it would go to is not one this bus accepts.
+    """
+    now = session.clock.now()
+    run_id = new_id(int(now.timestamp() * 1000), os.urandom(10))
+    ref = request_branch(template_for(session), draft.preset, run_id)
+    if not accepts(session.record.request_branches, ref):
+        raise UsageError(
+            f"this bus takes requests on {', '.join(session.record.request_branches)}, not on {ref!r}",
+            remedy="kakeya-mac init --branch-template TEXT",
+        )
+    request = Request(
+        id=run_id,
+        bus_id=session.record.bus_id,
+        ref=ref,
+        principal=UNSIGNED if who is None else who.principal,
+        signer=None if who is None else who.fingerprint,
+        preset=draft.preset,
+        params=dict(draft.params),
+        profile=draft.profile,
+        workload=draft.workload,
+        runner=draft.runner,
+        limits=draft.limits,
+        created=rfc3339(now),
+        expires=rfc3339(now + dt.timedelta(seconds=draft.expires_s)),
+        idempotency_key=key_of_draft(session, draft, who),
+        retry_of=draft.retry_of,
+    )
+    # What the host would refuse is refused here, before anything is pushed.
+    return parse(request.canonical(), ref=ref, bus_id=session.record.bus_id, now=now)
+
+
+def template_for(session: BusSession) -> str:
+    """Return the branch template: the configured one, else the namespace of an agent's own branch, else the usual one.
+
+    An agent that may push only below ``AgentMemory/``, with a fixed suffix, is on such a branch already.
+    """
+    if session.settings.bus.branch_template is not None:
+        return session.settings.bus.branch_template
+    repository = session.settings.repository
+    branch = None if repository is None or session.embedded else repository.current_branch()
+    match = _AGENT_BRANCH.fullmatch(branch or "")
+    if match is None:
+        return DEFAULT_TEMPLATE
+    template = f"AgentMemory/mac-bridge-{{preset}}-{{id}}{match[1] or ''}"
+    probe = template.replace("{preset}", "x").replace("{id}", "0" * 26)
+    return template if accepts(session.record.request_branches, f"refs/heads/{probe}") else DEFAULT_TEMPLATE
+
+
+def key_of_draft(session: BusSession, draft: RequestDraft, who: SigningIdentity | None) -> str:
+    """Return the key that is the same for the same request to the same bus."""
+    return idempotency_key(
+        bus_id=session.record.bus_id,
+        principal=UNSIGNED if who is None else who.principal,
+        preset=draft.preset,
+        params=draft.params,
+        profile=draft.profile,
+        tree=None if draft.workload is None else draft.workload.tree,
+        runner=draft.runner,
+        limits=draft.limits,
+    )
