@@ -15,9 +15,12 @@ PLACE = re.compile(r"`((?:bridge|engine|tests|benchmarks)/[\w/]+\.py):([A-Za-z_]
 PAGES = [
     DOCS / "architecture.md",
     DOCS / "glossary.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
     *sorted((DOCS / "adr").glob("*.md")),
     *sorted((DOCS / "guides").glob("add-*.md")),
 ]
+FILE = re.compile(r"`((?:bridge|engine|tests|benchmarks|runner-setup)/[\w./-]*[\w/])`")
 ROW = re.compile(r"^\| (.+?) \| (.+?) \|$", re.MULTILINE)
 
 
@@ -27,6 +30,11 @@ def test_every_place_a_page_names_is_there(page: Path) -> None:
         line for line in page.read_text("utf-8").splitlines() for place in PLACE.findall(line) if not defines(*place)
     ]
     assert gone == [], f"{page.name}: nothing of this name is there any more:\n" + "\n".join(gone)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_and_folder_a_page_names_is_there(page: Path) -> None:
+    assert [path for path in FILE.findall(page.read_text("utf-8")) if not (ROOT / path).exists()] == []
 
 
 def test_the_table_of_questions_has_one_place_a_row() -> None:
