@@ -11,7 +11,7 @@ BAD = Check("sandbox", "fail", "no bwrap", "install the package bubblewrap")
 
 def test_a_remedy_follows_what_is_not_in_order() -> None:
     assert list(lines(FINE)) == ["ok    python    3.11.7"]
-    assert list(lines(LOOK)) == ["warn  disk      2 GB free", "               next: make room"]
+    assert list(lines(LOOK)) == ["warn  disk      2 GB free", "                next: make room"]
     assert list(lines(BAD))[1].strip() == "next: install the package bubblewrap"
 
 
