@@ -9,8 +9,7 @@ from benchmarks.show import source
 from benchmarks.show.line import Line
 
 EVIDENCE = source.ROOT / "docs" / "evidence"
-ROOM_MAX = 12
-RUN_COMMAND = source.ROOT / "bridge" / "cli" / "mac_run.py"
+RUN_COMMAND = source.ROOT / "bridge" / "cli" / "mac" / "run.py"
 
 
 def planted_faults(folder: Path = EVIDENCE) -> str | None:
@@ -37,10 +36,10 @@ def layers() -> str:
 
 def full_rooms() -> str:
     """Return the folders that hold more modules than a room should."""
-    rooms = source.rooms()
-    over = sorted((item for item in rooms.items() if item[1] > ROOM_MAX), key=lambda item: -item[1])
+    over = sorted(source.full_rooms().items(), key=lambda item: -item[1])
     said = ", ".join(f"{folder} {count}" for folder, count in over)
-    return f"{len(over)} of {len(rooms)} folders hold more than {ROOM_MAX} modules" + (f": {said}" if over else "")
+    total = len(source.rooms())
+    return f"{len(over)} of {total} folders hold more than {source.ROOM_MAX} modules" + (f": {said}" if over else "")
 
 
 def circles() -> str:

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
+from bridge.diagnostics import Check
 from bridge.errors import HostingError
 from bridge.hosting.interface import Feature, Hosting, RepositoryFacts
 from bridge.hosting.place import place_of
 from bridge.hosting.token import Token, find_token
-
-Level = Literal["ok", "warn", "fail"]
-
-
-@dataclass(frozen=True)
-class SiteFinding:
-    """The outcome of one check of the hosting site; `remedy` is None where nothing is to be done."""
-
-    name: str
-    level: Level
-    text: str
-    remedy: str | None = None
-
 
 # Of each feature: what is missing without it, and the permission of a fine-grained token (a classic one needs `repo`).
 COSTS: Final[Mapping[Feature, tuple[str, str]]] = {
@@ -38,7 +25,7 @@ COSTS: Final[Mapping[Feature, tuple[str, str]]] = {
 def check_place(
     route: str | None, environ: Mapping[str, str], features: tuple[Feature, ...], *, token: Token | None = None,
     registered: bool = False,
-) -> Iterator[SiteFinding]:  # fmt: skip
+) -> Iterator[Check]:  # fmt: skip
     """Yield what was found at the site of a route; nothing for a route that leads to no such site.
 
     Args:
@@ -54,11 +41,11 @@ def check_place(
     try:
         found = token or find_token(environ)
     except HostingError as error:
-        yield SiteFinding("github", "fail", error.message, error.remedy)
+        yield Check("github", "fail", error.message, error.remedy)
         return
     if found is None:
         lost = "; ".join(COSTS[feature][0] for feature in features)
-        yield SiteFinding("github", "warn", f"no token for {place.repository}: {lost}", "GH_TOKEN, or `gh auth login`")
+        yield Check("github", "warn", f"no token for {place.repository}: {lost}", "GH_TOKEN, or `gh auth login`")
         return
     from bridge.hosting.github import GitHubHosting
 
@@ -66,34 +53,32 @@ def check_place(
                      registered=registered)  # fmt: skip
 
 
-def check(
-    hosting: Hosting, source: str, features: tuple[Feature, ...], *, registered: bool = False
-) -> Iterator[SiteFinding]:
+def check(hosting: Hosting, source: str, features: tuple[Feature, ...], *, registered: bool = False) -> Iterator[Check]:
     """Yield what was found: the token, each feature, and whether strangers could reach a registered runner."""
     try:
         facts = hosting.repository()
     except HostingError as error:
-        yield SiteFinding("github", "fail", error.message, error.remedy)
+        yield Check("github", "fail", error.message, error.remedy)
         return
     kind = "private" if facts.private else "public"
-    yield SiteFinding("github", "ok", f"{facts.name} is {kind}, token from {source}")
+    yield Check("github", "ok", f"{facts.name} is {kind}, token from {source}")
     for feature in features:
         yield _feature(hosting, feature)
     yield from _exposure(hosting, facts, registered=registered)
 
 
-def _feature(hosting: Hosting, feature: Feature) -> SiteFinding:
+def _feature(hosting: Hosting, feature: Feature) -> Check:
     costs, permission = COSTS[feature]
     try:
         if hosting.may(feature):
-            return SiteFinding(f"github {feature}", "ok", f"permitted ({permission})")
+            return Check(f"github {feature}", "ok", f"permitted ({permission})")
     except HostingError as error:
-        return SiteFinding(f"github {feature}", "warn", error.message, error.remedy)
+        return Check(f"github {feature}", "warn", error.message, error.remedy)
     remedy = f"give the token `{permission}`, or do without"
-    return SiteFinding(f"github {feature}", "warn", f"not permitted: {costs}", remedy)
+    return Check(f"github {feature}", "warn", f"not permitted: {costs}", remedy)
 
 
-def _exposure(hosting: Hosting, facts: RepositoryFacts, *, registered: bool) -> Iterator[SiteFinding]:
+def _exposure(hosting: Hosting, facts: RepositoryFacts, *, registered: bool) -> Iterator[Check]:
     """Yield whether strangers can reach a registered runner by a pull request to a public repository."""
     if facts.private:
         return
@@ -107,9 +92,7 @@ def _exposure(hosting: Hosting, facts: RepositoryFacts, *, registered: bool) -> 
     if names or registered:
         who = ", ".join((names or ["this machine"])[:3])
         text = f"{facts.name} is public and has a registered runner ({who}): strangers may reach it with a pull request"
-        yield SiteFinding("exposure", "fail", text, remedy)
+        yield Check("exposure", "fail", text, remedy)
     elif names is None:
         text = f"{facts.name} is public, and this token cannot see whether a runner is registered for it"
-        yield SiteFinding(
-            "exposure", "warn", text, "give the token `Administration: read`, or look in Settings, Actions"
-        )
+        yield Check("exposure", "warn", text, "give the token `Administration: read`, or look in Settings, Actions")

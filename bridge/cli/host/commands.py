@@ -156,14 +156,15 @@ def _gc(arguments: argparse.Namespace) -> int:
 
 
 def _policy_command(arguments: argparse.Namespace) -> int:
-    from bridge.cli.host.setup import print_problems
+    from bridge.cli.host.setup import print_checks
     from bridge.runner.maintenance.setup import template
+    from bridge.runner.policy.check import problems
 
     if arguments.action == "example":
         print(template(own_name()), end="")
         return 0
     path = _policy_path(arguments)
-    if arguments.action == "check" and print_problems(path):
+    if arguments.action == "check" and print_checks(problems(path)):
         return 1
     policy = load_policy(path)
     if arguments.action == "check":

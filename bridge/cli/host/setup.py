@@ -6,11 +6,12 @@ import argparse
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bridge.diagnostics import Check, has_failed, lines
 from bridge.runner.host import StateFolder
-from bridge.runner.maintenance.doctor import Finding
 from bridge.runner.maintenance.setup import (
     SetupOptions,
     SetupStep,
@@ -20,7 +21,6 @@ from bridge.runner.maintenance.setup import (
     state_steps,
     unit,
 )
-from bridge.runner.policy.check import problems
 
 if TYPE_CHECKING:
     from bridge.bus.interface import RunnerBus
@@ -78,9 +78,7 @@ def _take(steps: Iterable[SetupStep], *, dry_run: bool) -> bool:
     left = False
     for step in steps:
         if step.problem is not None:
-            left = left or step.problem.grave
-            print(f"{'WRONG' if step.problem.grave else 'look':<6} {step.what}: {step.problem.text}")
-            print(f"{'':<6} next: {step.problem.remedy}")
+            left = print_checks([step.problem]) or left
             continue
         if step.act is not None and not dry_run:
             step.act()
@@ -111,26 +109,16 @@ def examine_host(
     from bridge.executor import local_executor
     from bridge.runner.maintenance.doctor import DoctorContext, examine
 
-    return print_findings(examine(DoctorContext(path, state, local_executor(clock), clock, open_bus)), as_json=as_json)
+    checks = examine(DoctorContext(path, state, local_executor(clock), clock, open_bus))
+    return 1 if print_checks(checks, as_json=as_json) else 0
 
 
-def print_findings(findings: Iterable[Finding], *, as_json: bool) -> int:
-    """Print what `doctor` found; 1 when something fails."""
-    found = list(findings)
+def print_checks(checks: Iterable[Check], *, as_json: bool = False) -> bool:
+    """Print what was checked; return whether something stands in the way."""
+    found = list(checks)
     if as_json:
-        print(json.dumps([vars(finding) for finding in found], indent=1))
+        print(json.dumps([vars(check) for check in found], indent=1))
     else:
-        for finding in found:
-            print(f"{finding.level:<5} {finding.name:<9} {finding.text}")
-            if finding.remedy is not None and finding.level != "ok":
-                print(f"{'':<15} next: {finding.remedy}")
-    return 1 if any(finding.level == "fail" for finding in found) else 0
-
-
-def print_problems(path: Path) -> bool:
-    """Print everything that is wrong with a policy file; return whether a runner would refuse to start with it."""
-    found = list(problems(path))
-    for problem in found:
-        print(f"{'WRONG' if problem.grave else 'look':<6} {problem.where}: {problem.text}")
-        print(f"{'':<6} next: {problem.remedy}")
-    return any(problem.grave for problem in found)
+        for line in chain.from_iterable(map(lines, found)):
+            print(line)
+    return has_failed(found)

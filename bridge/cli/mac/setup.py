@@ -17,13 +17,15 @@ def doctor(call: Invocation) -> int:
     findings = []
     for finding in diagnose(settings, call.open, call.environment, push=not call.args.no_push):
         findings.append(finding)
-        call.output.row(finding.level, f"{finding.check}: {clean_line(finding.text)}")
+        call.output.row(finding.level, f"{finding.name}: {clean_line(finding.text)}")
         if finding.remedy is not None:
             call.output.row("", f"remedy: {clean_line(finding.remedy)}")
     failed = sum(finding.level == "fail" for finding in findings)
     code = 1 if failed else 0
     call.output.say("doctor", f" {len(findings)} checks, {failed} in the way")
-    data = [finding.data() for finding in findings]
+    data = [
+        {"check": check.name, "level": check.level, "text": check.text, "remedy": check.remedy} for check in findings
+    ]
     call.output.document(of_data("doctor", data, exit_code=code, reason="findings" if code else "ok"))
     return code
 

@@ -8,46 +8,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final
 
 from bridge.client.clone.config import ClientSettings
 from bridge.client.connection.liveness import DISTRUSTED, ago, look
 from bridge.client.connection.session import BusSession
+from bridge.diagnostics import Check, Level
 from bridge.errors import KakeyaError
 from bridge.hosting.checkup import check_place
 from bridge.limits import DISK_FLOOR_BYTES
 
-Level = Literal["ok", "warn", "fail"]
 MINIMUM_PYTHON: Final = (3, 11)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What one check saw; `remedy` is None only when there is nothing to do."""
-
-    check: str
-    level: Level
-    text: str
-    remedy: str | None = None
-
-    def data(self) -> dict[str, Any]:
-        """Return it as `--json` shows it."""
-        return {"check": self.check, "level": self.level, "text": self.text, "remedy": self.remedy}
 
 
 def diagnose(
     settings: ClientSettings, connect: Callable[[ClientSettings], BusSession], environ: Mapping[str, str], *, push: bool
-) -> Iterator[Finding]:
+) -> Iterator[Check]:
     """Yield findings as they are made; stops after the bus when there is none to look at."""
     yield from _machine()
     yield from _configuration(settings)
     try:
         session = connect(settings)
     except KakeyaError as error:
-        yield Finding("bus", "fail", error.message, error.remedy or "kakeya-mac init --bus ROUTE")
+        yield Check("bus", "fail", error.message, error.remedy or "kakeya-mac init --bus ROUTE")
         return
-    checks: list[Callable[[BusSession], Iterator[Finding]]] = [
+    checks: list[Callable[[BusSession], Iterator[Check]]] = [
         _bus,
         _signing,
         _runners,
@@ -61,52 +46,52 @@ def diagnose(
         try:
             yield from check(session)
         except KakeyaError as error:
-            yield Finding(check.__name__.strip("_"), "fail", error.message, error.remedy or "kakeya-mac doctor")
+            yield Check(check.__name__.strip("_"), "fail", error.message, error.remedy or "kakeya-mac doctor")
 
 
-def _machine() -> Iterator[Finding]:
+def _machine() -> Iterator[Check]:
     version = ".".join(str(part) for part in sys.version_info[:3])
     if sys.version_info < MINIMUM_PYTHON:
-        yield Finding("python", "fail", f"{version}; expected 3.11 or newer", "install a newer Python")
+        yield Check("python", "fail", f"{version}; expected 3.11 or newer", "install a newer Python")
     else:
-        yield Finding("python", "ok", version)
+        yield Check("python", "ok", version)
     from bridge.client.clone.git_door import git_version
 
     try:
-        yield Finding("git", "ok", git_version())
+        yield Check("git", "ok", git_version())
     except KakeyaError as error:
-        yield Finding("git", "fail", error.message, error.remedy or "install git")
+        yield Check("git", "fail", error.message, error.remedy or "install git")
 
 
-def _configuration(settings: ClientSettings) -> Iterator[Finding]:
+def _configuration(settings: ClientSettings) -> Iterator[Check]:
     choice = settings.bus
     if settings.repository is None:
         text = "not inside a git clone: requests carry no code, results go to the data folder"
-        yield Finding("repository", "warn", text, "run it inside a clone to test its code")
+        yield Check("repository", "warn", text, "run it inside a clone to test its code")
     else:
-        yield Finding("repository", "ok", str(settings.repository.top))
+        yield Check("repository", "ok", str(settings.repository.top))
     if choice.embedded:
-        yield Finding("route", "ok", f"embedded, runs on THIS machine ({choice.where})")
+        yield Check("route", "ok", f"embedded, runs on THIS machine ({choice.where})")
     elif choice.bus_id is None:
         text = f"{choice.route} from {choice.where}, not pinned to a bus id"
-        yield Finding("route", "warn", text, f"kakeya-mac init --bus {choice.route}")
+        yield Check("route", "warn", text, f"kakeya-mac init --bus {choice.route}")
     else:
-        yield Finding("route", "ok", f"{choice.route or 'found by its id'} from {choice.where}, pinned")
+        yield Check("route", "ok", f"{choice.route or 'found by its id'} from {choice.where}, pinned")
 
 
-def _bus(session: BusSession) -> Iterator[Finding]:
+def _bus(session: BusSession) -> Iterator[Check]:
     record = session.record
     began_s = session.clock.steady_s()
     seen = session.bus.snapshot()
     took_ms = (session.clock.steady_s() - began_s) * 1000
-    yield Finding("bus", "ok", f"{record.bus_id}, wake {record.wake}, a listing takes {took_ms:.0f} ms")
-    yield Finding("requests", "ok", f"{len(seen.requests)} waiting or running, {len(seen.claims)} claims")
+    yield Check("bus", "ok", f"{record.bus_id}, wake {record.wake}, a listing takes {took_ms:.0f} ms")
+    yield Check("requests", "ok", f"{len(seen.requests)} waiting or running, {len(seen.claims)} claims")
     if record.attestation == "none" and not session.embedded:
         text = "results on this bus carry no signature: verify proves integrity, not origin"
-        yield Finding("signatures", "warn", text, f"on the host: kakeya-runner keygen --bus {session.bus.route}")
+        yield Check("signatures", "warn", text, f"on the host: kakeya-runner keygen --bus {session.bus.route}")
 
 
-def _signing(session: BusSession) -> Iterator[Finding]:
+def _signing(session: BusSession) -> Iterator[Check]:
     """Say whether requests are signed, with what, and what is missing; tries the key."""
     from bridge.client.connection.signing import checked_by, identity_of
 
@@ -116,16 +101,16 @@ def _signing(session: BusSession) -> Iterator[Finding]:
         told = f"checked by {', '.join(checking)}" if checking else "no runner here lists signers yet"
         text = f"requests are signed as {who.principal} with {who.fingerprint}; {told}"
         owner = None if checking else f"on the host: {who.trust_command}"
-        yield Finding("signing", "ok" if checking else "warn", text, owner)
+        yield Check("signing", "ok" if checking else "warn", text, owner)
     elif session.embedded:
-        yield Finding("signing", "ok", "requests are not signed: they stay on this machine")
+        yield Check("signing", "ok", "requests are not signed: they stay on this machine")
     else:
         wanted = f", though {', '.join(checking)} would check a signature" if checking else ""
         text = f"requests are unsigned: they run the host's code only{wanted}"
-        yield Finding("signing", "warn" if checking else "ok", text, "kakeya-mac init --signing-key auto")
+        yield Check("signing", "warn" if checking else "ok", text, "kakeya-mac init --signing-key auto")
 
 
-def _probe_push(session: BusSession) -> Iterator[Finding]:
+def _probe_push(session: BusSession) -> Iterator[Check]:
     """Push to the request namespace, look, remove, look again."""
     from bridge.client.send.push_trial import probe_push
 
@@ -133,23 +118,23 @@ def _probe_push(session: BusSession) -> Iterator[Finding]:
     left = probe_push(session)
     took_ms = (session.clock.steady_s() - began_s) * 1000
     if left is None:
-        yield Finding("push", "ok", f"a probe branch was pushed and removed again in {took_ms:.0f} ms")
+        yield Check("push", "ok", f"a probe branch was pushed and removed again in {took_ms:.0f} ms")
     else:
-        yield Finding(
+        yield Check(
             "push", "warn", f"pushing works, but {left} could not be removed", f"git push {session.bus.route} :{left}"
         )
 
 
-def _runners(session: BusSession) -> Iterator[Finding]:
+def _runners(session: BusSession) -> Iterator[Check]:
     runners = look(session.bus, session.record, session.clock.now())
     live = [one for one in runners if one.live]
     if session.embedded:
-        yield Finding("runners", "ok", "the embedded runner starts with the first request")
+        yield Check("runners", "ok", "the embedded runner starts with the first request")
     elif session.record.wake == "actions":
-        yield Finding("runners", "ok", "woken by pushed requests: none has to be awake")
+        yield Check("runners", "ok", "woken by pushed requests: none has to be awake")
     elif not live:
         last = f"last seen {ago(min(one.age_s for one in runners))} ago" if runners else "none has ever been seen"
-        yield Finding(
+        yield Check(
             "runners", "fail", f"no live runner: {last}", "on the host: kakeya-runner serve, kakeya-runner doctor"
         )
     for one in live:
@@ -159,31 +144,30 @@ def _runners(session: BusSession) -> Iterator[Finding]:
         free = f"{beacon.disk_free_bytes // 10**9} GB free"
         late = f", {len(beacon.spooled)} results it could not deliver yet" if beacon.spooled else ""
         text = f"{beacon.runner} is {beacon.state}, {free}, {len(beacon.presets)} presets{late}"
-        yield Finding("runner", level, text, "on the host: kakeya-runner doctor" if level == "warn" else None)
+        yield Check("runner", level, text, "on the host: kakeya-runner doctor" if level == "warn" else None)
 
 
-def _claims(session: BusSession) -> Iterator[Finding]:
+def _claims(session: BusSession) -> Iterator[Check]:
     """Say what on the bus does not count because of its signature: claims of waiting requests, and beacons."""
     seen = session.bus.snapshot()
     for run_id in {ref.id for ref in seen.requests} & set(seen.claims):
         session.bus.read_claim(run_id, seen.claims[run_id])
     for one in session.bus.refused:
         text = f"a {one.kind} in the name of {one.runner} at {one.ref} does not count: {one.why}"
-        yield Finding("forged", "warn", text, f"keep strangers from pushing there; {DISTRUSTED}")
+        yield Check("forged", "warn", text, f"keep strangers from pushing there; {DISTRUSTED}")
 
 
-def _hosting(environ: Mapping[str, str]) -> Callable[[BusSession], Iterator[Finding]]:
-    def hosting(session: BusSession) -> Iterator[Finding]:
+def _hosting(environ: Mapping[str, str]) -> Callable[[BusSession], Iterator[Check]]:
+    def hosting(session: BusSession) -> Iterator[Check]:
         """Say what the hosting site's API would add, on a bus that Actions wakes; git alone needs none of it."""
         if session.record.wake != "actions":
             return
-        for seen in check_place(session.bus.route, environ, ("runs", "runners", "cancel")):
-            yield Finding(seen.name, seen.level, seen.text, seen.remedy)
+        yield from check_place(session.bus.route, environ, ("runs", "runners", "cancel"))
 
     return hosting
 
 
-def _state(session: BusSession) -> Iterator[Finding]:
+def _state(session: BusSession) -> Iterator[Check]:
     folder = session.settings.state_dir
     probe = folder / ".doctor"
     try:
@@ -191,6 +175,6 @@ def _state(session: BusSession) -> Iterator[Finding]:
         probe.write_bytes(b"x")
         probe.unlink()
     except OSError as error:
-        yield Finding("results", "fail", f"{folder} cannot be written: {error.strerror}", f"make {folder} writable")
+        yield Check("results", "fail", f"{folder} cannot be written: {error.strerror}", f"make {folder} writable")
         return
-    yield Finding("results", "ok", f"kept in {session.settings.runs_dir}")
+    yield Check("results", "ok", f"kept in {session.settings.runs_dir}")

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from bridge.diagnostics import Check
 from bridge.runner.host import StateFolder
-from bridge.runner.policy.check import Problem, problems
+from bridge.runner.policy.check import problems
 from bridge.system.durable import write_atomically
 
 
@@ -50,7 +51,7 @@ class SetupStep:
 
     what: str
     act: Callable[[], object] | None = None
-    problem: Problem | None = None
+    problem: Check | None = None
 
 
 def template(name: str) -> str:
@@ -117,7 +118,7 @@ def _policy(wish: SetupOptions) -> Iterator[SetupStep]:
         yield SetupStep(f"the policy, yours to edit: {path}")
     for problem in problems(path):
         if problem.remedy != f"chmod 600 {path}":
-            yield SetupStep(f"the policy: {problem.where}", problem=problem)
+            yield SetupStep(f"the policy: {problem.name}", problem=problem)
 
 
 def _complete(state: StateFolder) -> bool:

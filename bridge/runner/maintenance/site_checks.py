@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from bridge.diagnostics import Check
 from bridge.errors import HostingError
 from bridge.hosting import Feature
-from bridge.hosting.checkup import SiteFinding, check_place
+from bridge.hosting.checkup import check_place
 from bridge.hosting.token import Token, find_token, read_token_file
 from bridge.runner.policy.file import Policy
 
 
-def check_site(policy: Policy, route: str | None, environ: Mapping[str, str]) -> Iterator[SiteFinding]:
+def check_site(policy: Policy, route: str | None, environ: Mapping[str, str]) -> Iterator[Check]:
     """Yield what was found; nothing where neither policy nor environment speaks of a hosting site.
 
     Args:
@@ -31,7 +32,7 @@ def check_site(policy: Policy, route: str | None, environ: Mapping[str, str]) ->
         if policy.actions.token_file is not None:
             read_token_file(Path(policy.actions.token_file))
     except HostingError as error:
-        yield SiteFinding("github", "fail", error.message, error.remedy)
+        yield Check("github", "fail", error.message, error.remedy)
         return
     if token is None and not features and not registered:
         return

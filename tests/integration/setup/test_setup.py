@@ -106,7 +106,7 @@ class TestLinux:
         assert same is not None
         named = [problem for problem in same.problems if said in f"{problem.name} {problem.text}"]
         assert named, same.problems
-        assert all(problem.repair for problem in named)
+        assert all(problem.remedy for problem in named)
 
     def test_doctor_says_that_all_is_as_it_was_made_and_names_what_is_not(self, installed, tmp_path) -> None:
         host = twin(installed[0], tmp_path)

@@ -13,7 +13,7 @@ GOOD = f'schema = 1\nname = "mini"\ninterpreter = "{sys.executable}"\n'
 
 
 def found(text: str) -> dict[str, tuple[str, str]]:
-    return {one.where: (one.text, one.remedy) for one in content_problems(text.encode())}
+    return {one.name: (one.text, one.remedy) for one in content_problems(text.encode())}
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def check(tmp_path):
         path = tmp_path / "policy.toml"
         path.write_text(text)
         path.chmod(mode)
-        return {one.where: (one.text, one.remedy, one.grave) for one in problems(path)}
+        return {one.name: (one.text, one.remedy, one.level == "fail") for one in problems(path)}
 
     return run
 

@@ -1,0 +1,42 @@
+"""What a check found: one shape for both doctors, the policy check and the check of a set-up, and how people read it.
+
+Knows nothing of what is checked. Only the command line prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Level = Literal["ok", "warn", "fail"]
+_NAME_CHARS: Final = 9
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes:
+        name: what was looked at: a part of the machine, a key of a file.
+        level: ``fail`` stands in the way, ``warn`` does not.
+        text: what was found, in one line.
+        remedy: what to do next; None when there is nothing to do.
+    """
+
+    name: str
+    level: Level
+    text: str
+    remedy: str | None = None
+
+
+def lines(check: Check) -> Iterator[str]:
+    """Yield a check as people read it: what was found, then the remedy of what is not ``ok``."""
+    yield f"{check.level:<5} {check.name:<{_NAME_CHARS}} {check.text}"
+    if check.remedy is not None and check.level != "ok":
+        yield f"{'':<{_NAME_CHARS + 6}} next: {check.remedy}"
+
+
+def has_failed(checks: Iterable[Check]) -> bool:
+    """Return whether one of the checks stands in the way."""
+    return any(check.level == "fail" for check in checks)
