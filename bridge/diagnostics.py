@@ -40,3 +40,8 @@ def lines(check: Check) -> Iterator[str]:
 def has_failed(checks: Iterable[Check]) -> bool:
     """Return whether one of the checks stands in the way."""
     return any(check.level == "fail" for check in checks)
+
+
+def checked(name: str, holds: bool, text: str) -> Check:
+    """Return the check of something that holds or does not."""
+    return Check(name, "ok" if holds else "fail", text)

@@ -23,14 +23,14 @@ def verify(call: Invocation) -> int:
     verification = found[0] if len(found) == 1 else checking.together(found)
     output = call.output
     for check in verification.checks:
-        output.row("ok" if check.ok else "FAILED", f"{clean_line(check.name)}: {clean_line(check.text)}")
+        output.row("FAILED" if check.level == "fail" else "ok", f"{clean_line(check.name)}: {clean_line(check.text)}")
     name = verification.run_id or verification.source
     if verification.ok and verification.signed:
         output.row("verified", f"{name}   signed")
     elif verification.ok:
         output.row("NOT PROVEN", f" {name}   {clean_line(verification.unproven)}")
     else:
-        broken = sum(not check.ok for check in verification.checks)
+        broken = sum(check.level == "fail" for check in verification.checks)
         output.row("NOT VERIFIED", f" {name}   {broken} of {len(verification.checks)} checks failed")
     code, reason = verification.exit_code, verification.reason
     data = {
@@ -38,7 +38,7 @@ def verify(call: Invocation) -> int:
         "id": verification.run_id,
         "ok": verification.ok,
         "signed": verification.signed,
-        "checks": [check.data() for check in verification.checks],
+        "checks": [{"name": one.name, "ok": one.level != "fail", "text": one.text} for one in verification.checks],
     }
     message = None if verification.signed else verification.unproven
     output.document(of_data("verify", data, exit_code=code, reason=reason, message=message))

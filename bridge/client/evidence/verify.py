@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from bridge.bus.views import Tree
 from bridge.client.clone.store import read_folder
@@ -18,6 +17,7 @@ from bridge.client.connection.pins import Pins, signature_of
 from bridge.client.connection.session import BusSession
 from bridge.client.evidence.succession import compare_results, compare_with_bus
 from bridge.client.run.result import Result, read_result
+from bridge.diagnostics import Check, checked, has_failed
 from bridge.errors import IntegrityError, RunNotFoundError
 from bridge.gate import identity, judge
 from bridge.run.outcomes import UNPROVEN
@@ -25,19 +25,6 @@ from bridge.trust.attestation import Attested
 from bridge.trust.verifier import verify_tree
 
 UNSIGNED = "integrity only, unsigned: it says what was written, not who wrote it"
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at: what, whether it holds, and what was seen."""
-
-    name: str
-    ok: bool
-    text: str
-
-    def data(self) -> dict[str, Any]:
-        """Return it as `--json` shows it."""
-        return {"name": self.name, "ok": self.ok, "text": self.text}
 
 
 @dataclass(frozen=True)
@@ -60,7 +47,7 @@ class Verification:
     @property
     def ok(self) -> bool:
         """Whether everything that could be checked holds."""
-        return all(check.ok for check in self.checks)
+        return not has_failed(self.checks)
 
     @property
     def exit_code(self) -> int:
@@ -101,25 +88,25 @@ def verify_id(session: BusSession, run_id: str, trusted: Pins) -> Verification:
     if sent is not None:
         same = tree.files.get("request.json") == sent.data
         extra.append(
-            Check("our request", same, "the bytes this clone sent" if same else "not the bytes this clone sent")
+            checked("our request", same, "the bytes this clone sent" if same else "not the bytes this clone sent")
         )
     if view.claim is not None and ended:
         extra.append(_chain_on_bus(tree, view.claim.chain, run_id))
     if base.attested is not None:
-        extra.append(Check("succession", *compare_with_bus(session.bus, base.attested, trusted)))
+        extra.append(checked("succession", *compare_with_bus(session.bus, base.attested, trusted)))
     return replace(base, source=source, checks=(*base.checks, *extra))
 
 
 def together(verifications: Sequence[Verification]) -> Verification:
     """Return several verifications as one; the runners' numbers must leave nothing out between them."""
     checks = [
-        Check(f"{one.run_id or one.source}: {check.name}", check.ok, check.text)
+        replace(check, name=f"{one.run_id or one.source}: {check.name}")
         for one in verifications
         for check in one.checks
     ]
     attested = [one.attested for one in verifications if one.attested is not None]
     if attested:
-        checks.append(Check("succession", *compare_results(attested)))
+        checks.append(checked("succession", *compare_results(attested)))
     missing = next((one.unproven for one in verifications if not one.signed), UNSIGNED)
     signed = all(one.signed for one in verifications)
     return Verification(f"{len(verifications)} results", None, tuple(checks), signed, unproven=missing)
@@ -139,24 +126,22 @@ def verify(
     """
     problems = verify_tree(tree.files, run_id=run_id)
     listed = len(tree.files)
-    checks = [Check(f"{problem.path}", ok=False, text=problem.message) for problem in problems]
+    checks = [Check(f"{problem.path}", "fail", problem.message) for problem in problems]
     if not problems:
         size = sum(map(len, tree.files.values()))
-        checks.append(Check("manifest", ok=True, text=f"{listed} files, {size} bytes, every digest recomputed"))
-        checks.append(
-            Check("claim chain", ok=True, text="commit ids recomputed from their raw bytes, linked by parent")
-        )
+        checks.append(Check("manifest", "ok", f"{listed} files, {size} bytes, every digest recomputed"))
+        checks.append(Check("claim chain", "ok", "commit ids recomputed from their raw bytes, linked by parent"))
     try:
         result = read_result(tree, run_id)
     except IntegrityError as error:
         if not problems:
-            checks.append(Check("result", ok=False, text=error.message))
+            checks.append(Check("result", "fail", error.message))
         return Verification(source, None, tuple(checks), signed=False)
     signature = signature_of(tree.files, trusted, runner=runner)
     signed = signature.state == "verified"
     checks.append(_judged_again(result, signed=signed))
     if signature.state in {"verified", "refused"}:
-        checks.append(Check("signature", ok=signed, text=signature.text))
+        checks.append(checked("signature", signed, signature.text))
     unproven = UNSIGNED if signature.state == "unsigned" else f"integrity only: {signature.text}"
     return Verification(source, result.id, tuple(checks), signed, signature.attested, unproven)
 
@@ -165,11 +150,9 @@ def _judged_again(result: Result, *, signed: bool) -> Check:
     """Judge the reports here and compare; a stricter gate here is no fault of the tree, and is said."""
     verdict = result.verdict
     if verdict is None:
-        return Check("verdict", ok=True, text="there is none: nothing was judged")
+        return Check("verdict", "ok", "there is none: nothing was judged")
     if verdict.gate.digest != identity().digest:
-        return Check(
-            "verdict", ok=True, text=f"{verdict.decision}, by gate {verdict.gate.version}; the gate here is another"
-        )
+        return Check("verdict", "ok", f"{verdict.decision}, by gate {verdict.gate.version}; the gate here is another")
     reports = {
         name.removeprefix("reports/"): data for name, data in result.tree.files.items() if name.startswith("reports/")
     }
@@ -177,16 +160,12 @@ def _judged_again(result: Result, *, signed: bool) -> Check:
     if again == verdict:
         only = verdict.decision == "evidence" and not signed
         note = "; unsigned, so evidence only to those who trust where it came from" if only else ""
-        return Check("verdict", ok=True, text=f"{verdict.decision}, judged again with the same gate{note}")
+        return Check("verdict", "ok", f"{verdict.decision}, judged again with the same gate{note}")
     if result.record is not None and result.record.attempt is not None and result.record.attempt.number > 1:
-        return Check(
-            "verdict", ok=True, text=f"{verdict.decision}; it pools earlier attempts, which are not in this tree"
-        )
+        return Check("verdict", "ok", f"{verdict.decision}; it pools earlier attempts, which are not in this tree")
     if again.decision == verdict.decision:
-        return Check(
-            "verdict", ok=False, text=f"{verdict.decision}, but the same gate has other findings or numbers here"
-        )
-    return Check("verdict", ok=False, text=f"says {verdict.decision}; the same gate says {again.decision} here")
+        return Check("verdict", "fail", f"{verdict.decision}, but the same gate has other findings or numbers here")
+    return Check("verdict", "fail", f"says {verdict.decision}; the same gate says {again.decision} here")
 
 
 def _chain_on_bus(tree: Tree, chain: tuple[str, ...], run_id: str) -> Check:
@@ -195,4 +174,4 @@ def _chain_on_bus(tree: Tree, chain: tuple[str, ...], run_id: str) -> Check:
     recorded = result.record.claims if result.record is not None else ()
     same = tuple(chain[: len(recorded)]) == recorded
     text = f"the bus has the same {len(recorded)} claims" if same else "the claims on the bus are others"
-    return Check("bus", same, text)
+    return checked("bus", same, text)
