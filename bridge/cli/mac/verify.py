@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 from bridge.cli.mac.context import Invocation
-from bridge.client.clone.git_door import read_branch_result
-from bridge.client.clone.request_branch import find_request_branch
+from bridge.client.clone.git_door import find_request_branch, read_branch_result
 from bridge.client.clone.store import id_in
 from bridge.client.connection.pins import Pins, pins
 from bridge.client.connection.run_bus import is_own, pinned_bus, require_same_bus, sent_from
@@ -38,7 +38,7 @@ def verify(call: Invocation) -> int:
         "id": verification.run_id,
         "ok": verification.ok,
         "signed": verification.signed,
-        "checks": [check.data() for check in verification.checks],
+        "checks": [asdict(check) for check in verification.checks],
     }
     message = None if verification.signed else verification.unproven
     output.document(of_data("verify", data, exit_code=code, reason=reason, message=message))
