@@ -1,4 +1,4 @@
-"""What a preset would come to on this machine: resolved with the policy that its embedded runner would use.
+"""Resolve a preset as the embedded runner of this machine would, with the policy it would use.
 
 The one place where the requester's command line looks at the runner's side; it starts nothing.
 """

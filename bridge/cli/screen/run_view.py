@@ -69,7 +69,7 @@ def rows(run: Run, status: RunStatus, directory: Path) -> Iterator[tuple[str, st
 
 
 def _trust_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
-    """Say who asked when somebody signed, and what the host's owner let pass."""
+    """Yield who asked, where the request was signed, and what the host's owner let pass."""
     record = status.result.record if status.result is not None else None
     if record is None:
         return

@@ -10,8 +10,8 @@ from bridge.client.clone.config import discover
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Sent, Store, check_path
 from bridge.client.connection.session import BusSession
-from bridge.client.send.parameters import split, typed
 from bridge.client.send.draft import build, draft_of_preset, parse_selector
+from bridge.client.send.parameters import split, typed
 from bridge.client.send.submit import find_live, send
 from bridge.errors import IntegrityError, ParameterError, RemoteError, RunNotFoundError, UsageError
 from bridge.ids import new_id
