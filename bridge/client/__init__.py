@@ -1,1 +1,1 @@
-"""What kakeya-mac does, as functions: send, follow, fetch, verify, quote. Prints nothing."""
+"""The requester's side as functions: send, follow, fetch, verify, quote. Prints nothing."""

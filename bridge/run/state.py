@@ -31,7 +31,7 @@ class RunState(StrEnum):
 
     @property
     def word(self) -> str:
-        """The word for people."""
+        """The word that people read."""
         return _WORDS.get(self, self.value)
 
 

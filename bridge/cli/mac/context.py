@@ -56,7 +56,7 @@ class Invocation:
         return settings_of_run(found, run)
 
     def open(self, settings: ClientSettings) -> BusSession:
-        """Open the bus, checked."""
+        """Open the bus of some settings, its identity checked."""
         if self.opener is not None:
             return self.opener(settings, self.clock)
         from bridge.client.connection.opening import open_session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from bridge.cli.mac.context import Invocation
@@ -47,7 +48,7 @@ def compare(call: Invocation) -> int:
         where = "" if reason.report is None else f"{reason.report}: "
         call.output.row(reason.kind, clean_line(where + reason.text))
     call.output.say("note", comparing.CAUTION)
-    data = {"a": first.id, "b": second.id, "caution": comparing.CAUTION, "lines": [line.data() for line in lines]}
+    data = {"a": first.id, "b": second.id, "caution": comparing.CAUTION, "lines": [asdict(line) for line in lines]}
     bus = None if run is None else run.bus_part()
     call.output.document(of_data("compare", {**data, **comparing.data(measured)}, bus=bus))
     return 0

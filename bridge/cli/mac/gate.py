@@ -37,7 +37,7 @@ def check(call: Invocation) -> int:
 
 
 def rules(call: Invocation) -> int:
-    """List the rules."""
+    """List the rules of the gate with their messages."""
     from bridge.gate import rules_catalogue
 
     entries = rules_catalogue()

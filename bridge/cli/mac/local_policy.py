@@ -1,4 +1,4 @@
-"""What a preset would come to on this machine: resolved with the policy that its embedded runner would use.
+"""Resolve a preset as the embedded runner of this machine would, with the policy it would use.
 
 The one place where the requester's command line looks at the runner's side; it starts nothing.
 """
@@ -9,14 +9,14 @@ import datetime as dt
 import os
 from collections.abc import Mapping
 
+from bridge.client.send.draft import RequestDraft, request_of
 from bridge.ids import new_id
 from bridge.presets import Preset, Trust, bind, resolve
-from bridge.records import JobSpec, LimitRequest, Request, RunnerSelector, Workload
+from bridge.records import JobSpec, Workload
 from bridge.records.base import ParamValue
 from bridge.records.request import Profile
-from bridge.request import DEFAULT_TEMPLATE, UNSIGNED, idempotency_key, request_branch
+from bridge.request import DEFAULT_TEMPLATE, request_branch
 from bridge.runner.policy.file import builtin_policy
-from bridge.system.clock import rfc3339
 
 _NO_BUS = "0" * 32
 _SOME_TREE = "0" * 40
@@ -31,34 +31,14 @@ def local_spec(
         RequestRejectedError: the preset is planned or does not fit.
         ParameterError: a parameter is missing or out of bounds.
     """
+    bind(preset.params, values)
     run_id = new_id(int(now.timestamp() * 1000), os.urandom(10))
-    params = bind(preset.params, values)
     workload = None
     if preset.code == "request":
         workload = Workload(commit=_SOME_TREE, tree=_SOME_TREE, origin="", dirty=False)
-    key = idempotency_key(
-        bus_id=_NO_BUS,
-        principal=UNSIGNED,
-        preset=preset.name,
-        params=params,
-        profile=profile,
-        tree=None if workload is None else workload.tree,
-        runner=RunnerSelector(),
-        limits=LimitRequest(),
-    )
-    request = Request(
-        id=run_id,
-        bus_id=_NO_BUS,
-        ref=request_branch(DEFAULT_TEMPLATE, preset.name, run_id),
-        principal=UNSIGNED,
-        preset=preset.name,
-        params=dict(values),  # not what they resolve to: what is a default is to be called one
-        profile=profile,
-        workload=workload,
-        created=rfc3339(now),
-        expires=rfc3339(now + dt.timedelta(hours=1)),
-        idempotency_key=key,
-    )
+    # The given values, not the bound ones: a default is to be called one.
+    draft = RequestDraft(preset.name, values, profile, workload)
+    request = request_of(draft, run_id, _NO_BUS, request_branch(DEFAULT_TEMPLATE, preset.name, run_id), now, who=None)
     facts = builtin_policy(environment).facts(embedded=True)
     return resolve(
         request, preset, facts, Trust(why="an unsigned request on this machine's own bus"), given="command line"

@@ -1,4 +1,4 @@
-"""`presets`, `presets show`, `explain`: what may be run, and what it comes to."""
+"""`presets`, `presets show`, `explain`: the presets, and the job that each resolves to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bridge.presets import registry
 
 
 def presets(call: Invocation) -> int:
-    """List presets."""
+    """List the presets that may be run."""
     shown = [preset for preset in registry().values() if call.args.all or preset.status == "ready"]
     for preset in shown:
         planned = "" if preset.status == "ready" else " (planned, not built yet)"
@@ -29,7 +29,7 @@ def presets(call: Invocation) -> int:
 
 
 def show(call: Invocation) -> int:
-    """Show one preset."""
+    """Show parameters, commands, reports and limits of one preset."""
     preset = find_preset(call.args.preset)
     output = call.output
     output.row("preset", preset.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from bridge.cli.mac.context import Invocation
 
@@ -94,7 +94,7 @@ def gc(call: Invocation) -> int:
     for one in removed:
         call.output.row(one.kind, one.name)
     call.output.say("gc", f"{len(removed)} {'would go' if call.args.dry_run else 'removed'}")
-    call.output.document(of_data("gc", [one.data() for one in removed], bus=session.bus_part()))
+    call.output.document(of_data("gc", [asdict(one) for one in removed], bus=session.bus_part()))
     return 0
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bridge.cli.mac.context import Invocation
-from bridge.client.clone.git_door import read_branch_result
-from bridge.client.clone.request_branch import find_request_branch
+from bridge.client.clone.git_door import find_request_branch, read_branch_result
 from bridge.client.clone.store import id_in
 from bridge.client.connection.pins import Pins, pins
 from bridge.client.connection.run_bus import is_own, pinned_bus, require_same_bus, sent_from

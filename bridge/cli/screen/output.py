@@ -51,7 +51,7 @@ class Output:
         self._open_line = True
 
     def end_line(self) -> None:
-        """End an open timeline."""
+        """End the line of an open timeline."""
         if self._open_line:
             self._open_line = False
             self._talk("\n")

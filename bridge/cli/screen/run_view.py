@@ -33,8 +33,7 @@ def print_status(output: Output, run: Run, status: RunStatus, directory: Path) -
 
 def headline(run: Run, status: RunStatus) -> str:
     """Return ``valid_not_citable (smoke)   01k9x3…   13 s   mlx-cpu Linux x86_64``."""
-    verdict = status.result.verdict if status.result is not None else None
-    parts = [f"{verdict.decision} ({status.profile})"] if verdict is not None else []
+    parts = [f"{status.verdict.decision} ({status.profile})"] if status.verdict is not None else []
     parts.append(short(status.id))
     seconds = times(status).total
     if seconds is not None:
@@ -69,8 +68,8 @@ def rows(run: Run, status: RunStatus, directory: Path) -> Iterator[tuple[str, st
 
 
 def _trust_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
-    """Say who asked when somebody signed, and what the host's owner let pass."""
-    record = status.result.record if status.result is not None else None
+    """Yield who asked, where the request was signed, and what the host's owner let pass."""
+    record = status.record
     if record is None:
         return
     asked = [f"{record.principal} (signed)"] if record.signer is not None else []
@@ -93,20 +92,20 @@ def shown_path(path: Path, directory: Path) -> str:
 
 def _gate_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
     """Yield the gate's own table but its first line: `headline` says more."""
-    result = status.result
-    if result is None or result.verdict is None:
+    record, verdict = status.record, status.verdict
+    if verdict is None:
         return
-    if result.record is not None and not result.record.commands and status.reason not in {"passed", "gate_rejected"}:
+    if record is not None and not record.commands and status.reason not in {"passed", "gate_rejected"}:
         return  # nothing ran, so that what the gate misses says nothing more
     from bridge.gate.render import rows as gate_rows
     from bridge.publish.markdown import STOPPED, unfinished
 
-    stopped = status.reason in STOPPED and bool(result.verdict.findings)
-    shown = result.verdict.evolve(findings=()) if stopped else result.verdict
-    for name, text in list(gate_rows(shown, result.record))[1:]:
+    stopped = status.reason in STOPPED and bool(verdict.findings)
+    shown = verdict.evolve(findings=()) if stopped else verdict
+    for name, text in list(gate_rows(shown, record))[1:]:
         yield clean_line(name), clean_line(text)
     if stopped:
-        yield "gate", clean_line(unfinished(status.reason, result.verdict))
+        yield "gate", clean_line(unfinished(status.reason, verdict))
 
 
 def _log_rows(status: RunStatus) -> Iterator[tuple[str, str]]:

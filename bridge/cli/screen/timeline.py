@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from bridge.cli.screen.output import Output, clock_face, duration, limit_text, size_text
 from bridge.client.document.untrusted import PREFIX
@@ -21,22 +21,6 @@ _END_WORDS = {
 }
 
 
-class Timeline(Protocol):
-    """Shows one run's progress; a context so that a terminal is always left clean."""
-
-    def __enter__(self) -> Timeline:
-        """Begin."""
-        ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """End, whatever happened."""
-        ...
-
-    def show(self, progress: Progress) -> None:
-        """Show one thing."""
-        ...
-
-
 def state_text(progress: Progress, limit_s: float | None) -> str:
     """Return ``00:02 running (limit 10m)``."""
     word = progress.state.word
@@ -47,22 +31,25 @@ def state_text(progress: Progress, limit_s: float | None) -> str:
     return f"{clock_face(progress.elapsed_s)} {word}"
 
 
-class PlainTimeline:
-    """One line that grows by a piece per state; a line of its own for heartbeats, log and trouble."""
+class Timeline:
+    """One line that grows by a piece per state; a line of its own for heartbeats, log and trouble.
 
-    def __init__(self, output: Output, limit_s: float | None, why_waiting: Waiting) -> None:
+    A context, so that a terminal is left clean however the wait ends.
+    """
+
+    def __init__(self, output: Output, limit_s: float | None, why_waiting: Callable[[], str]) -> None:
         self._output = output
         self._limit_s = limit_s
         self._why_waiting = why_waiting
 
-    def __enter__(self) -> PlainTimeline:
+    def __enter__(self) -> Timeline:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._output.end_line()
 
     def show(self, progress: Progress) -> None:
-        """Show one thing."""
+        """Show one event."""
         match progress.kind:
             case "state":
                 self._output.append(state_text(progress, self._limit_s))
@@ -85,15 +72,16 @@ class PlainTimeline:
         return f"{text}: nothing new for {duration(HEARTBEAT_S)}{log}"
 
 
-class LiveTimeline:
+class LiveTimeline(Timeline):
     """A line that is replaced in place once a second; states and log lines scroll above it.
 
     No spinner: on the embedded bus every redraw would be taken from the machine that is being measured.
     """
 
     def __init__(
-        self, output: Output, limit_s: float | None, why_waiting: Waiting, steady_s: Callable[[], float]
+        self, output: Output, limit_s: float | None, why_waiting: Callable[[], str], steady_s: Callable[[], float]
     ) -> None:
+        super().__init__(output, limit_s, why_waiting)
         from rich.console import Console
         from rich.live import Live
         from rich.text import Text
@@ -102,15 +90,13 @@ class LiveTimeline:
         self._console = Console(
             file=output.stderr, no_color=not output.colour, highlight=False, markup=False, emoji=False
         )
-        self._limit_s = limit_s
-        self._why_waiting = why_waiting
         self._steady_s = steady_s
         self._last: Progress | None = None
         self._seen_s = steady_s()
         self._why = ""
         self._live = Live(get_renderable=self._line, console=self._console, refresh_per_second=1, transient=True)
 
-    def __enter__(self) -> LiveTimeline:
+    def __enter__(self) -> Timeline:
         self._live.start()
         return self
 
@@ -118,7 +104,7 @@ class LiveTimeline:
         self._live.stop()
 
     def show(self, progress: Progress) -> None:
-        """Show one thing."""
+        """Show one event."""
         self._last, self._seen_s = progress, self._steady_s()
         match progress.kind:
             case "log":
@@ -133,36 +119,24 @@ class LiveTimeline:
                 self._console.print(self._text(state_text(progress, self._limit_s)))
 
     def _line(self) -> Any:
-        """Return the line as it stands now."""
+        """Return the line with the seconds since the last event."""
         if self._last is None or self._last.kind == "end":
             return self._text("")
         elapsed_s = self._last.elapsed_s + self._steady_s() - self._seen_s
         return self._text(f"{clock_face(elapsed_s)} {self._last.state.word}{self._why}", style="dim")
 
 
-class Waiting(Protocol):
-    """Says why a queued request is still waiting."""
-
-    def __call__(self) -> str:
-        """Return a few words."""
-        ...
-
-
 def make_timeline(
-    output: Output, limit_s: float | None, why_waiting: Waiting, steady_s: Callable[[], float]
+    output: Output, limit_s: float | None, why_waiting: Callable[[], str], steady_s: Callable[[], float]
 ) -> Timeline:
     """Return the timeline for these streams; `steady_s` is the clock by which a live line goes on."""
     if output.live:
         return LiveTimeline(output, limit_s, why_waiting, steady_s)
-    return PlainTimeline(output, limit_s, why_waiting)
+    return Timeline(output, limit_s, why_waiting)
 
 
-def show_all(timeline: Timeline, events: Iterable[Progress]) -> Progress:
-    """Show every event and return the last one."""
-    last: Progress | None = None
+def show_all(timeline: Timeline, events: Iterable[Progress]) -> None:
+    """Show every event of a run."""
     with timeline:
-        for last in events:
-            timeline.show(last)
-    if last is None:
-        raise RuntimeError("a wait yields at least its end")
-    return last
+        for progress in events:
+            timeline.show(progress)

@@ -1,4 +1,4 @@
-"""What a command is: a name, words for people, arguments, and where its handler lives. Data only, nothing imported."""
+"""The shape of a command: name, texts, arguments, and the place of its handler. Data only, nothing imported."""
 
 from __future__ import annotations
 
@@ -82,6 +82,6 @@ class Verb:
     exit_codes: tuple[int, ...] = (0,)
 
     def usage(self, program: str = "kakeya-mac") -> str:
-        """Return the usage line."""
+        """Return the usage line: positionals first, then options."""
         ordered = sorted(self.arguments, key=lambda argument: not argument.positional)
         return " ".join([program, self.name, *(argument.usage() for argument in ordered)])

@@ -1,6 +1,6 @@
 """Texts for people and agents, made from the table of commands: README table, reference, AGENTS.md section, skill.
 
-What is generated stands between marks in the documents; a test fails when a document has drifted.
+Generated parts stand between marks in the documents; a test fails when a document has drifted.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What this machine knows: the user's repository, its configuration, the runs it sent and fetched."""
+"""The state of this machine: the user's repository, its configuration, the runs it sent and fetched."""

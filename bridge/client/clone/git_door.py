@@ -1,4 +1,4 @@
-"""What the client asks of the user's own repository: it only reads."""
+"""Read the user's own repository with git; nothing here writes to it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 from bridge.bus.views import Tree
 from bridge.errors import GitError, IntegrityError, UsageError
 from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
+from bridge.request.branches import HEADS, run_id_of
 from bridge.system.git import last_words, run_in_work_tree
 
 RESULT_FOLDER = ".mac-bridge/result"
+_REMOTES = "refs/remotes/"
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,14 @@ class DirtyState:
 
     changed: tuple[str, ...]
     untracked: int
+
+
+@dataclass(frozen=True)
+class RequestBranch:
+    """A branch of this clone, its own or a remote's, and the run it belongs to."""
+
+    name: str
+    run_id: str
 
 
 def git(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> str:
@@ -122,6 +132,18 @@ def read_branch_result(top: Path, branch: str) -> Tree:
             )
         files[path] = _bytes(top, "cat-file", "blob", oid)
     return Tree(files)
+
+
+def find_request_branch(top: Path, text: str) -> RequestBranch | None:
+    """Return the branch of the one run whose id begins or ends with a text, None when there is none or several."""
+    wanted = text.lower()
+    found: dict[str, RequestBranch] = {}
+    for ref in git(top, "for-each-ref", "--format=%(refname)", HEADS, _REMOTES).splitlines():
+        branch = ref.removeprefix(_REMOTES).partition("/")[2] if ref.startswith(_REMOTES) else ref.removeprefix(HEADS)
+        run_id = run_id_of(HEADS + branch)
+        if run_id is not None and (run_id.startswith(wanted) or run_id.endswith(wanted)):
+            found.setdefault(run_id, RequestBranch(ref, run_id))
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def blob(top: Path, tree: str, path: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What this clone remembers: requests it sent, and results it has verified.
+"""The store of one clone: the requests it sent, and the results it has verified.
 
 Layout below the state directory: ``requests/<id>.json`` (written before the push: a killed client goes on with
 the same id and bytes) and ``runs/<short id>/`` (a result tree, written whole or not at all). Knows no bus.
@@ -34,7 +34,7 @@ class Sent:
     signature: bytes | None = None
 
     def request(self) -> Request:
-        """Return the request."""
+        """Return the request that the stored bytes hold."""
         return Request.parse(self.data)
 
 

@@ -1,4 +1,4 @@
-"""The bus on this machine: made on demand, its runner started on demand, restarted while somebody waits.
+"""The bus on this machine: made on demand, its runner started on demand, restarted while a command waits.
 
 Knows where the runner's lock is and how to start it; the runner is another process and another package.
 """
@@ -24,7 +24,7 @@ STARTS_MAX: Final = 3
 
 @dataclass
 class EmbeddedRunner:
-    """Starts the embedded runner when nobody holds its lock.
+    """Starts the embedded runner when no process holds its lock.
 
     Attributes:
         data_dir: the user's data folder, given to the runner.
@@ -112,6 +112,6 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # somebody else's process has the number now
+    except PermissionError:  # another user's process has the number now
         return False
     return True

@@ -1,4 +1,4 @@
-"""Is there anybody who could take a request: read the beacons, say why not.
+"""Find the runners that would take a request: read the beacons, and name the reason of each that would not.
 
 On a bus that is woken by polling, a runner is live when its beacon is young, or is seen to advance.
 """

@@ -1,4 +1,4 @@
-"""Which keys a reader trusts, and what they say of a result.
+"""The keys a reader trusts, and the verdict of these keys on the signature of a result.
 
 Keys come from an option, from this clone's or the user's own file (`init --runner-key`), from `kakeya.toml` as the
 default branch of a remote has it, or on this machine's own bus from its runner's folder. Never from the result, never
@@ -32,7 +32,7 @@ PIN = "kakeya-mac init --runner-key NAME=KEY, with the name and key that the hos
 
 @dataclass(frozen=True)
 class Pins:
-    """What a reader goes by.
+    """The trusted keys of one reader.
 
     Attributes:
         keys: trusted public keys, each under the name of the runner it counts for.
@@ -54,7 +54,7 @@ class Pins:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a result's signature comes to.
+    """The verdict on the signature of a result.
 
     Attributes:
         state: ``verified``; ``unsigned``, where nothing says that there was one; ``unpinned``: there is one and no
@@ -70,7 +70,7 @@ class Signature:
 def pins(
     settings: ClientSettings, *, option: Sequence[str] = (), record: BusRecord | None = None, own: bool = False
 ) -> Pins:
-    """Return what this reader goes by.
+    """Return the keys this reader trusts.
 
     Args:
         settings: the clone and its configuration.
@@ -96,11 +96,11 @@ def pins(
 
 
 def signature_of(files: Mapping[str, bytes], trusted: Pins, *, runner: str | None = None) -> Signature:
-    """Return what the signature of a result tree comes to.
+    """Judge the signature of a result tree.
 
     Args:
         files: the result tree.
-        trusted: what this reader goes by.
+        trusted: the keys of this reader.
         runner: the runner whose result it is said to be, None to take the signer's word.
     """
     if ATTESTATION_FILE not in files:
@@ -115,7 +115,7 @@ def signature_of(files: Mapping[str, bytes], trusted: Pins, *, runner: str | Non
 
 
 def _missing(files: Mapping[str, bytes], trusted: Pins) -> Signature:
-    """Return what a result without a signature comes to: refused where anything says that it had one."""
+    """Judge a result without a signature: refused where anything says that it had one."""
     if trusted.required:
         return Signature("refused", "carries no signature, and one is required here")
     if _says_signed(files):
@@ -155,7 +155,7 @@ def require_not_refused(files: Mapping[str, bytes], trusted: Pins, claim: Claim)
 
     Args:
         files: the result tree.
-        trusted: what this reader goes by.
+        trusted: the keys of this reader.
         claim: the end that names the result.
 
     Raises:
@@ -170,7 +170,7 @@ def require_not_refused(files: Mapping[str, bytes], trusted: Pins, claim: Claim)
 
 
 def key_lines(record: BusRecord, trusted: Pins) -> list[str]:
-    """Return what people are told of a bus's signing: which keys are pinned, or what to ask the host's owner."""
+    """Return lines about the signatures of a bus: the pinned keys, or the question to the host's owner."""
     if trusted.required:
         return [f"of {key.name} must be signed by {key_id(key.public)[:16]} ({trusted.where})" for key in trusted.keys]
     if record.attestation == "none":

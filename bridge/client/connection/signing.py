@@ -1,4 +1,4 @@
-"""The key a clone signs its requests with: found or made once by `kakeya-mac init`, never asking anything of anybody.
+"""The key a clone signs its requests with: found or made once by `kakeya-mac init`, without a question.
 
 Every candidate is tried by signing with it, as only that shows whether it works without a passphrase or a touch.
 """
@@ -54,7 +54,7 @@ class SigningIdentity:
 
 
 def identity_of(session: BusSession) -> SigningIdentity | None:
-    """Return who signs requests to this bus, None when they go unsigned; nobody signs to their own machine.
+    """Return who signs requests to this bus, None when they go unsigned, as on this machine's own bus.
 
     Raises:
         UsageError: the configured key is not there or is no key.

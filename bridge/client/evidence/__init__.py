@@ -1,1 +1,1 @@
-"""What a reader does with results: verify, compare, quote, read reports, judge again."""
+"""The reader's side of results: verify, compare, quote, read reports, judge again."""

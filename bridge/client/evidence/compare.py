@@ -27,10 +27,6 @@ class Line:
     b: str
     same: bool
 
-    def data(self) -> dict[str, Any]:
-        """Return it as `--json` shows it."""
-        return {"name": self.name, "a": self.a, "b": self.b, "same": self.same}
-
 
 def compare(a: Result, b: Result) -> list[Line]:
     """Return facts, then claims, of two results."""

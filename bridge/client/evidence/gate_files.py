@@ -21,7 +21,7 @@ from bridge.trust.verifier import verify_tree
 
 @dataclass(frozen=True)
 class Judged:
-    """One path and what the gate here says of it; `problems` are those of the tree itself."""
+    """One path and its verdict by the gate here; `problems` are those of the tree itself."""
 
     path: Path
     verdict: Verdict
@@ -42,7 +42,7 @@ def judge_paths(paths: list[Path], trusted: Pins) -> Iterator[Judged | NoReport]
 
     Args:
         paths: files and folders.
-        trusted: keys; a result that one of them signed is judged as on its host, any other as nobody's.
+        trusted: keys; a result that one of them signed is judged as on its host, any other as unattested.
 
     Raises:
         UsageError: a path is neither, or nothing is there.
@@ -91,7 +91,7 @@ def _bounded(path: Path) -> bytes:
 
 
 def _folder(path: Path, trusted: Pins) -> Judged:
-    """Judge a result folder: digests first, so that nobody is misled by an edited report."""
+    """Judge a result folder: digests first, so that an edited report is named as one."""
     try:
         tree = read_folder(path)
     except IntegrityError as error:  # it is refused and stops no other

@@ -16,7 +16,7 @@ from bridge.records import ClaimResult, RunRecord
 
 @dataclass(frozen=True)
 class Quote:
-    """What may be said, what may not, and why not.
+    """The lines that may be said, and the claims that may not, each with its reason.
 
     Attributes:
         lines: the block; empty when nothing may be quoted.
@@ -54,8 +54,8 @@ def quote(result: Result, signature: Signature, *, markdown: bool = False) -> Qu
     """Return the quote of an intact result; one whose signature does not hold, or cannot be checked, gives none.
 
     Args:
-        result: what is quoted.
-        signature: what its signature came to.
+        result: the run's result.
+        signature: the verdict on its signature.
         markdown: as a quotation for a page.
 
     Raises:
@@ -113,6 +113,6 @@ def claim_line(claim: ClaimResult) -> str:
 
 
 def why_not(claim: ClaimResult, verdict_why: tuple[str, ...]) -> str:
-    """Return what stops a claim from being quoted."""
+    """Return the reasons that keep a claim from being quoted."""
     reasons = claim.why or verdict_why or ("the verdict is not evidence",)
     return clean_line("; ".join(reasons))

@@ -1,4 +1,4 @@
-"""Was a run left out: compare a signed result with the others that its runner published.
+"""Find runs that were left out: compare a signed result with the others that its runner published.
 
 Knows what is still on the bus; what was collected long ago leaves no gap, because the oldest go first.
 """
@@ -28,7 +28,7 @@ def compare_with_bus(bus: SharedBus, attested: Attested, trusted: Pins) -> tuple
         try:
             view = bus.read_claim(run_id, oid)
         except InfrastructureError:
-            continue  # a claim nobody can read shows as the gap it leaves
+            continue  # an unreadable claim shows as the gap it leaves
         if view is None or view.signature.refused:
             continue
         if view.claim.result_oid is None:

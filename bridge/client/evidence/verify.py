@@ -1,6 +1,6 @@
 """Check a result without trusting whoever shows it: from a folder, an id, or the request branch of a plain clone.
 
-What it can say: these bytes are what the runner wrote down, they are about this request, and with a pinned key who
+It can say that these bytes are the ones the runner wrote, that they are about this request, and with a pinned key who
 wrote them and whether a run of that runner was left out. Only a signature by a pinned key verifies a result: one that
 is signed by another key, and one without a signature, are whole at best, so that taking a signature off gains nothing.
 """
@@ -29,7 +29,7 @@ UNSIGNED = "integrity only, unsigned: it says what was written, not who wrote it
 
 @dataclass(frozen=True)
 class Verification:
-    """What came out.
+    """The checks of one result, or of several together.
 
     Attributes:
         run_id: None when there is no manifest to read it from.
@@ -51,7 +51,7 @@ class Verification:
 
     @property
     def exit_code(self) -> int:
-        """What the command ends in: 0 only where a pinned key says who wrote it."""
+        """The exit code of the command: 0 only where a pinned key says who wrote the result."""
         if not self.ok:
             return 1
         return 0 if self.signed else UNPROVEN
@@ -63,7 +63,7 @@ class Verification:
 
 
 def verify_folder(folder: Path, trusted: Pins) -> Verification:
-    """Verify a folder that `fetch` wrote or somebody copied."""
+    """Verify a result in a folder, as `fetch` writes it."""
     return verify(read_folder(folder), trusted, source=str(folder))
 
 
@@ -119,7 +119,7 @@ def verify(
 
     Args:
         tree: the result.
-        trusted: what this reader goes by.
+        trusted: the keys of this reader.
         source: where it came from, for people.
         run_id: the run it is said to be of, None to take its word.
         runner: the runner it is said to be of, None to take its word.

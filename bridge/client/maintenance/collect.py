@@ -1,10 +1,9 @@
-"""`gc`: remove what is old here, and on request what is finished on the bus."""
+"""`gc`: remove old results and requests here, and on request refs of finished runs on the bus."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from bridge.client.connection.session import BusSession
 from bridge.client.run.follow import state_of_view
@@ -15,14 +14,10 @@ from bridge.run.state import RunState
 
 @dataclass(frozen=True)
 class Removal:
-    """Something that went, or would go."""
+    """One result, request or ref that was removed, or would be."""
 
     kind: str
     name: str
-
-    def data(self) -> dict[str, Any]:
-        """Return it as `--json` shows it."""
-        return {"kind": self.kind, "name": self.name}
 
 
 def tidy(session: BusSession, *, older_than_s: float, branches: bool, dry_run: bool) -> Iterator[Removal]:

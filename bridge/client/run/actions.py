@@ -1,4 +1,4 @@
-"""What GitHub knows of a run that Actions wakes a host for: page, place in the queue, runners.
+"""The GitHub workflow run that wakes a host: its page, its place in the queue, the registered runners.
 
 Only on a bus with ``wake = "actions"``. Nothing here is needed: without a token or a network every answer is None.
 """

@@ -1,4 +1,4 @@
-"""Watch one run until it ends, the wait does, or nobody is left to end it.
+"""Watch one run until it ends, the wait ends, or no runner is left to end it.
 
 Yields what changed; knows nothing about how it is shown. A remote that fails for a while is waited for.
 """
@@ -35,7 +35,7 @@ EndReason = Literal["terminal", "pending", "runner_lost", "expired", "publish_fa
 
 @dataclass(frozen=True)
 class Progress:
-    """Something to show.
+    """One event of a run that is being watched.
 
     Attributes:
         kind: ``state`` changed, ``log`` has new lines, ``heartbeat`` after 30 silent seconds, ``trouble`` with the
@@ -90,7 +90,7 @@ class Follower:
         self._trouble = self._progress("trouble")
 
     def events(self) -> Iterator[Progress]:
-        """Yield what happens; the last one has kind ``end``.
+        """Yield the events of the run; the last one has kind ``end``.
 
         Raises:
             RemoteError: the remote has been away for longer than PATIENCE_S.
@@ -116,7 +116,7 @@ class Follower:
             clock.sleep(self._nap(pause_s, begun_s))
 
     def _look(self, waited_s: float) -> tuple[list[Progress], EndReason | None]:
-        """Return what is new and whether the wait is over; a remote that does not answer is news once.
+        """Return new events and why the wait is over; a remote that does not answer is one event.
 
         Raises:
             RemoteError: it has not answered for PATIENCE_S.
@@ -193,7 +193,7 @@ class Follower:
         return None
 
     def _check_is_there(self) -> None:
-        """Stop waiting for what nobody can start.
+        """Stop waiting for a request that no runner can see.
 
         Raises:
             BusError: the request has been missing for UNKNOWN_S.

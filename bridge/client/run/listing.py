@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from bridge.bus.views import Snapshot
@@ -29,19 +29,7 @@ class Row:
 
     def data(self) -> dict[str, Any]:
         """Return the row as `--json` shows it."""
-        return {
-            "id": self.id,
-            "short": short(self.id),
-            "state": self.state.value,
-            "preset": self.preset,
-            "profile": self.profile,
-            "reason": self.reason,
-            "verdict": self.verdict,
-            "runner": self.runner,
-            "created": self.created,
-            "age_s": round(self.age_s, 3),
-            "fetched": self.fetched,
-        }
+        return {**asdict(self), "short": short(self.id), "state": self.state.value, "age_s": round(self.age_s, 3)}
 
 
 def rows(session: BusSession, *, state: str | None, preset: str | None, limit: int) -> list[Row]:

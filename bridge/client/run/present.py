@@ -42,8 +42,7 @@ def document(run: Run, status: RunStatus, command: str, *, exit_code: int | None
         command: the command's name.
         exit_code: what the command ends in, when that is not the run's own code.
     """
-    result = status.result
-    verdict = result.verdict if result is not None else None
+    verdict = status.verdict
     return Envelope(
         command=command,
         id=status.id,
@@ -69,9 +68,7 @@ def document(run: Run, status: RunStatus, command: str, *, exit_code: int | None
 
 def outcome(status: RunStatus, exit_code: int | None = None) -> Outcome:
     """Return the outcome part."""
-    result = status.result
-    record = result.record if result is not None else None
-    verdict = result.verdict if result is not None else None
+    record, verdict = status.record, status.verdict
     return Outcome(
         exit_code=status.exit_code if exit_code is None else exit_code,
         reason=status.reason,
@@ -106,7 +103,7 @@ def request_part(request: Request | None, *, reattached: bool) -> RequestPart | 
 
 def where(run: Run, status: RunStatus) -> WherePart:
     """Return where it ran, as far as that is known."""
-    record = status.result.record if status.result is not None else None
+    record = status.record
     runner = record.runner if record is not None else status.claim.runner if status.claim is not None else None
     backend = backend_of(status.result) if status.result is not None else None
     host = record.host if record is not None else None
@@ -122,7 +119,7 @@ def where(run: Run, status: RunStatus) -> WherePart:
 
 def times(status: RunStatus) -> TimesPart:
     """Return the seconds of each phase, from the record the runner wrote."""
-    record = status.result.record if status.result is not None else None
+    record = status.record
     if record is None:
         return TimesPart()
     total = (parse_rfc3339(record.ended) - parse_rfc3339(record.created)).total_seconds()
@@ -149,9 +146,9 @@ def _next(status: RunStatus) -> list[list[str]]:
 def _next_of_result(status: RunStatus) -> list[list[str]]:
     """Return what makes sense after a run whose program did its work."""
     request, result = status.request, status.result
-    if result is None or result.verdict is None:
+    if result is None or status.verdict is None:
         return []
-    claims = result.verdict.claims
+    claims = status.verdict.claims
     if any(claim.citable for claim in claims):
         return [[PROGRAM, "quote", status.id], [PROGRAM, "verify", status.id]]
     if status.reason == "passed" and request is not None and request.profile == "smoke":
@@ -169,14 +166,14 @@ def _param_words(request: Request) -> list[str]:
 
 
 def _attempts(status: RunStatus) -> AttemptsPart | None:
-    record = status.result.record if status.result is not None else None
+    record = status.record
     if record is None or record.attempt is None:
         return None
     return AttemptsPart(number=record.attempt.number, earlier=list(record.attempt.earlier))
 
 
 def _trust(status: RunStatus) -> TrustPart | None:
-    record = status.result.record if status.result is not None else None
+    record = status.record
     if record is None:
         return None
     return TrustPart(

@@ -1,6 +1,6 @@
 """Read a result tree: whose it is, what it says, how its run ended.
 
-A tree that is not this request's is refused here, before anybody sees a line of it.
+A tree that is not this request's is refused here, before a line of it is shown.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Result:
 
     @property
     def log(self) -> bytes:
-        """The log, untrusted."""
+        """The log, written by the program of the run: untrusted."""
         return self.tree.files.get("log.txt", b"")
 
 

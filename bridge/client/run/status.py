@@ -19,7 +19,7 @@ from bridge.client.run.actions import ActionsView
 from bridge.client.run.follow import EndReason, state_of_view
 from bridge.client.run.result import Result, ending, exit_code, read_result
 from bridge.errors import REMEDY_MARK, FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
-from bridge.records import Claim, Request
+from bridge.records import Claim, Request, RunRecord, Verdict
 from bridge.request import parse
 from bridge.run.outcomes import OUTCOMES, Required, default_required
 from bridge.run.state import RunState
@@ -55,6 +55,16 @@ class RunStatus:
     remedy: str | None = None
     reattached: bool = False
     actions: ActionsView | None = None
+
+    @property
+    def record(self) -> RunRecord | None:
+        """The run record of the result."""
+        return None if self.result is None else self.result.record
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict of the result."""
+        return None if self.result is None else self.result.verdict
 
     @property
     def state_text(self) -> str:

@@ -22,9 +22,10 @@ from bridge.presets.parameters import bind
 from bridge.records import LimitRequest, Request, RunnerSelector, Workload
 from bridge.records.base import ParamValue
 from bridge.records.request import Profile
-from bridge.request import DEFAULT_TEMPLATE, UNSIGNED, idempotency_key, parse, request_branch
+from bridge.request import DEFAULT_TEMPLATE, UNSIGNED, key_of, parse, request_branch
 from bridge.system.clock import rfc3339
 
+_NO_KEY: Final = "0" * 64
 _AGENT_BRANCH: Final = re.compile(r"AgentMemory/.*?(-[0-9a-f]{4,8})?")
 
 
@@ -138,9 +139,18 @@ def build(session: BusSession, draft: RequestDraft, who: SigningIdentity | None 
             f"this bus takes requests on {', '.join(session.record.request_branches)}, not on {ref!r}",
             remedy="kakeya-mac init --branch-template TEXT",
         )
+    request = request_of(draft, run_id, session.record.bus_id, ref, now, who=who)
+    # What the host would refuse is refused here, before anything is pushed.
+    return parse(request.canonical(), ref=ref, bus_id=session.record.bus_id, now=now)
+
+
+def request_of(
+    draft: RequestDraft, run_id: str, bus_id: str, ref: str, now: dt.datetime, *, who: SigningIdentity | None
+) -> Request:
+    """Return the request with the fields of a draft, under the key that the same question always has."""
     request = Request(
         id=run_id,
-        bus_id=session.record.bus_id,
+        bus_id=bus_id,
         ref=ref,
         principal=UNSIGNED if who is None else who.principal,
         signer=None if who is None else who.fingerprint,
@@ -152,11 +162,10 @@ def build(session: BusSession, draft: RequestDraft, who: SigningIdentity | None 
         limits=draft.limits,
         created=rfc3339(now),
         expires=rfc3339(now + dt.timedelta(seconds=draft.expires_s)),
-        idempotency_key=key_of_draft(session, draft, who),
+        idempotency_key=_NO_KEY,
         retry_of=draft.retry_of,
     )
-    # What the host would refuse is refused here, before anything is pushed.
-    return parse(request.canonical(), ref=ref, bus_id=session.record.bus_id, now=now)
+    return request.evolve(idempotency_key=key_of(request))
 
 
 def template_for(session: BusSession) -> str:
@@ -174,17 +183,3 @@ def template_for(session: BusSession) -> str:
     template = f"AgentMemory/mac-bridge-{{preset}}-{{id}}{match[1] or ''}"
     probe = template.replace("{preset}", "x").replace("{id}", "0" * 26)
     return template if accepts(session.record.request_branches, f"refs/heads/{probe}") else DEFAULT_TEMPLATE
-
-
-def key_of_draft(session: BusSession, draft: RequestDraft, who: SigningIdentity | None) -> str:
-    """Return the key that is the same for the same request to the same bus."""
-    return idempotency_key(
-        bus_id=session.record.bus_id,
-        principal=UNSIGNED if who is None else who.principal,
-        preset=draft.preset,
-        params=draft.params,
-        profile=draft.profile,
-        tree=None if draft.workload is None else draft.workload.tree,
-        runner=draft.runner,
-        limits=draft.limits,
-    )

@@ -16,7 +16,7 @@ from bridge.client.connection.liveness import require_runner
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import SigningIdentity, identity_of
 from bridge.client.run.follow import state_of_view
-from bridge.client.send.draft import RequestDraft, build, key_of_draft
+from bridge.client.send.draft import RequestDraft, build, request_of
 from bridge.client.send.workflows import warnings
 from bridge.errors import FencedError, RequestRejectedError
 from bridge.ids import is_id
@@ -27,6 +27,8 @@ from bridge.system.clock import parse_rfc3339
 from bridge.trust.ssh_signatures import made_with
 
 POLL_S: Final = 2.0
+_ANY_ID: Final = "0" * 26
+_ANY_REF: Final = "refs/heads/any"
 _LOOKED_AT: Final = 20  # live requests on the bus that are compared with ours, newest first
 
 
@@ -72,7 +74,8 @@ def find_live(session: BusSession, draft: RequestDraft) -> Sending | None:
     A request that was remembered but never arrived counts: `send` pushes the same bytes under the same id.
     """
     who = identity_of(session)
-    key = key_of_draft(session, draft, who)
+    unsent = request_of(draft, _ANY_ID, session.record.bus_id, _ANY_REF, session.clock.now(), who=who)
+    key = unsent.idempotency_key  # of neither id nor branch nor time
     for sent, request in _same_key(session, key, draft.preset, who):
         view = session.bus.view(sent.id)
         if _live(session, view, request):

@@ -1,0 +1,98 @@
+"""One object for a run: the same answers from the bus while it goes on, and from the store once it has ended."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from bridge.client.clone.config import discover
+from bridge.client.run.run import Run, find_stored
+from bridge.errors import PendingError
+from bridge.run.state import RunState
+from tests.fakes.requester import Requester
+from tests.fakes.scripted_host import ScriptedHost
+
+
+@pytest.fixture
+def requester(tmp_path):
+    return Requester(tmp_path)
+
+
+@pytest.fixture
+def host(requester):
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    return host
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def run(requester, host, said):
+    run_id = requester.run("run", "mlx-env-probe").out.strip()
+    session = requester.open(settings_of(requester), requester.clock)
+    return Run(run_id, session.settings, session, os.environ, lambda *words: said.append(words))
+
+
+def settings_of(requester):
+    return discover(requester.folder, requester.surroundings(None, None).environment)
+
+
+def test_a_queued_run_has_a_request_a_reason_to_wait_and_no_result(run):
+    status = run.status()
+    assert (status.state, status.reason, status.exit_code) == (RunState.QUEUED, "pending", 8)
+    assert run.request.preset == "mlx-env-probe"
+    assert run.waiting_text() == "mini is idle"
+    assert run.logs() == []
+    with pytest.raises(PendingError, match="has no result yet: queued"):
+        run.result()
+
+
+def test_following_it_tells_every_state_and_the_status_after_it_how_the_wait_ended(run, requester, host):
+    host.claim(run.id)
+    host.start(run.id)
+    requester.clock.plan(1, lambda: host.judge(run.id))
+    requester.clock.plan(2, lambda: host.finish(run.id))
+    states = [progress.state for progress in run.follow() if progress.kind == "state"]
+    assert states == [RunState.CLAIMED, RunState.RUNNING, RunState.JUDGING, RunState.DONE]
+    assert (run.status().reason, run.status().exit_code) == ("passed", 0)
+
+
+def test_a_wait_that_ends_first_leaves_it_pending(run):
+    assert [progress.end for progress in run.follow(timeout_s=1.0)][-1] == "pending"
+    assert run.status().message == "still pending when the wait ended; nothing is lost"
+
+
+def test_its_log_is_read_live_and_then_from_the_result(run, host):
+    host.claim(run.id)
+    host.log(run.id, b"one\ntw")
+    host.log(run.id, b"o\n", final=True)
+    assert run.logs() == ["one", "two"]
+    host.finish(run.id)
+    assert run.logs() == ["one", "two"]
+    assert run.logs(after=4) == ["two"]
+
+
+def test_its_result_is_verified_stored_and_found_without_a_bus(run, requester, host, said):
+    host.claim(run.id)
+    host.finish(run.id)
+    assert run.result().verdict.decision == "valid_not_citable"
+    stored = find_stored(settings_of(requester), run.short, os.environ, lambda *words: said.append(words))
+    assert stored.session is None
+    assert stored.result().id == run.id
+    assert stored.bus_part().id == run.bus_part().id
+    assert stored.status().exit_code == run.status().exit_code
+
+
+def test_cancelling_asks_once_and_says_what_the_run_was_doing(run, requester, host):
+    assert run.cancel().state is RunState.QUEUED
+    assert run.cancel().state is RunState.QUEUED
+    assert requester.bus.snapshot().cancels == {run.id}
+    host.claim(run.id)
+    host.finish(run.id, reason="cancelled", decision="rejected")
+    assert run.cancel().terminal
+    assert run.status().exit_code == 6
