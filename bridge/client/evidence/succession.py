@@ -28,7 +28,7 @@ def compare_with_bus(bus: Bus, attested: Attested, trusted: Pins) -> tuple[bool,
         try:
             view = bus.read_claim(run_id, oid)
         except InfrastructureError:
-            continue  # an unreadable claim shows as the gap it leaves
+            continue  # a claim nobody can read shows as the gap it leaves
         if view is None or view.standing.refused:
             continue
         if view.claim.result_oid is None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from bridge.bus.refs.names import accepts, request_branch
+from bridge.bus.refs.names import accepts
 from bridge.client.connection.liveness import SeenRunner, look
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import SigningIdentity
@@ -22,7 +22,7 @@ from bridge.presets.parameters import bind
 from bridge.records import LimitRequest, Request, RunnerSelector, Workload
 from bridge.records.base import ParamValue
 from bridge.records.request import Profile
-from bridge.request import DEFAULT_TEMPLATE, UNSIGNED, key_of, parse
+from bridge.request import DEFAULT_TEMPLATE, UNSIGNED, key_of, parse, request_branch
 from bridge.system.clock import rfc3339
 
 _NO_KEY: Final = "0" * 64
