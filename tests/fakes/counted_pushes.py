@@ -17,11 +17,11 @@ from bridge.bus.store.interface import RefUpdate
 from bridge.bus.store.push_budget import Pacer
 from bridge.limits import BEACON_INTERVAL_HOSTED_S, LEASE_HOSTED_S, PUSHES_PER_MINUTE_HOSTED
 from bridge.runner.connection.link import link_to
-from bridge.runner.host import Host
 from bridge.runner.run.claim_renewal import Keeper
 from bridge.runner.service.loop import Runner
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.memory_bus import MemoryRemote, MemoryStore, bus_record
+from tests.support.runner_world import RunnerProcess
 
 DAY_S = 24 * 3600.0
 HOSTED = {"lease_s": LEASE_HOSTED_S, "beacon_interval_s": BEACON_INTERVAL_HOSTED_S}
@@ -92,7 +92,7 @@ class Busy:
     turns: frozenset[float]
 
 
-def busy(host: Host, clock: FakeClock, folder: Path, seconds: int, pause_s: float = 0.004) -> Busy:
+def busy(process: RunnerProcess, clock: FakeClock, folder: Path, seconds: int, pause_s: float = 0.004) -> Busy:
     """Run one run on a hosted remote that writes a log line every second."""
     store, bus = hosted(clock, folder, **HOSTED)
     link = link_to(bus, clock)
@@ -101,7 +101,7 @@ def busy(host: Host, clock: FakeClock, folder: Path, seconds: int, pause_s: floa
     held = bus.claim(actor.record(sent.ref, "claimed", 0, lease_s=LEASE_HOSTED_S))
     held = bus.advance(held, actor.record(sent.ref, "started", 1, lease_s=LEASE_HOSTED_S, phase="running"))
     clock.advance(120.0)
-    beacons = Runner(host, link)._beacons
+    beacons = process.on(link)._beacons
     keeper = Keeper(link, held, clock=clock, beacon=beacons.due, asked_s=clock.steady_s())
     before = len(store.pushes)
     turns = log_every_second([keeper], clock, folder, seconds, pause_s)

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +18,15 @@ from bridge.cli.host.keys import enrol, enrol_own, keygen, own_name, signed
 from bridge.cli.host.trust import HANDLERS as TRUST_HANDLERS
 from bridge.cli.os_errors import told
 from bridge.errors import BusMissingError, KakeyaError, UsageError
-from bridge.runner.host import Host, StateFolder
 from bridge.runner.policy.file import Policy, builtin_policy, file_problems, load_policy
-from bridge.runner.service.serve import assemble, default_policy_path, default_state, once, serve, serve_embedded
+from bridge.runner.service.serve import default_policy_path, default_state, once, runner_on, serve, serve_embedded
 from bridge.runner.service.stopping import stopping_on_signals
+from bridge.runner.state.folder import StateFolder
 from bridge.system.durable import NameLock
 
 if TYPE_CHECKING:
     from bridge.bus.interface import Bus
+    from bridge.runner.service.loop import Runner
 from bridge.cli.host.talk import CLOCK, say
 
 
@@ -41,24 +43,28 @@ def dispatch(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _runner(arguments: argparse.Namespace, summary: Callable[[str], None] | None = None) -> Iterator[tuple[Host, Bus]]:
-    """Hold the runner's name and put it together."""
+def _runner(
+    arguments: argparse.Namespace, stopping: threading.Event, summary: Callable[[str], None] | None = None
+) -> Iterator[tuple[Runner, str]]:
+    """Hold the runner's name and put it together; the second value says what it serves."""
     policy, state = _policy(arguments), _state(arguments)
     with NameLock(state.lock).held():
         if arguments.rehash:
             state.model_digests.unlink(missing_ok=True)
         bus = _bus(arguments, policy, state)
         enrol(bus, state, policy.name, say)
-        yield assemble(policy, state, CLOCK, say, summary=summary), bus
+        with runner_on(bus, policy, state, clock=CLOCK, stopping=stopping, say=say, summary=summary) as runner:
+            digest = policy.digest(embedded=False)
+            yield runner, f"runner {policy.name} serves {bus.route}, policy {digest[:12]}, state {state.root}"
 
 
 def _serve(arguments: argparse.Namespace) -> int:
     if arguments.embedded is not None:
         return _serve_embedded(arguments)
-    with _runner(arguments) as (host, bus), stopping_on_signals() as signals:
-        say(f"runner {host.name} serves {bus.route}, policy {host.facts.digest[:12]}, state {host.state.root}")
-        signals.watch(host)
-        serve(host, bus, idle_s=arguments.idle)
+    stopping = threading.Event()
+    with _runner(arguments, stopping) as (runner, what), stopping_on_signals(stopping) as signals:
+        say(what)
+        serve(runner, idle_s=arguments.idle)
     return signals.exit_code(0)
 
 
@@ -74,13 +80,12 @@ def _serve_embedded(arguments: argparse.Namespace) -> int:
     policy = load_policy(path) if path.exists() else builtin_policy(os.environ)
     bus = open_bus(str(route), repository=None, state=state.bus, clock=CLOCK)
     idle_s = EMBEDDED_IDLE_S if arguments.idle is None else arguments.idle
-    with stopping_on_signals() as signals:
-
-        def ready(host: Host) -> None:
-            signals.watch(host)
-            enrol_own(bus, state, host.name, say)
-
-        if not serve_embedded(policy, state, CLOCK, say, bus, idle_s=idle_s, ready=ready):
+    with stopping_on_signals(threading.Event()) as signals:
+        served = serve_embedded(
+            bus, policy, state, clock=CLOCK, stopping=signals.stopping, say=say, idle_s=idle_s,
+            enrol=lambda: enrol_own(bus, state, policy.name, say),
+        )  # fmt: skip
+        if not served:
             say("another process serves the embedded bus already")
     return signals.exit_code(0)
 
@@ -90,9 +95,9 @@ def _once(arguments: argparse.Namespace) -> int:
     if branch is not None and not branch.startswith("refs/"):
         branch = f"refs/heads/{branch}"
     summary = print if arguments.summary else None
-    with _runner(arguments, summary) as (host, bus), stopping_on_signals() as signals:
-        signals.watch(host)
-        code = once(host, bus, branch=branch)
+    stopping = threading.Event()
+    with _runner(arguments, stopping, summary) as (runner, _), stopping_on_signals(stopping) as signals:
+        code = once(runner, branch=branch)
     return signals.exit_code(code)
 
 
@@ -139,11 +144,9 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 
 def _gc(arguments: argparse.Namespace) -> int:
-    from bridge.runner.service.collect import old_files
-
     policy, state = _policy(arguments), _state(arguments)
     older_than_s = arguments.older_than * 24 * 3600
-    for path in old_files(state, CLOCK.now().timestamp() - older_than_s):
+    for path in state.old_files(CLOCK.now().timestamp() - older_than_s):
         print(path)
         if not arguments.dry_run:
             path.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ import argparse
 import os
 import shlex
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -88,21 +89,19 @@ def _serve(arguments: argparse.Namespace, state: Path) -> int:
     from bridge.bus import open_bus
     from bridge.cli.host.keys import enrol_own
     from bridge.cli.host.talk import say
-    from bridge.runner.host import Host, StateFolder
     from bridge.runner.service.serve import serve_embedded
     from bridge.runner.service.stopping import stopping_on_signals
+    from bridge.runner.state.folder import StateFolder
 
     policy, clock, folder = _policy(arguments), SystemClock(), StateFolder(state, owner=state.parent)
     ensure_served(repository(state), clock)
     folder.create()
     bus = open_bus(str(repository(state)), repository=None, state=folder.bus, clock=clock)
-    with stopping_on_signals() as signals:
-
-        def ready(host: Host) -> None:
-            signals.watch(host)
-            enrol_own(bus, folder, host.name, say)
-
-        serve_embedded(policy, folder, clock, say, bus, idle_s=IDLE_S, ready=ready, embedded=False)
+    with stopping_on_signals(threading.Event()) as signals:
+        serve_embedded(
+            bus, policy, folder, clock=clock, stopping=signals.stopping, say=say, idle_s=IDLE_S, embedded=False,
+            enrol=lambda: enrol_own(bus, folder, policy.name, say),
+        )  # fmt: skip
     return signals.exit_code(0)
 
 
@@ -111,7 +110,7 @@ def _show(arguments: argparse.Namespace, state: Path) -> int:
     from bridge.bus import open_bus
     from bridge.cli.host.keys import enrol_own
     from bridge.cli.host.talk import say
-    from bridge.runner.host import StateFolder
+    from bridge.runner.state.folder import StateFolder
     from bridge.trust.keyring import pin
 
     policy, clock, folder = _policy(arguments), SystemClock(), StateFolder(state, owner=state.parent)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.runner.host import StateFolder
 from bridge.runner.maintenance.doctor import Finding
 from bridge.runner.maintenance.setup import (
     SetupOptions,
@@ -21,6 +20,7 @@ from bridge.runner.maintenance.setup import (
     unit,
 )
 from bridge.runner.policy.check import problems
+from bridge.runner.state.folder import StateFolder
 
 if TYPE_CHECKING:
     from bridge.bus.interface import Bus

@@ -20,13 +20,13 @@ from bridge.executor.interface import Executor
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.presets import registry
 from bridge.runner.authorisation.signers import Signers
-from bridge.runner.host import StateFolder
 from bridge.runner.machine.identity import ask_interpreter
 from bridge.runner.machine.models import find_model
 from bridge.runner.maintenance.setup_checks import RECEIPT, check
 from bridge.runner.maintenance.site_checks import check_site
 from bridge.runner.policy.check import problems
 from bridge.runner.policy.file import Policy, file_problems, load_policy, own_presets
+from bridge.runner.state.folder import StateFolder
 from bridge.runner.state.journal import verify_journal
 from bridge.system.clock import Clock, parse_rfc3339
 from bridge.trust.keyring import pin

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from bridge.runner.host import StateFolder
 from bridge.runner.policy.check import Problem, problems
+from bridge.runner.state.folder import StateFolder
 from bridge.system.durable import write_atomically
 
 

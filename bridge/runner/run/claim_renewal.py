@@ -9,14 +9,17 @@ import hashlib
 import secrets
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from bridge.bus.views import HeldClaim, LogChunk
+from bridge.bus.views import HeldClaim, LogChunk, ReceivedRequest, RequestRef
 from bridge.errors import FencedError, InfrastructureError
 from bridge.limits import LOG_CHUNK_MAX_BYTES
 from bridge.records import Beacon, Claim, LogHead
 from bridge.run.lease import OwnLease
+from bridge.run.outcomes import Ending
 from bridge.runner.connection.link import BusLink
+from bridge.runner.state.kept import KeptRun
 from bridge.system.clock import Clock, rfc3339
 
 Phase = Literal["preparing", "running", "judging", "publishing"]
@@ -27,6 +30,19 @@ def following(held: HeldClaim, clock: Clock, **changes: Any) -> Claim:
     """Return the claim that may replace the held one: next number, fresh nonce, and these changes."""
     fresh = {"sequence": held.claim.sequence + 1, "nonce": secrets.token_hex(16), "time": rfc3339(clock.now())}
     return held.claim.evolve(**fresh, **changes)
+
+
+@dataclass(frozen=True)
+class ClaimedRun:
+    """A claim we hold and what is to be done with it."""
+
+    ref: RequestRef
+    held: HeldClaim
+    received: ReceivedRequest | None
+    claimed: str
+    asked_s: float
+    ending: Ending | None = None  # set for runs that are only finalised
+    kept: KeptRun | None = None  # set for runs that came to their end before this runner died
 
 
 class Keeper:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from bridge.bus.views import ClaimView, HeldClaim, RequestRef
 from bridge.errors import FencedError, InfrastructureError, KakeyaError
@@ -16,42 +16,77 @@ from bridge.limits import EXPIRY_MAX_S
 from bridge.pipeline import finish, run_once
 from bridge.run.lease import LeaseWatch
 from bridge.run.outcomes import Ending, RunOutcome
+from bridge.runner.actions.announce import RunAnnouncement, nobody
+from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import BusLink
 from bridge.runner.connection.pacing import PollPace
-from bridge.runner.host import Host
-from bridge.runner.queue.admission import host_wait
+from bridge.runner.machine.machine import Machine
+from bridge.runner.queue.admission import Admission
 from bridge.runner.queue.forged_claims import ForgedClaims
 from bridge.runner.queue.queue import Queue
-from bridge.runner.queue.work import ClaimedRun
-from bridge.runner.run.claim_renewal import Keeper, following
-from bridge.runner.run.delivery import Spool
+from bridge.runner.run.claim_renewal import ClaimedRun, Keeper, following
+from bridge.runner.run.delivery import ResultDelivery, Spool
 from bridge.runner.run.session import RunSession
 from bridge.runner.service.beacons import BeaconSender
-from bridge.runner.service.recovery import kill_leftovers, recover, saved
+from bridge.runner.service.recovery import Recovery
+from bridge.runner.state.folder import OpenState
 from bridge.runner.state.kept import drop_all_but
-from bridge.system.clock import parse_rfc3339
+from bridge.system.clock import Clock, parse_rfc3339
 
 _WAKE_S = 0.1
 
 
 class Runner:
-    """One runner on one bus; the caller holds its name lock."""
+    """One runner on one bus; the caller holds its name lock.
 
-    def __init__(self, host: Host, link: BusLink) -> None:
-        self._host, self._link = host, link
-        self._pace = PollPace(host.clock, link.record.lease_s)
-        self._watch = LeaseWatch(host.clock)
-        self._hostile = ForgedClaims(link, host.clock)
-        self._spool = Spool(host, self._running_ids)
-        self._beacons = BeaconSender(host, link, self._running_ids, self._spool.waiting)
+    Args:
+        rules: what the owner allows.
+        machine: what runs jobs.
+        state: the runner's state.
+        link: the bus.
+        clock: the machine's clocks.
+        stopping: set when the runner is asked to end now; what runs ends as ``interrupted``.
+        say: takes one line for people; the only way a runner talks.
+        announce: tells the hosting site of a result.
+    """
+
+    def __init__(
+        self,
+        rules: OwnerRules,
+        machine: Machine,
+        state: OpenState,
+        link: BusLink,
+        *,
+        clock: Clock,
+        stopping: threading.Event,
+        say: Callable[[str], None],
+        announce: Callable[[RunAnnouncement], None] = nobody,
+    ) -> None:
+        self._rules, self._machine, self._link = rules, machine, link
+        self.state, self.clock, self.stopping, self.say = state, clock, stopping, say
+        self._pace = PollPace(clock, link.record.lease_s)
+        self._watch = LeaseWatch(clock)
+        self._hostile = ForgedClaims(link, clock)
+        self._admission = Admission(rules, state, clock)
+        self._delivery = ResultDelivery(rules.name, state.journal, link, clock=clock, say=say, announce=announce)
+        self._recovery = Recovery(
+            rules.name, state, link, delivery=self._delivery, executor=machine.executor, say=say
+        )  # fmt: skip
+        self._spool = Spool(state.journal, clock, self._running_ids)
+        self._beacons = BeaconSender(
+            rules, machine, state.folder, link, running=self._running_ids, spooled=self._spool.waiting,
+            clock=clock, stopping=stopping, say=say,
+        )  # fmt: skip
         self._active: dict[str, threading.Thread] = {}
         self._cancels: frozenset[str] = frozenset()
         self._outcomes: list[RunOutcome] = []
         self._run_ended = threading.Event()
         self._lock = threading.Lock()
-        self._queue = Queue(host, link, self._running_ids, self._start)
-        kill_leftovers(host)
-        drop_all_but(host.state.kept, host.journal.open_runs())
+        self._queue = Queue(
+            rules, state, link, self._running_ids, self._start, clock=clock, stopping=stopping, say=say
+        )  # fmt: skip
+        self._recovery.kill_leftovers()
+        drop_all_but(state.folder.kept, state.journal.open_runs())
 
     @property
     def busy(self) -> bool:
@@ -80,7 +115,7 @@ class Runner:
         requests = [ref for ref in snapshot.requests if only is None or ref.ref == only]
         refs = {ref.id: ref for ref in requests}
         resting = self._spool.resting()
-        for left in recover(self._host, self._link, refs, snapshot.claims, (*self._running_ids(), *resting)):
+        for left in self._recovery.recover(refs, snapshot.claims, (*self._running_ids(), *resting)):
             self._go_on(left.ref, left.view, resume=left.resume)
         self._spool.tried(resting)
         watched = {run_id: oid for run_id, oid in snapshot.claims.items() if run_id in refs}
@@ -103,10 +138,9 @@ class Runner:
 
     def wait(self) -> None:
         """Wait until the next listing is due, a run ends, or the runner is asked to stop."""
-        clock, stopping = self._host.clock, self._host.stopping
-        due_s = clock.steady_s() + self._pace.wait_s(busy=self.busy)
-        while (left_s := due_s - clock.steady_s()) > 0 and not self._run_ended.is_set():
-            if stopping.wait(min(left_s, _WAKE_S)):
+        due_s = self.clock.steady_s() + self._pace.wait_s(busy=self.busy)
+        while (left_s := due_s - self.clock.steady_s()) > 0 and not self._run_ended.is_set():
+            if self.stopping.wait(min(left_s, _WAKE_S)):
                 break
         self._run_ended.clear()
 
@@ -137,7 +171,7 @@ class Runner:
                 if view is not None and view.claim.state != "terminal" and self._may_take_over(run_id, view):
                     self._go_on(refs[run_id], view, resume=view.claim.state == "claimed")
             except InfrastructureError as error:
-                self._host.say(f"{run_id[-8:]} cannot be looked at: {error.message}")
+                self.say(f"{run_id[-8:]} cannot be looked at: {error.message}")
 
     def _may_take_over(self, run_id: str, view: ClaimView) -> bool:
         if not self._watch.expired(run_id, view.oid, view.claim.lease_s):
@@ -146,12 +180,12 @@ class Runner:
             return False  # what a signed claim holds, only a signed one moves on
         if view.claim.state == "started" and self._is_spooled(run_id, view.claim.runner):
             return False  # it ran, and its runner says that it still holds the result
-        full = len(self._active) >= self._host.policy.slots or host_wait(self._host) is not None
+        full = len(self._active) >= self._rules.policy.slots or self._admission.host_wait() is not None
         return not (view.claim.state == "claimed" and full)
 
     def _is_spooled(self, run_id: str, runner: str) -> bool:
         """Whether a runner's beacon of the last day says that it could not deliver this run's result yet."""
-        oldest = self._host.clock.now() - dt.timedelta(seconds=EXPIRY_MAX_S)
+        oldest = self.clock.now() - dt.timedelta(seconds=EXPIRY_MAX_S)
         with self._link.lock:
             beacons = [beacon for _, beacon in self._link.bus.read_beacons() if beacon.runner == runner]
         return any(run_id in one.spooled and parse_rfc3339(one.time) > oldest for one in beacons)
@@ -162,22 +196,22 @@ class Runner:
         Raises:
             InfrastructureError: the claim could not be taken over.
         """
-        host, link = self._host, self._link
+        link, clock, journal = self._link, self.clock, self.state.journal
         if ref.oid != view.claim.request_oid:
             ref = RequestRef(ref.id, ref.ref, view.claim.request_oid)
         held = HeldClaim(view.oid, view.claim, view.chain)
         claimed = view.history[0].time
         if not resume:
-            found = saved(host, run_id=ref.id, oid=ref.oid)
+            found = self._recovery.saved(ref.id, ref.oid)
             vanished = Ending("runner_lost", f"runner {view.claim.runner} vanished while the run was going on")
-            self._start(ClaimedRun(ref, held, None, claimed, host.clock.steady_s(), ending=vanished, kept=found))
+            self._start(ClaimedRun(ref, held, None, claimed, clock.steady_s(), ending=vanished, kept=found))
             return
-        claim = following(held, host.clock, runner=host.name, state="claimed", lease_s=link.record.lease_s)
-        host.journal.append("fetched", ref.id, ref.oid, nonce=claim.nonce)
-        asked_s = host.clock.steady_s()
+        claim = following(held, clock, runner=self._rules.name, state="claimed", lease_s=link.record.lease_s)
+        journal.append("fetched", ref.id, ref.oid, nonce=claim.nonce)
+        asked_s = clock.steady_s()
         with link.lock:
             held = link.bus.take_over(view, claim)
-        host.journal.append("claimed", ref.id, held.oid)
+        journal.append("claimed", ref.id, held.oid)
         self._start(ClaimedRun(ref, held, None, claimed, asked_s))
 
     def _start(self, work: ClaimedRun) -> None:
@@ -188,17 +222,12 @@ class Runner:
         thread.start()
 
     def _work(self, work: ClaimedRun) -> None:
-        host, link, run_id = self._host, self._link, work.ref.id
-        keeper = Keeper(link, work.held, clock=host.clock, beacon=self._beacons.due, asked_s=work.asked_s)
+        run_id, clock = work.ref.id, self.clock
+        keeper = Keeper(self._link, work.held, clock=clock, beacon=self._beacons.due, asked_s=work.asked_s)
         session = RunSession(
-            host,
-            link,
-            work.ref,
-            keeper,
-            received=work.received,
-            cancelled=lambda: run_id in self._cancels,
-            claimed=work.claimed,
-        )
+            self._rules, self._machine, self.state, self._link, work=work, keeper=keeper, delivery=self._delivery,
+            clock=clock, cancelled=lambda: run_id in self._cancels, stopping=self.stopping, say=self.say,
+        )  # fmt: skip
         try:
             if work.ending is None:
                 outcome = run_once(session)
@@ -210,10 +239,10 @@ class Runner:
             with self._lock:
                 self._outcomes.append(outcome)
         except FencedError as error:
-            host.say(f"{run_id[-8:]} left to its new owner: {error.message}")
-            host.journal.append("fenced", run_id)
+            self.say(f"{run_id[-8:]} left to its new owner: {error.message}")
+            self.state.journal.append("fenced", run_id)
         except KakeyaError as error:
-            host.say(f"{run_id[-8:]} {error}")
+            self.say(f"{run_id[-8:]} {error}")
         finally:
             with self._lock:
                 del self._active[run_id]

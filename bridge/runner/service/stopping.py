@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from bridge.runner.host import Host
-
 
 @dataclass
 class Signals:
-    """Signals that were caught, and the hosts that are told to stop."""
+    """Signals that were caught, and the flag that they set: what runs ends as interrupted and is published."""
 
-    hosts: list[Host] = field(default_factory=list)
+    stopping: threading.Event
     caught: list[int] = field(default_factory=list)
 
-    def watch(self, host: Host) -> None:
-        """Tell a host to stop when a signal comes, or now if one came while it was being set up."""
-        self.hosts.append(host)
-        if self.caught:
-            host.stopping.set()
-
     def stop(self, number: int, _frame: object) -> None:
-        """Ask every host to stop; what it runs ends as interrupted and is published."""
+        """Note a signal and set the flag."""
         self.caught.append(number)
-        for host in self.hosts:
-            host.stopping.set()
+        self.stopping.set()
 
     def exit_code(self, otherwise: int) -> int:
         """Return 128 + n after signal n."""
@@ -35,9 +27,9 @@ class Signals:
 
 
 @contextmanager
-def stopping_on_signals() -> Iterator[Signals]:
+def stopping_on_signals(stopping: threading.Event) -> Iterator[Signals]:
     """Turn TERM, INT and HUP into an orderly stop."""
-    signals = Signals()
+    signals = Signals(stopping)
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     before = {number: signal.signal(number, signals.stop) for number in numbers}
     try:

@@ -17,7 +17,7 @@ def test_a_second_attempt_of_the_same_thing_is_counted_with_its_earlier_reports(
     later = max(numbers, key=lambda run_id: numbers[run_id])
     earlier = min(numbers, key=lambda run_id: numbers[run_id])
     assert records[later].attempt.earlier == (earlier,)
-    kept = archive.load(w.host.state.reports, [earlier])
+    kept = archive.load(w.process.folder.reports, [earlier])
     assert kept[earlier] == {"probe.json": w.result(earlier).files["reports/probe.json"]}
 
 
