@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.bus_overhead import floor
 from benchmarks.figures import Figure
 from benchmarks.interleave import Timing, interleave
-from bridge.cli.mac.main import Surroundings, main
+from bridge.cli.mac.program import Surroundings, main
 from tests.support.runner_site import CLOCK, Site
 
 

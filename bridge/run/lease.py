@@ -12,7 +12,7 @@ from bridge.system.clock import Clock
 
 
 class LeaseWatch:
-    """Sees how long claims of others have stood still."""
+    """Measures how long the claims of others have not changed, for a runner and for a requester who waits."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -34,7 +34,7 @@ class LeaseWatch:
 
 
 class OwnLease:
-    """Knows when the owner must stop: a margin before an observer could take the claim away."""
+    """Tells the owner of a claim when to stop: a margin before an observer could take the claim away."""
 
     def __init__(self, clock: Clock, lease_s: float, asked_s: float) -> None:
         """Start from an acknowledged push that was asked at `asked_s` on the steady clock."""

@@ -1,37 +1,129 @@
-"""How a run ends: one reason, one line for people, one exit code. Knows no stage."""
+"""How a run ends: one table from reason to exit code, for hosts, requesters, help and guides.
+
+Imports no record at run time: the help of `kakeya-mac` prints the table and has to stay light.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from bridge.errors import REMEDY_MARK, KakeyaError, PolicyRefusedError, UsageError
 from bridge.limits import TEXT_MAX_CHARS
-from bridge.records import Delivery, Reason
 
-EXIT_CODES: Final[Mapping[Reason, int]] = MappingProxyType(
+if TYPE_CHECKING:
+    from bridge.records import Delivery, Reason
+
+Required = Literal["valid", "evidence"]
+
+
+@dataclass(frozen=True)
+class OutcomeRow:
+    """What one reason means.
+
+    Attributes:
+        exit_code: what a waiting command ends in.
+        meaning: one line for people.
+        retryable: whether the same request may end differently with no change by the requester.
+        remedy: the command to run next, with ``ID`` for the run; None where the message of the run says it.
+    """
+
+    exit_code: int
+    meaning: str
+    retryable: bool = False
+    remedy: str | None = None
+
+
+_RETRY: Final = "kakeya-mac retry ID --wait"
+_ATTACH: Final = "kakeya-mac attach ID"
+_LOGS: Final = "kakeya-mac logs ID"
+
+# Strongest first: a run that was refused never ran, so no later fact can matter.
+OUTCOMES: Final[Mapping[str, OutcomeRow]] = MappingProxyType(
     {
-        "passed": 0,
-        "gate_rejected": 1,
-        "request_rejected": 2,
-        "runner_lost": 3,
-        "interrupted": 3,
-        "expired": 3,
-        "publish_failed": 3,
-        "infrastructure": 3,
-        "program_failed": 4,
-        "timed_out": 5,
-        "cancelled": 6,
-        "policy_refused": 7,
+        "request_rejected": OutcomeRow(2, "the host rejected the request as malformed"),
+        "policy_refused": OutcomeRow(7, "refused by the policy of the host's owner; the message names the line"),
+        "cancelled": OutcomeRow(6, "cancelled"),
+        "timed_out": OutcomeRow(5, "a time limit or another bound ended the run", remedy=_LOGS),
+        "runner_lost": OutcomeRow(3, "the runner was silent for its whole lease; nothing ran twice", True, _RETRY),
+        "interrupted": OutcomeRow(3, "the runner was asked to stop", True, _RETRY),
+        "expired": OutcomeRow(3, "no runner started it before it expired", True, _RETRY),
+        "infrastructure": OutcomeRow(3, "the host could not run it", True, _RETRY),
+        "publish_failed": OutcomeRow(3, "it ran, and its result is not delivered yet", True, _ATTACH),
+        "program_failed": OutcomeRow(4, "the program failed", remedy=_LOGS),
+        "gate_rejected": OutcomeRow(1, "the gate's verdict is below --require"),
+        "pending": OutcomeRow(8, "still pending when the wait ended; nothing is lost", True, _ATTACH),
+        "passed": OutcomeRow(0, "done: the result meets --require (smoke: valid, claim: evidence)"),
+    }
+)
+
+BUG: Final = 70
+UNPROVEN: Final = 9
+
+# What commands that are not about the end of one run add to the codes above.
+_OF_COMMANDS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        0: "a submission without --wait was pushed",
+        1: "verify, doctor or gate check found something",
+        2: "wrong command line or configuration",
+        3: "no runner would take it, or the bus does not answer",
+        UNPROVEN: "verify: every byte holds, and no pinned key says who wrote it: unsigned, or no key is pinned",
+        BUG: "a bug in kakeya-mac",
+        130: "detached by Ctrl-C (SIGINT); the run goes on",
+        143: "detached by SIGTERM; the run goes on",
     }
 )
 
 
+def exit_meanings() -> dict[int, str]:
+    """Return what each exit code of `kakeya-mac` means, in the order of the codes."""
+    texts: dict[int, list[str]] = {}
+    for row in OUTCOMES.values():
+        texts.setdefault(row.exit_code, []).append(row.meaning)
+    for code, text in _OF_COMMANDS.items():
+        texts.setdefault(code, []).append(text)
+    return {code: "; ".join(texts[code]) for code in sorted(texts)}
+
+
+def strongest(codes: Iterable[int]) -> int:
+    """Return the exit code of several runs together: a bug first, then by the order of the table."""
+    order = (BUG, *(row.exit_code for row in OUTCOMES.values()))
+    return min(codes, key=order.index)
+
+
+_RANK: Final = {"rejected": 0, "valid_not_citable": 1, "evidence": 2}
+_NEEDED: Final = {"valid": 1, "evidence": 2}
+
+
+def default_required(profile: str) -> Required:
+    """Return the verdict that a profile needs for exit code 0: a claim is made to be quoted, a smoke run is not."""
+    return "evidence" if profile == "claim" else "valid"
+
+
+def meets(decision: str | None, required: Required) -> bool:
+    """Return whether a verdict is at least the required one; no verdict never is."""
+    return decision is not None and _RANK[decision] >= _NEEDED[required]
+
+
+def exit_code_of(reason: str, decision: str | None, required: Required) -> int:
+    """Return the exit code of a run that ended.
+
+    Args:
+        reason: the terminal claim's reason; one that a newer host invented ends in 70.
+        decision: the verdict's decision, None where there is no verdict.
+        required: the verdict that the requester asked for.
+    """
+    if reason in {"passed", "gate_rejected"}:
+        return OUTCOMES["passed" if meets(decision, required) else "gate_rejected"].exit_code
+    row = OUTCOMES.get(reason)
+    return BUG if row is None else row.exit_code
+
+
 @dataclass(frozen=True)
 class Ending:
-    """Why a run ended; `message` is made one line, bounded and without control characters, or None.
+    """Why a run ended on its host; `message` is made one bounded line without control characters, or None.
 
     A message may quote what a workload wrote: a record that refuses it would leave the run without an end.
     """
@@ -46,12 +138,12 @@ class Ending:
     @property
     def exit_code(self) -> int:
         """The exit code of the requester's command, before what it requires of the gate."""
-        return EXIT_CODES[self.reason]
+        return OUTCOMES[self.reason].exit_code
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What came of one request on this runner.
+    """The end of one request on this runner.
 
     Attributes:
         delivery: ``copied``, ``branch_moved``, ``branch_deleted``, or ``spooled`` while it could not be published.
@@ -64,34 +156,29 @@ class RunOutcome:
 
     @property
     def exit_code(self) -> int:
-        """The ending's exit code; 3 while the result is only in the spool."""
-        return 3 if self.delivery == "spooled" else self.ending.exit_code
+        """The ending's exit code; that of ``publish_failed`` while the result is only in the spool."""
+        return OUTCOMES["publish_failed"].exit_code if self.delivery == "spooled" else self.ending.exit_code
 
 
 class EndedError(KakeyaError):
-    """A run ends here although nothing is wrong: cancelled, expired, interrupted."""
+    """Ends a run although nothing is wrong: cancelled, expired, interrupted."""
 
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending.message or ending.reason)
         self.ending = ending
 
 
-def _said(error: KakeyaError) -> str:
-    """Return message and remedy as one line that a reader can take apart again."""
-    return one_line(error.message if error.remedy is None else f"{error.message}{REMEDY_MARK}{error.remedy}")
-
-
 def of_error(error: Exception) -> Ending:
-    """Return the ending an exception means; what nobody raised on purpose is our bug, never the requester's."""
+    """Return the ending an exception means; an exception of no class of ours is our bug, never the requester's."""
     if isinstance(error, EndedError):
         return error.ending
+    if not isinstance(error, KakeyaError):
+        return Ending("infrastructure", f"bug: {type(error).__name__}: {error}")
+    # Message and remedy in one line, which a reader takes apart again.
+    said = error.message if error.remedy is None else f"{error.message}{REMEDY_MARK}{error.remedy}"
     if isinstance(error, UsageError):
-        return Ending("request_rejected", _said(error))
-    if isinstance(error, PolicyRefusedError):
-        return Ending("policy_refused", _said(error))
-    if isinstance(error, KakeyaError):
-        return Ending("infrastructure", _said(error))
-    return Ending("infrastructure", one_line(f"bug: {type(error).__name__}: {error}"))
+        return Ending("request_rejected", said)
+    return Ending("policy_refused" if isinstance(error, PolicyRefusedError) else "infrastructure", said)
 
 
 def one_line(text: str) -> str:

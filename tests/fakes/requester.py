@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bridge.cli.mac.main import Surroundings, main
+from bridge.cli.mac.program import Surroundings, main
 from bridge.client.clone.store import Store
 from bridge.client.connection.session import BusSession, identify
 from bridge.ids import ID_PATTERN

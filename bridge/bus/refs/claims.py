@@ -17,7 +17,7 @@ from bridge.bus.views import ClaimView, HeldClaim
 from bridge.errors import BusError, FencedError, RemoteError
 from bridge.limits import CLAIM_CHAIN_MAX_COUNT
 from bridge.records import Claim
-from bridge.run.transitions import check_first, check_next
+from bridge.run.state import check_first, check_next
 from bridge.system.gitobjects import Commit, blob, parse_commit
 from bridge.trust.seals import BusSeals, SignatureState, seal_in
 

@@ -10,12 +10,12 @@ from bridge.client.connection.pins import pins
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence.gate_files import Judged, NoReport, judge_paths
-from bridge.run import exits
+from bridge.run.outcomes import Required, meets
 
 
 def check(call: Invocation) -> int:
     """Judge files and folders; exit 1 when one is below what is required or does not verify."""
-    required: exits.Required = call.args.require or "valid"
+    required: Required = call.args.require or "valid"
     trusted = pins(call.settings(), option=call.args.runner_key or ())
     found = list(judge_paths([Path(call.directory, path) for path in call.args.paths], trusted))
     judged = [one for one in found if isinstance(one, Judged)]
@@ -23,7 +23,7 @@ def check(call: Invocation) -> int:
     failed = 0
     for one in judged:
         _print(call, one)
-        failed += bool(one.problems) or not exits.meets(one.verdict.decision, required)
+        failed += bool(one.problems) or not meets(one.verdict.decision, required)
     code = 1 if failed else 0
     for other in others:
         call.output.say("skip", f" {other.path}: {other.reason}")

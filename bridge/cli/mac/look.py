@@ -33,7 +33,7 @@ def status(call: Invocation) -> int:
     if not standing.terminal and standing.request is not None:
         elapsed_s = (call.clock.now() - parse_rfc3339(standing.request.created)).total_seconds()
         call.output.row("since", clock_face(elapsed_s))
-        if standing.state.name == "queued" and isinstance(origin, BusSession):
+        if standing.state == "queued" and isinstance(origin, BusSession):
             asked = standing.request
             why = waiting_because(origin.bus, origin.record, origin.clock, asked.preset, asked.runner)
             call.output.row("waiting", clean_line(why))
@@ -155,7 +155,7 @@ def finished(call: Invocation, text: str) -> tuple[Origin, RunStatus]:
     origin, standing = known(call, text)
     if standing.result is None:
         raise PendingError(
-            f"{short(standing.id)} has no result yet: {standing.state.text()}",
+            f"{short(standing.id)} has no result yet: {standing.state_text}",
             remedy=f"kakeya-mac attach {standing.id}",
         )
     return origin, standing

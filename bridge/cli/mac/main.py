@@ -1,143 +1,24 @@
-"""`kakeya-mac`: find the command, parse, call its handler, turn errors into exit codes.
-
-The one error boundary of the requester's side. Imports nothing heavy: help and completion stay light.
-"""
+"""Start `kakeya-mac`: signals first, everything else after, so that Ctrl-C means the same from the first moment on."""
 
 from __future__ import annotations
 
-import importlib
-import os
 import sys
-import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
 
-from bridge.cli.mac.context import Invocation
-from bridge.cli.os_errors import told
-from bridge.cli.screen.output import Output, make_output
 from bridge.cli.signals import DetachedError, install
-from bridge.cli.table import parser
-from bridge.cli.table.command import Verb
-from bridge.cli.table.commands import BY_NAME, PROGRAM, find
-from bridge.errors import KakeyaError, ParameterError, UsageError
-from bridge.system.clock import Clock, SystemClock
-
-if TYPE_CHECKING:
-    from bridge.cli.mac.context import Opener
-
-_HELP = frozenset({"-h", "--help"})
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """What a program finds when it starts; tests give their own."""
-
-    stdout: TextIO
-    stderr: TextIO
-    environment: Mapping[str, str]
-    directory: Path
-    clock: Clock
-    opener: Opener | None = None
-
-
-def main(argv: list[str] | None = None, surroundings: Surroundings | None = None) -> int:
-    """Run one command and return its exit code."""
+def main(argv: list[str] | None = None) -> int:
+    """Run one command of this process and return its exit code."""
     words = sys.argv[1:] if argv is None else argv
-    around = surroundings or Surroundings(sys.stdout, sys.stderr, os.environ, Path.cwd(), SystemClock())
-    output = make_output(around.stdout, around.stderr, around.environment, as_json="--json" in words)
+    install()
     try:
-        shown = _help_text(words)
-        if shown is not None:
-            around.stdout.write(f"{shown}\n")
-            return 0
-        if surroundings is None:
-            install()
-        return _guarded(words, output, around)
-    except BrokenPipeError:
-        # Whoever read stdout has enough; Python would complain again while shutting down.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        from bridge.cli.mac import program
 
+        return program.main(words)
+    except DetachedError as detached:  # outside of a command: while the program was loaded, or after it had ended
+        from bridge.cli.mac import program
 
-def _help_text(words: list[str]) -> str | None:
-    """Return what to print when help is asked for, None when a command is to run."""
-    if words and words[0] == "help":
-        words = [*words[1:], "--help"]
-    if not words or words[0] in _HELP:
-        return parser.overview()
-    command, rest = find(words)
-    if command is None:
-        return parser.group_help(words[0]) if set(words[1:]) <= _HELP else None
-    return parser.command_help(command) if _HELP & set(rest) else None
-
-
-def _guarded(words: list[str], output: Output, around: Surroundings) -> int:
-    """Run a command; every way it can end becomes an exit code and, under --json, a document."""
-    if words[0] in {"-V", "--version"}:
-        words = ["version", *words[1:]]
-    command, rest = find(words)
-    name = words[0] if command is None else command.name
-    try:
-        return _call(command, words, rest, output, around)
-    except DetachedError as detached:
-        return _detached(detached, name, output)
-    except KakeyaError as error:
-        return _report(error, name, output)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        output.end_line()
-        return _report(told(error, "kakeya-mac doctor"), name, output)
-    except Exception as error:  # noqa: BLE001 - the one place: a bug still ends in a code and a document
-        output.end_line()
-        output.stderr.write(traceback.format_exc())
-        bug = KakeyaError(f"a bug: {type(error).__name__}: {error}", remedy="please report it with the lines above")
-        return _report(bug, name, output)
-
-
-def _call(command: Verb | None, words: list[str], rest: list[str], output: Output, around: Surroundings) -> int:
-    if command is None:
-        raise parser.unknown_command(" ".join(words[:2]) if parser.group_help(words[0]) else words[0])
-    invocation = Invocation(
-        command=command,
-        args=parser.parse(command, rest),
-        output=output,
-        clock=around.clock,
-        environment=around.environment,
-        directory=around.directory,
-        opener=around.opener,
-    )
-    module, _, function = command.handler.partition(":")
-    handler: Callable[[Invocation], int] = getattr(importlib.import_module(module), function)
-    return handler(invocation)
-
-
-def _detached(detached: DetachedError, command: str, output: Output) -> int:
-    """Say what a signal means where no run is being waited for yet; a request may have been sent or not."""
-    message = "stopped; what was sent goes on, and the same command again goes on from there"
-    output.say("detach", f" {message}")
-    if output.json:
-        from bridge.client.document.envelope import of_data
-
-        output.document(of_data(command, None, exit_code=detached.exit_code, reason="detached", message=message))
-    return detached.exit_code
-
-
-def _report(error: KakeyaError, command: str, output: Output) -> int:
-    output.say("error", f" {error.message}")
-    if error.remedy is None and isinstance(error, ParameterError):
-        error.remedy = f"{PROGRAM} presets show PRESET lists what each parameter takes"
-    if error.remedy is None and isinstance(error, UsageError):
-        error.remedy = f"{PROGRAM} {command} --help" if command in BY_NAME else f"{PROGRAM} --help"
-    if error.remedy is not None:
-        output.say("next", f"  {error.remedy}")
-    if output.json:
-        from bridge.client.document.envelope import of_error
-
-        output.document(of_error(error, command))
-    return error.exit_code
+        return program.stop(detached, words)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def _explain_run(call: Invocation) -> tuple[tuple[str, ...], dict[str, Any]]:
         find_preset(what)  # says which presets there are
     _, standing = known(call, what)
     if standing.result is None or standing.result.spec is None:
-        why = standing.message or f"it is {standing.state.text()}"
+        why = standing.message or f"it is {standing.state_text}"
         raise UsageError(
             f"{standing.id} was not resolved to anything that runs: {why}",
             remedy=f"kakeya-mac status {standing.id}",

@@ -19,14 +19,14 @@ from bridge.client.run.actions import Actions
 from bridge.client.run.follow import Follower, Progress
 from bridge.client.run.present import document
 from bridge.client.run.status import RunStatus, run_status
-from bridge.client.send.signing import identity_of
+from bridge.client.connection.signing import identity_of
 from bridge.client.send.submit import RequestDraft, Sending, build, find_live, send
 from bridge.client.send.workflows import warnings
 from bridge.errors import InfrastructureError, UsageError
 from bridge.ids import short
 from bridge.presets import registry
 from bridge.records import Request
-from bridge.run import exits
+from bridge.run.outcomes import Required, strongest
 from bridge.system.clock import parse_rfc3339
 
 POLL_S = 2.0
@@ -72,7 +72,7 @@ def wait(call: Invocation) -> int:
         standings.append(_wait_for(session, run_id, left_s, call))
     for standing in standings:
         call.output.row(standing.reason, f"{standing.id}")
-    code = _strongest(standings)
+    code = strongest(standing.exit_code for standing in standings)
     if len(standings) == 1:
         standing = with_actions(call, session, standings[0]) if call.output.json else standings[0]
         call.output.document(document(session, standing, "wait", exit_code=code))
@@ -176,7 +176,7 @@ def _follower(
 
 
 def _standing(
-    session: BusSession, run_id: str, last: Progress, require: exits.Required | None, *, reattached: bool
+    session: BusSession, run_id: str, last: Progress, require: Required | None, *, reattached: bool
 ) -> RunStatus:
     view = last.view if last.view is not None else session.bus.view(run_id)
     return run_status(session, run_id, view, end=last.end, require=require, reattached=reattached)
@@ -201,12 +201,6 @@ def _request_of(session: BusSession, run_id: str) -> Request | None:
     return run_status(session, run_id, session.bus.view(run_id), fetch=False).request
 
 
-def _strongest(standings: list[RunStatus]) -> int:
-    """Return the code of several runs: what needs attention first, pending last but before success."""
-    order = (70, 2, 7, 6, 5, 3, 4, 1, 8, 0)
-    return min((standing.exit_code for standing in standings), key=order.index)
-
-
 def _reason_of(standings: list[RunStatus], code: int) -> str:
     return next(standing.reason for standing in standings if standing.exit_code == code)
 
@@ -214,7 +208,7 @@ def _reason_of(standings: list[RunStatus], code: int) -> str:
 def _is_gone(session: BusSession, standing: RunStatus) -> bool:
     """Whether nobody can start a queued request any more."""
     request = standing.request
-    queued = standing.state.name in {"queued", "unknown"}
+    queued = standing.state in {"queued", "unknown"}
     return request is not None and queued and parse_rfc3339(request.expires) <= session.clock.now()
 
 

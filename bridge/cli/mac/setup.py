@@ -34,7 +34,7 @@ def init(call: Invocation) -> int:
     from bridge.client.clone.config import check_template, write_clone_config
     from bridge.client.connection.pins import key_lines, pins
     from bridge.client.document.envelope import of_data
-    from bridge.client.send.signing import choose, identity_of
+    from bridge.client.connection.signing import choose, identity_of
     from bridge.errors import UsageError
     from bridge.trust.keyring import pin
 

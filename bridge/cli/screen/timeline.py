@@ -42,7 +42,7 @@ def state_text(progress: Progress, limit_s: float | None) -> str:
     word = progress.state.word
     if progress.kind == "end" and progress.end is not None and progress.end != "terminal":
         word = _END_WORDS[progress.end]
-    elif progress.state.name == "started" and limit_s is not None:
+    elif progress.state == "started" and limit_s is not None:
         word = f"{word} (limit {limit_text(limit_s)})"
     return f"{clock_face(progress.elapsed_s)} {word}"
 
@@ -79,7 +79,7 @@ class PlainTimeline:
 
     def _heartbeat(self, progress: Progress) -> str:
         text = state_text(progress, self._limit_s)
-        if progress.state.name == "queued":
+        if progress.state == "queued":
             return f"{text}: {self._why_waiting()}"
         log = f", log {size_text(progress.log_bytes)}" if progress.log_bytes else ""
         return f"{text}: nothing new for {duration(HEARTBEAT_S)}{log}"
@@ -127,7 +127,7 @@ class LiveTimeline:
             case "trouble":
                 self._console.print(self._text(f"{clock_face(progress.elapsed_s)} {progress.lines[0]}", style="yellow"))
             case "heartbeat":
-                self._why = f": {self._why_waiting()}" if progress.state.name == "queued" else ""
+                self._why = f": {self._why_waiting()}" if progress.state == "queued" else ""
             case _:
                 self._why = ""
                 self._console.print(self._text(state_text(progress, self._limit_s)))

@@ -13,7 +13,7 @@ from typing import NoReturn
 from bridge.cli.table.command import Argument, Verb
 from bridge.cli.table.commands import BY_NAME, COMMANDS, GROUPS, PROGRAM, TAGLINE
 from bridge.errors import UsageError
-from bridge.run.exits import MEANINGS
+from bridge.run.outcomes import exit_meanings
 
 _WIDTH = 100
 
@@ -89,7 +89,7 @@ def overview() -> str:
         lines += ["", f"{group}:"]
         lines += [f"  {command.name:<13} {command.summary}" for command in COMMANDS if command.group == group]
     lines += ["", "Exit codes:"]
-    for code, meaning in MEANINGS.items():
+    for code, meaning in exit_meanings().items():
         wrapped = textwrap.wrap(meaning, _WIDTH - 6)
         lines += [f"  {code:<4}{wrapped[0]}", *(f"      {more}" for more in wrapped[1:])]
     lines += [

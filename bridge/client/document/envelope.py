@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bridge.client.document.untrusted import clean_line
 from bridge.errors import KakeyaError
-from bridge.run import exits
+from bridge.run.outcomes import OUTCOMES
 
 SCHEMA = "kakeya-mac/1"
 
@@ -212,7 +212,7 @@ def of_error(error: KakeyaError, command: str, bus: BusPart | None = None) -> di
         reason=error.reason,
         message=error.message,
         remedy=error.remedy,
-        retryable=error.exit_code in {exits.OF_REASON["infrastructure"], exits.PENDING},
+        retryable=error.exit_code in {OUTCOMES[name].exit_code for name in ("infrastructure", "pending")},
     )
     return Envelope(command=command, outcome=outcome, bus=bus).document()
 

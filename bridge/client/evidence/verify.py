@@ -20,7 +20,7 @@ from bridge.client.evidence.succession import compare_results, compare_with_bus
 from bridge.client.run.result import Result, read_result
 from bridge.errors import IntegrityError, RunNotFoundError
 from bridge.gate import identity, judge
-from bridge.run import exits
+from bridge.run.outcomes import UNPROVEN
 from bridge.trust.attestation import Attested
 from bridge.trust.verifier import verify_tree
 
@@ -67,12 +67,12 @@ class Verification:
         """What the command ends in: 0 only where a pinned key says who wrote it."""
         if not self.ok:
             return 1
-        return 0 if self.signed else exits.UNPROVEN
+        return 0 if self.signed else UNPROVEN
 
     @property
     def reason(self) -> str:
         """The exit code in a word."""
-        return {0: "ok", 1: "integrity", exits.UNPROVEN: "unproven"}[self.exit_code]
+        return {0: "ok", 1: "integrity", UNPROVEN: "unproven"}[self.exit_code]
 
 
 def verify_folder(folder: Path, trusted: Pins) -> Verification:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.client.connection.session import BusSession
-from bridge.client.run.states import state_of
-
-_CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+from bridge.client.run.follow import state_of_view
+from bridge.ids import unix_ms
+from bridge.request import expired
+from bridge.run.state import RunState
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ def tidy(session: BusSession, *, older_than_s: float, branches: bool, dry_run: b
     """Remove stored results and remembered requests of runs that are older; a live run is never touched."""
     store = session.store
     for run_id in sorted(store.ids()):
-        if _age_s(session, run_id) < older_than_s or not _is_over(session, run_id):
+        age_s = session.clock.now().timestamp() - unix_ms(run_id) / 1000
+        if age_s < older_than_s or not _is_over(session, run_id):
             continue
         if store.has_result(run_id):
             yield Removal("result", str(store.folder(run_id)))
@@ -43,19 +45,7 @@ def tidy(session: BusSession, *, older_than_s: float, branches: bool, dry_run: b
 
 
 def _is_over(session: BusSession, run_id: str) -> bool:
-    state = state_of(session.bus.view(run_id))
-    if state.name == "unknown":
-        return True
-    sent = session.store.sent(run_id)
-    if state.name == "queued" and sent is not None:
-        from bridge.request import expired
-
+    state = state_of_view(session.bus.view(run_id))
+    if state is RunState.QUEUED and (sent := session.store.sent(run_id)) is not None:
         return expired(sent.request(), session.clock.now())
-    return state.terminal
-
-
-def _age_s(session: BusSession, run_id: str) -> float:
-    value = 0
-    for char in run_id[:10]:
-        value = value * 32 + _CROCKFORD.index(char)
-    return session.clock.now().timestamp() - value / 1000
+    return state in {RunState.UNKNOWN, RunState.DONE}

@@ -108,7 +108,7 @@ def _bus(session: BusSession) -> Iterator[Finding]:
 
 def _signing(session: BusSession) -> Iterator[Finding]:
     """Say whether requests are signed, with what, and what is missing; tries the key."""
-    from bridge.client.send.signing import checked_by, identity_of
+    from bridge.client.connection.signing import checked_by, identity_of
 
     who, checking = identity_of(session), checked_by(session)
     if who is not None:

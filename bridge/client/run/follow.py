@@ -14,10 +14,11 @@ from bridge.bus.views import RunView
 from bridge.client.connection.liveness import look, spooled_at
 from bridge.client.connection.session import BusSession
 from bridge.client.document.untrusted import LineJoiner
-from bridge.client.run.states import LeaseWatch, RunState, state_of
 from bridge.errors import BusError, RemoteError, UntrustedLogError
 from bridge.limits import CLOCK_SKEW_MAX_S, LEASE_LOCAL_S
 from bridge.records import Claim
+from bridge.run.lease import LeaseWatch
+from bridge.run.state import RunState, state_of
 from bridge.trust.seals import UNPROVEN
 
 HEARTBEAT_S: Final = 30.0
@@ -72,7 +73,7 @@ class Follower:
     want_log: bool = False
 
     def __post_init__(self) -> None:
-        self._lease = LeaseWatch()
+        self._lease = LeaseWatch(self.session.clock)
         self._joiner = LineJoiner()
         self._shown = 0
         self._log_tip: str | None = None
@@ -80,7 +81,7 @@ class Follower:
         self._log_bytes = 0
         self._log_refused = self._log_doubted = False
         self._woken_s = float("-inf")
-        self._state = RunState("queued")
+        self._state = RunState.QUEUED
         self._view: RunView | None = None
         self._lost_since_s: float | None = None
         self._missing_since_s: float | None = None
@@ -144,7 +145,7 @@ class Follower:
         view = self.session.bus.view(self.run_id)
         self._view = view
         history = view.claim.history if view.claim is not None else ()
-        passed = list(_new_states(history[self._shown :], self._state, state_of(view)))
+        passed = list(_new_states(history[self._shown :], self._state, state_of_view(view)))
         self._shown = len(history)
         for state in passed:
             if state.terminal:
@@ -211,7 +212,7 @@ class Follower:
     def _is_spooled(self) -> bool:
         """Whether the runner says that the run is over and its result cannot be delivered; asked when it takes long."""
         now_s = self.session.clock.steady_s()
-        if self._state.name != "judging" or self._view is None:
+        if self._state is not RunState.JUDGING or self._view is None:
             self._judging_since_s = None
             return False
         if self._judging_since_s is None:
@@ -227,7 +228,8 @@ class Follower:
     def _is_lost(self) -> bool:
         """Whether the claim's lease has passed and no runner is left that would end the run."""
         view, clock = self._view, self.session.clock
-        if view is None or view.claim is None or not self._lease.expired(view, clock.steady_s()):
+        claim = None if view is None else view.claim
+        if claim is None or not self._lease.expired(self.run_id, claim.oid, claim.claim.lease_s):
             self._lost_since_s = None
             return False
         if self._lost_since_s is None:
@@ -236,11 +238,11 @@ class Follower:
             one.live for one in look(self.session.bus, self.session.record, clock.now())
         )
         # Whoever is left gets one more lease to take over or to finalise.
-        grace_s = view.claim.claim.lease_s if someone else 0.0
+        grace_s = claim.claim.lease_s if someone else 0.0
         return clock.steady_s() - self._lost_since_s > grace_s
 
     def _is_expired(self) -> bool:
-        if self._state.name not in {"queued", "unknown"} or self.expires is None or self.session.embedded:
+        if self._state not in {RunState.QUEUED, RunState.UNKNOWN} or self.expires is None or self.session.embedded:
             return False
         slack = dt.timedelta(seconds=min(60.0, CLOCK_SKEW_MAX_S))
         return self.session.clock.now() > self.expires + slack
@@ -280,16 +282,12 @@ def poll_bounds(session: BusSession) -> tuple[float, float]:
 
 def _new_states(claims: tuple[Claim, ...], last: RunState, now: RunState) -> Iterator[RunState]:
     """Yield the states passed since the last look, also those that were too short to be seen."""
-    passed = [_state_of_claim(claim) for claim in claims]
-    for state in (*passed, now):
-        if state != last:
+    for state in (*map(state_of, claims), now):
+        if state is not last:
             last = state
             yield state
 
 
-def _state_of_claim(claim: Claim) -> RunState:
-    if claim.state == "terminal":
-        return RunState("published")
-    if claim.state == "claimed":
-        return RunState("claimed")
-    return RunState("judging" if claim.phase in {"judging", "publishing"} else "started")
+def state_of_view(view: RunView) -> RunState:
+    """Return the state that a view of the bus shows."""
+    return state_of(None if view.claim is None else view.claim.claim, requested=view.request is not None)

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.bus.views import RunView, Snapshot
+from bridge.bus.views import Snapshot
 from bridge.client.connection.session import BusSession
-from bridge.client.run.states import RunState, state_of
-from bridge.ids import short
+from bridge.ids import short, unix_ms
 from bridge.records import Request
-from bridge.system.clock import parse_rfc3339
-
-_CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+from bridge.run.state import RunState, state_of
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Row:
         return {
             "id": self.id,
             "short": short(self.id),
-            "state": self.state.name,
+            "state": self.state.value,
             "preset": self.preset,
             "profile": self.profile,
             "reason": self.reason,
@@ -61,25 +58,22 @@ def rows(session: BusSession, *, state: str | None, preset: str | None, limit: i
         if preset is not None and name is not None and name != preset:
             continue
         row = _row(session, run_id, request, name, seen)
-        if (state is None or row.state.name == state) and (preset is None or row.preset == preset):
+        if (state is None or row.state == state) and (preset is None or row.preset == preset):
             found.append(row)
     return found
 
 
 def _row(session: BusSession, run_id: str, request: Request | None, preset: str | None, seen: Snapshot) -> Row:
-    created_s = _unix_s(run_id)
     fetched = session.store.has_result(run_id)
     claim = session.bus.read_claim(run_id, seen.claims[run_id]) if run_id in seen.claims else None
     if claim is not None and claim.standing.refused:
         claim = None  # as if it were not there: `status` says why
     if claim is not None:
-        asked = run_id in seen.cancels
-        state = state_of(RunView(request=None, claim=claim, log=None, delivery=None, cancel_asked=asked))
-    elif run_id in {ref.id for ref in seen.requests}:
-        expired = request is not None and parse_rfc3339(request.expires) <= session.clock.now()
-        state = RunState("queued", "expired" if expired else "")
+        state = state_of(claim.claim)
+    elif fetched and run_id not in {ref.id for ref in seen.requests}:
+        state = RunState.DONE
     else:
-        state = RunState("published" if fetched else "unknown")
+        state = state_of(None, requested=run_id in {ref.id for ref in seen.requests})
     verdict, reason = _verdict(session, run_id) if fetched else (None, None)
     return Row(
         id=run_id,
@@ -90,7 +84,7 @@ def _row(session: BusSession, run_id: str, request: Request | None, preset: str 
         verdict=verdict,
         runner=claim.claim.runner if claim is not None else None,
         created=request.created if request is not None else None,
-        age_s=max(0.0, session.clock.now().timestamp() - created_s),
+        age_s=max(0.0, session.clock.now().timestamp() - unix_ms(run_id) / 1000),
         fetched=fetched,
     )
 
@@ -117,11 +111,3 @@ def _preset_of(ref: str | None, run_id: str) -> str | None:
         return None
     head = ref.split(f"-{run_id}", 1)[0]
     return head.rsplit("/", 1)[-1].removeprefix("mac-bridge-") or None
-
-
-def _unix_s(run_id: str) -> float:
-    """Return the time in a run id, seconds since the epoch."""
-    value = 0
-    for char in run_id[:10]:
-        value = value * 32 + _CROCKFORD.index(char)
-    return value / 1000

@@ -26,7 +26,7 @@ from bridge.client.run.status import RunStatus
 from bridge.client.run.stored import Origin
 from bridge.ids import short
 from bridge.records import Request
-from bridge.run import exits
+from bridge.run.outcomes import OUTCOMES
 from bridge.system.clock import parse_rfc3339
 
 LOG_TAIL_LINES = 40
@@ -48,7 +48,7 @@ def document(origin: Origin, standing: RunStatus, command: str, *, exit_code: in
         command=command,
         id=standing.id,
         short=short(standing.id),
-        state=standing.state.name,
+        state=standing.state.value,
         terminal=standing.terminal,
         outcome=outcome(standing, exit_code),
         request=request_part(standing.request, reattached=standing.reattached),
@@ -82,7 +82,7 @@ def outcome(standing: RunStatus, exit_code: int | None = None) -> Outcome:
         required=standing.required,
         message=standing.message,
         remedy=standing.remedy,
-        retryable=standing.reason in exits.RETRYABLE | exits.UNFINISHED,
+        retryable=standing.reason in OUTCOMES and OUTCOMES[standing.reason].retryable,
     )
 
 
@@ -135,18 +135,15 @@ def next_steps(origin: Origin, standing: RunStatus) -> list[list[str]]:
 
 
 def _next(standing: RunStatus) -> list[list[str]]:
-    run_id = standing.id
-    retry, attach = [PROGRAM, "retry", run_id, "--wait"], [PROGRAM, "attach", run_id]
-    if not standing.terminal:
-        if standing.reason == "publish_failed":
-            return [attach]
-        is_over = standing.reason in {"runner_lost", "expired"}
-        return [retry, attach] if is_over else [attach, [PROGRAM, "cancel", run_id]]
-    if standing.reason in exits.RETRYABLE:
-        return [retry]
-    if standing.reason in {"program_failed", "timed_out"}:
-        return [[PROGRAM, "logs", run_id]]
-    return _next_of_result(standing)
+    """Return the remedy of the table first, then what else a run that has not ended allows."""
+    row = OUTCOMES.get(standing.reason)
+    remedy = [shlex.split(row.remedy.replace("ID", standing.id))] if row is not None and row.remedy is not None else []
+    if standing.terminal:
+        return remedy or _next_of_result(standing)
+    if standing.reason == "pending":
+        return [*remedy, [PROGRAM, "cancel", standing.id]]
+    attach = [PROGRAM, "attach", standing.id]
+    return remedy if attach in remedy else [*remedy, attach]
 
 
 def _next_of_result(standing: RunStatus) -> list[list[str]]:

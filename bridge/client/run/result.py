@@ -17,7 +17,7 @@ from bridge.bus.views import Tree
 from bridge.errors import IntegrityError
 from bridge.limits import MIB, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
 from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, Verdict
-from bridge.run import exits
+from bridge.run.outcomes import Required, exit_code_of
 
 _RECORD_MAX_BYTES = 32 * MIB
 _R = TypeVar("_R", bound=Record)
@@ -88,10 +88,10 @@ def ending(claim: Claim | None, result: Result | None) -> str:
     return "gate_rejected" if result.verdict is None or result.verdict.decision == "rejected" else "passed"
 
 
-def exit_code(reason: str, result: Result | None, required: exits.Required) -> int:
+def exit_code(reason: str, result: Result | None, required: Required) -> int:
     """Return the exit code of a run that ended."""
     decision = result.verdict.decision if result is not None and result.verdict is not None else None
-    return exits.of_run(reason, decision, required)
+    return exit_code_of(reason, decision, required)
 
 
 def backend_of(result: Result) -> tuple[str, str] | None:

@@ -16,13 +16,13 @@ from bridge.client.connection.liveness import spooled_at
 from bridge.client.connection.pins import pins, require_not_refused
 from bridge.client.connection.session import BusSession
 from bridge.client.run.actions import ActionsView
-from bridge.client.run.follow import EndReason
+from bridge.client.run.follow import EndReason, state_of_view
 from bridge.client.run.result import Result, ending, exit_code, read_result
-from bridge.client.run.states import RunState, state_of
 from bridge.errors import REMEDY_MARK, FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
 from bridge.records import Claim, Request
 from bridge.request import parse
-from bridge.run import exits
+from bridge.run.outcomes import OUTCOMES, Required, default_required
+from bridge.run.state import RunState
 from bridge.trust.verifier import verify_tree
 
 
@@ -45,7 +45,7 @@ class RunStatus:
     terminal: bool
     reason: str
     exit_code: int
-    required: exits.Required
+    required: Required
     request: Request | None
     claim: Claim | None = None
     view: RunView | None = None
@@ -55,6 +55,12 @@ class RunStatus:
     remedy: str | None = None
     reattached: bool = False
     actions: ActionsView | None = None
+
+    @property
+    def state_text(self) -> str:
+        """The state as people read it."""
+        asked = self.view is not None and self.view.cancel_asked and not self.terminal
+        return f"{self.state.word} (cancel asked)" if asked else self.state.word
 
     @property
     def profile(self) -> str:
@@ -68,7 +74,7 @@ def run_status(
     view: RunView,
     *,
     end: EndReason | None = None,
-    require: exits.Required | None = None,
+    require: Required | None = None,
     reattached: bool = False,
     fetch: bool = True,
 ) -> RunStatus:
@@ -88,30 +94,29 @@ def run_status(
         RunNotFoundError: neither the bus nor this clone knows the run.
     """
     request = _request(session, run_id, view)
-    state = state_of(view)
+    state = state_of_view(view)
     claim = view.claim.claim if view.claim is not None else None
-    if state.name == "unknown" and not session.store.has_result(run_id) and session.store.sent(run_id) is None:
+    if state is RunState.UNKNOWN and not session.store.has_result(run_id) and session.store.sent(run_id) is None:
         raise RunNotFoundError(f"the bus {session.bus.route} knows no run {run_id}", remedy="kakeya-mac ls")
-    required = require or exits.default_required(request.profile if request is not None else "smoke")
+    required = require or default_required(request.profile if request is not None else "smoke")
     base = RunStatus(
         run_id,
         state,
         terminal=False,
         reason="pending",
-        exit_code=exits.PENDING,
+        exit_code=OUTCOMES["pending"].exit_code,
         required=required,
         request=request,
         claim=claim,
         view=view,
         reattached=reattached,
     )
-    if state.terminal or (state.name == "unknown" and session.store.has_result(run_id)):
+    if state.terminal or (state is RunState.UNKNOWN and session.store.has_result(run_id)):
         return _ended(base, *_result(session, run_id, claim, fetch=fetch))
     reason, message, remedy = _unfinished(run_id, view, end, _spooled(session, run_id, state, end))
-    code = exits.PENDING if reason == "pending" else exits.OF_REASON[reason]
     if remedy is not None:
         remedy = shlex.join([*shlex.split(remedy), *session.settings.bus.words])
-    return replace(base, reason=reason, exit_code=code, message=message, remedy=remedy)
+    return replace(base, reason=reason, exit_code=OUTCOMES[reason].exit_code, message=message, remedy=remedy)
 
 
 def standing_of_stored(store: Store, run_id: str) -> RunStatus | None:
@@ -128,11 +133,11 @@ def standing_of_stored(store: Store, run_id: str) -> RunStatus | None:
     request = sent.request() if sent is not None else result.request
     base = RunStatus(
         run_id,
-        RunState("published"),
+        RunState.DONE,
         terminal=True,
         reason="pending",
-        exit_code=exits.PENDING,
-        required=exits.default_required(request.profile if request is not None else "smoke"),
+        exit_code=OUTCOMES["pending"].exit_code,
+        required=default_required(request.profile if request is not None else "smoke"),
         request=request,
     )
     return _ended(base, result, folder)
@@ -146,7 +151,7 @@ def _ended(base: RunStatus, result: Result | None, folder: Path | None) -> RunSt
     said, _, remedy = (message or "").partition(REMEDY_MARK)
     return replace(
         base,
-        state=RunState("published"),
+        state=RunState.DONE,
         terminal=True,
         reason=reason,
         exit_code=exit_code(reason, result, base.required),
@@ -154,7 +159,7 @@ def _ended(base: RunStatus, result: Result | None, folder: Path | None) -> RunSt
         result=result,
         folder=folder,
         message=said or None,
-        remedy=remedy or _remedy(reason, base.required, result),
+        remedy=remedy or _remedy(base.id, reason, base.required, result),
     )
 
 
@@ -210,7 +215,7 @@ def _request(session: BusSession, run_id: str, view: RunView) -> Request | None:
 
 def _spooled(session: BusSession, run_id: str, state: RunState, end: EndReason | None) -> str | None:
     """Return the runner that holds this run's result in its spool; asked only where that can be."""
-    if end in {"pending", "expired"} or state.name not in {"claimed", "judging"}:
+    if end in {"pending", "expired"} or state not in {RunState.CLAIMED, RunState.JUDGING}:
         return None
     seen = spooled_at(session.bus, session.record, session.clock.now(), run_id)
     return None if seen is None else seen.beacon.runner
@@ -234,9 +239,10 @@ def _unfinished(
     return "pending", None, attach
 
 
-def _remedy(reason: str, required: exits.Required, result: Result | None) -> str | None:
-    if reason in exits.RETRYABLE:
-        return "kakeya-mac retry @last --wait"
+def _remedy(run_id: str, reason: str, required: Required, result: Result | None) -> str | None:
+    row = OUTCOMES.get(reason)
+    if row is not None and row.remedy is not None:
+        return row.remedy.replace("ID", run_id)
     decision = result.verdict.decision if result is not None and result.verdict is not None else None
     if reason == "passed" and required == "evidence" and decision == "valid_not_citable":
         return "the findings say what kept it from being evidence"

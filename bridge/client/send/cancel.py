@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bridge.client.connection.session import BusSession
 from bridge.client.run.status import RunStatus, run_status
-from bridge.client.send.signing import identity_of
+from bridge.client.connection.signing import identity_of
 from bridge.request import UNSIGNED
 from bridge.request.cancel import CancelRequest
 from bridge.system.clock import rfc3339

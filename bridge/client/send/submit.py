@@ -17,8 +17,8 @@ from bridge.bus.refs.names import accepts, request_branch
 from bridge.bus.views import RunView
 from bridge.client.clone.store import Sent
 from bridge.client.connection.session import BusSession
-from bridge.client.run.states import state_of
-from bridge.client.send.signing import SigningIdentity, identity_of
+from bridge.client.run.follow import state_of_view
+from bridge.client.connection.signing import SigningIdentity, identity_of
 from bridge.errors import FencedError, RequestRejectedError, UsageError
 from bridge.ids import is_id, new_id
 from bridge.limits import EXPIRY_DEFAULT_S, EXPIRY_MAX_S
@@ -28,6 +28,7 @@ from bridge.records import LimitRequest, Request, RunnerSelector, Workload
 from bridge.records.base import ParamValue
 from bridge.records.request import Profile
 from bridge.request import DEFAULT_TEMPLATE, UNSIGNED, idempotency_key, parse
+from bridge.run.state import RunState
 from bridge.system.clock import parse_rfc3339, rfc3339
 from bridge.trust.ssh_signatures import made_with
 
@@ -243,9 +244,9 @@ def _same_key(
 
 
 def _live(session: BusSession, view: RunView, request: Request) -> bool:
-    state = state_of(view)
+    state = state_of_view(view)
     if state.terminal:
         return False
-    if state.name in {"queued", "unknown"}:
+    if state in {RunState.QUEUED, RunState.UNKNOWN}:
         return parse_rfc3339(request.expires) > session.clock.now()
     return True

@@ -9,12 +9,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 from bridge.bus.views import ClaimView, HeldClaim, RequestRef
 from bridge.errors import BusError, FencedError, InfrastructureError
 from bridge.executor.interface import Executor
 from bridge.records import Reason
-from bridge.run.outcomes import EXIT_CODES, Ending
+from bridge.run.outcomes import Ending
 from bridge.runner.connection.link import BusLink
 from bridge.runner.run.delivery import ResultDelivery, debtor
 from bridge.runner.state import kept
@@ -177,7 +178,7 @@ def _ending(built: JournalLine) -> Ending:
     message = built.detail.get("message")
     said = None if message is None else str(message)
     known: Reason
-    for known in EXIT_CODES:
+    for known in get_args(Reason):
         if known == built.detail.get("reason"):
             return Ending(known, said)
     return Ending("infrastructure", said)

@@ -13,7 +13,7 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.open.create import new_record
-from bridge.cli.mac.main import Surroundings, main
+from bridge.cli.mac.program import Surroundings, main
 from bridge.client.clone import git_door as gitdoor
 from bridge.errors import IntegrityError, UsageError
 from bridge.system.clock import SystemClock

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.open.create import new_record
-from bridge.cli.mac.main import Surroundings, main
+from bridge.cli.mac.program import Surroundings, main
 from bridge.runner.connection.link import link_to
 from bridge.runner.service.loop import Runner
 from bridge.system.clock import SystemClock

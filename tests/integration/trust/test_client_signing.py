@@ -186,7 +186,7 @@ def test_a_committed_file_chooses_nobodys_key(tmp_path):
 
 
 def test_nobody_signs_to_their_own_machine(requester, tmp_path):
-    from bridge.client.send.signing import identity_of
+    from bridge.client.connection.signing import identity_of
 
     key = make_key(tmp_path, "mine")
     init(requester, "--signing-key", str(key.path))

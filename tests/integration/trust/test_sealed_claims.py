@@ -7,7 +7,7 @@ import pytest
 from bridge.bus.content.commits import claim_commit
 from bridge.bus.refs import names
 from bridge.bus.views import RequestRef
-from bridge.client.run.states import state_of
+from bridge.client.run.follow import state_of_view
 from bridge.errors import FencedError
 from bridge.system.gitobjects import GitObject
 from bridge.trust.attestation import key_id
@@ -62,7 +62,7 @@ def test_a_forged_claim_is_nothing_to_a_client_and_does_not_starve_the_request(f
         held = forger.publish(ref, held)
     client = fleet.client(fleet.key("alpha"))
     view = client.view(ref.id)
-    assert (view.claim, state_of(view).name) == (None, "queued")
+    assert (view.claim, state_of_view(view)) == (None, "queued")
     assert view.ignored.runner == "alpha"
     pinned = key_id(fleet.key("alpha").public)[:16]
     assert view.ignored.why == f"it is not signed, and the pinned key {pinned} (a test) signs"

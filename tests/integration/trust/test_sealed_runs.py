@@ -8,7 +8,7 @@ from pathlib import Path
 from bridge.bus import open_bus
 from bridge.bus.refs import names
 from bridge.bus.views import RequestRef
-from bridge.cli.mac.main import Surroundings, main
+from bridge.cli.mac.program import Surroundings, main
 from bridge.errors import FencedError
 from bridge.system.clock import SystemClock
 from bridge.trust import runner_key as keys

@@ -12,7 +12,7 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.views import RequestRef, Tree
-from bridge.cli.mac.main import Surroundings, main
+from bridge.cli.mac.program import Surroundings, main
 from bridge.records import JobSpec, RunRecord, Workload
 from bridge.system.clock import SystemClock
 from tests.fakes.asking import make_request

@@ -17,7 +17,7 @@ import pytest
 from bridge.bus import open_bus
 from bridge.bus.open.served import asked_for
 from bridge.bus.refbus import RefBus
-from bridge.cli.mac.main import Surroundings, main
+from bridge.cli.mac.program import Surroundings, main
 from bridge.errors import UsageError
 from bridge.system.clock import SystemClock
 from bridge.trust import keyring

@@ -11,7 +11,7 @@ import pytest
 
 from bridge.bus.open.embedded import embedded_folder
 from bridge.bus.views import Tree
-from bridge.cli.mac.main import Surroundings, main
+from bridge.cli.mac.program import Surroundings, main
 from bridge.client.clone.config import discover
 from bridge.client.connection.pins import Pins, pins, signature_of
 from bridge.client.evidence.verify import verify

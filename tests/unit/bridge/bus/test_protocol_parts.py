@@ -17,7 +17,7 @@ from bridge.bus.store.push_budget import Pacer
 from bridge.bus.store.swap import swap
 from bridge.errors import BusError, RemoteError
 from bridge.records import Claim
-from bridge.run.transitions import check_first, check_next
+from bridge.run.state import check_first, check_next
 from bridge.system.gitobjects import (
     DIRECTORY,
     REGULAR,

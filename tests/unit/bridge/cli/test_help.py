@@ -12,7 +12,7 @@ import pytest
 from bridge.cli.table import documents, parser
 from bridge.cli.table.commands import COMMANDS, PROGRAM, find
 from bridge.gate import rules_catalogue
-from bridge.run.exits import MEANINGS
+from bridge.run.outcomes import exit_meanings
 from tests.drift import ROOT
 from tests.generated.client_documents import generate
 
@@ -59,7 +59,7 @@ def test_every_handler_exists_and_every_example_parses(command):
 
 def test_every_exit_code_a_command_names_has_a_meaning():
     for command in COMMANDS:
-        assert set(parser.exit_codes(command)) <= set(MEANINGS)
+        assert set(parser.exit_codes(command)) <= set(exit_meanings())
 
 
 def test_two_word_commands_win_over_their_first_word():

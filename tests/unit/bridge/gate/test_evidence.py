@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.cli.mac.main import Surroundings, main
+from bridge.cli.mac.program import Surroundings, main
 from bridge.client.connection.pins import Pins
 from bridge.client.evidence.gate_files import Judged, NoReport, judge_paths
 from bridge.system.clock import SystemClock

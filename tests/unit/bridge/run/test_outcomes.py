@@ -1,0 +1,108 @@
+"""The one table of outcomes: every reason, strongest first; help, guides and both programs are made from it."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from bridge import errors
+from bridge.cli.table.documents import BEGIN, GENERATED, exit_table, outcome_table
+from bridge.records import Reason
+from bridge.run.outcomes import (
+    OUTCOMES,
+    EndedError,
+    Ending,
+    RunOutcome,
+    exit_code_of,
+    exit_meanings,
+    of_error,
+    strongest,
+)
+from tests.drift import ROOT
+from tests.generated.client_documents import DOCUMENTS
+
+
+def test_the_table_holds_every_reason_a_claim_can_name_and_the_wait_that_ended_first():
+    assert set(OUTCOMES) == {*get_args(Reason), "pending"}
+
+
+def test_an_earlier_reason_is_a_stronger_one():
+    order = (
+        "request_rejected", "policy_refused", "cancelled", "timed_out", "runner_lost", "interrupted", "program_failed",
+        "gate_rejected", "passed",
+    )  # fmt: skip
+    assert [reason for reason in OUTCOMES if reason in order] == list(order)
+
+
+def test_every_error_ends_in_a_code_that_has_a_meaning():
+    todo = [errors.KakeyaError]
+    while todo:
+        kind = todo.pop()
+        todo += kind.__subclasses__()
+        assert kind.exit_code in exit_meanings()
+
+
+@pytest.mark.parametrize(
+    ("reason", "decision", "required", "code"),
+    [
+        ("passed", "evidence", "evidence", 0),
+        ("passed", "valid_not_citable", "valid", 0),
+        ("passed", "valid_not_citable", "evidence", 1),
+        ("passed", None, "valid", 1),
+        ("gate_rejected", "rejected", "valid", 1),
+        ("program_failed", "evidence", "valid", 4),
+        ("something new", "evidence", "valid", 70),
+    ],
+)
+def test_a_verdict_counts_only_where_the_program_did_its_work(reason, decision, required, code):
+    assert exit_code_of(reason, decision, required) == code
+
+
+@pytest.mark.parametrize("reason", get_args(Reason))
+def test_host_and_requester_end_in_the_same_code(reason):
+    assert exit_code_of(reason, None, "valid") == (1 if reason == "passed" else Ending(reason).exit_code)
+
+
+def test_a_spooled_result_ends_as_one_that_is_not_delivered():
+    assert RunOutcome("0" * 26, Ending("passed"), None, "spooled").exit_code == OUTCOMES["publish_failed"].exit_code
+    assert RunOutcome("0" * 26, Ending("passed"), None, "copied").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [((0, 8), 8), ((8, 1), 1), ((1, 4, 3), 3), ((3, 5), 5), ((5, 6, 7), 7), ((7, 2), 2), ((2, 70), 70), ((0, 0), 0)],
+)
+def test_several_runs_end_in_the_code_that_needs_attention_first(codes, code):
+    assert strongest(codes) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (EndedError(Ending("cancelled")), "cancelled"),
+        (errors.UsageError("no"), "request_rejected"),
+        (errors.PolicyRefusedError("no"), "policy_refused"),
+        (errors.BusError("no"), "infrastructure"),
+        (KeyError("limits"), "infrastructure"),
+    ],
+)
+def test_an_exception_on_the_host_becomes_an_ending(error, reason):
+    assert of_error(error).reason == reason
+
+
+def test_the_remedies_name_commands_that_exist():
+    from bridge.cli.table.commands import find
+
+    for row in OUTCOMES.values():
+        if row.remedy is not None:
+            program, *words = row.remedy.split()
+            assert program == "kakeya-mac"
+            assert find(words)[0] is not None
+
+
+def test_every_generated_table_stands_in_a_guide():
+    pages = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in DOCUMENTS)
+    assert [name for name in GENERATED if BEGIN.format(name=name) not in pages] == []
+    assert exit_table() in pages
+    assert outcome_table() in pages
