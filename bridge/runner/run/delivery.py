@@ -17,7 +17,8 @@ from bridge.run.outcomes import Ending
 from bridge.runner.actions.announce import RunAnnouncement, nobody
 from bridge.runner.connection.link import BusLink
 from bridge.runner.run.claim_renewal import following
-from bridge.runner.state.journal import OWED, Journal, JournalLine
+from bridge.runner.state.history import PENDING_NOTIFICATION, Stage
+from bridge.runner.state.journal import Journal
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock
 
@@ -41,14 +42,8 @@ class Spool:
     def waiting(self) -> tuple[str, ...]:
         """Return the runs whose results have not landed."""
         running = set(self._running())
-        return tuple(
-            run_id
-            for run_id in self._journal.open_runs()
-            if run_id not in running
-            and (events := {line.event for line in self._journal.of(run_id)})
-            and "result_built" in events
-            and not events & {"terminal", "fenced"}
-        )
+        found = (one.id for one in self._journal.histories() if one.stage == Stage.BUILT)
+        return tuple(run_id for run_id in found if run_id not in running)
 
     def resting(self) -> tuple[str, ...]:
         """Return those that are not to be tried now; each try that fails doubles the rest."""
@@ -128,7 +123,7 @@ class ResultDelivery:
             except InfrastructureError as error:
                 self._failed(ref, f"result not copied to its branch yet: {error.message}", attempt, tries)
             else:
-                self._journal.append("copied", ref.id, result_oid, delivery=delivery, **self._owed(ref))
+                self._journal.append("copied", ref.id, result_oid, delivery=delivery, **self._pending(ref))
                 return delivery
         return "spooled"
 
@@ -138,13 +133,13 @@ class ResultDelivery:
         if attempt + 1 < tries:
             self._clock.sleep(min(2.0**attempt, 10.0))
 
-    def tell(self, ended: RunAnnouncement) -> None:
-        """Tell of a result and note that it is done."""
+    def notify(self, ended: RunAnnouncement) -> None:
+        """Notify the hosting site of a result and note that it is done."""
         self._announce(ended)
-        self._told(ended.ref.id)
+        self._notified(ended.ref.id)
 
-    def tell_late(self, ref: RequestRef, ending: Ending, result_oid: str) -> None:
-        """Tell of a result as it was published; one that cannot be read now stays to be told of."""
+    def notify_after_crash(self, ref: RequestRef, ending: Ending, result_oid: str) -> None:
+        """Notify of a result as it was published; while it cannot be read, its notification stays pending."""
         try:
             with self._link.lock:
                 files = self._link.bus.read_result(result_oid).files
@@ -153,22 +148,19 @@ class ResultDelivery:
             return
         except IntegrityError as error:
             self._say(f"{ref.id[-8:]} delivered, but nobody is told of it: {error.message}")
-            self._told(ref.id)
+            self._notified(ref.id)
             return
-        self.tell(RunAnnouncement(ref, self._link.bus.route, _request(files), ending, files))
+        self.notify(RunAnnouncement(ref, self._link.bus.route, _request(files), ending, files))
 
-    def _owed(self, ref: RequestRef) -> dict[str, str]:
-        """Return what the journal keeps of a delivered run that is still to be told of."""
-        return {} if self._announce is nobody else {OWED: "announcement", "ref": ref.ref, "request_oid": ref.oid}
+    def _pending(self, ref: RequestRef) -> dict[str, str]:
+        """Return what the journal keeps of a delivered run while its notification is pending."""
+        if self._announce is nobody:
+            return {}
+        return {PENDING_NOTIFICATION: "announcement", "ref": ref.ref, "request_oid": ref.oid}
 
-    def _told(self, run_id: str) -> None:
-        if self._journal.of(run_id):  # else its copy was already its end
+    def _notified(self, run_id: str) -> None:
+        if self._journal.of(run_id) is not None:  # else its copy was already its end
             self._journal.append("announced", run_id)
-
-
-def debtor(line: JournalLine) -> RequestRef:
-    """Return the request that a journal line says is still to be told of."""
-    return RequestRef(line.id, str(line.detail.get("ref", "")), str(line.detail.get("request_oid", "")))
 
 
 def _request(files: Mapping[str, bytes]) -> Request | None:

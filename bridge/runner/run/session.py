@@ -262,8 +262,8 @@ class RunSession:
         delivery = self._delivery.deliver(self.ref, held, ending, result_oid)
         said = f"{ending.reason}: {ending.message}" if ending.message else ending.reason
         self._say(f"{self.ref.id[-8:]} {said}" + ("" if delivery == "copied" else f" ({delivery})"))
-        if delivery != "spooled":  # what nobody can fetch yet is not told of
-            self._delivery.tell(RunAnnouncement(self.ref, self._link.bus.route, self._request, ending, files))
+        if delivery != "spooled":  # nobody is notified of what cannot be fetched yet
+            self._delivery.notify(RunAnnouncement(self.ref, self._link.bus.route, self._request, ending, files))
         return RunOutcome(id=self.ref.id, ending=ending, result_oid=result_oid, delivery=delivery)
 
     def _prepare(self, spec: JobSpec) -> RunDirectory:

@@ -86,7 +86,7 @@ class Runner:
             rules, state, link, self._running_ids, self._start, clock=clock, stopping=stopping, say=say
         )  # fmt: skip
         self._recovery.kill_leftovers()
-        drop_all_but(state.folder.kept, state.journal.open_runs())
+        drop_all_but(state.folder.kept, {one.id for one in state.journal.histories()})
 
     @property
     def busy(self) -> bool:
@@ -115,7 +115,7 @@ class Runner:
         requests = [ref for ref in snapshot.requests if only is None or ref.ref == only]
         refs = {ref.id: ref for ref in requests}
         resting = self._spool.resting()
-        for left in self._recovery.recover(refs, snapshot.claims, (*self._running_ids(), *resting)):
+        for left in self._recovery.recover(refs, snapshot.claims, {*self._running_ids(), *resting}):
             self._go_on(left.ref, left.view, resume=left.resume)
         self._spool.tried(resting)
         watched = {run_id: oid for run_id, oid in snapshot.claims.items() if run_id in refs}

@@ -33,7 +33,7 @@ def settle(w, runner, ref, looks=12):
         except InfrastructureError:
             continue
         runner.join()
-        if ref.id not in w.process.journal.open_runs() and w.requester.read_claim(ref.id) is not None:
+        if w.process.journal.of(ref.id) is None and w.requester.read_claim(ref.id) is not None:
             return
     raise AssertionError(f"not settled: {w.said}")
 
