@@ -21,6 +21,7 @@ from bridge.runner.service.loop import Runner
 from bridge.runner.service.serve import once
 from bridge.runner.state.folder import OpenState, StateFolder
 from bridge.runner.state.journal import Journal
+from bridge.runner.state.log import new_log
 from bridge.system.clock import SystemClock
 from bridge.system.durable import NameLock
 
@@ -65,7 +66,7 @@ def make_runner(state: StateFolder, policy_file: Path, bus: Bus, journal: type[J
     return Runner(
         OwnerRules(policy, {"count": load("count", PRESET.encode())}), this_machine(policy, clock),
         replace(opened, journal=journal(state.journal, clock)), link_to(bus, clock),
-        clock=clock, stopping=threading.Event(), say=lambda line: print(line, file=sys.stderr, flush=True),
+        clock=clock, stopping=threading.Event(), log=new_log(sys.stderr),
     )  # fmt: skip
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -24,6 +26,7 @@ from bridge.runner.policy.file import Policy, read_policy
 from bridge.runner.service.loop import Runner
 from bridge.runner.state.folder import OpenState, StateFolder
 from bridge.runner.state.journal import Journal
+from bridge.runner.state.log import new_log
 from bridge.system.clock import Clock, SystemClock
 from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request, push
@@ -63,6 +66,17 @@ def probe(spec: JobSpec, directory: RunDirectory) -> Iterator[bytes]:
     return 0
 
 
+class Lines(io.TextIOBase):
+    """A stream that keeps what people would read, line by line."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+
+    def write(self, text: str) -> int:
+        self._lines += text.splitlines()
+        return len(text)
+
+
 @dataclass(frozen=True)
 class RunnerProcess:
     """One process of a runner: what `runner_on` puts together, with a scripted executor."""
@@ -71,7 +85,7 @@ class RunnerProcess:
     machine: Machine
     state: OpenState
     clock: Clock
-    say: Callable[[str], None]
+    log: logging.Logger
     stopping: threading.Event = field(default_factory=threading.Event)
     announce: Callable[[RunAnnouncement], None] = nobody
 
@@ -91,7 +105,7 @@ class RunnerProcess:
         """Return the runner of this process on a bus."""
         return Runner(
             self.rules, self.machine, self.state, link,
-            clock=self.clock, stopping=self.stopping, say=self.say, announce=self.announce,
+            clock=self.clock, stopping=self.stopping, log=self.log, announce=self.announce,
         )  # fmt: skip
 
 
@@ -124,7 +138,9 @@ class World:
         folder.create()
         rules = OwnerRules(self.policy, self.presets, embedded=self.embedded)
         machine = Machine(self.executor, FixedCode(), "0")
-        return RunnerProcess(rules, machine, OpenState.open(folder, name, self.clock), self.clock, self.said.append)
+        return RunnerProcess(
+            rules, machine, OpenState.open(folder, name, self.clock), self.clock, new_log(Lines(self.said))
+        )
 
     def runner(self, process: RunnerProcess | None = None) -> Runner:
         process = process or self.process

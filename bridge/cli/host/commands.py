@@ -22,12 +22,15 @@ from bridge.runner.policy.file import Policy, builtin_policy, file_problems, loa
 from bridge.runner.service.serve import default_policy_path, default_state, once, runner_on, serve, serve_embedded
 from bridge.runner.service.stopping import stopping_on_signals
 from bridge.runner.state.folder import StateFolder
+from bridge.runner.state.log import LEVELS, new_log, read_log, shown
 from bridge.system.durable import NameLock
 
 if TYPE_CHECKING:
     from bridge.bus.interface import Bus
     from bridge.runner.service.loop import Runner
 from bridge.cli.host.talk import CLOCK, say
+
+_FOLLOW_S = 0.3
 
 
 def dispatch(arguments: argparse.Namespace) -> int:
@@ -51,9 +54,9 @@ def _runner(
     with NameLock(state.lock).held():
         if arguments.rehash:
             state.model_digests.unlink(missing_ok=True)
-        bus = _bus(arguments, policy, state)
+        bus, log = _bus(arguments, policy, state), new_log(sys.stderr, policy.secrets.values())
         enrol(bus, state, policy.name, say)
-        with runner_on(bus, policy, state, clock=CLOCK, stopping=stopping, say=say, summary=summary) as runner:
+        with runner_on(bus, policy, state, clock=CLOCK, stopping=stopping, log=log, summary=summary) as runner:
             digest = policy.digest(embedded=False)
             yield runner, f"runner {policy.name} serves {bus.route}, policy {digest[:12]}, state {state.root}"
 
@@ -63,7 +66,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         return _serve_embedded(arguments)
     stopping = threading.Event()
     with _runner(arguments, stopping) as (runner, what), stopping_on_signals(stopping) as signals:
-        say(what)
+        runner.log.info(what)
         serve(runner, idle_s=arguments.idle)
     return signals.exit_code(0)
 
@@ -82,7 +85,8 @@ def _serve_embedded(arguments: argparse.Namespace) -> int:
     idle_s = EMBEDDED_IDLE_S if arguments.idle is None else arguments.idle
     with stopping_on_signals(threading.Event()) as signals:
         served = serve_embedded(
-            bus, policy, state, clock=CLOCK, stopping=signals.stopping, say=say, idle_s=idle_s,
+            bus, policy, state, clock=CLOCK, stopping=signals.stopping, idle_s=idle_s,
+            log=new_log(sys.stderr, policy.secrets.values()),
             enrol=lambda: enrol_own(bus, state, policy.name, say),
         )  # fmt: skip
         if not served:
@@ -201,6 +205,24 @@ def _journal(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _logs(arguments: argparse.Namespace) -> int:
+    """Print the runner's own log; text that others wrote moves no cursor."""
+    state = _state(arguments)
+    if not (arguments.follow or state.log.exists()):
+        print(f"kakeya-runner: nothing has happened yet: there is no {state.log}", file=sys.stderr)
+        return 0
+    wait = (lambda: CLOCK.sleep(_FOLLOW_S)) if arguments.follow else None
+    try:
+        for line in read_log(state.log, wait):
+            ours = arguments.run is None or str(line.get("run")).endswith(arguments.run.lower())
+            if ours and LEVELS[line["level"]] >= LEVELS[arguments.level]:
+                for text in [json.dumps(line)] if arguments.json else shown(line):
+                    print(text, flush=arguments.follow)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
 def _keygen(arguments: argparse.Namespace) -> int:
     state = _state(arguments)
     policy = load_policy(_policy_path(arguments)) if _policy_path(arguments).exists() else None
@@ -289,6 +311,7 @@ HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "gc": _gc,
     "policy": _policy_command,
     "journal": _journal,
+    "logs": _logs,
     "job-hook": _job_hook,
     "keygen": _keygen,
     **EXEC_HANDLERS,

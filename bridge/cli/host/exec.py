@@ -92,6 +92,7 @@ def _serve(arguments: argparse.Namespace, state: Path) -> int:
     from bridge.runner.service.serve import serve_embedded
     from bridge.runner.service.stopping import stopping_on_signals
     from bridge.runner.state.folder import StateFolder
+    from bridge.runner.state.log import new_log
 
     policy, clock, folder = _policy(arguments), SystemClock(), StateFolder(state, owner=state.parent)
     ensure_served(repository(state), clock)
@@ -99,7 +100,8 @@ def _serve(arguments: argparse.Namespace, state: Path) -> int:
     bus = open_bus(str(repository(state)), repository=None, state=folder.bus, clock=clock)
     with stopping_on_signals(threading.Event()) as signals:
         serve_embedded(
-            bus, policy, folder, clock=clock, stopping=signals.stopping, say=say, idle_s=IDLE_S, embedded=False,
+            bus, policy, folder, clock=clock, stopping=signals.stopping, idle_s=IDLE_S, embedded=False,
+            log=new_log(sys.stderr, policy.secrets.values()),
             enrol=lambda: enrol_own(bus, folder, policy.name, say),
         )  # fmt: skip
     return signals.exit_code(0)

@@ -101,6 +101,12 @@ def _files(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     journal = _verb(verbs, "journal", "look at the journal: verify its chain, or show a run's events")
     journal.add_argument("action", choices=("verify", "show"))
     journal.add_argument("run", nargs="?", help="with show: a run id, or the end of one")
+    logs = _verb(verbs, "logs", "print the runner's own log: what it did, and where it failed")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on with what is written from now on")
+    logs.add_argument("--run", metavar="ID", help="only this run: its id, or the end of one")
+    levels = ("debug", "info", "warning", "error")
+    logs.add_argument("--level", choices=levels, default="info", help="the least level to print; default: info")
+    logs.add_argument("--json", action="store_true", help="the lines as they are kept: JSON, with versions")
 
 
 def _ssh(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

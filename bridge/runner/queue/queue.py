@@ -5,6 +5,7 @@ Its requests are those that no claim that counts holds. Knows nothing about reco
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from bridge.runner.connection.link import BusLink
 from bridge.runner.queue.admission import Admission, NotTaken
 from bridge.runner.run.claim_renewal import ClaimedRun
 from bridge.runner.state.folder import OpenState
+from bridge.runner.state.log import for_run
 from bridge.system.clock import Clock, rfc3339
 
 
@@ -33,7 +35,7 @@ class Queue:
         start: begins a run whose claim is held.
         clock: the machine's clocks.
         stopping: set when the runner was asked to end now.
-        say: takes one line for people.
+        log: takes what happens.
     """
 
     def __init__(
@@ -46,11 +48,11 @@ class Queue:
         *,
         clock: Clock,
         stopping: threading.Event,
-        say: Callable[[str], None],
+        log: logging.Logger,
     ) -> None:
         self._rules, self._state, self._link = rules, state, link
         self._running_ids, self._start = running_ids, start
-        self._clock, self._stopping, self._say = clock, stopping, say
+        self._clock, self._stopping, self._log = clock, stopping, log
         self._admission = Admission(rules, state, clock)
         self._told: dict[str, str] = {}
         self._not_ours: set[str] = set()
@@ -82,7 +84,7 @@ class Queue:
                 except InfrastructureError as error:
                     blocked = NotTaken(error.message)
             if blocked is not None:
-                self._tell(ref.oid, f"{ref.id[-8:]} waits: {blocked.reason}")
+                self._tell(ref, blocked.reason)
             if blocked is not None and blocked.ever:
                 self._not_ours.add(ref.oid)
             elif blocked is not None:
@@ -121,15 +123,15 @@ class Queue:
             # Who has it when this is fenced off, recovery finds out: perhaps we, late.
             held = link.bus.claim(claim, over)
         if over is not None:
-            self._say(f"{ref.id[-8:]} taken over the head of a claim that its runner did not sign")
+            for_run(self._log, ref.id).warning("taken over the head of a claim that its runner did not sign")
         journal.append("claimed", ref.id, held.oid, principal=who())
         self._start(ClaimedRun(ref, held, received, claim.time, asked_s))
         return None
 
-    def _tell(self, about: str, reason: str) -> None:
-        if self._told.get(about) != reason:
-            self._told[about] = reason
-            self._say(reason)
+    def _tell(self, ref: RequestRef, reason: str) -> None:
+        if self._told.get(ref.oid) != reason:
+            self._told[ref.oid] = reason
+            for_run(self._log, ref.id).info("waits: %s", reason)
 
     def _receive(self, ref: RequestRef) -> ReceivedRequest | None:
         """Return the pushed bytes, or None when there are none to read: whoever claims it publishes the rejection.

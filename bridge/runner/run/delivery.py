@@ -6,6 +6,7 @@ a crash interrupted is given again by the next runner, so whoever is notified ha
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 
 import pydantic
@@ -19,6 +20,7 @@ from bridge.runner.connection.link import BusLink
 from bridge.runner.run.claim_renewal import following
 from bridge.runner.state.history import PENDING_NOTIFICATION, Stage
 from bridge.runner.state.journal import Journal
+from bridge.runner.state.log import for_run
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock
 
@@ -69,7 +71,7 @@ class ResultDelivery:
         journal: takes each step.
         link: the bus.
         clock: the machine's clocks.
-        say: takes one line for people.
+        log: takes what happens.
         announce: tells the hosting site of a result, as far as the policy says so.
     """
 
@@ -80,11 +82,11 @@ class ResultDelivery:
         link: BusLink,
         *,
         clock: Clock,
-        say: Callable[[str], None],
+        log: logging.Logger,
         announce: Callable[[RunAnnouncement], None] = nobody,
     ) -> None:
         self._name, self._journal, self._link = name, journal, link
-        self._clock, self._say, self._announce = clock, say, announce
+        self._clock, self._log, self._announce = clock, log, announce
 
     def deliver(
         self, ref: RequestRef, held: HeldClaim, ending: Ending, result_oid: str, *, tries: int = _TRIES
@@ -105,7 +107,7 @@ class ResultDelivery:
             except FencedError:
                 raise
             except InfrastructureError as error:
-                self._failed(ref, f"result not published yet: {error.message}", attempt, tries)
+                self._retry_later(ref, f"result not published yet: {error.message}", attempt, tries)
             else:
                 self._journal.append("terminal", ref.id, ended.oid)
                 return self.copy(ref, result_oid, tries=tries)
@@ -121,15 +123,15 @@ class ResultDelivery:
                 with self._link.lock:
                     delivery = self._link.bus.copy_result(ref, result_oid)
             except InfrastructureError as error:
-                self._failed(ref, f"result not copied to its branch yet: {error.message}", attempt, tries)
+                self._retry_later(ref, f"result not copied to its branch yet: {error.message}", attempt, tries)
             else:
                 self._journal.append("copied", ref.id, result_oid, delivery=delivery, **self._pending(ref))
                 return delivery
         return "spooled"
 
-    def _failed(self, ref: RequestRef, said: str, attempt: int, tries: int) -> None:
-        """Say so, and wait before the next try."""
-        self._say(f"{ref.id[-8:]} {said}")
+    def _retry_later(self, ref: RequestRef, said: str, attempt: int, tries: int) -> None:
+        """Log a failed try, and wait before the next."""
+        for_run(self._log, ref.id).warning("%s", said)
         if attempt + 1 < tries:
             self._clock.sleep(min(2.0**attempt, 10.0))
 
@@ -140,14 +142,15 @@ class ResultDelivery:
 
     def notify_after_crash(self, ref: RequestRef, ending: Ending, result_oid: str) -> None:
         """Notify of a result as it was published; while it cannot be read, its notification stays pending."""
+        log = for_run(self._log, ref.id)
         try:
             with self._link.lock:
                 files = self._link.bus.read_result(result_oid).files
         except InfrastructureError as error:
-            self._say(f"{ref.id[-8:]} delivered, but its result cannot be read to tell of it: {error.message}")
+            log.warning("delivered, but its result cannot be read to notify of it: %s", error.message)
             return
         except IntegrityError as error:
-            self._say(f"{ref.id[-8:]} delivered, but nobody is told of it: {error.message}")
+            log.warning("delivered, but nobody is notified of it: %s", error.message)
             self._notified(ref.id)
             return
         self.notify(RunAnnouncement(ref, self._link.bus.route, _request(files), ending, files))

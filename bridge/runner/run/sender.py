@@ -5,6 +5,7 @@ Lets a request in once, judges its code, honours a cancel only from those who ma
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -19,6 +20,7 @@ from bridge.runner.authorisation.code_trust import judge_base, judge_code
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import BusLink
 from bridge.runner.state.ledger import Ledger
+from bridge.runner.state.log import for_run
 from bridge.system.clock import Clock
 from bridge.trust.ssh_signatures import Signer
 
@@ -34,7 +36,7 @@ class Sender:
         link: the bus.
         ref: the request.
         clock: the machine's clocks.
-        say: takes one line for people.
+        log: takes what happens.
     """
 
     def __init__(
@@ -45,10 +47,10 @@ class Sender:
         ref: RequestRef,
         *,
         clock: Clock,
-        say: Callable[[str], None],
+        log: logging.Logger,
     ) -> None:
         self._rules, self._ledger, self._link, self._ref = rules, ledger, link, ref
-        self._clock, self._say = clock, say
+        self._clock, self._log = clock, for_run(log, ref.id)
         self._asked: tuple[Request, bytes, bytes] | None = None
         self._signer: Signer | None = None
         self._stamp: tuple[object, ...] = ()
@@ -123,7 +125,7 @@ class Sender:
             first = self._cancel_known is None
             self._cancel_known = (now_s, self._signed_cancel())
             if first and not self._cancel_known[1]:
-                self._say(f"{self._ref.id[-8:]} a cancel does not count: neither requester nor owner signed it")
+                self._log.info("a cancel does not count: neither requester nor owner signed it")
         return self._cancel_known[1]
 
     def _signed_cancel(self) -> bool:

@@ -6,6 +6,7 @@ Knows the order of durable steps; decides nothing about policy, evidence or form
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import shutil
 import threading
 from collections.abc import Callable, Mapping
@@ -35,6 +36,7 @@ from bridge.runner.run.sender import Sender
 from bridge.runner.state import archive, kept
 from bridge.runner.state.attempts import attempt_key
 from bridge.runner.state.folder import OpenState
+from bridge.runner.state.log import for_run
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 from bridge.system.process import run as run_process
 
@@ -55,7 +57,7 @@ class RunSession:
         clock: the machine's clocks.
         cancelled: returns whether somebody asked to cancel this run.
         stopping: set when the runner was asked to end now; the run ends as ``interrupted``.
-        say: takes one line for people.
+        log: takes what happens.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class RunSession:
         clock: Clock,
         cancelled: Callable[[], bool],
         stopping: threading.Event,
-        say: Callable[[str], None],
+        log: logging.Logger,
     ) -> None:
         self.ref, self.clock, self.presets, self.policy = work.ref, clock, rules.presets, rules.facts
         self.bus_id = link.record.bus_id
@@ -79,14 +81,14 @@ class RunSession:
         self.signature = None if work.received is None else work.received.signature
         self._rules, self._machine, self._state = rules, machine, state
         self._link, self._keeper, self._delivery = link, keeper, delivery
-        self._cancelled, self._stopping, self._say = cancelled, stopping, say
+        self._cancelled, self._stopping, self._log = cancelled, stopping, for_run(log, work.ref.id)
         self._claimed = work.claimed
         self._request: Request | None = None
         self._started: dt.datetime | None = None
         self._attempt: Attempt | None = None
         self._models: tuple[ModelDigest, ...] = ()
-        self._log = b""
-        self._sender = Sender(rules, lambda: state.ledger, link, work.ref, clock=clock, say=say)
+        self._output = b""
+        self._sender = Sender(rules, lambda: state.ledger, link, work.ref, clock=clock, log=log)
         self._revoked: str | None = None
         self._kept: kept.KeptRun | None = None
 
@@ -107,15 +109,24 @@ class RunSession:
         try:
             self._request = Request.parse(self.read())
         except (KakeyaError, ValueError) as error:
-            self._say(f"{self.ref.id[-8:]} its request cannot be read any more: {error}")
+            self._log.warning("its request cannot be read any more: %s", error)
 
     def go_on_with(self, found: kept.KeptRun) -> RunOutcome:
         """Judge and publish a run that an earlier process of this runner saw to its end."""
         self.request_bytes, self.signature = found.request_bytes, found.signature
         self._request = Request.parse(found.request_bytes)
         self._started, self._attempt, self._models = parse_rfc3339(found.started), found.attempt, found.models
-        self._log, self._kept = found.execution.log, found
+        self._output, self._kept = found.execution.log, found
         return finish(self, found.spec, found.execution, of_execution(found.execution))
+
+    def failed(self, error: Exception) -> None:
+        """Log why the run ended, with the way there; a bug is what nobody raised on purpose."""
+        if isinstance(error, EndedError):
+            self._log.debug("ended: %s", error)
+        elif isinstance(error, KakeyaError):
+            self._log.debug("%s: %s", type(error).__name__, error, exc_info=error)
+        else:
+            self._log.error("a bug: %s: %s", type(error).__name__, error, exc_info=error)
 
     def admit(self, request: Request, preset: Preset) -> Trust:
         """Return what is known of the sender and the code, after the last look at clock, cancels and approval.
@@ -154,7 +165,7 @@ class RunSession:
         self._keeper.advance(state="started", phase="running")
         journal.append("started", run_id, self._keeper.held.oid)
         self._started = self.clock.now()
-        self._say(f"{run_id[-8:]} running {spec.preset} (limit {spec.limits.wall_s:.0f} s)")
+        self._log.info("running %s (limit %.0f s)", spec.preset, spec.limits.wall_s)
         hooks = Hooks(on_log=self._keeper.feed, on_started=self._process, should_stop=self._should_stop)
         try:
             execution = self._machine.executor.execute(
@@ -177,7 +188,7 @@ class RunSession:
     def _keep(self, spec: JobSpec, execution: Execution) -> str | None:
         """Make what the run came to durable before its directory goes; return the digest, None when it failed."""
         machine, request = self._machine, self._request
-        self._log = execution.log
+        self._output = execution.log
         self._kept = kept.KeptRun(
             id=self.ref.id,
             request_oid=self.ref.oid,
@@ -196,14 +207,14 @@ class RunSession:
         try:
             return kept.save(self._state.folder.kept, self._kept)
         except OSError as error:
-            self._say(f"{self.ref.id[-8:]} would be lost in a crash before it is published: {error.strerror}")
+            self._log.warning("would be lost in a crash before it is published: %s", error.strerror)
             return None
 
     def record(self, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> RunRecord:
         """Return the record of the run; from here on the claim moves only to its end."""
         self._keeper.stop()
-        if execution is None and not self._log:
-            self._log = f"kakeya: {ending.reason}: {ending.message or ''}\n".encode()
+        if execution is None and not self._output:
+            self._output = f"kakeya: {ending.reason}: {ending.message or ''}\n".encode()
         facts = RunFacts(
             ref=self.ref,
             bus_id=self.bus_id,
@@ -214,7 +225,7 @@ class RunSession:
             started=self._started,
             attempt=self._attempt,
             models=self._models,
-            log=self._log,
+            log=self._output,
             kept=self._kept,
             signer=self._sender.signer,
             ending=ending,
@@ -230,7 +241,7 @@ class RunSession:
 
     def log(self) -> bytes:
         """Return the whole log kept."""
-        return self._log
+        return self._output
 
     @property
     def attestation(self) -> Literal["none", "dsse"]:
@@ -261,7 +272,7 @@ class RunSession:
         shutil.rmtree(folder.runs / self.ref.id, ignore_errors=True)  # there where preparing it failed
         delivery = self._delivery.deliver(self.ref, held, ending, result_oid)
         said = f"{ending.reason}: {ending.message}" if ending.message else ending.reason
-        self._say(f"{self.ref.id[-8:]} {said}" + ("" if delivery == "copied" else f" ({delivery})"))
+        self._log.info("%s%s", said, "" if delivery == "copied" else f" ({delivery})")
         if delivery != "spooled":  # nobody is notified of what cannot be fetched yet
             self._delivery.notify(RunAnnouncement(self.ref, self._link.bus.route, self._request, ending, files))
         return RunOutcome(id=self.ref.id, ending=ending, result_oid=result_oid, delivery=delivery)

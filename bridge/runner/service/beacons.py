@@ -5,6 +5,7 @@ Knows what the runner knows of itself, and nothing about requests.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 from collections.abc import Callable
@@ -38,7 +39,7 @@ class BeaconSender:
         spooled: returns the ids of runs whose results have not landed.
         clock: the machine's clocks.
         stopping: set when the runner was asked to end now.
-        say: takes one line for people.
+        log: takes what happens.
     """
 
     def __init__(
@@ -52,10 +53,10 @@ class BeaconSender:
         spooled: Callable[[], tuple[str, ...]],
         clock: Clock,
         stopping: threading.Event,
-        say: Callable[[str], None],
+        log: logging.Logger,
     ) -> None:
         self._rules, self._machine, self._folder, self._link = rules, machine, folder, link
-        self._clock, self._stopping, self._say = clock, stopping, say
+        self._clock, self._stopping, self._log = clock, stopping, log
         self._shortest_s = self._interval_s = link.record.beacon_interval_s
         with link.lock:
             seen = [beacon for _, beacon in link.bus.read_beacons() if beacon.runner == rules.name]
@@ -108,7 +109,7 @@ class BeaconSender:
         except InfrastructureError as error:
             self._told = None
             self._link.budget.spent(ok=False)
-            self._say(f"no sign of life could be sent: {error.message}")
+            self._log.warning("no sign of life could be sent: %s", error.message)
 
     def _news(self) -> tuple[object, ...]:
         """Return what makes a beacon worth sending at once when it differs from what was last told."""

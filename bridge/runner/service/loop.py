@@ -7,6 +7,7 @@ Knows nothing about processes or formats.
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import threading
 from collections.abc import Callable, Mapping
 
@@ -31,6 +32,7 @@ from bridge.runner.service.beacons import BeaconSender
 from bridge.runner.service.recovery import Recovery
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.kept import drop_all_but
+from bridge.runner.state.log import for_run
 from bridge.system.clock import Clock, parse_rfc3339
 
 _WAKE_S = 0.1
@@ -46,7 +48,7 @@ class Runner:
         link: the bus.
         clock: the machine's clocks.
         stopping: set when the runner is asked to end now; what runs ends as ``interrupted``.
-        say: takes one line for people; the only way a runner talks.
+        log: takes what happens; the only way a runner talks.
         announce: tells the hosting site of a result.
     """
 
@@ -59,23 +61,23 @@ class Runner:
         *,
         clock: Clock,
         stopping: threading.Event,
-        say: Callable[[str], None],
+        log: logging.Logger,
         announce: Callable[[RunAnnouncement], None] = nobody,
     ) -> None:
         self._rules, self._machine, self._link = rules, machine, link
-        self.state, self.clock, self.stopping, self.say = state, clock, stopping, say
+        self.state, self.clock, self.stopping, self.log = state, clock, stopping, log
         self._pace = PollPace(clock, link.record.lease_s)
         self._watch = LeaseWatch(clock)
         self._hostile = ForgedClaims(link, clock)
         self._admission = Admission(rules, state, clock)
-        self._delivery = ResultDelivery(rules.name, state.journal, link, clock=clock, say=say, announce=announce)
+        self._delivery = ResultDelivery(rules.name, state.journal, link, clock=clock, log=log, announce=announce)
         self._recovery = Recovery(
-            rules.name, state, link, delivery=self._delivery, executor=machine.executor, say=say
+            rules.name, state, link, delivery=self._delivery, executor=machine.executor, log=log
         )  # fmt: skip
         self._spool = Spool(state.journal, clock, self._running_ids)
         self._beacons = BeaconSender(
             rules, machine, state.folder, link, running=self._running_ids, spooled=self._spool.waiting,
-            clock=clock, stopping=stopping, say=say,
+            clock=clock, stopping=stopping, log=log,
         )  # fmt: skip
         self._active: dict[str, threading.Thread] = {}
         self._cancels: frozenset[str] = frozenset()
@@ -83,7 +85,7 @@ class Runner:
         self._run_ended = threading.Event()
         self._lock = threading.Lock()
         self._queue = Queue(
-            rules, state, link, self._running_ids, self._start, clock=clock, stopping=stopping, say=say
+            rules, state, link, self._running_ids, self._start, clock=clock, stopping=stopping, log=log
         )  # fmt: skip
         self._recovery.kill_leftovers()
         drop_all_but(state.folder.kept, {one.id for one in state.journal.histories()})
@@ -171,7 +173,7 @@ class Runner:
                 if view is not None and view.claim.state != "terminal" and self._may_take_over(run_id, view):
                     self._go_on(refs[run_id], view, resume=view.claim.state == "claimed")
             except InfrastructureError as error:
-                self.say(f"{run_id[-8:]} cannot be looked at: {error.message}")
+                for_run(self.log, run_id).warning("cannot be looked at: %s", error.message)
 
     def _may_take_over(self, run_id: str, view: ClaimView) -> bool:
         if not self._watch.expired(run_id, view.oid, view.claim.lease_s):
@@ -222,11 +224,11 @@ class Runner:
         thread.start()
 
     def _work(self, work: ClaimedRun) -> None:
-        run_id, clock = work.ref.id, self.clock
+        run_id, clock, log = work.ref.id, self.clock, for_run(self.log, work.ref.id)
         keeper = Keeper(self._link, work.held, clock=clock, beacon=self._beacons.due, asked_s=work.asked_s)
         session = RunSession(
             self._rules, self._machine, self.state, self._link, work=work, keeper=keeper, delivery=self._delivery,
-            clock=clock, cancelled=lambda: run_id in self._cancels, stopping=self.stopping, say=self.say,
+            clock=clock, cancelled=lambda: run_id in self._cancels, stopping=self.stopping, log=self.log,
         )  # fmt: skip
         try:
             if work.ending is None:
@@ -239,10 +241,12 @@ class Runner:
             with self._lock:
                 self._outcomes.append(outcome)
         except FencedError as error:
-            self.say(f"{run_id[-8:]} left to its new owner: {error.message}")
+            log.warning("left to its new owner: %s", error.message)
             self.state.journal.append("fenced", run_id)
         except KakeyaError as error:
-            self.say(f"{run_id[-8:]} {error}")
+            log.warning("%s", error, exc_info=True)
+        except Exception:  # nobody is above this thread, and recovery finalises the run
+            log.exception("a bug ended the run here")
         finally:
             with self._lock:
                 del self._active[run_id]

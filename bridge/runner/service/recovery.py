@@ -6,8 +6,9 @@ published if it was kept, otherwise the run is finalised as ``runner_lost``; a r
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -21,6 +22,7 @@ from bridge.runner.run.delivery import ResultDelivery
 from bridge.runner.state import kept
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.history import History, Stage
+from bridge.runner.state.log import for_run
 
 
 class OnBus(StrEnum):
@@ -100,7 +102,7 @@ class Recovery:
         link: the bus.
         delivery: delivers what was built, and notifies of it.
         executor: kills what an earlier process left running.
-        say: takes one line for people.
+        log: takes what happens.
     """
 
     def __init__(
@@ -111,10 +113,10 @@ class Recovery:
         *,
         delivery: ResultDelivery,
         executor: Executor,
-        say: Callable[[str], None],
+        log: logging.Logger,
     ) -> None:
         self._name, self._state, self._link = name, state, link
-        self._delivery, self._executor, self._say = delivery, executor, say
+        self._delivery, self._executor, self._log = delivery, executor, log
 
     def kill_leftovers(self) -> None:
         """Kill whatever an earlier runner of this name left running, then remove the directories it left."""
@@ -122,7 +124,8 @@ class Recovery:
             for left in history.processes:
                 killed = self._executor.kill_leftovers(left.pid, left.started, left.marker)
                 if killed:
-                    self._say(f"{history.id[-8:]} killed {killed} processes that an earlier runner left behind")
+                    log = for_run(self._log, history.id)
+                    log.warning("killed %d processes that an earlier runner left behind", killed)
         for folder in self._state.folder.runs.iterdir():  # the lock is ours: nothing runs in them
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -147,7 +150,7 @@ class Recovery:
             except FencedError:
                 self._state.journal.append("fenced", history.id)
             except InfrastructureError as error:
-                self._say(f"{history.id[-8:]} cannot be recovered yet: {error.message}")
+                for_run(self._log, history.id).warning("cannot be recovered yet: %s", error.message)
         return unfinished
 
     def saved(self, run_id: str, oid: str) -> kept.KeptRun | None:
@@ -200,7 +203,8 @@ class Recovery:
         journal, run_id = self._state.journal, history.id
         if action in {Action.FORGET, Action.YIELD}:
             if action is Action.YIELD and history.ran:
-                self._say(f"{run_id[-8:]} came to its end here, but too late: another runner has ended it meanwhile")
+                why = "came to its end here, but too late: another runner has ended it meanwhile"
+                for_run(self._log, run_id).warning(why)
             journal.append("fenced", run_id, tip)
         elif action is Action.NOTIFY:
             self._notify(history)

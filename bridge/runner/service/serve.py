@@ -5,7 +5,11 @@ Knows how the pieces are put together; prints nothing.
 
 from __future__ import annotations
 
+import logging
 import os
+import platform
+import shlex
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +24,7 @@ from bridge.runner.machine.machine import this_machine
 from bridge.runner.policy.file import Policy, own_presets
 from bridge.runner.service.loop import Runner
 from bridge.runner.state.folder import OpenState, StateFolder
+from bridge.runner.state.log import keep_log
 from bridge.system.clock import Clock
 from bridge.system.durable import NameLock
 from bridge.trust.runner_seals import RunnerSeals, seals_of
@@ -33,7 +38,7 @@ def runner_on(
     *,
     clock: Clock,
     stopping: threading.Event,
-    say: Callable[[str], None],
+    log: logging.Logger,
     embedded: bool = False,
     summary: Callable[[str], None] | None = None,
 ) -> Iterator[Runner]:
@@ -45,7 +50,7 @@ def runner_on(
         folder: the runner's state.
         clock: the machine's clocks.
         stopping: set to end the runner.
-        say: takes one line for people.
+        log: takes what happens; it is kept in the state folder as well.
         embedded: whether requester and owner are the same person.
         summary: takes the text of the job summary; None appends it to the file that the job names.
 
@@ -56,16 +61,23 @@ def runner_on(
     """
 
     def seals() -> RunnerSeals | None:
-        return seals_of(folder.root, policy.name, demanded=policy.runner_keys, say=say)
+        return seals_of(folder.root, policy.name, demanded=policy.runner_keys, say=log.info)
 
     rules = OwnerRules(policy, own_presets(policy), embedded=embedded)
     machine = this_machine(policy, clock)
+    versions = {"kakeya": machine.version, "python": platform.python_version()}
     state = OpenState.open(folder, policy.name, clock)
+    unkeep = keep_log(log, folder.log, versions, policy.secrets.values())
     try:
+        log.debug("began: %s, policy %s, on %s", shlex.join(sys.argv), rules.facts.digest[:12], platform.platform())
         link = link_to(bus, clock, None if embedded else seals)
-        announce = announcer(policy.hosting, os.environ, say, summary)
-        yield Runner(rules, machine, state, link, clock=clock, stopping=stopping, say=say, announce=announce)
+        announce = announcer(policy.hosting, os.environ, log.info, summary)
+        yield Runner(rules, machine, state, link, clock=clock, stopping=stopping, log=log, announce=announce)
+    except BaseException as error:
+        log.debug("ends: %s: %s", type(error).__name__, error, exc_info=error)
+        raise
     finally:
+        unkeep()
         state.journal.close()
 
 
@@ -84,7 +96,7 @@ def serve(runner: Runner, *, idle_s: float | None = None) -> None:
             waiting = 0
             runner.listed(ok=False)
             if error.message != problem:
-                runner.say(f"trying on: {error.message}")
+                runner.log.warning("trying on: %s", error.message)
             problem = error.message
         if runner.busy or waiting:
             last_s = clock.steady_s()
@@ -121,7 +133,7 @@ def serve_embedded(
     *,
     clock: Clock,
     stopping: threading.Event,
-    say: Callable[[str], None],
+    log: logging.Logger,
     idle_s: float,
     enrol: Callable[[], None],
     embedded: bool = True,
@@ -141,7 +153,7 @@ def serve_embedded(
         try:
             enrol()
             with runner_on(
-                bus, policy, folder, clock=clock, stopping=stopping, say=say, embedded=embedded
+                bus, policy, folder, clock=clock, stopping=stopping, log=log, embedded=embedded
             ) as runner:  # fmt: skip
                 serve(runner, idle_s=idle_s)
             if stopping.is_set():

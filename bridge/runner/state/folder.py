@@ -78,6 +78,11 @@ class StateFolder:
         return self.root / "bus"
 
     @property
+    def log(self) -> Path:
+        """The newest file of the runner's own log."""
+        return self.root / "log.jsonl"
+
+    @property
     def pause(self) -> Path:
         """While this file exists, nothing new is taken."""
         return (self.owner or self.root) / "pause"

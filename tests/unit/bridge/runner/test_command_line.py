@@ -42,6 +42,7 @@ def test_every_command_of_the_help_has_a_handler():
         "gc",
         "policy",
         "journal",
+        "logs",
         "job-hook",
         "keygen",
         "trust",

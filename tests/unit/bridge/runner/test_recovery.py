@@ -68,10 +68,10 @@ class Meeting:
         self.result_oid = self.bus.build_result(Tree(FILES), self.ref.id)
         delivery = ResultDelivery(
             "mini", self.journal, link := link_to(self.bus, w.clock),
-            clock=w.clock, say=w.said.append, announce=self.told.append,
+            clock=w.clock, log=w.process.log, announce=self.told.append,
         )  # fmt: skip
         self.recovery = Recovery(
-            "mini", w.process.state, link, delivery=delivery, executor=w.executor, say=w.said.append
+            "mini", w.process.state, link, delivery=delivery, executor=w.executor, log=w.process.log
         )
         self.write(stage)
         self.show(on_bus)
