@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.bus import open_bus
-from bridge.cli.host.exec import EXEC_HANDLERS
 from bridge.cli.host.keys import enrol, enrol_own, keygen, own_name, signed
 from bridge.cli.host.trust import HANDLERS as TRUST_HANDLERS
-from bridge.cli.os_errors import told
 from bridge.errors import BusMissingError, KakeyaError, UsageError
 from bridge.runner.policy.file import Policy, builtin_policy, file_problems, load_policy
 from bridge.runner.service.serve import default_policy_path, default_state, once, runner_on, serve, serve_embedded
@@ -31,18 +29,6 @@ if TYPE_CHECKING:
 from bridge.cli.host.talk import CLOCK, say
 
 _FOLLOW_S = 0.3
-
-
-def dispatch(arguments: argparse.Namespace) -> int:
-    """Run the parsed command and return its exit code; the one place where errors become exit codes."""
-    handler: Callable[[argparse.Namespace], int] = HANDLERS[arguments.verb]
-    try:
-        return handler(arguments)
-    except BrokenPipeError:
-        return 0
-    except (KakeyaError, OSError) as error:
-        print(f"kakeya-runner: {(known := told(error, 'kakeya-runner doctor'))}", file=sys.stderr)
-        return known.exit_code
 
 
 @contextmanager
@@ -314,6 +300,5 @@ HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "logs": _logs,
     "job-hook": _job_hook,
     "keygen": _keygen,
-    **EXEC_HANDLERS,
     **TRUST_HANDLERS,
 }

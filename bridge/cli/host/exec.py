@@ -11,12 +11,11 @@ import os
 import shlex
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from bridge.bus.open.served import asked_for, ensure_served, serve_git
-from bridge.errors import KakeyaError, UsageError
+from bridge.errors import UsageError
 from bridge.system.clock import SystemClock
 from bridge.system.durable import NameLock
 
@@ -28,25 +27,21 @@ IDLE_S = 60.0
 
 def execute(arguments: argparse.Namespace) -> int:
     """Serve one ssh connection, run the runner behind it (--serve), or print what the owner needs (--show)."""
-    try:
-        state = _state(arguments)
-        if arguments.serve:
-            return _serve(arguments, state)
-        if arguments.show:
-            return _show(arguments, state)
-        command = os.environ.get("SSH_ORIGINAL_COMMAND")
-        if command is None:
-            raise UsageError(
-                "nobody asked over ssh", remedy="put it into authorized_keys: kakeya-runner exec --show prints the line"
-            )
-        verb = asked_for(command)
-        ensure_served(repository(state), SystemClock())
-        if not arguments.no_start:
-            _wake(arguments, state)
-        serve_git(repository(state), verb, os.environ)
-    except KakeyaError as error:
-        print(f"kakeya-runner: {error}", file=sys.stderr)
-        return error.exit_code
+    state = _state(arguments)
+    if arguments.serve:
+        return _serve(arguments, state)
+    if arguments.show:
+        return _show(arguments, state)
+    command = os.environ.get("SSH_ORIGINAL_COMMAND")
+    if command is None:
+        raise UsageError(
+            "nobody asked over ssh", remedy="put it into authorized_keys: kakeya-runner exec --show prints the line"
+        )
+    verb = asked_for(command)
+    ensure_served(repository(state), SystemClock())
+    if not arguments.no_start:
+        _wake(arguments, state)
+    serve_git(repository(state), verb, os.environ)
     return 0
 
 
@@ -128,6 +123,3 @@ def _show(arguments: argparse.Namespace, state: Path) -> int:
     print(f'restrict,command="{shlex.join(words)}" PUBLIC-KEY-OF-THE-REQUESTER')
     say(f"requesters pin it with: kakeya-mac init --bus ssh://USER@HOST#{record.bus_id}{pins}")
     return 0
-
-
-EXEC_HANDLERS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {"exec": execute}

@@ -10,6 +10,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from bridge.cli.boundary import guarded
+
 _EPILOG = """\
 Start here:
   kakeya-runner setup --bus ROUTE --create-bus     folders, a policy of safe defaults, a key; says what to type next
@@ -173,10 +175,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = sys.argv[1:] if argv is None else list(argv)
     arguments = build_parser().parse_args(words or ["--help"])
+    return guarded(lambda: _dispatch(arguments), lambda error: _talk(f"kakeya-runner: {error}"), "kakeya-runner", _talk)
+
+
+def _dispatch(arguments: argparse.Namespace) -> int:
     if arguments.verb == "exec":  # started anew by every connection, so kept light
         return int(importlib.import_module("bridge.cli.host.exec").execute(arguments))
-    commands = importlib.import_module("bridge.cli.host.commands")
-    return int(commands.dispatch(arguments))
+    handlers = importlib.import_module("bridge.cli.host.commands").HANDLERS
+    return int(handlers[arguments.verb](arguments))
+
+
+def _talk(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 if __name__ == "__main__":
