@@ -1,6 +1,6 @@
 """The runner's five calls: parse -> resolve -> execute -> judge -> publish. The only module that knows all stages.
 
-Every ending comes out at the same place with a result; only a run that somebody else owns by now has none of ours.
+Every ending comes out at the same place with a result; only a run that another runner owns by now has none of ours.
 """
 
 # ruff: noqa: D102 (the methods of RunSession are described where they are implemented)

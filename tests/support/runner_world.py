@@ -17,7 +17,7 @@ from bridge.bus.views import RequestRef, Tree
 from bridge.executor.interface import RunDirectory
 from bridge.presets import Preset, registry
 from bridge.records import Claim, JobSpec, Request, RunRecord, Verdict
-from bridge.runner.actions.announce import RunAnnouncement, nobody
+from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import BusLink, link_to
 from bridge.runner.machine.identity import CodeFacts
@@ -87,7 +87,7 @@ class RunnerProcess:
     clock: Clock
     log: logging.Logger
     stopping: threading.Event = field(default_factory=threading.Event)
-    announce: Callable[[RunAnnouncement], None] = nobody
+    announce: Callable[[RunAnnouncement], None] = announce_nothing
 
     @property
     def journal(self) -> Journal:

@@ -97,10 +97,10 @@ def _control(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def _files(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    policy = _verb(verbs, "policy", "look at the policy file: check, example, explain")
+    policy = _verb(verbs, "policy", "check or explain the policy file, or print an example")
     policy.add_argument("action", choices=("check", "example", "explain"))
     policy.add_argument("preset", nargs="?", help="with explain: what a request of this preset would get")
-    journal = _verb(verbs, "journal", "look at the journal: verify its chain, or show a run's events")
+    journal = _verb(verbs, "journal", "verify the chain of the journal, or show a run's events")
     journal.add_argument("action", choices=("verify", "show"))
     journal.add_argument("run", nargs="?", help="with show: a run id, or the end of one")
     logs = _verb(verbs, "logs", "print the runner's own log: what it did, and where it failed")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.runner.maintenance.doctor import Finding
+from bridge.runner.maintenance.doctor import HostCheck
 from bridge.runner.maintenance.setup import (
     SetupOptions,
     SetupStep,
@@ -45,7 +45,7 @@ def set_up(
     from bridge.trust.attestation import is_available
 
     policy, state = place
-    wish = SetupOptions(
+    options = SetupOptions(
         policy_path=policy,
         state=state,
         name=name,
@@ -56,13 +56,13 @@ def set_up(
         keygen=keys.generate if is_available() else None,
     )
     if arguments.unit:
-        wish = replace(wish, bus=_bus_to_serve(arguments, say, open_bus))
-        print(unit(serve_argv(wish))[1], end="")
+        options = replace(options, bus=_bus_to_serve(arguments, say, open_bus))
+        print(unit(serve_argv(options))[1], end="")
         return 0
-    left = _take(state_steps(wish), dry_run=arguments.dry_run)
-    wish = replace(wish, bus=_bus_to_serve(arguments, say, open_bus))
-    left = _take(policy_steps(wish), dry_run=arguments.dry_run) or left
-    now, service = service_commands(wish)
+    left = _take(state_steps(options), dry_run=arguments.dry_run)
+    options = replace(options, bus=_bus_to_serve(arguments, say, open_bus))
+    left = _take(policy_steps(options), dry_run=arguments.dry_run) or left
+    now, service = service_commands(options)
     doctor = f"kakeya-runner doctor --policy {policy} --state {state.root}"
     for what, command in (("try it", doctor), ("serve now", now), ("serve for good", service)):
         print(f"{what}: {command}")
@@ -110,7 +110,7 @@ def examine_host(
     return print_findings(examine(DoctorContext(path, state, local_executor(clock), clock, open_bus)), as_json=as_json)
 
 
-def print_findings(findings: Iterable[Finding], *, as_json: bool) -> int:
+def print_findings(findings: Iterable[HostCheck], *, as_json: bool) -> int:
     """Print what `doctor` found; 1 when something fails."""
     found = list(findings)
     if as_json:

@@ -1,4 +1,4 @@
-"""Look at a host as a runner needs it: try things rather than look for them, and name a remedy for each finding.
+"""Examine a host as a runner needs it: try each thing a run uses, and name a remedy for each finding.
 
 Returns findings; prints nothing.
 """
@@ -37,7 +37,7 @@ Level = Literal["ok", "warn", "fail"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class HostCheck:
     """One thing looked at; `remedy` is the next thing to do, None when there is nothing to do."""
 
     name: str
@@ -61,207 +61,208 @@ class DoctorContext:
     open_bus: Callable[[], Bus] | None
 
 
-def examine(patient: DoctorContext) -> Iterator[Finding]:
+def examine(context: DoctorContext) -> Iterator[HostCheck]:
     """Yield findings, the cheap ones first."""
     yield _python()
-    yield from _as_set_up(patient.policy_path.parent / RECEIPT)
+    yield from _as_set_up(context.policy_path.parent / RECEIPT)
     policy = None
-    for finding, found in _policy(patient.policy_path):
+    for finding, found in _policy(context.policy_path):
         policy = found or policy
         yield finding
-    yield from _state(patient, policy)
-    yield _key(patient.state.root / KEY_FILE, None if policy is None else policy.name)
-    yield from _sandbox(patient, policy)
+    yield from _state(context, policy)
+    yield _key(context.state.root / KEY_FILE, None if policy is None else policy.name)
+    yield from _sandbox(context, policy)
     yield from _presets(policy)
     if policy is not None:
         yield from _code(policy)
-    yield from _bus(patient, policy)
+    yield from _bus(context, policy)
     if policy is not None:
-        yield from _site(patient, policy)
+        yield from _site(context, policy)
 
 
-def _python() -> Finding:
-    return Finding("python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))} at {sys.executable}")
+def _python() -> HostCheck:
+    return HostCheck("python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))} at {sys.executable}")
 
 
-def _as_set_up(receipt: Path) -> Iterator[Finding]:
+def _as_set_up(receipt: Path) -> Iterator[HostCheck]:
     """Make the checks of the set-up script, where this machine was set up by it."""
     checked = check(receipt)
     if checked is None:
         return
     for problem in checked.problems:
-        yield Finding(problem.name, "fail", problem.text, problem.repair)
+        yield HostCheck(problem.name, "fail", problem.text, problem.repair)
     if checked.hidden:
-        yield Finding("set-up", "warn", f"not readable by this user: {', '.join(checked.hidden)}", "run doctor as root")
+        yield HostCheck("set-up", "warn", f"this user cannot read: {', '.join(checked.hidden)}", "run doctor as root")
     if not checked.problems:
-        yield Finding("set-up", "ok", f"as it was made: {checked.count} things looked at")
+        yield HostCheck("set-up", "ok", f"as it was made: {checked.count} things looked at")
 
 
-def _site(patient: DoctorContext, policy: Policy) -> Iterator[Finding]:
+def _site(context: DoctorContext, policy: Policy) -> Iterator[HostCheck]:
     """Say what the hosting site's API gives, and whether strangers could reach this machine through it."""
     try:
-        route = None if patient.open_bus is None else patient.open_bus().route
+        route = None if context.open_bus is None else context.open_bus().route
     except KakeyaError:
         route = None  # said already
     for seen in check_site(policy, route, os.environ):
-        yield Finding(seen.name, seen.level, seen.text, seen.remedy)
+        yield HostCheck(seen.name, seen.level, seen.text, seen.remedy)
 
 
-def _policy(path: Path) -> Iterator[tuple[Finding, Policy | None]]:
+def _policy(path: Path) -> Iterator[tuple[HostCheck, Policy | None]]:
     for problem in problems(path):
         level: Level = "fail" if problem.grave else "warn"
-        yield Finding("policy", level, f"{path}, {problem.where}: {problem.text}", problem.remedy), None
+        yield HostCheck("policy", level, f"{path}, {problem.where}: {problem.text}", problem.remedy), None
     try:
         policy = load_policy(path)
     except KakeyaError:
         return  # said already, with everything else that is wrong
-    yield Finding("policy", "ok", f"{path}, digest {policy.digest(embedded=False)[:12]}"), policy
+    yield HostCheck("policy", "ok", f"{path}, digest {policy.digest(embedded=False)[:12]}"), policy
     yield _signers(policy), None
     if policy.trust_pushers:
         text = "trust_pushers: whoever can push to the bus may have code run here"
         confined = policy.sandbox.uid is not None
         advice = None if confined else "set sandbox.uid to an unprivileged user; refused without"
-        yield Finding("trust", "warn" if confined else "fail", text, advice), None
+        yield HostCheck("trust", "warn" if confined else "fail", text, advice), None
 
 
-def _signers(policy: Policy) -> Finding:
+def _signers(policy: Policy) -> HostCheck:
     """Say whose signatures count, and whether the lists can be relied on."""
     try:
         signers = Signers(policy)
         checks, gone = signers.checks_requests, signers.revocations()
     except PolicyRefusedError as error:
-        return Finding("signers", "fail", error.message, error.remedy)
+        return HostCheck("signers", "fail", error.message, error.remedy)
     count = len(gone.fingerprints) + len(gone.principals)
     who = "signed requests are checked" if checks else "nobody may sign requests: all run the host's code only"
     if policy.require_signature and not checks:
         add = "kakeya-runner trust add KEY --principal NAME"
-        return Finding("signers", "fail", "require_signature is set and nobody may sign: every request is refused", add)
-    return Finding("signers", "ok", f"{who}; {count} revoked; kakeya-runner trust list")
+        why = "require_signature is set and nobody may sign: every request is refused"
+        return HostCheck("signers", "fail", why, add)
+    return HostCheck("signers", "ok", f"{who}; {count} revoked; kakeya-runner trust list")
 
 
-def _state(patient: DoctorContext, policy: Policy | None) -> Iterator[Finding]:
-    state = patient.state
+def _state(context: DoctorContext, policy: Policy | None) -> Iterator[HostCheck]:
+    state = context.state
     try:
         state.create()
     except OSError as error:
-        yield Finding("state", "fail", f"{state.root}: {error.strerror}", "choose another folder with --state")
+        yield HostCheck("state", "fail", f"{state.root}: {error.strerror}", "choose another folder with --state")
         return
-    yield Finding("state", "ok", str(state.root))
+    yield HostCheck("state", "ok", str(state.root))
     free = shutil.disk_usage(state.root).free
     floor = 0 if policy is None else policy.limits.disk_floor_bytes
     text = f"{free / 2**30:.1f} GiB free, {floor / 2**30:.1f} GiB are kept"
-    yield Finding("disk", "ok" if free >= floor else "fail", text, None if free >= floor else "kakeya-runner gc")
+    yield HostCheck("disk", "ok" if free >= floor else "fail", text, None if free >= floor else "kakeya-runner gc")
     if state.journal.exists():
         try:
-            yield Finding("journal", "ok", f"{verify_journal(state.journal)} lines, the chain holds")
+            yield HostCheck("journal", "ok", f"{verify_journal(state.journal)} lines, the chain holds")
         except KakeyaError as error:
-            yield Finding("journal", "fail", error.message, error.remedy)
+            yield HostCheck("journal", "fail", error.message, error.remedy)
     for name, file, undo in (("paused", state.pause, "resume"), ("draining", state.drain, "serve")):
         if file.exists():
-            yield Finding(name, "warn", f"{file} exists: nothing new is taken", f"kakeya-runner {undo}")
+            yield HostCheck(name, "warn", f"{file} exists: nothing new is taken", f"kakeya-runner {undo}")
 
 
-def _key(path: Path, name: str | None) -> Finding:
-    """Look at the key that signs results; another's eyes on it would be another's results in this runner's name."""
+def _key(path: Path, name: str | None) -> HostCheck:
+    """Examine the key that signs results: who reads it can sign in this runner's name."""
     if not path.exists():
-        return Finding("key", "warn", "none: results are not signed", "kakeya-runner keygen")
+        return HostCheck("key", "warn", "none: results are not signed", "kakeya-runner keygen")
     wrong = file_problems(path)
     try:
         newest = [key.evolve(name=name or key.name) for key in published(path.parent)[-1:]]
         public = "".join(f", pinned as {pin(key)}" for key in newest)
     except KakeyaError as error:
-        return Finding("key", "fail", error.message, error.remedy)
+        return HostCheck("key", "fail", error.message, error.remedy)
     remedy = f"chmod 600 {path}; kakeya-runner keygen --rotate when somebody may have read it"
-    return Finding(
+    return HostCheck(
         "key", "fail" if wrong else "ok", f"{path}{': ' + wrong[0] if wrong else public}", remedy if wrong else None
     )
 
 
-def _sandbox(patient: DoctorContext, policy: Policy | None) -> Iterator[Finding]:
+def _sandbox(context: DoctorContext, policy: Policy | None) -> Iterator[HostCheck]:
     """Yield what the sandbox is, then every way out of it that was tried on this machine just now."""
     uid = None if policy is None else policy.sandbox.uid
     required = policy is not None and (policy.sandbox.mode == "required" or policy.trust_pushers)
     bad: Level = "fail" if required else "warn"
-    applied = patient.executor.sandbox(uid)
+    applied = context.executor.sandbox(uid)
     if applied.kind != "none":
         text = f"{applied.kind} as uid {applied.uid}: {', '.join((*applied.namespaces, *applied.filters))}"
-        yield Finding("sandbox", "ok", text)
+        yield HostCheck("sandbox", "ok", text)
     else:
         remedy = "install bubblewrap and allow user namespaces; until then runs that require it are refused"
-        yield Finding("sandbox", bad, f"none: {applied.reason}", remedy)
-    for escape in patient.executor.escapes(uid):
+        yield HostCheck("sandbox", bad, f"none: {applied.reason}", remedy)
+    for escape in context.executor.escapes(uid):
         if escape.refused:
-            yield Finding("escape", "ok", f"{sys.platform}: a run is refused to {escape.what}")
+            yield HostCheck("escape", "ok", f"{sys.platform}: a run is refused to {escape.what}")
         else:
             remedy = "no run here is confined: set sandbox.mode to required, and nothing runs that needs to be"
-            yield Finding("escape", bad, f"{sys.platform}: a run can {escape.what}", remedy)
+            yield HostCheck("escape", bad, f"{sys.platform}: a run can {escape.what}", remedy)
 
 
-def _presets(policy: Policy | None) -> Iterator[Finding]:
+def _presets(policy: Policy | None) -> Iterator[HostCheck]:
     try:
         known = dict(registry()) if policy is None else own_presets(policy)
     except KakeyaError as error:
-        yield Finding("presets", "fail", error.message, error.remedy)
+        yield HostCheck("presets", "fail", error.message, error.remedy)
         return
     ready = [preset.name for preset in known.values() if preset.status == "ready"]
     if policy is None:
-        yield Finding("presets", "ok", f"{len(ready)} ready")
+        yield HostCheck("presets", "ok", f"{len(ready)} ready")
         return
     allowed = [name for name in ready if policy.facts(embedded=False).allows(name)]
     advice = None if allowed else "add names or patterns to presets.allow"
-    yield Finding("presets", "ok" if allowed else "warn", f"{len(allowed)} of {len(ready)} allowed", advice)
+    yield HostCheck("presets", "ok" if allowed else "warn", f"{len(allowed)} of {len(ready)} allowed", advice)
 
 
-def _code(policy: Policy) -> Iterator[Finding]:
+def _code(policy: Policy) -> Iterator[HostCheck]:
     install = f"{policy.interpreter} -m pip install 'kakeya[mlx]' (or [torch])"
     facts = ask_interpreter(policy.interpreter)
     if facts.problem is not None:
-        yield Finding(
+        yield HostCheck(
             "engine", "fail", facts.problem, f"{policy.interpreter} -m pip install 'kakeya[mlx]' (or [torch])"
         )
         return
     backends = [f"{name} {facts.packages[name]}" for name in ("mlx", "mlx-lm", "torch") if name in facts.packages]
     level: Level = "ok" if backends else "warn"
     remedy = None if backends else install
-    yield Finding("engine", level, f"Python {facts.version}, {', '.join(backends) or 'no array library'}", remedy)
+    yield HostCheck("engine", level, f"Python {facts.version}, {', '.join(backends) or 'no array library'}", remedy)
     if facts.dirty is not False:
         text = f"{facts.identity}; " + (
             "it has local changes" if facts.dirty else "it cannot be told whether it is unchanged"
         )
-        yield Finding(
+        yield HostCheck(
             "code", "warn", text, "install kakeya from a wheel or a clean checkout; numbers are not citable otherwise"
         )
     else:
-        yield Finding("code", "ok", facts.identity)
+        yield HostCheck("code", "ok", facts.identity)
     for name in filter(None, (policy.target, policy.drafter)):
         found = find_model(name, policy.model_roots, facts.engine)
         remedy = None if found else "set model_roots, target and drafter in policy.toml"
-        yield Finding("model", "ok" if found else "fail", f"{name}: {found or 'not found'}", remedy)
+        yield HostCheck("model", "ok" if found else "fail", f"{name}: {found or 'not found'}", remedy)
 
 
-def _bus(patient: DoctorContext, policy: Policy | None) -> Iterator[Finding]:
-    if patient.open_bus is None:
-        yield Finding("bus", "warn", "none named", "give --bus ROUTE, or set bus in policy.toml")
+def _bus(context: DoctorContext, policy: Policy | None) -> Iterator[HostCheck]:
+    if context.open_bus is None:
+        yield HostCheck("bus", "warn", "none named", "give --bus ROUTE, or set bus in policy.toml")
         return
     try:
-        bus = patient.open_bus()
+        bus = context.open_bus()
         record = bus.identity()
         if policy is not None and record.wake != "embedded":
-            mine = seals_of(patient.state.root, policy.name, demanded=policy.runner_keys, say=None)
+            mine = seals_of(context.state.root, policy.name, demanded=policy.runner_keys, say=None)
             if mine is not None:
                 bus.use_seals(mine)
         beacons = bus.read_beacons()
     except KakeyaError as error:
-        yield Finding("bus", "fail", error.message, error.remedy or "kakeya-runner serve --create-bus")
+        yield HostCheck("bus", "fail", error.message, error.remedy or "kakeya-runner serve --create-bus")
         return
-    yield Finding("bus", "ok", f"{bus.route}, id {record.bus_id}, {record.wake}, {len(beacons)} runners seen")
+    yield HostCheck("bus", "ok", f"{bus.route}, id {record.bus_id}, {record.wake}, {len(beacons)} runners seen")
     for one in bus.refused:
         text = f"a {one.kind} in the name of {one.runner} does not count: {one.why}"
-        yield Finding("forged", "warn", text, "keep strangers from pushing to the runners' refs; upgrade old runners")
-    now = patient.clock.now()
+        yield HostCheck("forged", "warn", text, "keep strangers from pushing to the runners' refs; upgrade old runners")
+    now = context.clock.now()
     ahead = [b.runner for _, b in beacons if parse_rfc3339(b.time) - now > dt.timedelta(seconds=CLOCK_SKEW_MAX_S)]
     if ahead:
         text = f"runners {', '.join(ahead)} are ahead of this clock ({now:%Y-%m-%d %H:%M} UTC)"
-        yield Finding("clock", "warn", text, "set the time; requests from the future are refused")
+        yield HostCheck("clock", "warn", text, "set the time; requests from the future are refused")
     else:
-        yield Finding("clock", "ok", f"{now:%Y-%m-%d %H:%M:%S} UTC")
+        yield HostCheck("clock", "ok", f"{now:%Y-%m-%d %H:%M:%S} UTC")

@@ -25,7 +25,7 @@ FILE_MAX_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
-class Problem:
+class SetupProblem:
     """One thing that is not as it was set up, and its repair."""
 
     name: str
@@ -38,7 +38,7 @@ class Checked:
     """What came of a receipt: how many things were looked at, what is wrong, what this user may not look at."""
 
     count: int
-    problems: tuple[Problem, ...]
+    problems: tuple[SetupProblem, ...]
     hidden: tuple[str, ...]
 
 
@@ -48,101 +48,101 @@ def check(receipt: Path) -> Checked | None:
         lines = receipt.read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
-    found: list[Problem] = []
+    found: list[SetupProblem] = []
     hidden: list[str] = []
     for line in lines:
         kind, name, *rest = line.split("\t")
         look = CHECKS.get(kind)
         if look is None:
-            found.append(Problem(name, f"{receipt} has a line of unknown kind {kind!r}", AGAIN))
+            found.append(SetupProblem(name, f"{receipt} has a line of unknown kind {kind!r}", AGAIN))
             continue
         try:
             found.extend(look(name, *rest))
         except PermissionError as error:
             hidden.append(str(error.filename))
         except (TypeError, OSError) as error:
-            found.append(Problem(name, f"cannot be looked at: {error}", AGAIN))
+            found.append(SetupProblem(name, f"cannot be looked at: {error}", AGAIN))
     return Checked(len(lines), tuple(found), tuple(hidden))
 
 
-def _folder(name: str, path: str, mode: str, user: str) -> Iterator[Problem]:
+def _folder(name: str, path: str, mode: str, user: str) -> Iterator[SetupProblem]:
     del user
     where = Path(path)
     if not where.is_dir():
-        yield Problem(name, f"{path} is missing", AGAIN)
+        yield SetupProblem(name, f"{path} is missing", AGAIN)
     elif _mode(where) != mode:
-        yield Problem(name, f"{path} has mode {_mode(where)}, expected {mode}", f"chmod {mode} {path}")
+        yield SetupProblem(name, f"{path} has mode {_mode(where)}, expected {mode}", f"chmod {mode} {path}")
 
 
-def _file(name: str, path: str, mode: str, digest: str) -> Iterator[Problem]:
+def _file(name: str, path: str, mode: str, digest: str) -> Iterator[SetupProblem]:
     where = Path(path)
     if not where.is_file():
-        yield Problem(name, f"{path} is missing", AGAIN)
+        yield SetupProblem(name, f"{path} is missing", AGAIN)
     elif _mode(where) != mode:
-        yield Problem(name, f"{path} has mode {_mode(where)}, expected {mode}", f"chmod {mode} {path}")
+        yield SetupProblem(name, f"{path} has mode {_mode(where)}, expected {mode}", f"chmod {mode} {path}")
     elif hashlib.sha256(where.read_bytes()[:FILE_MAX_BYTES]).hexdigest() != digest:
-        yield Problem(name, f"{path} differs from what was set up", AGAIN)
+        yield SetupProblem(name, f"{path} differs from what was set up", AGAIN)
 
 
-def _private(name: str, path: str, mode: str, user: str) -> Iterator[Problem]:
+def _private(name: str, path: str, mode: str, user: str) -> Iterator[SetupProblem]:
     """Check the mode of a file whose content is the owner's to change."""
     del user
     where = Path(path)
     if not where.is_file():
-        yield Problem(name, f"{path} is missing", AGAIN)
+        yield SetupProblem(name, f"{path} is missing", AGAIN)
     elif _mode(where) != mode:
-        yield Problem(name, f"{path} is readable by others (mode {_mode(where)})", f"chmod {mode} {path}")
+        yield SetupProblem(name, f"{path} is readable by others (mode {_mode(where)})", f"chmod {mode} {path}")
 
 
-def _line(name: str, path: str, digest: str) -> Iterator[Problem]:
+def _line(name: str, path: str, digest: str) -> Iterator[SetupProblem]:
     where = Path(path)
     lines = where.read_text(encoding="utf-8").splitlines() if where.is_file() else []
     if digest not in {hashlib.sha256(f"{line}\n".encode()).hexdigest() for line in lines}:
-        yield Problem(name, f"the line that was set up is missing in {path}", AGAIN)
+        yield SetupProblem(name, f"the line that was set up is missing in {path}", AGAIN)
 
 
-def _exists(name: str, path: str) -> Iterator[Problem]:
+def _exists(name: str, path: str) -> Iterator[SetupProblem]:
     if not Path(path).exists():
-        yield Problem(name, f"{path} is missing", AGAIN)
+        yield SetupProblem(name, f"{path} is missing", AGAIN)
 
 
-def _command(name: str, command: str, repair: str) -> Iterator[Problem]:
+def _command(name: str, command: str, repair: str) -> Iterator[SetupProblem]:
     if shutil.which(command) is None:
-        yield Problem(name, f"{command} is not installed", repair)
+        yield SetupProblem(name, f"{command} is not installed", repair)
 
 
-def _user(name: str, user: str) -> Iterator[Problem]:
+def _user(name: str, user: str) -> Iterator[SetupProblem]:
     try:
         pwd.getpwnam(user)
     except KeyError:
-        yield Problem(name, f"the user {user} is missing", AGAIN)
+        yield SetupProblem(name, f"the user {user} is missing", AGAIN)
 
 
-def _interpreter(name: str, path: str, version: str) -> Iterator[Problem]:
+def _interpreter(name: str, path: str, version: str) -> Iterator[SetupProblem]:
     """An upgrade, or a reboot after one, can take away or change the Python that the environment stands on."""
     done = _run([path, "-I", "-c", "import platform; print(platform.python_version())"])
     said = "" if done is None else done.stdout.decode("utf-8", "replace").strip()
     if done is None or not done.ok:
-        yield Problem(name, f"{path}, which the environment was made with, does not run", AGAIN)
+        yield SetupProblem(name, f"{path}, which the environment was made with, does not run", AGAIN)
     elif said.rsplit(".", 1)[0] != version.rsplit(".", 1)[0]:
-        yield Problem(name, f"{path} is Python {said} now, the environment was made with {version}", AGAIN)
+        yield SetupProblem(name, f"{path} is Python {said} now, the environment was made with {version}", AGAIN)
 
 
-def _runner(name: str, command: str, python: str) -> Iterator[Problem]:
+def _runner(name: str, command: str, python: str) -> Iterator[SetupProblem]:
     for argv in ([python, "-I", "-c", "import bridge"], [command, "--help"]):
         done = _run(argv)
         if done is None or not done.ok:
-            yield Problem(name, f"{argv[0]} does not run", AGAIN)
+            yield SetupProblem(name, f"{argv[0]} does not run", AGAIN)
             return
 
 
-def _service(name: str, manager: str, words: str, repair: str) -> Iterator[Problem]:
+def _service(name: str, manager: str, words: str, repair: str) -> Iterator[SetupProblem]:
     done = _run([manager, *words.split()])
     if done is None or not done.ok:
-        yield Problem(name, f"not enabled and running: {Path(manager).name} {words} says no", repair)
+        yield SetupProblem(name, f"not enabled and running: {Path(manager).name} {words} says no", repair)
 
 
-CHECKS: Final[dict[str, Callable[..., Iterator[Problem]]]] = {
+CHECKS: Final[dict[str, Callable[..., Iterator[SetupProblem]]]] = {
     "command": _command,
     "exists": _exists,
     "file": _file,

@@ -26,7 +26,7 @@ _TYPES = {"env": "environment", "schema": "schema_version"}
 
 
 @dataclass(frozen=True)
-class Problem:
+class Mistake:
     """One thing that is wrong.
 
     Attributes:
@@ -40,11 +40,11 @@ class Problem:
     grave: bool = True
 
 
-def problems(path: Path) -> Iterator[Problem]:
+def problems(path: Path) -> Iterator[Mistake]:
     """Yield what is wrong with a policy file, graver things first."""
     for text in file_problems(path):
         remedy = f"chmod 600 {path}" if path.exists() else "kakeya-runner setup"
-        yield Problem("file", text, remedy)
+        yield Mistake("file", text, remedy)
     try:
         data = path.read_bytes()
     except OSError:
@@ -55,12 +55,12 @@ def problems(path: Path) -> Iterator[Problem]:
         yield from _about_this_machine(Policy.model_validate_json(json.dumps(tomllib.loads(data.decode()))))
 
 
-def content_problems(data: bytes) -> Iterator[Problem]:
+def content_problems(data: bytes) -> Iterator[Mistake]:
     """Yield every unknown key and every value a policy cannot have."""
     try:
         value = tomllib.loads(data.decode("utf-8"))
     except (ValueError, tomllib.TOMLDecodeError) as error:
-        yield Problem("file", f"not TOML: {error}", "kakeya-runner policy example shows the form")
+        yield Mistake("file", f"not TOML: {error}", "kakeya-runner policy example shows the form")
         return
     try:
         Policy.model_validate_json(json.dumps(value))
@@ -69,13 +69,13 @@ def content_problems(data: bytes) -> Iterator[Problem]:
             where = tuple(part for part in one["loc"] if not str(part).startswith(("tuple[", "function-")))
             dotted = ".".join(map(str, where)) or "the whole file"
             if one["type"] == "extra_forbidden":
-                yield Problem(dotted, "unknown key", _nearest(where))
+                yield Mistake(dotted, "unknown key", _nearest(where))
             elif one["type"] == "missing":
-                yield Problem(dotted, "missing", f"add {where[-1]} = … ; kakeya-runner policy example")
+                yield Mistake(dotted, "missing", f"add {where[-1]} = … ; kakeya-runner policy example")
             else:
-                yield Problem(dotted, f"{one['msg']}; got {_shown(one['input'])}", _form(where))
+                yield Mistake(dotted, f"{one['msg']}; got {_shown(one['input'])}", _form(where))
     except TypeError as error:
-        yield Problem("file", f"holds a value no policy has: {error}", "kakeya-runner policy example shows the form")
+        yield Mistake("file", f"holds a value no policy has: {error}", "kakeya-runner policy example shows the form")
 
 
 def _shown(value: object) -> str:
@@ -120,47 +120,47 @@ def _form(where: tuple[Any, ...]) -> str:
     return "kakeya-runner policy example shows the form"
 
 
-def _about_this_machine(policy: Policy) -> Iterator[Problem]:
+def _about_this_machine(policy: Policy) -> Iterator[Mistake]:
     """Yield what is a policy, but not one for this machine."""
     yield from _programs(policy)
     for key, paths in (("model_roots", policy.model_roots), ("sandbox.read_only", policy.sandbox.read_only)):
         for path in paths:
             if not Path(path).is_dir():
-                yield Problem(key, f"{path} is no folder", "make it, or take it out", grave=False)
+                yield Mistake(key, f"{path} is no folder", "make it, or take it out", grave=False)
     for path in policy.sandbox.devices:
         if not _is(path, stat.S_ISCHR):
-            yield Problem("sandbox.devices", f"{path} is no device node", "ls -l /dev; take it out", grave=False)
+            yield Mistake("sandbox.devices", f"{path} is no device node", "ls -l /dev; take it out", grave=False)
     for key, uid in (("sandbox.uid", policy.sandbox.uid), ("sandbox.peer_uid", policy.sandbox.peer_uid)):
         if uid is not None:
             yield from _user(key, uid)
     try:
         names = list(own_presets(policy))
     except KakeyaError as error:
-        yield Problem("presets.folder", error.message, error.remedy or "look at the preset file")
+        yield Mistake("presets.folder", error.message, error.remedy or "look at the preset file")
         return
     for pattern in policy.presets.allow:
         if not fnmatch.filter(names, pattern):
             near = difflib.get_close_matches(pattern, names, n=1)
             remedy = f"did you mean {near[0]}?" if near else "kakeya-mac presets lists the names"
-            yield Problem("presets.allow", f"{pattern!r} matches no preset", remedy, grave=False)
+            yield Mistake("presets.allow", f"{pattern!r} matches no preset", remedy, grave=False)
 
 
-def _programs(policy: Policy) -> Iterator[Problem]:
+def _programs(policy: Policy) -> Iterator[Mistake]:
     if not os.access(policy.interpreter, os.X_OK):
-        yield Problem("interpreter", f"{policy.interpreter} cannot be run", "name a Python that has kakeya installed")
+        yield Mistake("interpreter", f"{policy.interpreter} cannot be run", "name a Python that has kakeya installed")
     for key, argv in (("approval", policy.approval), ("actions.stop", policy.actions.stop)):
         if argv and not os.access(argv[0], os.X_OK):
-            yield Problem(key, f"{argv[0]} cannot be run", f"chmod +x {argv[0]}, or name another program")
+            yield Mistake(key, f"{argv[0]} cannot be run", f"chmod +x {argv[0]}, or name another program")
 
 
-def _user(key: str, uid: int) -> Iterator[Problem]:
+def _user(key: str, uid: int) -> Iterator[Mistake]:
     if os.geteuid() not in (0, uid):
         text = f"this runner is uid {os.geteuid()} and cannot become uid {uid}"
-        yield Problem(key, text, f"run the runner as root, or leave {key} out")
+        yield Mistake(key, text, f"run the runner as root, or leave {key} out")
     try:
         pwd.getpwuid(uid)
     except KeyError:
-        yield Problem(key, f"no user has uid {uid}", "make one without rights of its own", grave=False)
+        yield Mistake(key, f"no user has uid {uid}", "make one without rights of its own", grave=False)
 
 
 def _is(path: str, kind: Callable[[int], bool]) -> bool:

@@ -26,10 +26,14 @@ _HOUR = dt.timedelta(hours=1)
 
 @dataclass(frozen=True)
 class NotTaken:
-    """Why a request is not taken now; it stays in the queue. `ever` when this runner will never take it."""
+    """Why a request is not taken now; it stays in the queue.
+
+    Attributes:
+        permanent: this runner will never take it.
+    """
 
     reason: str
-    ever: bool = False
+    permanent: bool = False
 
 
 class Admission:
@@ -65,15 +69,15 @@ class Admission:
             return self._rate_wait(UNSIGNED)
         wanted, labels = request.runner, set(self._rules.policy.labels)
         if wanted.name is not None and wanted.name != self._rules.name:
-            return NotTaken(f"meant for runner {wanted.name}", ever=True)
+            return NotTaken(f"meant for runner {wanted.name}", permanent=True)
         missing = sorted(set(wanted.labels) - labels)
         if missing:
-            return NotTaken(f"needs labels this runner has not: {', '.join(missing)}", ever=True)
+            return NotTaken(f"needs labels this runner has not: {', '.join(missing)}", permanent=True)
         if preset is not None:
             lacking = sorted(set(preset.needs) - labels)
             if lacking and wanted.name is None:
                 why = f"preset {preset.name} needs labels this runner has not: {', '.join(lacking)}"
-                return NotTaken(why, ever=True)
+                return NotTaken(why, permanent=True)
             waiting = condition_wait(preset.only_when, self._clock)
             if waiting is not None:
                 return waiting

@@ -29,13 +29,9 @@ class Queue:
 
     Args:
         rules: what the owner allows.
-        state: the runner's state.
-        link: the bus.
         running_ids: returns the runs that are going on here.
         start: begins a run whose claim is held.
-        clock: the machine's clocks.
         stopping: set when the runner was asked to end now.
-        log: takes what happens.
     """
 
     def __init__(
@@ -57,12 +53,12 @@ class Queue:
         self._told: dict[str, str] = {}
         self._not_ours: set[str] = set()
 
-    def look(self, queue: list[RequestRef], hostile: Mapping[str, str]) -> int:
+    def take(self, queue: list[RequestRef], forged: Mapping[str, str]) -> int:
         """Take what may be taken, in order; return how many requests this runner could still take later.
 
         Args:
             queue: requests without a claim that counts, oldest first.
-            hostile: tips, by run id, of claims on them that do not count.
+            forged: tips, by run id, of claims on them that do not count.
         """
         waiting = 0
         oids = {ref.oid for ref in queue}
@@ -78,14 +74,14 @@ class Queue:
                 blocked = NotTaken("this runner is about to end")
             if blocked is None:
                 try:
-                    blocked = self._take(ref, hostile.get(ref.id))
+                    blocked = self._take(ref, forged.get(ref.id))
                 except FencedError:
                     continue
                 except InfrastructureError as error:
                     blocked = NotTaken(error.message)
             if blocked is not None:
                 self._tell(ref, blocked.reason)
-            if blocked is not None and blocked.ever:
+            if blocked is not None and blocked.permanent:
                 self._not_ours.add(ref.oid)
             elif blocked is not None:
                 waiting += 1
@@ -95,7 +91,7 @@ class Queue:
         """Claim a request and start its run, or say why not; `over` is a claim on it that does not count.
 
         Raises:
-            FencedError: somebody else has it.
+            FencedError: another runner has it.
             InfrastructureError: the bus did not answer.
         """
         link, journal = self._link, self._state.journal

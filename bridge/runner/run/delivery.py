@@ -1,7 +1,7 @@
 """Deliver a built result: one compare-and-swap that ends the run, a copy on the request branch, word to the site.
 
 Every step is in the journal before the next begins, so any of them can be repeated after a crash. A notification that
-a crash interrupted is given again by the next runner, so whoever is notified has to bear that.
+a crash interrupted is given again by the next runner, so the site has to bear a repetition.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bridge.bus.views import HeldClaim, RequestRef
 from bridge.errors import FencedError, InfrastructureError, IntegrityError
 from bridge.records import Delivery, Request
 from bridge.run.outcomes import Ending
-from bridge.runner.actions.announce import RunAnnouncement, nobody
+from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.runner.connection.link import BusLink
 from bridge.runner.run.claim_renewal import following
 from bridge.runner.state.history import PENDING_NOTIFICATION, Stage
@@ -33,7 +33,6 @@ class Spool:
 
     Args:
         journal: says what was built and what landed.
-        clock: the machine's clocks.
         running: returns ids of runs that are going on, whose results are not late yet.
     """
 
@@ -69,9 +68,6 @@ class ResultDelivery:
     Args:
         name: the runner's name.
         journal: takes each step.
-        link: the bus.
-        clock: the machine's clocks.
-        log: takes what happens.
         announce: tells the hosting site of a result, as far as the policy says so.
     """
 
@@ -83,7 +79,7 @@ class ResultDelivery:
         *,
         clock: Clock,
         log: logging.Logger,
-        announce: Callable[[RunAnnouncement], None] = nobody,
+        announce: Callable[[RunAnnouncement], None] = announce_nothing,
     ) -> None:
         self._name, self._journal, self._link = name, journal, link
         self._clock, self._log, self._announce = clock, log, announce
@@ -94,7 +90,7 @@ class ResultDelivery:
         """End the run and copy its result; ``spooled`` when the remote did not take it, to be tried again later.
 
         Raises:
-            FencedError: somebody else ended the run; nothing of ours was written.
+            FencedError: another runner ended the run; nothing of ours was written.
         """
         claim = following(
             held, self._clock, state="terminal", phase=None, runner=self._name, reason=ending.reason,
@@ -157,7 +153,7 @@ class ResultDelivery:
 
     def _pending(self, ref: RequestRef) -> dict[str, str]:
         """Return what the journal keeps of a delivered run while its notification is pending."""
-        if self._announce is nobody:
+        if self._announce is announce_nothing:
             return {}
         return {PENDING_NOTIFICATION: "announcement", "ref": ref.ref, "request_oid": ref.oid}
 

@@ -33,10 +33,7 @@ class Sender:
     Args:
         rules: what the owner allows, and whose keys count.
         ledger: returns the requests that were let in.
-        link: the bus.
         ref: the request.
-        clock: the machine's clocks.
-        log: takes what happens.
     """
 
     def __init__(
@@ -59,7 +56,7 @@ class Sender:
 
     @property
     def signer(self) -> Signer | None:
-        """Who signed the request, as far as this host verified it; None when nobody did."""
+        """Who signed the request, as far as this host verified it; None when it is unsigned."""
         return self._signer
 
     def let_in(self, request: Request, data: bytes, signature: bytes | None, claim: str) -> None:
@@ -116,7 +113,7 @@ class Sender:
     def may_be_cancelled(self) -> bool:
         """Return whether a cancel that was seen counts: any for an unsigned run, a signed one where signatures are on.
 
-        Looks at most every few seconds: a cancel that does not count stays on the bus.
+        Reads them at most every few seconds: a cancel that does not count stays on the bus.
         """
         if self._signer is None and not self._rules.policy.require_signature:
             return True
@@ -129,7 +126,7 @@ class Sender:
         return self._cancel_known[1]
 
     def _signed_cancel(self) -> bool:
-        """Look at cancels not looked at before: however many others push, the one that counts has its turn."""
+        """Read the cancels that were not read before: however many others push, the one that counts has its turn."""
         if (stamp := self._rules.signers.stamp()) != self._not_counting[0]:
             self._not_counting = (stamp, set())
         seen = self._not_counting[1]

@@ -28,7 +28,7 @@ from bridge.runner.connection.link import BusLink
 from bridge.runner.machine.identity import beside_installation
 from bridge.runner.machine.machine import Machine
 from bridge.runner.machine.models import ModelDigests
-from bridge.runner.run.claim_renewal import ClaimedRun, Keeper
+from bridge.runner.run.claim_renewal import ClaimedRun, ClaimRenewal
 from bridge.runner.run.delivery import ResultDelivery
 from bridge.runner.run.large_files import large_files
 from bridge.runner.run.record import RunFacts, run_record
@@ -43,21 +43,17 @@ from bridge.system.process import run as run_process
 _APPROVAL_WALL_S = 60.0
 
 
-class RunSession:
+class ClaimedRunSession:
     """Implements `bridge.pipeline.RunSession`.
 
     Args:
         rules: what the owner allows.
         machine: what runs the job.
-        state: the runner's state.
-        link: the bus.
         work: the claim that is held.
-        keeper: renews it.
+        renewal: renews it.
         delivery: brings the result to its requester.
-        clock: the machine's clocks.
         cancelled: returns whether somebody asked to cancel this run.
         stopping: set when the runner was asked to end now; the run ends as ``interrupted``.
-        log: takes what happens.
     """
 
     def __init__(
@@ -68,7 +64,7 @@ class RunSession:
         link: BusLink,
         *,
         work: ClaimedRun,
-        keeper: Keeper,
+        renewal: ClaimRenewal,
         delivery: ResultDelivery,
         clock: Clock,
         cancelled: Callable[[], bool],
@@ -80,7 +76,7 @@ class RunSession:
         self.request_bytes = None if work.received is None else work.received.data
         self.signature = None if work.received is None else work.received.signature
         self._rules, self._machine, self._state = rules, machine, state
-        self._link, self._keeper, self._delivery = link, keeper, delivery
+        self._link, self._renewal, self._delivery = link, renewal, delivery
         self._cancelled, self._stopping, self._log = cancelled, stopping, for_run(log, work.ref.id)
         self._claimed = work.claimed
         self._request: Request | None = None
@@ -129,7 +125,7 @@ class RunSession:
             self._log.error("a bug: %s: %s", type(error).__name__, error, exc_info=error)
 
     def admit(self, request: Request, preset: Preset) -> Trust:
-        """Return what is known of the sender and the code, after the last look at clock, cancels and approval.
+        """Return what is known of the sender and the code, after clock, cancels and approval are checked once more.
 
         Raises:
             EndedError: cancelled or expired while queued.
@@ -137,7 +133,7 @@ class RunSession:
             PolicyRefusedError: the signature does not hold, or the owner's approval program said no.
         """
         self._request = request
-        self._sender.let_in(request, self.read(), self.signature, self._keeper.held.chain[0])
+        self._sender.let_in(request, self.read(), self.signature, self._renewal.held.chain[0])
         if self._cancelled() and self._sender.may_be_cancelled():
             raise EndedError(Ending("cancelled", "cancelled before it started"))
         validity = dt.timedelta(seconds=self._rules.policy.expiry_max_s)
@@ -149,29 +145,29 @@ class RunSession:
             raise EndedError(Ending("interrupted", "the runner was asked to stop"))
         self._ask_owner(request, preset)
         if preset.code == "request":
-            self._keeper.start()  # the history that decides about the code may take longer than a lease
+            self._renewal.start()  # the history that decides about the code may take longer than a lease
         return self._sender.trust(request, preset)
 
     def execute(self, spec: JobSpec) -> Execution:
         """Run a job spec: directories, `started` acknowledged and journalled, then processes.
 
         Raises:
-            FencedError: somebody else moved the claim.
+            FencedError: another runner moved the claim.
         """
         journal, run_id = self._state.journal, self.ref.id
-        self._keeper.start()  # fetching code and digesting models may take longer than a lease
+        self._renewal.start()  # fetching code and digesting models may take longer than a lease
         directory = self._prepare(spec)
         journal.append("prepared", run_id)
-        self._keeper.advance(state="started", phase="running")
-        journal.append("started", run_id, self._keeper.held.oid)
+        self._renewal.advance(state="started", phase="running")
+        journal.append("started", run_id, self._renewal.held.oid)
         self._started = self.clock.now()
         self._log.info("running %s (limit %.0f s)", spec.preset, spec.limits.wall_s)
-        hooks = Hooks(on_log=self._keeper.feed, on_started=self._process, should_stop=self._should_stop)
+        hooks = Hooks(on_log=self._renewal.feed, on_started=self._process, should_stop=self._should_stop)
         try:
             execution = self._machine.executor.execute(
                 spec, directory, hooks, tuple(self._rules.policy.secrets.values())
             )
-            if execution.ending == "interrupted" and (why := self._keeper.lost()) is not None:
+            if execution.ending == "interrupted" and (why := self._renewal.lost()) is not None:
                 execution = replace(execution, message=why)
             if execution.ending == "cancelled" and self._revoked is not None:
                 execution = replace(execution, ending="revoked", message=f"stopped while it ran: {self._revoked}")
@@ -182,7 +178,7 @@ class RunSession:
         detail = {"program_exit": execution.program_exit, "ending": execution.ending, "kept_sha256": digest}
         journal.append("exited", run_id, None, **detail)
         # A lease that ran out meanwhile takes nothing from what was measured: only who moved the claim decides.
-        self._keeper.finish("judging")
+        self._renewal.finish("judging")
         return execution
 
     def _keep(self, spec: JobSpec, execution: Execution) -> str | None:
@@ -212,13 +208,13 @@ class RunSession:
 
     def record(self, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> RunRecord:
         """Return the record of the run; from here on the claim moves only to its end."""
-        self._keeper.stop()
+        self._renewal.stop()
         if execution is None and not self._output:
             self._output = f"kakeya: {ending.reason}: {ending.message or ''}\n".encode()
         facts = RunFacts(
             ref=self.ref,
             bus_id=self.bus_id,
-            held=self._keeper.held,
+            held=self._renewal.held,
             request_bytes=self.request_bytes,
             request=self._request,
             claimed=self._claimed,
@@ -251,15 +247,15 @@ class RunSession:
     def claims(self) -> tuple[tuple[bytes, bytes], ...]:
         """Return the claim chain so far, as raw commits with their claims."""
         with self._link.lock:
-            return self._link.bus.claim_commits(self._keeper.held.chain)
+            return self._link.bus.claim_commits(self._renewal.held.chain)
 
     def publish(self, files: Mapping[str, bytes], ending: Ending) -> RunOutcome:
         """Build the result once, end the run by one compare-and-swap, copy the result to its branch.
 
         Raises:
-            FencedError: somebody else ended the run.
+            FencedError: another runner ended the run.
         """
-        state, folder, held = self._state, self._state.folder, self._keeper.held
+        state, folder, held = self._state, self._state.folder, self._renewal.held
         state.journal.append("judged", self.ref.id, None, reason=ending.reason)
         if self._attempt is not None:
             archive.save(folder.reports, self.ref.id, files)  # before the journal says that nothing is left to do
@@ -309,7 +305,7 @@ class RunSession:
         self._revoked = self._revoked or self._sender.no_longer()
         if self._revoked is not None or (self._cancelled() and self._sender.may_be_cancelled()):
             return "cancelled"
-        return "interrupted" if self._stopping.is_set() or self._keeper.lost() is not None else None
+        return "interrupted" if self._stopping.is_set() or self._renewal.lost() is not None else None
 
     def _ask_owner(self, request: Request, preset: Preset) -> None:
         approval = self._rules.policy.approval

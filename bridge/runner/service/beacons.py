@@ -34,12 +34,9 @@ class BeaconSender:
         rules: what the owner allows.
         machine: what runs jobs here.
         folder: the runner's state folder: its disk, its pause and drain files.
-        link: the bus.
         running: returns the ids of runs that are going on.
         spooled: returns the ids of runs whose results have not landed.
-        clock: the machine's clocks.
         stopping: set when the runner was asked to end now.
-        log: takes what happens.
     """
 
     def __init__(

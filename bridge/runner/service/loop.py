@@ -17,7 +17,7 @@ from bridge.limits import EXPIRY_MAX_S
 from bridge.pipeline import finish, run_once
 from bridge.run.lease import LeaseWatch
 from bridge.run.outcomes import Ending, RunOutcome
-from bridge.runner.actions.announce import RunAnnouncement, nobody
+from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import BusLink
 from bridge.runner.connection.pacing import PollPace
@@ -25,9 +25,9 @@ from bridge.runner.machine.machine import Machine
 from bridge.runner.queue.admission import Admission
 from bridge.runner.queue.forged_claims import ForgedClaims
 from bridge.runner.queue.queue import Queue
-from bridge.runner.run.claim_renewal import ClaimedRun, Keeper, following
+from bridge.runner.run.claim_renewal import ClaimedRun, ClaimRenewal, following
 from bridge.runner.run.delivery import ResultDelivery, Spool
-from bridge.runner.run.session import RunSession
+from bridge.runner.run.session import ClaimedRunSession
 from bridge.runner.service.beacons import BeaconSender
 from bridge.runner.service.recovery import Recovery
 from bridge.runner.state.folder import OpenState
@@ -44,9 +44,6 @@ class Runner:
     Args:
         rules: what the owner allows.
         machine: what runs jobs.
-        state: the runner's state.
-        link: the bus.
-        clock: the machine's clocks.
         stopping: set when the runner is asked to end now; what runs ends as ``interrupted``.
         log: takes what happens; the only way a runner talks.
         announce: tells the hosting site of a result.
@@ -62,13 +59,13 @@ class Runner:
         clock: Clock,
         stopping: threading.Event,
         log: logging.Logger,
-        announce: Callable[[RunAnnouncement], None] = nobody,
+        announce: Callable[[RunAnnouncement], None] = announce_nothing,
     ) -> None:
         self._rules, self._machine, self._link = rules, machine, link
         self.state, self.clock, self.stopping, self.log = state, clock, stopping, log
         self._pace = PollPace(clock, link.record.lease_s)
         self._watch = LeaseWatch(clock)
-        self._hostile = ForgedClaims(link, clock)
+        self._forged_claims = ForgedClaims(link, clock)
         self._admission = Admission(rules, state, clock)
         self._delivery = ResultDelivery(rules.name, state.journal, link, clock=clock, log=log, announce=announce)
         self._recovery = Recovery(
@@ -106,7 +103,7 @@ class Runner:
         """List the bus once and act on it; return how many requests this runner could still take later.
 
         Args:
-            only: full name of the one request branch to look at, or None for all.
+            only: full name of the one request branch to take, or None for all.
 
         Raises:
             InfrastructureError: the bus cannot be listed.
@@ -121,16 +118,18 @@ class Runner:
             self._go_on(left.ref, left.view, resume=left.resume)
         self._spool.tried(resting)
         watched = {run_id: oid for run_id, oid in snapshot.claims.items() if run_id in refs}
-        hostile = self._hostile.among({run_id: oid for run_id, oid in watched.items() if run_id not in self._active})
-        self._look_at_others(refs, {run_id: oid for run_id, oid in watched.items() if run_id not in hostile})
-        free = [ref for ref in requests if ref.id not in snapshot.claims or ref.id in hostile]
-        waiting = self._queue.look(free, hostile)
+        forged = self._forged_claims.among(
+            {run_id: oid for run_id, oid in watched.items() if run_id not in self._active}
+        )
+        self._take_over_expired(refs, {run_id: oid for run_id, oid in watched.items() if run_id not in forged})
+        free = [ref for ref in requests if ref.id not in snapshot.claims or ref.id in forged]
+        waiting = self._queue.take(free, forged)
         self._beacons.saw_queue(waiting)
         self._beacons.send()
         return waiting
 
-    def look_for_cancels(self) -> None:
-        """List the bus only to see whether somebody asked to cancel what is running."""
+    def read_cancels(self) -> None:
+        """List the bus for requests to cancel what is running."""
         try:
             with self._link.lock:
                 self._cancels = self._link.bus.snapshot().cancels
@@ -150,8 +149,8 @@ class Runner:
         """Note whether the last listing worked, which decides when the next one is due."""
         self._pace.listed(ok=ok)
 
-    def farewell(self) -> None:
-        """Say that this runner takes nothing any more."""
+    def announce_end(self) -> None:
+        """Send the last beacon: this runner takes nothing any more."""
         self._beacons.send(last=True)
 
     def join(self) -> None:
@@ -161,7 +160,7 @@ class Runner:
         for thread in threads:
             thread.join()
 
-    def _look_at_others(self, refs: dict[str, RequestRef], watched: Mapping[str, str]) -> None:
+    def _take_over_expired(self, refs: dict[str, RequestRef], watched: Mapping[str, str]) -> None:
         """Take over what another runner only claimed, finalise what it started, once its lease has run out."""
         self._watch.forget_all_but(watched)
         for run_id, oid in watched.items():
@@ -225,9 +224,9 @@ class Runner:
 
     def _work(self, work: ClaimedRun) -> None:
         run_id, clock, log = work.ref.id, self.clock, for_run(self.log, work.ref.id)
-        keeper = Keeper(self._link, work.held, clock=clock, beacon=self._beacons.due, asked_s=work.asked_s)
-        session = RunSession(
-            self._rules, self._machine, self.state, self._link, work=work, keeper=keeper, delivery=self._delivery,
+        renewal = ClaimRenewal(self._link, work.held, clock=clock, beacon=self._beacons.due, asked_s=work.asked_s)
+        session = ClaimedRunSession(
+            self._rules, self._machine, self.state, self._link, work=work, renewal=renewal, delivery=self._delivery,
             clock=clock, cancelled=lambda: run_id in self._cancels, stopping=self.stopping, log=self.log,
         )  # fmt: skip
         try:

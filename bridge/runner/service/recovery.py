@@ -21,7 +21,7 @@ from bridge.runner.connection.link import BusLink
 from bridge.runner.run.delivery import ResultDelivery
 from bridge.runner.state import kept
 from bridge.runner.state.folder import OpenState
-from bridge.runner.state.history import History, Stage
+from bridge.runner.state.history import RunHistory, Stage
 from bridge.runner.state.log import for_run
 
 
@@ -98,11 +98,8 @@ class Recovery:
 
     Args:
         name: the runner's name.
-        state: the runner's state.
-        link: the bus.
         delivery: delivers what was built, and notifies of it.
         executor: kills what an earlier process left running.
-        log: takes what happens.
     """
 
     def __init__(
@@ -165,7 +162,7 @@ class Recovery:
         return found if found is not None and found.request_oid == oid else None
 
     def _on_bus(
-        self, history: History, refs: Mapping[str, RequestRef], tip: str | None
+        self, history: RunHistory, refs: Mapping[str, RequestRef], tip: str | None
     ) -> tuple[OnBus, ClaimView | None]:
         """Return what is on the bus of a run, with its claim where that is this journal's.
 
@@ -184,7 +181,7 @@ class Recovery:
             return OnBus.FOREIGN, None
         return OnBus[view.claim.state.upper()], view
 
-    def _last_own(self, history: History) -> ClaimView | None:
+    def _last_own(self, history: RunHistory) -> ClaimView | None:
         """Return the claim of ours that the journal saw last, None when nothing here holds it any more."""
         try:
             return None if history.claim_oid is None else self._link.bus.read_claim(history.id, history.claim_oid)
@@ -192,7 +189,7 @@ class Recovery:
             return None
 
     def _act(
-        self, action: Action, history: History, listed: RequestRef | None, tip: str | None, view: ClaimView | None
+        self, action: Action, history: RunHistory, listed: RequestRef | None, tip: str | None, view: ClaimView | None
     ) -> list[Unfinished]:
         """Take one action of the table; return the run if it needs a session.
 
@@ -224,13 +221,13 @@ class Recovery:
                 self._notify(copied)
         return []
 
-    def _notify(self, history: History) -> None:
+    def _notify(self, history: RunHistory) -> None:
         if history.delivered is None or history.delivered_oid is None or history.built is None:
             return
         self._delivery.notify_after_crash(history.delivered, history.built.ending, history.delivered_oid)
 
 
-def _as_claimed(history: History, listed: RequestRef | None, view: ClaimView) -> RequestRef:
+def _as_claimed(history: RunHistory, listed: RequestRef | None, view: ClaimView) -> RequestRef:
     """Return the request as it was claimed: a branch that moved since is another request."""
     branch = "" if history.built is None else history.built.branch
     return RequestRef(id=history.id, ref=branch if listed is None else listed.ref, oid=view.claim.request_oid)

@@ -104,7 +104,7 @@ def serve(runner: Runner, *, idle_s: float | None = None) -> None:
             break
         runner.wait()
     runner.join()
-    runner.farewell()
+    runner.announce_end()
     drain.unlink(missing_ok=True)
 
 
@@ -121,7 +121,7 @@ def once(runner: Runner, *, branch: str | None = None) -> int:
     runner.step(only=branch)
     while runner.busy and not runner.stopping.is_set():
         runner.wait()
-        runner.look_for_cancels()
+        runner.read_cancels()
     runner.join()
     return runner.outcomes[-1].exit_code if runner.outcomes else 0
 
@@ -165,14 +165,14 @@ def serve_embedded(
 
 
 def default_state(name: str) -> StateFolder:
-    """Return where a runner of this name keeps its state when nobody says otherwise."""
+    """Return where a runner of this name keeps its state unless an option names another."""
     import platformdirs
 
     return StateFolder(Path(platformdirs.user_state_path("kakeya")) / "runner" / name)
 
 
 def default_policy_path() -> Path:
-    """Return where the policy file is when nobody says otherwise."""
+    """Return where the policy file is unless an option names another."""
     import platformdirs
 
     return Path(platformdirs.user_config_path("kakeya")) / "policy.toml"

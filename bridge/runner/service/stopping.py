@@ -1,4 +1,4 @@
-"""An orderly stop: signals become a flag that runs and the loop look at."""
+"""An orderly stop: signals set a flag that runs and the loop check."""
 
 from __future__ import annotations
 

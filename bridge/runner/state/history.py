@@ -118,7 +118,7 @@ class BuiltResult:
 
 
 @dataclass(frozen=True)
-class History:
+class RunHistory:
     """What the journal says of one run.
 
     Attributes:
@@ -151,9 +151,9 @@ class History:
         return self.stage.state
 
 
-def after(history: History | None, line: JournalLine) -> History | None:
+def after(history: RunHistory | None, line: JournalLine) -> RunHistory | None:
     """Return the history of a run after one more line; None when nothing is left to do for it."""
-    known = _with_facts(history or History(line.id), line)
+    known = _with_facts(history or RunHistory(line.id), line)
     stage = max(known.stage, _REACHED.get(line.event, Stage.QUEUED))
     ended = line.event in {"announced", "fenced"} or (
         line.event == "copied" and PENDING_NOTIFICATION not in line.detail
@@ -161,7 +161,7 @@ def after(history: History | None, line: JournalLine) -> History | None:
     return None if ended else replace(known, stage=stage)
 
 
-def _with_facts(known: History, line: JournalLine) -> History:
+def _with_facts(known: RunHistory, line: JournalLine) -> RunHistory:
     detail, found = line.detail, known
     match line.event:
         case "fetched":

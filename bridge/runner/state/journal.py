@@ -17,7 +17,7 @@ from pathlib import Path
 import pydantic
 
 from bridge.errors import JournalError
-from bridge.runner.state.history import ATTESTATION, Event, History, JournalLine, Stage, after
+from bridge.runner.state.history import ATTESTATION, Event, JournalLine, RunHistory, Stage, after
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 from bridge.system.durable import append_whole
@@ -50,7 +50,7 @@ class Journal:
         self._lock = threading.Lock()
         self._count = 0
         self._head = ZERO
-        self._histories: dict[str, History] = {}
+        self._histories: dict[str, RunHistory] = {}
         self._claimed: deque[tuple[dt.datetime, str]] = deque()
         self._first = ZERO
         self._attested = LastAttested()
@@ -105,12 +105,12 @@ class Journal:
                 ) from error
             self._remember(line, raw)
 
-    def of(self, run_id: str) -> History | None:
+    def of(self, run_id: str) -> RunHistory | None:
         """Return the history of a run that has not reached its end here, None of any other."""
         with self._lock:
             return self._histories.get(run_id)
 
-    def histories(self) -> tuple[History, ...]:
+    def histories(self) -> tuple[RunHistory, ...]:
         """Return the histories of the runs that have not reached their end here, oldest first."""
         with self._lock:
             return tuple(self._histories.values())
@@ -151,7 +151,7 @@ class Journal:
             os.truncate(self._path, whole)
 
 
-def _attested(last: LastAttested, line: JournalLine, before: History | None) -> LastAttested:
+def _attested(last: LastAttested, line: JournalLine, before: RunHistory | None) -> LastAttested:
     """Return where the chain is after a line; a run that was lost to another runner leaves its number void."""
     if line.event == "result_built" and ATTESTATION in line.detail:
         sequence, digest = line.detail["sequence"], line.detail[ATTESTATION]

@@ -77,7 +77,7 @@ def test_what_a_requester_would_want_to_know_is_told_at_once(world, clock, tmp_p
         assert bus.read_beacons()[0][1].interval_s == bus.identity().beacon_interval_s
         clock.advance(60.0 / PUSHES_PER_MINUTE_HOSTED)
     w.process.folder.drain.unlink()
-    runner.farewell()
+    runner.announce_end()
     (seen,) = look(bus, bus.identity(), clock.now())
     assert (seen.beacon.state, seen.live) == ("stopped", False)
 
@@ -105,4 +105,4 @@ def test_a_busy_runner_stays_within_the_budget_with_log_lease_and_beacon_in_one_
     kinds = [{ref.split("/")[2] for ref in refs} for refs in done.pushed]
     assert {"claim", "log", "runner"} in kinds
     assert all("claim" in kind for kind in kinds)
-    assert done.keeper.lost() is None
+    assert done.renewal.lost() is None
