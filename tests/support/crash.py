@@ -13,6 +13,7 @@ from pathlib import Path
 from bridge.bus import open_bus
 from bridge.bus.interface import Bus
 from bridge.presets import load
+from bridge.runner.actions.announce import announcer
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import link_to
 from bridge.runner.machine.machine import this_machine
@@ -63,10 +64,12 @@ def make_runner(state: StateFolder, policy_file: Path, bus: Bus, journal: type[J
     clock, policy = SystemClock(), load_policy(policy_file)
     opened = OpenState.open(state, policy.name, clock)
     opened.journal.close()
+    log = new_log(sys.stderr)
     return Runner(
         OwnerRules(policy, {"count": load("count", PRESET.encode())}), this_machine(policy, clock),
         replace(opened, journal=journal(state.journal, clock)), link_to(bus, clock),
-        clock=clock, stopping=threading.Event(), log=new_log(sys.stderr),
+        clock=clock, stopping=threading.Event(), log=log,
+        announce=announcer(policy.hosting, os.environ, log.info),
     )  # fmt: skip
 
 

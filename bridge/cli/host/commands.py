@@ -17,8 +17,15 @@ from bridge.cli.host.keys import enrol, enrol_own, keygen, own_name, signed
 from bridge.cli.host.trust import HANDLERS as TRUST_HANDLERS
 from bridge.errors import BusMissingError, KakeyaError, UsageError
 from bridge.runner.policy.file import Policy, builtin_policy, file_problems, load_policy
-from bridge.runner.service.serve import default_policy_path, default_state, once, runner_on, serve, serve_embedded
-from bridge.runner.service.stopping import stopping_on_signals
+from bridge.runner.service.serve import (
+    default_policy_path,
+    default_state,
+    once,
+    runner_on,
+    serve,
+    serve_embedded,
+    stopping_on_signals,
+)
 from bridge.runner.state.folder import StateFolder
 from bridge.runner.state.log import LEVELS, new_log, read_log, shown
 from bridge.system.durable import NameLock

@@ -84,8 +84,7 @@ def _serve(arguments: argparse.Namespace, state: Path) -> int:
     from bridge.bus import open_bus
     from bridge.cli.host.keys import enrol_own
     from bridge.cli.host.talk import say
-    from bridge.runner.service.serve import serve_embedded
-    from bridge.runner.service.stopping import stopping_on_signals
+    from bridge.runner.service.serve import serve_embedded, stopping_on_signals
     from bridge.runner.state.folder import StateFolder
     from bridge.runner.state.log import new_log
 

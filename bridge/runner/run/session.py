@@ -33,8 +33,8 @@ from bridge.runner.run.delivery import ResultDelivery
 from bridge.runner.run.large_files import large_files
 from bridge.runner.run.record import RunFacts, run_record
 from bridge.runner.run.sender import Sender
-from bridge.runner.state import archive, kept
-from bridge.runner.state.attempts import attempt_key
+from bridge.runner.state import kept
+from bridge.runner.state.attempts import attempt_key, load_reports, save_reports
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.log import for_run
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
@@ -233,7 +233,7 @@ class ClaimedRunSession:
         """Return the reports of earlier attempts of the same configuration on this host, by run id."""
         if record.attempt is None:
             return {}
-        return archive.load(self._state.folder.reports, record.attempt.earlier)
+        return load_reports(self._state.folder.reports, record.attempt.earlier)
 
     def log(self) -> bytes:
         """Return the whole log kept."""
@@ -258,7 +258,7 @@ class ClaimedRunSession:
         state, folder, held = self._state, self._state.folder, self._renewal.held
         state.journal.append("judged", self.ref.id, None, reason=ending.reason)
         if self._attempt is not None:
-            archive.save(folder.reports, self.ref.id, files)  # before the journal says that nothing is left to do
+            save_reports(folder.reports, self.ref.id, files)  # before the journal says that nothing is left to do
         with state.attesting.sealing(files, self.ref.ref, state.journal) as sealed:
             with self._link.lock:
                 result_oid = self._link.bus.build_result(Tree(files=sealed.files), self.ref.id)

@@ -9,10 +9,12 @@ import logging
 import os
 import platform
 import shlex
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bridge.bus.interface import Bus
@@ -162,6 +164,36 @@ def serve_embedded(
             lock.release()
         if not bus.snapshot().requests:
             return True
+
+
+@dataclass
+class Signals:
+    """Signals that were caught, and the flag that they set: what runs ends as interrupted and is published."""
+
+    stopping: threading.Event
+    caught: list[int] = field(default_factory=list)
+
+    def stop(self, number: int, _frame: object) -> None:
+        """Note a signal and set the flag."""
+        self.caught.append(number)
+        self.stopping.set()
+
+    def exit_code(self, otherwise: int) -> int:
+        """Return 128 + n after signal n."""
+        return 128 + self.caught[0] if self.caught else otherwise
+
+
+@contextmanager
+def stopping_on_signals(stopping: threading.Event) -> Iterator[Signals]:
+    """Turn TERM, INT and HUP into an orderly stop."""
+    signals = Signals(stopping)
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = {number: signal.signal(number, signals.stop) for number in numbers}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def default_state(name: str) -> StateFolder:

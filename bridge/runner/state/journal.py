@@ -199,6 +199,22 @@ def _read(path: Path) -> Iterator[tuple[JournalLine, bytes]]:
         yield line, raw
 
 
+def append_line(path: Path, raw: bytes) -> None:
+    """Write one line durably at the end of a file that its owner alone reads.
+
+    Raises:
+        JournalError: it could not be written; what it announces must not happen.
+    """
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            append_whole(fd, raw + b"\n")
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise JournalError(f"cannot write {path}: {error.strerror}", remedy="free space, restart") from error
+
+
 def _sync_folder(folder: Path) -> None:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
