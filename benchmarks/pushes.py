@@ -11,7 +11,6 @@ from pathlib import Path
 from benchmarks.figures import Figure
 from bridge.limits import PUSHES_PER_MINUTE_HOSTED
 from bridge.runner.connection.link import link_to
-from bridge.runner.service.loop import Runner
 from tests.fakes.bus_actors import FakeClock
 from tests.fakes.counted_pushes import DAY_S, HOSTED, busy, hosted, idle, most_in_a_minute
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
@@ -37,7 +36,7 @@ def _idle(folder: Path) -> list[Figure]:
     clock = FakeClock()
     world = _world(folder, clock)
     store, bus = hosted(clock, folder, **HOSTED)
-    runner = Runner(world.host, link_to(bus, clock))
+    runner = world.process.on(link_to(bus, clock))
     before = len(store.pushes)
     idle(runner, clock, DAY_S)
     moments = [moment for moment, _ in store.pushes[before:]]
@@ -49,7 +48,7 @@ def _idle(folder: Path) -> list[Figure]:
 
 def _busy(folder: Path) -> list[Figure]:
     clock = FakeClock()
-    done = busy(_world(folder, clock).host, clock, folder, BUSY_S, pause_s=0.05)
+    done = busy(_world(folder, clock).process, clock, folder, BUSY_S, pause_s=0.05)
     mean = round(len(done.turns) * 60 / BUSY_S, 2)
     refs = sum(map(len, done.pushed)) / max(1, len(done.pushed))
     return [

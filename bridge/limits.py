@@ -52,6 +52,11 @@ CHECKOUT_WALL_S: Final = 60.0
 LFS_DEFAULT_BYTES: Final = 512 * MIB  # large files of one tree
 LFS_WALL_S: Final = 600.0  # fetching them
 
+# The runner's own log.
+RUNNER_LOG_MAX_BYTES: Final = 4 * MIB  # one file
+RUNNER_LOG_FILES_COUNT: Final = 5
+RUNNER_LOG_TEXT_MAX_CHARS: Final = 32 * KIB  # a message, or a traceback
+
 # Bus protocol.
 LEASE_HOSTED_S: Final = 600.0
 LEASE_LOCAL_S: Final = 15.0

@@ -1,9 +1,9 @@
 """The runner's five calls: parse -> resolve -> execute -> judge -> publish. The only module that knows all stages.
 
-Every ending comes out at the same place with a result; only a run that somebody else owns by now has none of ours.
+Every ending comes out at the same place with a result; only a run that another runner owns by now has none of ours.
 """
 
-# ruff: noqa: D102 (the methods of Session are described where they are implemented)
+# ruff: noqa: D102 (the methods of RunSession are described where they are implemented)
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ class RunSession(Protocol):
     def read(self) -> bytes: ...
     def admit(self, request: Request, preset: Preset) -> Trust: ...
     def execute(self, spec: JobSpec) -> Execution: ...
+    def failed(self, error: Exception) -> None: ...
     def record(self, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> RunRecord: ...
     def earlier(self, record: RunRecord) -> Mapping[str, Mapping[str, bytes]]: ...
     def log(self) -> bytes: ...
@@ -59,6 +60,7 @@ def run_once(session: RunSession) -> RunOutcome:
     except FencedError:
         raise
     except Exception as error:  # noqa: BLE001 (the one broad catch: every ending has a result)
+        session.failed(error)
         ending = of_error(error)
     return finish(session, spec, execution, ending)
 

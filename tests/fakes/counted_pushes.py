@@ -1,6 +1,6 @@
 """Runners in simulated time on a bus that counts pushes, for tests and the benchmark of the push budget.
 
-The clock moves on while a keeper's thread is on its way from its turn to its push, so moments are those of the turns:
+The clock moves on while a renewal's thread is on its way from its turn to its push, so moments are those of the turns:
 the budget's own file has them.
 """
 
@@ -17,11 +17,11 @@ from bridge.bus.store.interface import RefUpdate
 from bridge.bus.store.push_budget import Pacer
 from bridge.limits import BEACON_INTERVAL_HOSTED_S, LEASE_HOSTED_S, PUSHES_PER_MINUTE_HOSTED
 from bridge.runner.connection.link import link_to
-from bridge.runner.host import Host
-from bridge.runner.run.claim_renewal import Keeper
+from bridge.runner.run.claim_renewal import ClaimRenewal
 from bridge.runner.service.loop import Runner
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.memory_bus import MemoryRemote, MemoryStore, bus_record
+from tests.support.runner_world import RunnerProcess
 
 DAY_S = 24 * 3600.0
 HOSTED = {"lease_s": LEASE_HOSTED_S, "beacon_interval_s": BEACON_INTERVAL_HOSTED_S}
@@ -62,24 +62,24 @@ def idle(runner: Runner, clock: FakeClock, seconds: float, step_s: float = 5.0) 
 
 
 def log_every_second(
-    keepers: Sequence[Keeper], clock: FakeClock, folder: Path, seconds: int, pause_s: float = 0.004
+    renewals: Sequence[ClaimRenewal], clock: FakeClock, folder: Path, seconds: int, pause_s: float = 0.004
 ) -> set[float]:
     """Let runs write a line a second; return the turns that their pushes took.
 
-    ``pause_s`` of real time pass per simulated second: a keeper that gets too little of it pushes less often.
+    ``pause_s`` of real time pass per simulated second: a renewal that gets too little of it pushes less often.
     """
     began_s, turns = clock.steady_s(), set[float]()
-    for keeper in keepers:
-        keeper.start()
+    for renewal in renewals:
+        renewal.start()
     pause = threading.Event()
     for second in range(seconds):
-        for keeper in keepers:
-            keeper.feed(f"line {second}\n".encode())
+        for renewal in renewals:
+            renewal.feed(f"line {second}\n".encode())
         clock.advance(1.0)
         pause.wait(pause_s)
         turns |= _turns(folder / BUDGET_FILE)
-    for keeper in keepers:
-        keeper.stop()
+    for renewal in renewals:
+        renewal.stop()
     return {turn for turn in turns | _turns(folder / BUDGET_FILE) if turn >= began_s}
 
 
@@ -87,12 +87,12 @@ def log_every_second(
 class Busy:
     """What one busy run pushed: the refs of every push, and the turns."""
 
-    keeper: Keeper
+    renewal: ClaimRenewal
     pushed: tuple[tuple[str, ...], ...]
     turns: frozenset[float]
 
 
-def busy(host: Host, clock: FakeClock, folder: Path, seconds: int, pause_s: float = 0.004) -> Busy:
+def busy(process: RunnerProcess, clock: FakeClock, folder: Path, seconds: int, pause_s: float = 0.004) -> Busy:
     """Run one run on a hosted remote that writes a log line every second."""
     store, bus = hosted(clock, folder, **HOSTED)
     link = link_to(bus, clock)
@@ -101,11 +101,11 @@ def busy(host: Host, clock: FakeClock, folder: Path, seconds: int, pause_s: floa
     held = bus.claim(actor.record(sent.ref, "claimed", 0, lease_s=LEASE_HOSTED_S))
     held = bus.advance(held, actor.record(sent.ref, "started", 1, lease_s=LEASE_HOSTED_S, phase="running"))
     clock.advance(120.0)
-    beacons = Runner(host, link)._beacons
-    keeper = Keeper(link, held, clock=clock, beacon=beacons.due, asked_s=clock.steady_s())
+    beacons = process.on(link)._beacons
+    renewal = ClaimRenewal(link, held, clock=clock, beacon=beacons.due, asked_s=clock.steady_s())
     before = len(store.pushes)
-    turns = log_every_second([keeper], clock, folder, seconds, pause_s)
-    return Busy(keeper, tuple(refs for _, refs in store.pushes[before:]), frozenset(turns))
+    turns = log_every_second([renewal], clock, folder, seconds, pause_s)
+    return Busy(renewal, tuple(refs for _, refs in store.pushes[before:]), frozenset(turns))
 
 
 def most_in_a_minute(moments: Iterable[float]) -> int:

@@ -6,15 +6,23 @@ import json
 import os
 import signal
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 from bridge.bus import open_bus
+from bridge.bus.interface import Bus
 from bridge.presets import load
-from bridge.runner.host import Host, StateFolder
+from bridge.runner.actions.announce import announcer
+from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.connection.link import link_to
+from bridge.runner.machine.machine import this_machine
 from bridge.runner.policy.file import load_policy
-from bridge.runner.service.serve import assemble, once
+from bridge.runner.service.loop import Runner
+from bridge.runner.service.serve import once
+from bridge.runner.state.folder import OpenState, StateFolder
 from bridge.runner.state.journal import Journal
+from bridge.runner.state.log import new_log
 from bridge.system.clock import SystemClock
 from bridge.system.durable import NameLock
 
@@ -51,12 +59,18 @@ class CrashingJournal(Journal):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def make_host(state: StateFolder, policy: Path, journal: type[Journal] = Journal) -> Host:
-    """Return a host with the counting preset; the caller holds the lock."""
-    clock = SystemClock()
-    host = assemble(load_policy(policy), state, clock, lambda line: print(line, file=sys.stderr, flush=True))
-    host.journal.close()
-    return replace(host, presets={"count": load("count", PRESET.encode())}, journal=journal(state.journal, clock))
+def make_runner(state: StateFolder, policy_file: Path, bus: Bus, journal: type[Journal] = Journal) -> Runner:
+    """Return a runner with the counting preset; the caller holds the lock."""
+    clock, policy = SystemClock(), load_policy(policy_file)
+    opened = OpenState.open(state, policy.name, clock)
+    opened.journal.close()
+    log = new_log(sys.stderr)
+    return Runner(
+        OwnerRules(policy, {"count": load("count", PRESET.encode())}), this_machine(policy, clock),
+        replace(opened, journal=journal(state.journal, clock)), link_to(bus, clock),
+        clock=clock, stopping=threading.Event(), log=log,
+        announce=announcer(policy.hosting, os.environ, log.info),
+    )  # fmt: skip
 
 
 def run(scenario: dict[str, str], journal: type[Journal] = Journal) -> int:
@@ -64,12 +78,12 @@ def run(scenario: dict[str, str], journal: type[Journal] = Journal) -> int:
     state = StateFolder(Path(scenario["state"]))
     state.create()
     with NameLock(state.lock).held():
-        host = make_host(state, Path(scenario["policy"]), journal)
-        bus = open_bus(scenario["bus"], repository=None, state=state.bus, clock=host.clock)
+        bus = open_bus(scenario["bus"], repository=None, state=state.bus, clock=SystemClock())
+        runner = make_runner(state, Path(scenario["policy"]), bus, journal)
         try:
-            return once(host, bus)
+            return once(runner)
         finally:
-            host.journal.close()
+            runner.state.journal.close()
 
 
 def main() -> int:

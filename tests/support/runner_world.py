@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
+import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +17,17 @@ from bridge.bus.views import RequestRef, Tree
 from bridge.executor.interface import RunDirectory
 from bridge.presets import Preset, registry
 from bridge.records import Claim, JobSpec, Request, RunRecord, Verdict
-from bridge.runner.connection.link import link_to
-from bridge.runner.host import Host, StateFolder
+from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
+from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.connection.link import BusLink, link_to
 from bridge.runner.machine.identity import CodeFacts
+from bridge.runner.machine.machine import Machine
 from bridge.runner.policy.file import Policy, read_policy
 from bridge.runner.service.loop import Runner
-from bridge.runner.state.attempts import Attempts
-from bridge.runner.state.attestations import Attesting
+from bridge.runner.state.folder import OpenState, StateFolder
 from bridge.runner.state.journal import Journal
-from bridge.system.clock import SystemClock
+from bridge.runner.state.log import new_log
+from bridge.system.clock import Clock, SystemClock
 from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request, push
 from tests.fakes.fake_executor import FakeExecutor, Program
@@ -61,6 +66,49 @@ def probe(spec: JobSpec, directory: RunDirectory) -> Iterator[bytes]:
     return 0
 
 
+class Lines(io.TextIOBase):
+    """A stream that keeps what people would read, line by line."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+
+    def write(self, text: str) -> int:
+        self._lines += text.splitlines()
+        return len(text)
+
+
+@dataclass(frozen=True)
+class RunnerProcess:
+    """One process of a runner: what `runner_on` puts together, with a scripted executor."""
+
+    rules: OwnerRules
+    machine: Machine
+    state: OpenState
+    clock: Clock
+    log: logging.Logger
+    stopping: threading.Event = field(default_factory=threading.Event)
+    announce: Callable[[RunAnnouncement], None] = announce_nothing
+
+    @property
+    def journal(self) -> Journal:
+        return self.state.journal
+
+    @property
+    def folder(self) -> StateFolder:
+        return self.state.folder
+
+    def with_journal(self, journal: Journal) -> RunnerProcess:
+        """Return this process with another journal; a state's ledger is opened by who uses it first."""
+        return replace(self, state=replace(self.state, journal=journal))
+
+    def on(self, link: BusLink) -> Runner:
+        """Return the runner of this process on a bus."""
+        return Runner(
+            self.rules, self.machine, self.state, link,
+            clock=self.clock, stopping=self.stopping, log=self.log, announce=self.announce,
+        )  # fmt: skip
+
+
 @dataclass
 class World:
     """One remote, one runner on it, and a requester's view of both."""
@@ -78,35 +126,25 @@ class World:
     def __post_init__(self) -> None:
         self.requester = MemoryBus(self.remote, clock=self.clock)
         self.executor = FakeExecutor(self.clock, lambda *run: self.program(*run))  # noqa: PLW0108 (a test may change it)
-        self.host = self.new_host()
+        self.process = self.new_process()
 
     @property
     def policy(self) -> Policy:
         return read_policy(self.policy_text.encode())
 
-    def new_host(self, name: str = "one") -> Host:
-        """Return a host as a fresh process would find it."""
-        state = StateFolder(self.state / name)
-        state.create()
-        return Host(
-            policy=self.policy,
-            embedded=self.embedded,
-            facts=self.policy.facts(embedded=self.embedded),
-            presets=self.presets,
-            executor=self.executor,
-            clock=self.clock,
-            state=state,
-            journal=Journal(state.journal, self.clock),
-            attempts=Attempts(state.attempts),
-            attesting=Attesting(state.root, name),
-            code_watch=FixedCode(),
-            version="0",
-            say=self.said.append,
+    def new_process(self, name: str = "one") -> RunnerProcess:
+        """Return a runner as a fresh process would find it."""
+        folder = StateFolder(self.state / name)
+        folder.create()
+        rules = OwnerRules(self.policy, self.presets, embedded=self.embedded)
+        machine = Machine(self.executor, FixedCode(), "0")
+        return RunnerProcess(
+            rules, machine, OpenState.open(folder, name, self.clock), self.clock, new_log(Lines(self.said))
         )
 
-    def runner(self, host: Host | None = None) -> Runner:
-        host = host or self.host
-        return Runner(host, link_to(MemoryBus(self.remote, clock=self.clock, faults=self.faults), self.clock))
+    def runner(self, process: RunnerProcess | None = None) -> Runner:
+        process = process or self.process
+        return process.on(link_to(MemoryBus(self.remote, clock=self.clock, faults=self.faults), self.clock))
 
     def ask(self, preset: str = "mlx-env-probe", data: bytes | None = None, **changes: Any) -> RequestRef:
         request = make_request(self.requester.identity().bus_id, preset, now=self.clock.now(), **changes)

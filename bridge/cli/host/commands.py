@@ -6,61 +6,61 @@ import argparse
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.bus import open_bus
-from bridge.cli.host.exec import EXEC_HANDLERS
 from bridge.cli.host.keys import enrol, enrol_own, keygen, own_name, signed
 from bridge.cli.host.trust import HANDLERS as TRUST_HANDLERS
-from bridge.cli.os_errors import told
 from bridge.errors import BusMissingError, KakeyaError, UsageError
-from bridge.runner.host import Host, StateFolder
 from bridge.runner.policy.file import Policy, builtin_policy, file_problems, load_policy
-from bridge.runner.service.serve import assemble, default_policy_path, default_state, once, serve, serve_embedded
-from bridge.runner.service.stopping import stopping_on_signals
+from bridge.runner.service.serve import (
+    default_policy_path,
+    default_state,
+    once,
+    runner_on,
+    serve,
+    serve_embedded,
+    stopping_on_signals,
+)
+from bridge.runner.state.folder import StateFolder
+from bridge.runner.state.log import LEVELS, new_log, read_log, shown
 from bridge.system.durable import NameLock
 
 if TYPE_CHECKING:
     from bridge.bus.interface import RunnerBus
+    from bridge.runner.service.loop import Runner
 from bridge.cli.host.talk import CLOCK, say
 
-
-def dispatch(arguments: argparse.Namespace) -> int:
-    """Run the parsed command and return its exit code; the one place where errors become exit codes."""
-    handler: Callable[[argparse.Namespace], int] = HANDLERS[arguments.verb]
-    try:
-        return handler(arguments)
-    except BrokenPipeError:
-        return 0
-    except (KakeyaError, OSError) as error:
-        print(f"kakeya-runner: {(known := told(error, 'kakeya-runner doctor'))}", file=sys.stderr)
-        return known.exit_code
+_FOLLOW_S = 0.3
 
 
 @contextmanager
 def _runner(
-    arguments: argparse.Namespace, summary: Callable[[str], None] | None = None
-) -> Iterator[tuple[Host, RunnerBus]]:
-    """Hold the runner's name and put it together."""
+    arguments: argparse.Namespace, stopping: threading.Event, summary: Callable[[str], None] | None = None
+) -> Iterator[tuple[Runner, str]]:
+    """Hold the runner's name and put it together; the second value says what it serves."""
     policy, state = _policy(arguments), _state(arguments)
     with NameLock(state.lock).held():
         if arguments.rehash:
             state.model_digests.unlink(missing_ok=True)
-        bus = _bus(arguments, policy, state)
+        bus, log = _bus(arguments, policy, state), new_log(sys.stderr, policy.secrets.values())
         enrol(bus, state, policy.name, say)
-        yield assemble(policy, state, CLOCK, say, summary=summary), bus
+        with runner_on(bus, policy, state, clock=CLOCK, stopping=stopping, log=log, summary=summary) as runner:
+            digest = policy.digest(embedded=False)
+            yield runner, f"runner {policy.name} serves {bus.route}, policy {digest[:12]}, state {state.root}"
 
 
 def _serve(arguments: argparse.Namespace) -> int:
     if arguments.embedded is not None:
         return _serve_embedded(arguments)
-    with _runner(arguments) as (host, bus), stopping_on_signals() as signals:
-        say(f"runner {host.name} serves {bus.route}, policy {host.facts.digest[:12]}, state {host.state.root}")
-        signals.watch(host)
-        serve(host, bus, idle_s=arguments.idle)
+    stopping = threading.Event()
+    with _runner(arguments, stopping) as (runner, what), stopping_on_signals(stopping) as signals:
+        runner.log.info(what)
+        serve(runner, idle_s=arguments.idle)
     return signals.exit_code(0)
 
 
@@ -76,13 +76,13 @@ def _serve_embedded(arguments: argparse.Namespace) -> int:
     policy = load_policy(path) if path.exists() else builtin_policy(os.environ)
     bus = open_bus(str(route), repository=None, state=state.bus, clock=CLOCK)
     idle_s = EMBEDDED_IDLE_S if arguments.idle is None else arguments.idle
-    with stopping_on_signals() as signals:
-
-        def ready(host: Host) -> None:
-            signals.watch(host)
-            enrol_own(bus, state, host.name, say)
-
-        if not serve_embedded(policy, state, CLOCK, say, bus, idle_s=idle_s, ready=ready):
+    with stopping_on_signals(threading.Event()) as signals:
+        served = serve_embedded(
+            bus, policy, state, clock=CLOCK, stopping=signals.stopping, idle_s=idle_s,
+            log=new_log(sys.stderr, policy.secrets.values()),
+            enrol=lambda: enrol_own(bus, state, policy.name, say),
+        )  # fmt: skip
+        if not served:
             say("another process serves the embedded bus already")
     return signals.exit_code(0)
 
@@ -92,9 +92,9 @@ def _once(arguments: argparse.Namespace) -> int:
     if branch is not None and not branch.startswith("refs/"):
         branch = f"refs/heads/{branch}"
     summary = print if arguments.summary else None
-    with _runner(arguments, summary) as (host, bus), stopping_on_signals() as signals:
-        signals.watch(host)
-        code = once(host, bus, branch=branch)
+    stopping = threading.Event()
+    with _runner(arguments, stopping, summary) as (runner, _), stopping_on_signals(stopping) as signals:
+        code = once(runner, branch=branch)
     return signals.exit_code(code)
 
 
@@ -141,11 +141,9 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 
 def _gc(arguments: argparse.Namespace) -> int:
-    from bridge.runner.service.collect import old_files
-
     policy, state = _policy(arguments), _state(arguments)
     older_than_s = arguments.older_than * 24 * 3600
-    for path in old_files(state, CLOCK.now().timestamp() - older_than_s):
+    for path in state.old_files(CLOCK.now().timestamp() - older_than_s):
         print(path)
         if not arguments.dry_run:
             path.unlink(missing_ok=True)
@@ -198,6 +196,24 @@ def _journal(arguments: argparse.Namespace) -> int:
         if arguments.run is None or line.id.endswith(arguments.run.lower()):
             detail = " ".join(f"{name}={value}" for name, value in line.detail.items())
             print(f"{line.time} {line.id} {line.event:<12} {line.oid or '':<12.12} {detail}".rstrip())
+    return 0
+
+
+def _logs(arguments: argparse.Namespace) -> int:
+    """Print the runner's own log; text that others wrote moves no cursor."""
+    state = _state(arguments)
+    if not (arguments.follow or state.log.exists()):
+        print(f"kakeya-runner: nothing has happened yet: there is no {state.log}", file=sys.stderr)
+        return 0
+    wait = (lambda: CLOCK.sleep(_FOLLOW_S)) if arguments.follow else None
+    try:
+        for line in read_log(state.log, wait):
+            ours = arguments.run is None or str(line.get("run")).endswith(arguments.run.lower())
+            if ours and LEVELS[line["level"]] >= LEVELS[arguments.level]:
+                for text in [json.dumps(line)] if arguments.json else shown(line):
+                    print(text, flush=arguments.follow)
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 
@@ -289,8 +305,8 @@ HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "gc": _gc,
     "policy": _policy_command,
     "journal": _journal,
+    "logs": _logs,
     "job-hook": _job_hook,
     "keygen": _keygen,
-    **EXEC_HANDLERS,
     **TRUST_HANDLERS,
 }

@@ -10,12 +10,12 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Callable
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from bridge.bus.open.served import asked_for, ensure_served, serve_git
-from bridge.errors import KakeyaError, UsageError
+from bridge.errors import UsageError
 from bridge.system.clock import SystemClock
 from bridge.system.durable import NameLock
 
@@ -27,25 +27,21 @@ IDLE_S = 60.0
 
 def execute(arguments: argparse.Namespace) -> int:
     """Serve one ssh connection, run the runner behind it (--serve), or print what the owner needs (--show)."""
-    try:
-        state = _state(arguments)
-        if arguments.serve:
-            return _serve(arguments, state)
-        if arguments.show:
-            return _show(arguments, state)
-        command = os.environ.get("SSH_ORIGINAL_COMMAND")
-        if command is None:
-            raise UsageError(
-                "nobody asked over ssh", remedy="put it into authorized_keys: kakeya-runner exec --show prints the line"
-            )
-        verb = asked_for(command)
-        ensure_served(repository(state), SystemClock())
-        if not arguments.no_start:
-            _wake(arguments, state)
-        serve_git(repository(state), verb, os.environ)
-    except KakeyaError as error:
-        print(f"kakeya-runner: {error}", file=sys.stderr)
-        return error.exit_code
+    state = _state(arguments)
+    if arguments.serve:
+        return _serve(arguments, state)
+    if arguments.show:
+        return _show(arguments, state)
+    command = os.environ.get("SSH_ORIGINAL_COMMAND")
+    if command is None:
+        raise UsageError(
+            "nobody asked over ssh", remedy="put it into authorized_keys: kakeya-runner exec --show prints the line"
+        )
+    verb = asked_for(command)
+    ensure_served(repository(state), SystemClock())
+    if not arguments.no_start:
+        _wake(arguments, state)
+    serve_git(repository(state), verb, os.environ)
     return 0
 
 
@@ -88,21 +84,20 @@ def _serve(arguments: argparse.Namespace, state: Path) -> int:
     from bridge.bus import open_bus
     from bridge.cli.host.keys import enrol_own
     from bridge.cli.host.talk import say
-    from bridge.runner.host import Host, StateFolder
-    from bridge.runner.service.serve import serve_embedded
-    from bridge.runner.service.stopping import stopping_on_signals
+    from bridge.runner.service.serve import serve_embedded, stopping_on_signals
+    from bridge.runner.state.folder import StateFolder
+    from bridge.runner.state.log import new_log
 
     policy, clock, folder = _policy(arguments), SystemClock(), StateFolder(state, owner=state.parent)
     ensure_served(repository(state), clock)
     folder.create()
     bus = open_bus(str(repository(state)), repository=None, state=folder.bus, clock=clock)
-    with stopping_on_signals() as signals:
-
-        def ready(host: Host) -> None:
-            signals.watch(host)
-            enrol_own(bus, folder, host.name, say)
-
-        serve_embedded(policy, folder, clock, say, bus, idle_s=IDLE_S, ready=ready, embedded=False)
+    with stopping_on_signals(threading.Event()) as signals:
+        serve_embedded(
+            bus, policy, folder, clock=clock, stopping=signals.stopping, idle_s=IDLE_S, embedded=False,
+            log=new_log(sys.stderr, policy.secrets.values()),
+            enrol=lambda: enrol_own(bus, folder, policy.name, say),
+        )  # fmt: skip
     return signals.exit_code(0)
 
 
@@ -111,7 +106,7 @@ def _show(arguments: argparse.Namespace, state: Path) -> int:
     from bridge.bus import open_bus
     from bridge.cli.host.keys import enrol_own
     from bridge.cli.host.talk import say
-    from bridge.runner.host import StateFolder
+    from bridge.runner.state.folder import StateFolder
     from bridge.trust.keyring import pin
 
     policy, clock, folder = _policy(arguments), SystemClock(), StateFolder(state, owner=state.parent)
@@ -127,6 +122,3 @@ def _show(arguments: argparse.Namespace, state: Path) -> int:
     print(f'restrict,command="{shlex.join(words)}" PUBLIC-KEY-OF-THE-REQUESTER')
     say(f"requesters pin it with: kakeya-mac init --bus ssh://USER@HOST#{record.bus_id}{pins}")
     return 0
-
-
-EXEC_HANDLERS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {"exec": execute}

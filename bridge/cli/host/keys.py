@@ -9,8 +9,8 @@ from collections.abc import Callable
 from bridge.bus.interface import RunnerBus
 from bridge.errors import UsageError, install_remedy
 from bridge.records import BusRecord
-from bridge.runner.host import StateFolder
 from bridge.runner.state.attestations import enrolled, ensure_key, newest
+from bridge.runner.state.folder import StateFolder
 from bridge.trust import runner_key as keys
 from bridge.trust.attestation import is_available, key_id
 from bridge.trust.keyring import pin

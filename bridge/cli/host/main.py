@@ -10,6 +10,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from bridge.cli.boundary import guarded
+
 _EPILOG = """\
 Start here:
   kakeya-runner setup --bus ROUTE --create-bus     folders, a policy of safe defaults, a key; says what to type next
@@ -95,12 +97,18 @@ def _control(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def _files(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    policy = _verb(verbs, "policy", "look at the policy file: check, example, explain")
+    policy = _verb(verbs, "policy", "check or explain the policy file, or print an example")
     policy.add_argument("action", choices=("check", "example", "explain"))
     policy.add_argument("preset", nargs="?", help="with explain: what a request of this preset would get")
-    journal = _verb(verbs, "journal", "look at the journal: verify its chain, or show a run's events")
+    journal = _verb(verbs, "journal", "verify the chain of the journal, or show a run's events")
     journal.add_argument("action", choices=("verify", "show"))
     journal.add_argument("run", nargs="?", help="with show: a run id, or the end of one")
+    logs = _verb(verbs, "logs", "print the runner's own log: what it did, and where it failed")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on with what is written from now on")
+    logs.add_argument("--run", metavar="ID", help="only this run: its id, or the end of one")
+    levels = ("debug", "info", "warning", "error")
+    logs.add_argument("--level", choices=levels, default="info", help="the least level to print; default: info")
+    logs.add_argument("--json", action="store_true", help="the lines as they are kept: JSON, with versions")
 
 
 def _ssh(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -167,10 +175,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = sys.argv[1:] if argv is None else list(argv)
     arguments = build_parser().parse_args(words or ["--help"])
+    return guarded(lambda: _dispatch(arguments), lambda error: _talk(f"kakeya-runner: {error}"), "kakeya-runner", _talk)
+
+
+def _dispatch(arguments: argparse.Namespace) -> int:
     if arguments.verb == "exec":  # started anew by every connection, so kept light
         return int(importlib.import_module("bridge.cli.host.exec").execute(arguments))
-    commands = importlib.import_module("bridge.cli.host.commands")
-    return int(commands.dispatch(arguments))
+    handlers = importlib.import_module("bridge.cli.host.commands").HANDLERS
+    return int(handlers[arguments.verb](arguments))
+
+
+def _talk(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 if __name__ == "__main__":

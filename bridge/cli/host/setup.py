@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.diagnostics import Check, has_failed, lines
-from bridge.runner.host import StateFolder
 from bridge.runner.maintenance.setup import (
     SetupOptions,
     SetupStep,
@@ -21,6 +20,7 @@ from bridge.runner.maintenance.setup import (
     state_steps,
     unit,
 )
+from bridge.runner.state.folder import StateFolder
 
 if TYPE_CHECKING:
     from bridge.bus.interface import RunnerBus
@@ -49,7 +49,7 @@ def set_up(
     from bridge.trust.attestation import is_available
 
     policy, state = place
-    wish = SetupOptions(
+    options = SetupOptions(
         policy_path=policy,
         state=state,
         name=name,
@@ -60,13 +60,13 @@ def set_up(
         keygen=keys.generate if is_available() else None,
     )
     if arguments.unit:
-        wish = replace(wish, bus=_bus_to_serve(arguments, say, open_bus))
-        print(unit(serve_argv(wish))[1], end="")
+        options = replace(options, bus=_bus_to_serve(arguments, say, open_bus))
+        print(unit(serve_argv(options))[1], end="")
         return 0
-    left = _take(state_steps(wish), dry_run=arguments.dry_run)
-    wish = replace(wish, bus=_bus_to_serve(arguments, say, open_bus))
-    left = _take(policy_steps(wish), dry_run=arguments.dry_run) or left
-    now, service = service_commands(wish)
+    left = _take(state_steps(options), dry_run=arguments.dry_run)
+    options = replace(options, bus=_bus_to_serve(arguments, say, open_bus))
+    left = _take(policy_steps(options), dry_run=arguments.dry_run) or left
+    now, service = service_commands(options)
     doctor = f"kakeya-runner doctor --policy {policy} --state {state.root}"
     for what, command in (("try it", doctor), ("serve now", now), ("serve for good", service)):
         print(f"{what}: {command}")

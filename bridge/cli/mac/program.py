@@ -8,14 +8,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from bridge.cli.boundary import guarded
 from bridge.cli.mac.context import Invocation
-from bridge.cli.os_errors import told
 from bridge.cli.screen.output import Output, make_output
 from bridge.cli.signals import DetachedError
 from bridge.cli.table import parser
@@ -50,17 +49,18 @@ def main(words: list[str], surroundings: Surroundings | None = None) -> int:
         surroundings: those of the call, None for this process's own.
     """
     around = surroundings or Surroundings(sys.stdout, sys.stderr, os.environ, Path.cwd(), SystemClock())
-    try:
+    output = _output(words, around)
+    name = _name(words)
+
+    def act() -> int:
         shown = _help_text(words)
-        if shown is not None:
-            around.stdout.write(f"{shown}\n")
-            around.stdout.flush()  # a reader that has left shows here, not while Python shuts down
-            return 0
-        return _guarded(words, _output(words, around), around)
-    except BrokenPipeError:
-        # The reader of stdout has enough; Python would complain again while shutting down.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if shown is None:
+            return _run(words, name, output, around)
+        around.stdout.write(f"{shown}\n")
+        around.stdout.flush()  # a reader that has left shows here, not while Python shuts down
         return 0
+
+    return guarded(act, lambda error: _report(error, name, output), PROGRAM, output.note)
 
 
 def stop(detached: DetachedError, words: list[str]) -> int:
@@ -86,28 +86,23 @@ def _help_text(words: list[str]) -> str | None:
     return parser.command_help(command) if _HELP & set(rest) else None
 
 
-def _guarded(words: list[str], output: Output, around: Surroundings) -> int:
-    """Run a command; every way it can end becomes an exit code and, under --json, a document."""
-    if words[0] in {"-V", "--version"}:
-        words = ["version", *words[1:]]
+def _as_verb(words: list[str]) -> list[str]:
+    return ["version", *words[1:]] if words and words[0] in {"-V", "--version"} else words
+
+
+def _name(words: list[str]) -> str:
+    command, _ = find(_as_verb(words))
+    return command.name if command is not None else words[0] if words else ""
+
+
+def _run(words: list[str], name: str, output: Output, around: Surroundings) -> int:
+    """Run a command; a signal detaches it."""
+    words = _as_verb(words)
     command, rest = find(words)
-    name = words[0] if command is None else command.name
     try:
         return _call(command, words, rest, output, around)
     except DetachedError as detached:
         return _detached(detached, name, output)
-    except KakeyaError as error:
-        return _report(error, name, output)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        output.end_line()
-        return _report(told(error, "kakeya-mac doctor"), name, output)
-    except Exception as error:  # noqa: BLE001 - the one place: a bug still ends in a code and a document
-        output.end_line()
-        output.stderr.write(traceback.format_exc())
-        bug = KakeyaError(f"a bug: {type(error).__name__}: {error}", remedy="please report it with the lines above")
-        return _report(bug, name, output)
 
 
 def _call(command: Verb | None, words: list[str], rest: list[str], output: Output, around: Surroundings) -> int:

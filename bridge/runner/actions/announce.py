@@ -1,7 +1,7 @@
-"""Tell the hosting site of a result: job summary, commit status, comment on a pull request. Never a reason to fail.
+"""Announce a result at the hosting site: job summary, commit status, comment on a pull request. Never fails a run.
 
-To tell the same again adds nothing: a summary that is there stays, a status stays, a comment is rewritten.
-Everything told is the result's own `summary.md`, escaped when it was made; no log line leaves this way.
+A repeated announcement adds nothing: the summary and the status stay, the comment is rewritten. The text is the
+result's own `summary.md`, escaped when it was made; no log line leaves this way.
 """
 
 from __future__ import annotations
@@ -137,13 +137,13 @@ def announcer(
     say: Callable[[str], None],
     summary: Callable[[str], None] | None = None,
 ) -> Callable[[RunAnnouncement], None]:
-    """Return who tells of results: `nobody` where neither the policy nor the job asks for it."""
+    """Return what announces results: `announce_nothing` where neither the policy nor the job asks for it."""
     asked = policy.status or policy.comment or summary is not None or environ.get(SUMMARY_VARIABLE)
-    return Announcer(policy, environ, say, summary) if asked else nobody
+    return Announcer(policy, environ, say, summary) if asked else announce_nothing
 
 
-def nobody(ended: RunAnnouncement) -> None:
-    """Tell nobody."""
+def announce_nothing(ended: RunAnnouncement) -> None:
+    """Announce nothing: neither the policy nor the job asks for it."""
     del ended
 
 

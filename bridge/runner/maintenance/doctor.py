@@ -1,4 +1,4 @@
-"""Look at a host as a runner needs it: try things rather than look for them, and name a remedy for each finding.
+"""Examine a host as a runner needs it: try each thing a run uses, and name a remedy for each finding.
 
 Returns findings; prints nothing.
 """
@@ -20,13 +20,13 @@ from bridge.executor.interface import Executor
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.presets import registry
 from bridge.runner.authorisation.signers import Signers
-from bridge.runner.host import StateFolder
 from bridge.runner.machine.identity import ask_interpreter
 from bridge.runner.machine.models import find_model
 from bridge.runner.maintenance.setup_checks import RECEIPT, check
 from bridge.runner.maintenance.site_checks import check_site
 from bridge.runner.policy.check import problems
 from bridge.runner.policy.file import Policy, file_problems, load_policy, own_presets
+from bridge.runner.state.folder import StateFolder
 from bridge.runner.state.journal import verify_journal
 from bridge.system.clock import Clock, parse_rfc3339
 from bridge.trust.keyring import pin
@@ -49,23 +49,23 @@ class DoctorContext:
     open_bus: Callable[[], RunnerBus] | None
 
 
-def examine(patient: DoctorContext) -> Iterator[Check]:
+def examine(context: DoctorContext) -> Iterator[Check]:
     """Yield findings, the cheap ones first."""
     yield _python()
-    yield from _as_set_up(patient.policy_path.parent / RECEIPT)
+    yield from _as_set_up(context.policy_path.parent / RECEIPT)
     policy = None
-    for finding, found in _policy(patient.policy_path):
+    for finding, found in _policy(context.policy_path):
         policy = found or policy
         yield finding
-    yield from _state(patient, policy)
-    yield _key(patient.state.root / KEY_FILE, None if policy is None else policy.name)
-    yield from _sandbox(patient, policy)
+    yield from _state(context, policy)
+    yield _key(context.state.root / KEY_FILE, None if policy is None else policy.name)
+    yield from _sandbox(context, policy)
     yield from _presets(policy)
     if policy is not None:
         yield from _code(policy)
-    yield from _bus(patient, policy)
+    yield from _bus(context, policy)
     if policy is not None:
-        yield from _site(patient, policy)
+        yield from _site(context, policy)
 
 
 def _python() -> Check:
@@ -79,15 +79,15 @@ def _as_set_up(receipt: Path) -> Iterator[Check]:
         return
     yield from checked.problems
     if checked.hidden:
-        yield Check("set-up", "warn", f"not readable by this user: {', '.join(checked.hidden)}", "run doctor as root")
+        yield Check("set-up", "warn", f"this user cannot read: {', '.join(checked.hidden)}", "run doctor as root")
     if not checked.problems:
         yield Check("set-up", "ok", f"as it was made: {checked.count} things looked at")
 
 
-def _site(patient: DoctorContext, policy: Policy) -> Iterator[Check]:
+def _site(context: DoctorContext, policy: Policy) -> Iterator[Check]:
     """Say what the hosting site's API gives, and whether strangers could reach this machine through it."""
     try:
-        route = None if patient.open_bus is None else patient.open_bus().route
+        route = None if context.open_bus is None else context.open_bus().route
     except KakeyaError:
         route = None  # said already
     yield from check_site(policy, route, os.environ)
@@ -120,12 +120,13 @@ def _signers(policy: Policy) -> Check:
     who = "signed requests are checked" if checks else "nobody may sign requests: all run the host's code only"
     if policy.require_signature and not checks:
         add = "kakeya-runner trust add KEY --principal NAME"
-        return Check("signers", "fail", "require_signature is set and nobody may sign: every request is refused", add)
+        why = "require_signature is set and nobody may sign: every request is refused"
+        return Check("signers", "fail", why, add)
     return Check("signers", "ok", f"{who}; {count} revoked; kakeya-runner trust list")
 
 
-def _state(patient: DoctorContext, policy: Policy | None) -> Iterator[Check]:
-    state = patient.state
+def _state(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
+    state = context.state
     try:
         state.create()
     except OSError as error:
@@ -147,7 +148,7 @@ def _state(patient: DoctorContext, policy: Policy | None) -> Iterator[Check]:
 
 
 def _key(path: Path, name: str | None) -> Check:
-    """Look at the key that signs results; another's eyes on it would be another's results in this runner's name."""
+    """Examine the key that signs results: who reads it can sign in this runner's name."""
     if not path.exists():
         return Check("key", "warn", "none: results are not signed", "kakeya-runner keygen")
     wrong = file_problems(path)
@@ -162,19 +163,19 @@ def _key(path: Path, name: str | None) -> Check:
     )
 
 
-def _sandbox(patient: DoctorContext, policy: Policy | None) -> Iterator[Check]:
+def _sandbox(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
     """Yield what the sandbox is, then every way out of it that was tried on this machine just now."""
     uid = None if policy is None else policy.sandbox.uid
     required = policy is not None and (policy.sandbox.mode == "required" or policy.trust_pushers)
     bad: Level = "fail" if required else "warn"
-    applied = patient.executor.sandbox(uid)
+    applied = context.executor.sandbox(uid)
     if applied.kind != "none":
         text = f"{applied.kind} as uid {applied.uid}: {', '.join((*applied.namespaces, *applied.filters))}"
         yield Check("sandbox", "ok", text)
     else:
         remedy = "install bubblewrap and allow user namespaces; until then runs that require it are refused"
         yield Check("sandbox", bad, f"none: {applied.reason}", remedy)
-    for escape in patient.executor.escapes(uid):
+    for escape in context.executor.escapes(uid):
         if escape.refused:
             yield Check("escape", "ok", f"{sys.platform}: a run is refused to {escape.what}")
         else:
@@ -222,15 +223,15 @@ def _code(policy: Policy) -> Iterator[Check]:
         yield Check("model", "ok" if found else "fail", f"{name}: {found or 'not found'}", remedy)
 
 
-def _bus(patient: DoctorContext, policy: Policy | None) -> Iterator[Check]:
-    if patient.open_bus is None:
+def _bus(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
+    if context.open_bus is None:
         yield Check("bus", "warn", "none named", "give --bus ROUTE, or set bus in policy.toml")
         return
     try:
-        bus = patient.open_bus()
+        bus = context.open_bus()
         record = bus.identity()
         if policy is not None and record.wake != "embedded":
-            mine = seals_of(patient.state.root, policy.name, demanded=policy.runner_keys, say=None)
+            mine = seals_of(context.state.root, policy.name, demanded=policy.runner_keys, say=None)
             if mine is not None:
                 bus.use_seals(mine)
         beacons = bus.read_beacons()
@@ -241,7 +242,7 @@ def _bus(patient: DoctorContext, policy: Policy | None) -> Iterator[Check]:
     for one in bus.refused:
         text = f"a {one.kind} in the name of {one.runner} does not count: {one.why}"
         yield Check("forged", "warn", text, "keep strangers from pushing to the runners' refs; upgrade old runners")
-    now = patient.clock.now()
+    now = context.clock.now()
     ahead = [b.runner for _, b in beacons if parse_rfc3339(b.time) - now > dt.timedelta(seconds=CLOCK_SKEW_MAX_S)]
     if ahead:
         text = f"runners {', '.join(ahead)} are ahead of this clock ({now:%Y-%m-%d %H:%M} UTC)"

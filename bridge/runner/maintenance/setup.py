@@ -16,8 +16,8 @@ from importlib import resources
 from pathlib import Path
 
 from bridge.diagnostics import Check
-from bridge.runner.host import StateFolder
 from bridge.runner.policy.check import problems
+from bridge.runner.state.folder import StateFolder
 from bridge.system.durable import write_atomically
 
 
@@ -60,56 +60,56 @@ def template(name: str) -> str:
     return text.replace('"NAME"', json.dumps(name))
 
 
-def policy_text(wish: SetupOptions) -> str:
+def policy_text(options: SetupOptions) -> str:
     """Return the template with what was asked for turned on, all else as it is."""
     chosen = {
-        "bus": wish.bus,
-        "labels": list(wish.labels) or None,
-        "interpreter": wish.interpreter,
-        "model_roots": list(wish.model_roots) or None,
+        "bus": options.bus,
+        "labels": list(options.labels) or None,
+        "interpreter": options.interpreter,
+        "model_roots": list(options.model_roots) or None,
     }
     lines = []
-    for line in template(wish.name).splitlines(keepends=True):
+    for line in template(options.name).splitlines(keepends=True):
         key = line.removeprefix("# ").partition(" = ")[0]
         value = chosen.pop(key, None)
         lines.append(line if value is None else f"{key} = {json.dumps(value)}\n")
     return "".join(lines)
 
 
-def steps(wish: SetupOptions) -> Iterator[SetupStep]:
+def steps(options: SetupOptions) -> Iterator[SetupStep]:
     """Yield the steps in order; each is looked at when it is its turn."""
-    yield from state_steps(wish)
-    yield from policy_steps(wish)
+    yield from state_steps(options)
+    yield from policy_steps(options)
 
 
-def state_steps(wish: SetupOptions) -> Iterator[SetupStep]:
+def state_steps(options: SetupOptions) -> Iterator[SetupStep]:
     """Yield the steps that need no bus, the key among them: a bus made without one would not sign its results."""
-    yield _folder("the state folder", wish.state.root, private=True)
-    yield SetupStep("the state folder's parts", None if _complete(wish.state) else wish.state.create)
-    yield _key(wish)
+    yield _folder("the state folder", options.state.root, private=True)
+    yield SetupStep("the state folder's parts", None if _complete(options.state) else options.state.create)
+    yield _key(options)
 
 
-def policy_steps(wish: SetupOptions) -> Iterator[SetupStep]:
+def policy_steps(options: SetupOptions) -> Iterator[SetupStep]:
     """Yield the steps that write down the bus."""
-    yield _folder("the policy's folder", wish.policy_path.parent, private=False)
-    yield from _policy(wish)
+    yield _folder("the policy's folder", options.policy_path.parent, private=False)
+    yield from _policy(options)
 
 
 def _folder(what: str, path: Path, *, private: bool) -> SetupStep:
-    told = f"{what}: {path}"
+    what_it_is = f"{what}: {path}"
     if not path.is_dir():
-        return SetupStep(told, lambda: path.mkdir(mode=0o700, parents=True))
+        return SetupStep(what_it_is, lambda: path.mkdir(mode=0o700, parents=True))
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & (0o077 if private else 0o022) and not (mode & stat.S_ISVTX and not private):
-        return SetupStep(f"{told}, closed to others", lambda: path.chmod(mode & (0o700 if private else 0o755)))
-    return SetupStep(told)
+        return SetupStep(f"{what_it_is}, closed to others", lambda: path.chmod(mode & (0o700 if private else 0o755)))
+    return SetupStep(what_it_is)
 
 
-def _policy(wish: SetupOptions) -> Iterator[SetupStep]:
-    path = wish.policy_path
+def _policy(options: SetupOptions) -> Iterator[SetupStep]:
+    path = options.policy_path
     if not path.exists():
         yield SetupStep(
-            f"a policy of safe defaults: {path}", lambda: write_atomically(path, policy_text(wish).encode())
+            f"a policy of safe defaults: {path}", lambda: write_atomically(path, policy_text(options).encode())
         )
         return
     if stat.S_IMODE(path.stat().st_mode) & 0o077 and path.stat().st_uid == os.geteuid():
@@ -125,21 +125,21 @@ def _complete(state: StateFolder) -> bool:
     return all(folder.is_dir() for folder in (state.reports, state.kept, state.runs, state.spool, state.bus))
 
 
-def _key(wish: SetupOptions) -> SetupStep:
+def _key(options: SetupOptions) -> SetupStep:
     from bridge.trust.runner_key import KEY_FILE
 
-    path, keygen = wish.state.root / KEY_FILE, wish.keygen
+    path, keygen = options.state.root / KEY_FILE, options.keygen
     if path.exists() or keygen is None:
         return SetupStep(f"the key that signs results: {path}" if path.exists() else "no key: results are not signed")
-    return SetupStep(f"the key that signs results: {path}", lambda: keygen(wish.state.root, wish.name))
+    return SetupStep(f"the key that signs results: {path}", lambda: keygen(options.state.root, options.name))
 
 
-def serve_argv(wish: SetupOptions) -> list[str]:
+def serve_argv(options: SetupOptions) -> list[str]:
     """Return the command a service runs; `python -I` imports nothing from where it is started."""
     return [
         sys.executable, "-I", "-m", "bridge.cli.host.main", "serve",
-        "--policy", str(wish.policy_path), "--state", str(wish.state.root),
-        *(["--bus", wish.bus] if wish.bus is not None else []),
+        "--policy", str(options.policy_path), "--state", str(options.state.root),
+        *(["--bus", options.bus] if options.bus is not None else []),
     ]  # fmt: skip
 
 
@@ -164,12 +164,12 @@ def unit(argv: Sequence[str], platform: str = sys.platform) -> tuple[Path, str]:
     return Path.home() / ".config/systemd/user/kakeya-runner.service", text
 
 
-def service_commands(wish: SetupOptions, platform: str = sys.platform) -> tuple[str, ...]:
+def service_commands(options: SetupOptions, platform: str = sys.platform) -> tuple[str, ...]:
     """Return what the owner types next: try, serve now, serve for good."""
-    argv = shlex.join(serve_argv(wish))
-    path, _ = unit(serve_argv(wish), platform)
+    argv = shlex.join(serve_argv(options))
+    path, _ = unit(serve_argv(options), platform)
     mine = shlex.join(
-        ["kakeya-runner", "setup", "--unit", "--policy", str(wish.policy_path), "--state", str(wish.state.root)]
+        ["kakeya-runner", "setup", "--unit", "--policy", str(options.policy_path), "--state", str(options.state.root)]
     )
     start = (
         f"launchctl bootstrap gui/{os.getuid()} {path}"

@@ -103,7 +103,7 @@ def _form(where: tuple[Any, ...]) -> str:
     for line in text.splitlines() if names else ():
         if line.removeprefix("# ").startswith(f"{names[-1]} = "):
             return f"as in: {line.removeprefix('# ').strip()}"
-    return "kakeya-runner policy example shows the form"
+    return EXAMPLE
 
 
 def _about_this_machine(policy: Policy) -> Iterator[Check]:

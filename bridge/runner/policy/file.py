@@ -232,7 +232,7 @@ def file_problems(path: Path, *, private: bool = True) -> list[str]:
 
     Args:
         path: the file.
-        private: whether others may not even read it; public keys anybody may read, but nobody else may change.
+        private: whether others may not even read it; public keys anybody may read, but only the owner may change.
     """
     try:
         found = path.lstat()

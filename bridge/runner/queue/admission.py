@@ -16,7 +16,8 @@ import psutil
 from bridge.presets import Preset
 from bridge.records import Request
 from bridge.request import UNSIGNED
-from bridge.runner.host import Host
+from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.state.folder import OpenState
 from bridge.system.clock import Clock
 
 _IDLE_LOAD_SHARE = 0.25
@@ -25,65 +26,75 @@ _HOUR = dt.timedelta(hours=1)
 
 @dataclass(frozen=True)
 class NotTaken:
-    """Why a request is not taken now; it stays in the queue. `ever` when this runner will never take it."""
+    """Why a request is not taken now; it stays in the queue.
+
+    Attributes:
+        permanent: this runner will never take it.
+    """
 
     reason: str
-    ever: bool = False
+    permanent: bool = False
 
 
-def host_wait(host: Host) -> NotTaken | None:
-    """Return why this host takes nothing at all now, or None."""
-    if host.state.pause.exists():
-        return NotTaken("paused by the owner: kakeya-runner resume")
-    floor = host.policy.limits.disk_floor_bytes
-    free = shutil.disk_usage(host.state.root).free
-    if free < floor:
-        return NotTaken(
-            f"{free} bytes of disk are free, the policy keeps {floor}: kakeya-runner gc, or free some space"
-        )
-    return condition_wait(host.policy.only_when, host.clock)
+class Admission:
+    """Decides for one runner, from its owner's rules and what its state says."""
 
+    def __init__(self, rules: OwnerRules, state: OpenState, clock: Clock) -> None:
+        self._rules, self._state, self._clock = rules, state, clock
 
-def request_wait(
-    host: Host, request: Request | None, preset: Preset | None, principal: Callable[[], str] = lambda: UNSIGNED
-) -> NotTaken | None:
-    """Return why this runner does not take this request now, or None; a malformed one is taken and rejected.
+    def host_wait(self) -> NotTaken | None:
+        """Return why this host takes nothing at all now, or None."""
+        folder, policy = self._state.folder, self._rules.policy
+        if folder.pause.exists():
+            return NotTaken("paused by the owner: kakeya-runner resume")
+        floor = policy.limits.disk_floor_bytes
+        free = shutil.disk_usage(folder.root).free
+        if free < floor:
+            return NotTaken(
+                f"{free} bytes of disk are free, the policy keeps {floor}: kakeya-runner gc, or free some space"
+            )
+        return condition_wait(policy.only_when, self._clock)
 
-    Args:
-        host: this runner's surroundings.
-        request: what was pushed, None when it is no request.
-        preset: what it asks for, None when this host has no such preset.
-        principal: returns whose quota it counts against; asked last, as it verifies a signature.
-    """
-    if request is None:
-        return rate_wait(host, UNSIGNED)
-    wanted = request.runner
-    if wanted.name is not None and wanted.name != host.name:
-        return NotTaken(f"meant for runner {wanted.name}", ever=True)
-    missing = sorted(set(wanted.labels) - set(host.policy.labels))
-    if missing:
-        return NotTaken(f"needs labels this runner has not: {', '.join(missing)}", ever=True)
-    if preset is not None:
-        lacking = sorted(set(preset.needs) - set(host.policy.labels))
-        if lacking and wanted.name is None:
-            return NotTaken(f"preset {preset.name} needs labels this runner has not: {', '.join(lacking)}", ever=True)
-        waiting = condition_wait(preset.only_when, host.clock)
-        if waiting is not None:
-            return waiting
-    return rate_wait(host, principal())
+    def request_wait(
+        self, request: Request | None, preset: Preset | None, principal: Callable[[], str] = lambda: UNSIGNED
+    ) -> NotTaken | None:
+        """Return why this runner does not take this request now, or None; a malformed one is taken and rejected.
 
+        Args:
+            request: what was pushed, None when it is no request.
+            preset: what it asks for, None when this host has no such preset.
+            principal: returns whose quota it counts against; asked last, as it verifies a signature.
+        """
+        if request is None:
+            return self._rate_wait(UNSIGNED)
+        wanted, labels = request.runner, set(self._rules.policy.labels)
+        if wanted.name is not None and wanted.name != self._rules.name:
+            return NotTaken(f"meant for runner {wanted.name}", permanent=True)
+        missing = sorted(set(wanted.labels) - labels)
+        if missing:
+            return NotTaken(f"needs labels this runner has not: {', '.join(missing)}", permanent=True)
+        if preset is not None:
+            lacking = sorted(set(preset.needs) - labels)
+            if lacking and wanted.name is None:
+                why = f"preset {preset.name} needs labels this runner has not: {', '.join(lacking)}"
+                return NotTaken(why, permanent=True)
+            waiting = condition_wait(preset.only_when, self._clock)
+            if waiting is not None:
+                return waiting
+        return self._rate_wait(principal())
 
-def rate_wait(host: Host, principal: str) -> NotTaken | None:
-    """Return whether the hour's share of a principal, or of all unsigned requests together, is used up."""
-    rate = host.policy.rate_per_hour if principal == UNSIGNED else host.policy.quota(principal)
-    if host.embedded or rate == 0:
-        return None
-    recent = host.journal.claims_since(host.clock.now() - _HOUR, principal)
-    if recent < rate:
-        return None
-    key = "rate_per_hour" if principal == UNSIGNED else "quota_per_hour, quotas"
-    who = "unsigned requests" if principal == UNSIGNED else f"requests of {principal}"
-    return NotTaken(f"{recent} {who} in the last hour, the policy allows {rate} ({key})")
+    def _rate_wait(self, principal: str) -> NotTaken | None:
+        """Return whether the hour's share of a principal, or of all unsigned requests together, is used up."""
+        policy = self._rules.policy
+        rate = policy.rate_per_hour if principal == UNSIGNED else policy.quota(principal)
+        if self._rules.embedded or rate == 0:
+            return None
+        recent = self._state.journal.claims_since(self._clock.now() - _HOUR, principal)
+        if recent < rate:
+            return None
+        key = "rate_per_hour" if principal == UNSIGNED else "quota_per_hour, quotas"
+        who = "unsigned requests" if principal == UNSIGNED else f"requests of {principal}"
+        return NotTaken(f"{recent} {who} in the last hour, the policy allows {rate} ({key})")
 
 
 def condition_wait(conditions: tuple[str, ...], clock: Clock) -> NotTaken | None:

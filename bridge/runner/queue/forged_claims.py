@@ -1,8 +1,8 @@
 """Claims on the bus that do not count, so that a request they would starve is taken all the same.
 
-Looks at a claim when it is new, and again when it has moved and a lease has passed: a renewal each few seconds by a
-runner that was found genuine costs no fetch. What is too old to be run by anybody is not looked at, and the rest a few
-at a time, newest first, so that a bus full of old runs keeps nobody from beginning.
+Reads a claim when it is new, and again when it has moved and a lease has passed: a renewal each few seconds by a
+runner that was found genuine costs no fetch. Claims of requests that have expired are not read, and the rest a few at
+a time, newest first, so that a bus full of old runs delays no new one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOOKS_MAX_COUNT: Final = 32
 
 
 class ForgedClaims:
-    """Finds them; asks for nothing on a bus where this runner judges nobody."""
+    """Finds claims without the signature they need; reads nothing where this runner checks no signatures."""
 
     def __init__(self, link: BusLink, clock: Clock) -> None:
         self._link, self._clock = link, clock

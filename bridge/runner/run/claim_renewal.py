@@ -9,14 +9,17 @@ import hashlib
 import secrets
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from bridge.bus.views import HeldClaim, LogChunk
+from bridge.bus.views import HeldClaim, LogChunk, ReceivedRequest, RequestRef
 from bridge.errors import FencedError, InfrastructureError
 from bridge.limits import LOG_CHUNK_MAX_BYTES
 from bridge.records import Beacon, Claim, LogHead
 from bridge.run.lease import OwnLease
+from bridge.run.outcomes import Ending
 from bridge.runner.connection.link import BusLink
+from bridge.runner.state.kept import KeptRun
 from bridge.system.clock import Clock, rfc3339
 
 Phase = Literal["preparing", "running", "judging", "publishing"]
@@ -29,7 +32,20 @@ def following(held: HeldClaim, clock: Clock, **changes: Any) -> Claim:
     return held.claim.evolve(**fresh, **changes)
 
 
-class Keeper:
+@dataclass(frozen=True)
+class ClaimedRun:
+    """A claim we hold and what is to be done with it."""
+
+    ref: RequestRef
+    held: HeldClaim
+    received: ReceivedRequest | None
+    claimed: str
+    asked_s: float
+    ending: Ending | None = None  # set for runs that are only finalised
+    kept: KeptRun | None = None  # set for runs that came to their end before this runner died
+
+
+class ClaimRenewal:
     """Owns the tip of one claim; everything that moves it goes through here."""
 
     def __init__(
@@ -62,7 +78,7 @@ class Keeper:
         """Begin to renew, unless it has begun."""
         if self._thread is not None:
             return
-        self._thread = threading.Thread(target=self._work, name=f"keeper-{self._held.claim.id[-8:]}", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=f"renewal-{self._held.claim.id[-8:]}", daemon=True)
         self._thread.start()
 
     def feed(self, data: bytes) -> None:
@@ -73,14 +89,14 @@ class Keeper:
     def lost(self) -> str | None:
         """Return why this runner may no longer act for the run, or None."""
         if self._fenced:
-            return "somebody else owns the claim now"
+            return "another runner owns the claim now"
         return "the lease could not be renewed in time" if self._lease.lost() else None
 
     def advance(self, **changes: Any) -> HeldClaim:
         """Move the claim on now, e.g. to another phase; a push that fails is tried again as long as the lease holds.
 
         Raises:
-            FencedError: somebody else moved it.
+            FencedError: another runner moved it.
             RemoteError: it could not be sent.
         """
         made: list[tuple[str, Claim]] = []
@@ -114,7 +130,7 @@ class Keeper:
         A log that cannot be sent is no reason to lose a result: it is in the result tree as well.
 
         Raises:
-            FencedError: somebody else moved it.
+            FencedError: another runner moved it.
         """
         self.stop()
         failures = 0

@@ -1,20 +1,28 @@
-"""Bring a built result to its requester: one compare-and-swap that ends the run, then a copy on the request branch.
+"""Deliver a built result: one compare-and-swap that ends the run, a copy on the request branch, word to the site.
 
-Every step is in the journal before the next begins, so any of them can be repeated after a crash.
+Every step is in the journal before the next begins, so any of them can be repeated after a crash. A notification that
+a crash interrupted is given again by the next runner, so the site has to bear a repetition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
+
+import pydantic
 
 from bridge.bus.views import HeldClaim, RequestRef
-from bridge.errors import FencedError, InfrastructureError
-from bridge.records import Claim, Delivery
+from bridge.errors import FencedError, InfrastructureError, IntegrityError
+from bridge.records import Delivery, Request
 from bridge.run.outcomes import Ending
+from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.runner.connection.link import BusLink
-from bridge.runner.host import Host
 from bridge.runner.run.claim_renewal import following
-from bridge.runner.run.notifications import owed
+from bridge.runner.state.history import PENDING_NOTIFICATION, Stage
+from bridge.runner.state.journal import Journal
+from bridge.runner.state.log import for_run
+from bridge.strictjson import StrictJsonError
+from bridge.system.clock import Clock
 
 _TRIES = 3
 _REST_S = (5.0, 300.0)
@@ -24,96 +32,139 @@ class Spool:
     """What was built and could not be delivered yet, and when it is tried again.
 
     Args:
-        host: whose journal is asked.
-        running: ids of runs that are going on, whose results are not late yet.
+        journal: says what was built and what landed.
+        running: returns ids of runs that are going on, whose results are not late yet.
     """
 
-    def __init__(self, host: Host, running: Callable[[], tuple[str, ...]]) -> None:
-        self._host, self._running = host, running
+    def __init__(self, journal: Journal, clock: Clock, running: Callable[[], tuple[str, ...]]) -> None:
+        self._journal, self._clock, self._running = journal, clock, running
         self._next: dict[str, tuple[float, float]] = {}
 
     def waiting(self) -> tuple[str, ...]:
         """Return the runs whose results have not landed."""
         running = set(self._running())
-        journal = self._host.journal
-        return tuple(
-            run_id
-            for run_id in journal.open_runs()
-            if run_id not in running
-            and (events := {line.event for line in journal.of(run_id)})
-            and "result_built" in events
-            and not events & {"terminal", "fenced"}
-        )
+        found = (one.id for one in self._journal.histories() if one.stage == Stage.BUILT)
+        return tuple(run_id for run_id in found if run_id not in running)
 
     def resting(self) -> tuple[str, ...]:
         """Return those that are not to be tried now; each try that fails doubles the rest."""
-        now_s = self._host.clock.steady_s()
+        now_s = self._clock.steady_s()
         waiting = self.waiting()
         self._next = {run_id: when for run_id, when in self._next.items() if run_id in waiting}
         return tuple(run_id for run_id in waiting if run_id in self._next and now_s < self._next[run_id][0])
 
     def tried(self, resting: tuple[str, ...]) -> None:
         """Note that all but the resting ones were tried just now."""
-        now_s = self._host.clock.steady_s()
+        now_s = self._clock.steady_s()
         for run_id in self.waiting():
             if run_id not in resting:
                 rest_s = min(2 * self._next.get(run_id, (0.0, _REST_S[0] / 2))[1], _REST_S[1])
                 self._next[run_id] = (now_s + rest_s, rest_s)
 
 
-def terminal_claim(held: HeldClaim, host: Host, ending: Ending, result_oid: str) -> Claim:
-    """Return the claim that ends a run."""
-    return following(
-        held,
-        host.clock,
-        state="terminal",
-        phase=None,
-        runner=host.name,
-        reason=ending.reason,
-        message=ending.message,
-        exit_code=ending.exit_code,
-        result_oid=result_oid,
-    )
+class ResultDelivery:
+    """Delivers the results of one runner.
 
-
-def deliver(
-    host: Host, link: BusLink, ref: RequestRef, held: HeldClaim, claim: Claim, *, tries: int = _TRIES
-) -> Delivery:
-    """End the run and copy its result; ``spooled`` when the remote did not take it, to be tried again later.
-
-    Raises:
-        FencedError: somebody else ended the run; nothing of ours was written.
+    Args:
+        name: the runner's name.
+        journal: takes each step.
+        announce: tells the hosting site of a result, as far as the policy says so.
     """
-    for attempt in range(tries):
+
+    def __init__(
+        self,
+        name: str,
+        journal: Journal,
+        link: BusLink,
+        *,
+        clock: Clock,
+        log: logging.Logger,
+        announce: Callable[[RunAnnouncement], None] = announce_nothing,
+    ) -> None:
+        self._name, self._journal, self._link = name, journal, link
+        self._clock, self._log, self._announce = clock, log, announce
+
+    def deliver(
+        self, ref: RequestRef, held: HeldClaim, ending: Ending, result_oid: str, *, tries: int = _TRIES
+    ) -> Delivery:
+        """End the run and copy its result; ``spooled`` when the remote did not take it, to be tried again later.
+
+        Raises:
+            FencedError: another runner ended the run; nothing of ours was written.
+        """
+        claim = following(
+            held, self._clock, state="terminal", phase=None, runner=self._name, reason=ending.reason,
+            message=ending.message, exit_code=ending.exit_code, result_oid=result_oid,
+        )  # fmt: skip
+        for attempt in range(tries):
+            try:
+                with self._link.lock:
+                    ended = self._link.bus.publish(held, claim)
+            except FencedError:
+                raise
+            except InfrastructureError as error:
+                self._retry_later(ref, f"result not published yet: {error.message}", attempt, tries)
+            else:
+                self._journal.append("terminal", ref.id, ended.oid)
+                return self.copy(ref, result_oid, tries=tries)
+        return "spooled"
+
+    def copy(self, ref: RequestRef, result_oid: str | None, *, tries: int = _TRIES) -> Delivery:
+        """Append the published result to the request branch; what cannot be copied now is copied by recovery."""
+        if result_oid is None:
+            self._journal.append("copied", ref.id, None, delivery="branch_moved")
+            return "branch_moved"
+        for attempt in range(tries):
+            try:
+                with self._link.lock:
+                    delivery = self._link.bus.copy_result(ref, result_oid)
+            except InfrastructureError as error:
+                self._retry_later(ref, f"result not copied to its branch yet: {error.message}", attempt, tries)
+            else:
+                self._journal.append("copied", ref.id, result_oid, delivery=delivery, **self._pending(ref))
+                return delivery
+        return "spooled"
+
+    def _retry_later(self, ref: RequestRef, said: str, attempt: int, tries: int) -> None:
+        """Log a failed try, and wait before the next."""
+        for_run(self._log, ref.id).warning("%s", said)
+        if attempt + 1 < tries:
+            self._clock.sleep(min(2.0**attempt, 10.0))
+
+    def notify(self, ended: RunAnnouncement) -> None:
+        """Notify the hosting site of a result and note that it is done."""
+        self._announce(ended)
+        self._notified(ended.ref.id)
+
+    def notify_after_crash(self, ref: RequestRef, ending: Ending, result_oid: str) -> None:
+        """Notify of a result as it was published; while it cannot be read, its notification stays pending."""
+        log = for_run(self._log, ref.id)
         try:
-            with link.lock:
-                ended = link.bus.publish(held, claim)
-        except FencedError:
-            raise
+            with self._link.lock:
+                files = self._link.bus.read_result(result_oid).files
         except InfrastructureError as error:
-            host.say(f"{ref.id[-8:]} result not published yet: {error.message}")
-            if attempt + 1 < tries:
-                host.clock.sleep(min(2.0**attempt, 10.0))
-        else:
-            host.journal.append("terminal", ref.id, ended.oid)
-            return copy(host, link, ref, claim.result_oid, tries=tries)
-    return "spooled"
+            log.warning("delivered, but its result cannot be read to notify of it: %s", error.message)
+            return
+        except IntegrityError as error:
+            log.warning("delivered, but nobody is notified of it: %s", error.message)
+            self._notified(ref.id)
+            return
+        self.notify(RunAnnouncement(ref, self._link.bus.route, _request(files), ending, files))
+
+    def _pending(self, ref: RequestRef) -> dict[str, str]:
+        """Return what the journal keeps of a delivered run while its notification is pending."""
+        if self._announce is announce_nothing:
+            return {}
+        return {PENDING_NOTIFICATION: "announcement", "ref": ref.ref, "request_oid": ref.oid}
+
+    def _notified(self, run_id: str) -> None:
+        if self._journal.of(run_id) is not None:  # else its copy was already its end
+            self._journal.append("announced", run_id)
 
 
-def copy(host: Host, link: BusLink, ref: RequestRef, result_oid: str | None, *, tries: int = _TRIES) -> Delivery:
-    """Append the published result to the request branch; what cannot be copied now is copied by recovery."""
-    if result_oid is None:
-        host.journal.append("copied", ref.id, None, delivery="branch_moved")
-        return "branch_moved"
-    for attempt in range(tries):
-        try:
-            with link.lock:
-                delivery = link.bus.copy_result(ref, result_oid)
-        except InfrastructureError as error:
-            host.say(f"{ref.id[-8:]} result not copied to its branch yet: {error.message}")
-            if attempt + 1 < tries:
-                host.clock.sleep(min(2.0**attempt, 10.0))
-        else:
-            host.journal.append("copied", ref.id, result_oid, delivery=delivery, **owed(host, ref))
-            return delivery
-    return "spooled"
+def _request(files: Mapping[str, bytes]) -> Request | None:
+    """Return the request in a result, None where it is none."""
+    try:
+        return Request.parse(files.get("request.json", b""))
+    except (StrictJsonError, pydantic.ValidationError):
+        return None

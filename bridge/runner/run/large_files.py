@@ -11,8 +11,7 @@ from pathlib import Path
 
 from bridge.bus.content.large_files import Handling
 from bridge.errors import UsageError
-from bridge.runner.host import Host
-from bridge.runner.policy.file import file_problems
+from bridge.runner.policy.file import LfsPolicy, file_problems
 from bridge.system.clock import Clock
 from bridge.system.gitlfs import LfsObject, LfsServer
 
@@ -39,17 +38,21 @@ class PinnedServer:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def large_files(host: Host) -> Handling:
+def large_files(policy: LfsPolicy, scratch: Path, clock: Clock) -> Handling:
     """Return what becomes of pointers here.
+
+    Args:
+        policy: what the owner says of them.
+        scratch: a folder that no run can see.
+        clock: bounds the downloads.
 
     Raises:
         UsageError: the password file is not the owner's alone.
     """
-    policy = host.policy.lfs
     if policy.url is None:
         return "leave" if policy.leave_pointers else "refuse"
     server = LfsServer(policy.url, policy.also_from, policy.user, _password(policy.password_file))
-    return PinnedServer(server, host.state.root / "lfs", host.clock, policy.max_bytes)
+    return PinnedServer(server, scratch, clock, policy.max_bytes)
 
 
 def _password(name: str | None) -> str:

@@ -13,7 +13,8 @@ from bridge.presets import Trust, host_labels
 from bridge.publish import MASK
 from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord, SandboxApplied
 from bridge.run.outcomes import Ending
-from bridge.runner.host import Host
+from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.machine.machine import Machine
 from bridge.runner.state.kept import KeptRun
 from bridge.system.clock import parse_rfc3339, rfc3339
 from bridge.trust.ssh_signatures import Signer
@@ -33,6 +34,7 @@ class RunFacts:
         started: when the first command was about to start, or None.
         signer: who signed the request, as far as this host verified it.
         kept: what it came to, when it ran; it may have been another process of this runner that saw it.
+        ended: now, for a run of which nothing was kept.
     """
 
     ref: RequestRef
@@ -46,16 +48,22 @@ class RunFacts:
     models: tuple[ModelDigest, ...]
     log: bytes
     kept: KeptRun | None
-    signer: Signer | None = None
+    signer: Signer | None
+    ended: str
+    ending: Ending
 
 
 def run_record(
-    host: Host, facts: RunFacts, spec: JobSpec | None, execution: Execution | None, ending: Ending
+    rules: OwnerRules,
+    machine: Machine,
+    facts: RunFacts,
+    spec: JobSpec | None,
+    execution: Execution | None,
 ) -> RunRecord:
     """Return the record of a run, whatever became of it."""
     created = facts.claimed if facts.request is None else facts.request.created
     queue_s = (parse_rfc3339(facts.claimed) - parse_rfc3339(created)).total_seconds()
-    preset = host.presets.get(facts.request.preset) if facts.request is not None else None
+    preset = rules.presets.get(facts.request.preset) if facts.request is not None else None
     kept = facts.kept
     return RunRecord(
         id=facts.ref.id,
@@ -63,24 +71,24 @@ def run_record(
         request_digest=hashlib.sha256(facts.request_bytes or b"").hexdigest(),
         request_oid=facts.ref.oid,
         claims=facts.held.chain,
-        runner=host.name,
-        runner_version=host.version if kept is None else kept.runner_version,
+        runner=rules.name,
+        runner_version=machine.version if kept is None else kept.runner_version,
         preset=_UNKNOWN_PRESET if facts.request is None else facts.request.preset,
         preset_digest=spec.preset_digest if spec is not None else _ZERO if preset is None else preset.digest(),
-        policy_digest=host.facts.digest if spec is None else spec.policy_digest,
+        policy_digest=rules.facts.digest if spec is None else spec.policy_digest,
         gate_digest=gate_identity().digest,
-        labels=host_labels(host.facts, _trust(facts.signer)) if spec is None else spec.labels,
+        labels=host_labels(rules.facts, _trust(facts.signer)) if spec is None else spec.labels,
         principal=_trust(facts.signer).principal if spec is None else spec.principal,
         signer=_trust(facts.signer).signer if spec is None else spec.signer,
-        host=host.executor.host() if kept is None else kept.host,
-        code=kept.code if kept is not None else None if spec is None else host.code.record(spec, facts.request),
+        host=machine.executor.host() if kept is None else kept.host,
+        code=kept.code if kept is not None else None if spec is None else machine.code.record(spec, facts.request),
         models=facts.models,
         environment=() if spec is None else _shown(spec),
         commands=() if execution is None else execution.commands,
         executor_ok=execution is not None and execution.ok,
         program_exit=None if execution is None else execution.program_exit,
-        reason=ending.reason,
-        message=ending.message,
+        reason=facts.ending.reason,
+        message=facts.ending.message,
         limits_hit=() if execution is None else execution.limits_hit,
         sandbox=_NOTHING if execution is None else execution.sandbox,
         telemetry=None if execution is None else execution.telemetry,
@@ -92,7 +100,7 @@ def run_record(
         created=created,
         claimed=facts.claimed,
         started=None if facts.started is None else rfc3339(facts.started),
-        ended=rfc3339(host.clock.now()) if kept is None else kept.ended,
+        ended=facts.ended if kept is None else kept.ended,
         queue_s=max(0.0, queue_s),
         wall_s=0.0 if execution is None else execution.wall_s,
         log_bytes=len(facts.log),

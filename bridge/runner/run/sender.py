@@ -5,6 +5,8 @@ Lets a request in once, judges its code, honours a cancel only from those who ma
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import Final
 
 from bridge.bus.views import ReceivedRequest, RequestRef
@@ -15,18 +17,37 @@ from bridge.records import Request
 from bridge.request import UNSIGNED
 from bridge.request.cancel import parse_cancel
 from bridge.runner.authorisation.code_trust import judge_base, judge_code
+from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import BusLink
-from bridge.runner.host import Host
+from bridge.runner.state.ledger import Ledger
+from bridge.runner.state.log import for_run
+from bridge.system.clock import Clock
 from bridge.trust.ssh_signatures import Signer
 
 CANCEL_LOOK_S: Final = 5.0
 
 
 class Sender:
-    """The sender of one run's request."""
+    """The sender of one run's request.
 
-    def __init__(self, host: Host, link: BusLink, ref: RequestRef) -> None:
-        self._host, self._link, self._ref = host, link, ref
+    Args:
+        rules: what the owner allows, and whose keys count.
+        ledger: returns the requests that were let in.
+        ref: the request.
+    """
+
+    def __init__(
+        self,
+        rules: OwnerRules,
+        ledger: Callable[[], Ledger],
+        link: BusLink,
+        ref: RequestRef,
+        *,
+        clock: Clock,
+        log: logging.Logger,
+    ) -> None:
+        self._rules, self._ledger, self._link, self._ref = rules, ledger, link, ref
+        self._clock, self._log = clock, for_run(log, ref.id)
         self._asked: tuple[Request, bytes, bytes] | None = None
         self._signer: Signer | None = None
         self._stamp: tuple[object, ...] = ()
@@ -35,7 +56,7 @@ class Sender:
 
     @property
     def signer(self) -> Signer | None:
-        """Who signed the request, as far as this host verified it; None when nobody did."""
+        """Who signed the request, as far as this host verified it; None when it is unsigned."""
         return self._signer
 
     def let_in(self, request: Request, data: bytes, signature: bytes | None, claim: str) -> None:
@@ -51,12 +72,12 @@ class Sender:
             RequestRejectedError: it names a principal without a signature, or was let in before.
             PolicyRefusedError: the signature does not hold here and now.
         """
-        self._stamp = self._host.signers.stamp()
-        self._signer = self._host.signers.request(request, data, signature)
+        self._stamp = self._rules.signers.stamp()
+        self._signer = self._rules.signers.request(request, data, signature)
         if signature is not None:
             self._asked = (request, data, signature)
         principal = UNSIGNED if self._signer is None else self._signer.principal
-        self._host.ledger.admit(request, data, claim, principal)
+        self._ledger().admit(request, data, claim, principal)
 
     def trust(self, request: Request, preset: Preset) -> Trust:
         """Return what is known of the sender and of the code a request brings.
@@ -68,22 +89,22 @@ class Sender:
         key = None if self._signer is None else self._signer.fingerprint
         if preset.code == "host" or request.workload is None:
             return Trust(principal=name, signer=key)
-        if self._host.embedded:
+        if self._rules.embedded:
             return Trust(principal=name, signer=key, why="embedded: the requester owns this machine")
         with self._link.lock:
             history = self._link.bus.history
-            code = judge_code(self._host.policy, self._host.signers, history, self._ref, request.workload)
+            code = judge_code(self._rules.policy, self._rules.signers, history, self._ref, request.workload)
             for base in (request.params.get(one) for one in preset.commits):
                 if code.trust_class == "trusted" and is_commit_id(base):  # resolving refuses any other value
-                    code = judge_base(self._host.policy, self._host.signers, history, self._ref, str(base))
+                    code = judge_base(self._rules.policy, self._rules.signers, history, self._ref, str(base))
         return Trust(principal=name, signer=key, request_code=code.trust_class, why=code.why)
 
     def no_longer(self) -> str | None:
         """Return why a signed request is no longer one this host accepts, or None; cheap while no list changes."""
-        if self._asked is None or (stamp := self._host.signers.stamp()) == self._stamp:
+        if self._asked is None or (stamp := self._rules.signers.stamp()) == self._stamp:
             return None
         try:
-            self._host.signers.request(*self._asked)
+            self._rules.signers.request(*self._asked)
         except (PolicyRefusedError, RequestRejectedError) as error:
             return error.message
         self._stamp = stamp
@@ -92,21 +113,21 @@ class Sender:
     def may_be_cancelled(self) -> bool:
         """Return whether a cancel that was seen counts: any for an unsigned run, a signed one where signatures are on.
 
-        Looks at most every few seconds: a cancel that does not count stays on the bus.
+        Reads them at most every few seconds: a cancel that does not count stays on the bus.
         """
-        if self._signer is None and not self._host.policy.require_signature:
+        if self._signer is None and not self._rules.policy.require_signature:
             return True
-        now_s = self._host.clock.steady_s()
+        now_s = self._clock.steady_s()
         if self._cancel_known is None or (not self._cancel_known[1] and now_s - self._cancel_known[0] > CANCEL_LOOK_S):
             first = self._cancel_known is None
             self._cancel_known = (now_s, self._signed_cancel())
             if first and not self._cancel_known[1]:
-                self._host.say(f"{self._ref.id[-8:]} a cancel does not count: neither requester nor owner signed it")
+                self._log.info("a cancel does not count: neither requester nor owner signed it")
         return self._cancel_known[1]
 
     def _signed_cancel(self) -> bool:
-        """Look at cancels not looked at before: however many others push, the one that counts has its turn."""
-        if (stamp := self._host.signers.stamp()) != self._not_counting[0]:
+        """Read the cancels that were not read before: however many others push, the one that counts has its turn."""
+        if (stamp := self._rules.signers.stamp()) != self._not_counting[0]:
             self._not_counting = (stamp, set())
         seen = self._not_counting[1]
         try:
@@ -120,7 +141,7 @@ class Sender:
     def _counts(self, received: ReceivedRequest) -> bool:
         try:
             cancel = parse_cancel(received.data, run_id=self._ref.id, bus_id=self._link.record.bus_id)
-            who = self._host.signers.cancel(cancel, received.data, received.signature).principal
+            who = self._rules.signers.cancel(cancel, received.data, received.signature).principal
         except (RequestRejectedError, PolicyRefusedError):
             return False
-        return who in self._host.policy.owners or (self._signer is not None and who == self._signer.principal)
+        return who in self._rules.policy.owners or (self._signer is not None and who == self._signer.principal)

@@ -5,6 +5,7 @@ Knows what the runner knows of itself, and nothing about requests.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 from collections.abc import Callable
@@ -15,9 +16,11 @@ from bridge.executor.observe import condition
 from bridge.limits import BEACON_INTERVAL_IDLE_S
 from bridge.records import AcceptedWorkflow, Beacon
 from bridge.records.bus import SIGNED_REQUESTS
+from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import BusLink
-from bridge.runner.host import Host
-from bridge.system.clock import rfc3339
+from bridge.runner.machine.machine import Machine
+from bridge.runner.state.folder import StateFolder
+from bridge.system.clock import Clock, rfc3339
 
 
 class BeaconSender:
@@ -26,19 +29,34 @@ class BeaconSender:
     One is due at once when something changed that a requester would want to know, and otherwise after an interval that
     doubles as long as nothing does: an idle runner must not fill a repository. Each beacon says when the next one comes
     at the latest, so that slow and dead can be told apart.
+
+    Args:
+        rules: what the owner allows.
+        machine: what runs jobs here.
+        folder: the runner's state folder: its disk, its pause and drain files.
+        running: returns the ids of runs that are going on.
+        spooled: returns the ids of runs whose results have not landed.
+        stopping: set when the runner was asked to end now.
     """
 
     def __init__(
         self,
-        host: Host,
+        rules: OwnerRules,
+        machine: Machine,
+        folder: StateFolder,
         link: BusLink,
+        *,
         running: Callable[[], tuple[str, ...]],
-        spooled: Callable[[], tuple[str, ...]] = tuple,
+        spooled: Callable[[], tuple[str, ...]],
+        clock: Clock,
+        stopping: threading.Event,
+        log: logging.Logger,
     ) -> None:
-        self._host, self._link = host, link
+        self._rules, self._machine, self._folder, self._link = rules, machine, folder, link
+        self._clock, self._stopping, self._log = clock, stopping, log
         self._shortest_s = self._interval_s = link.record.beacon_interval_s
         with link.lock:
-            seen = [beacon for _, beacon in link.bus.read_beacons() if beacon.runner == host.name]
+            seen = [beacon for _, beacon in link.bus.read_beacons() if beacon.runner == rules.name]
         newest = max(seen, key=lambda beacon: beacon.sequence, default=None)
         self._sequence = 0 if newest is None else newest.sequence
         self._shown = None if newest is None else newest.policy_digest
@@ -58,7 +76,7 @@ class BeaconSender:
         """Return the next beacon if one is due, None otherwise."""
         with self._lock:
             news = self._news()
-            if news == self._told and self._host.clock.steady_s() - self._last_s < self._interval_s:
+            if news == self._told and self._clock.steady_s() - self._last_s < self._interval_s:
                 return None
             return self._next(news)
 
@@ -72,7 +90,7 @@ class BeaconSender:
             last: the runner ends and says so, due or not.
         """
         wake = self._link.record.wake
-        if wake == "embedded" or (wake == "actions" and (last or self._shown == self._host.facts.digest)):
+        if wake == "embedded" or (wake == "actions" and (last or self._shown == self._rules.facts.digest)):
             return
         if self._link.push_wait_s() > 0 and not last:
             return
@@ -88,33 +106,31 @@ class BeaconSender:
         except InfrastructureError as error:
             self._told = None
             self._link.budget.spent(ok=False)
-            self._host.say(f"no sign of life could be sent: {error.message}")
+            self._log.warning("no sign of life could be sent: %s", error.message)
 
     def _news(self) -> tuple[object, ...]:
         """Return what makes a beacon worth sending at once when it differs from what was last told."""
         running = self._running()
-        presets = tuple(self._host.presets)
-        return (
-            self._ending, self._state(running), running, self._spooled(), self._queue, self._host.facts.digest, presets,
-        )  # fmt: skip
+        presets, digest = tuple(self._rules.presets), self._rules.facts.digest
+        return (self._ending, self._state(running), running, self._spooled(), self._queue, digest, presets)
 
     def _next(self, news: tuple[object, ...]) -> Beacon:
         quiet = news == self._told and not self._running()
         self._interval_s = min(self._interval_s * 2, BEACON_INTERVAL_IDLE_S) if quiet else self._shortest_s
         self._interval_s = max(self._interval_s, self._shortest_s)
-        self._told, self._last_s = news, self._host.clock.steady_s()
+        self._told, self._last_s = news, self._clock.steady_s()
         self._sequence += 1
-        host, running = self._host, self._running()
-        described = host.executor.host()
+        rules, running = self._rules, self._running()
+        described = self._machine.executor.host()
         return Beacon(
-            runner=host.name,
-            version=host.version,
+            runner=rules.name,
+            version=self._machine.version,
             sequence=self._sequence,
             state=self._state(running),
-            policy_digest=host.facts.digest,
-            presets=tuple(p.name for p in host.presets.values() if p.status == "ready" and host.facts.allows(p.name)),
-            labels=host.policy.labels,
-            capabilities=_capabilities(host),
+            policy_digest=rules.facts.digest,
+            presets=tuple(p.name for p in rules.presets.values() if p.status == "ready" and rules.facts.allows(p.name)),
+            labels=rules.policy.labels,
+            capabilities=_capabilities(rules, self._machine),
             host=f"{described.os} {described.machine} {described.cpu}"[:200],
             queue=self._queue,
             running=running,
@@ -122,34 +138,33 @@ class BeaconSender:
             interval_s=self._interval_s,
             workflows=tuple(
                 AcceptedWorkflow(path=one.path, sha256=one.sha256, refs=one.refs)
-                for one in host.policy.actions.workflows
+                for one in rules.policy.actions.workflows
             ),
-            disk_free_bytes=shutil.disk_usage(host.state.root).free,
+            disk_free_bytes=shutil.disk_usage(self._folder.root).free,
             thermal=condition.read().thermal.value,
-            time=rfc3339(host.clock.now()),
+            time=rfc3339(self._clock.now()),
         )
 
     def _state(self, running: tuple[str, ...]) -> Literal["idle", "busy", "paused", "draining", "stopped"]:
-        state = self._host.state
         if self._ending:
             return "stopped"
-        if state.drain.exists() or self._host.stopping.is_set():
+        if self._folder.drain.exists() or self._stopping.is_set():
             return "draining"
-        if state.pause.exists():
+        if self._folder.pause.exists():
             return "paused"
         return "busy" if running else "idle"
 
 
-def _capabilities(host: Host) -> tuple[str, ...]:
-    found = [*filter(host.code.packages.__contains__, ("mlx", "mlx-lm", "torch"))]
-    found += [device.split()[0] for device in host.executor.host().devices]
-    sandbox = host.executor.sandbox(host.policy.sandbox.uid)
-    signed = (SIGNED_REQUESTS,) if _checks_requests(host) else ()
+def _capabilities(rules: OwnerRules, machine: Machine) -> tuple[str, ...]:
+    found = [*filter(machine.code.packages.__contains__, ("mlx", "mlx-lm", "torch"))]
+    found += [device.split()[0] for device in machine.executor.host().devices]
+    sandbox = machine.executor.sandbox(rules.policy.sandbox.uid)
+    signed = (SIGNED_REQUESTS,) if _checks_requests(rules) else ()
     return (*found, f"sandbox:{sandbox.kind}", *signed)
 
 
-def _checks_requests(host: Host) -> bool:
+def _checks_requests(rules: OwnerRules) -> bool:
     try:
-        return host.signers.checks_requests
+        return rules.signers.checks_requests
     except PolicyRefusedError:  # a list nobody can rely on: doctor says so
         return False

@@ -7,8 +7,9 @@ Knows nothing about processes or formats.
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from bridge.bus.views import ClaimView, HeldClaim, RequestRef
 from bridge.errors import FencedError, InfrastructureError, KakeyaError
@@ -16,42 +17,75 @@ from bridge.limits import EXPIRY_MAX_S
 from bridge.pipeline import finish, run_once
 from bridge.run.lease import LeaseWatch
 from bridge.run.outcomes import Ending, RunOutcome
+from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
+from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import BusLink
 from bridge.runner.connection.pacing import PollPace
-from bridge.runner.host import Host
-from bridge.runner.queue.admission import host_wait
+from bridge.runner.machine.machine import Machine
+from bridge.runner.queue.admission import Admission
 from bridge.runner.queue.forged_claims import ForgedClaims
 from bridge.runner.queue.queue import Queue
-from bridge.runner.queue.work import ClaimedRun
-from bridge.runner.run.claim_renewal import Keeper, following
-from bridge.runner.run.delivery import Spool
-from bridge.runner.run.session import RunSession
+from bridge.runner.run.claim_renewal import ClaimedRun, ClaimRenewal, following
+from bridge.runner.run.delivery import ResultDelivery, Spool
+from bridge.runner.run.session import ClaimedRunSession
 from bridge.runner.service.beacons import BeaconSender
-from bridge.runner.service.recovery import kill_leftovers, recover, saved
+from bridge.runner.service.recovery import Recovery
+from bridge.runner.state.folder import OpenState
 from bridge.runner.state.kept import drop_all_but
-from bridge.system.clock import parse_rfc3339
+from bridge.runner.state.log import for_run
+from bridge.system.clock import Clock, parse_rfc3339
 
 _WAKE_S = 0.1
 
 
 class Runner:
-    """One runner on one bus; the caller holds its name lock."""
+    """One runner on one bus; the caller holds its name lock.
 
-    def __init__(self, host: Host, link: BusLink) -> None:
-        self._host, self._link = host, link
-        self._pace = PollPace(host.clock, link.record.lease_s)
-        self._watch = LeaseWatch(host.clock)
-        self._hostile = ForgedClaims(link, host.clock)
-        self._spool = Spool(host, self._running_ids)
-        self._beacons = BeaconSender(host, link, self._running_ids, self._spool.waiting)
+    Args:
+        rules: what the owner allows.
+        machine: what runs jobs.
+        stopping: set when the runner is asked to end now; what runs ends as ``interrupted``.
+        log: takes what happens; the only way a runner talks.
+        announce: tells the hosting site of a result.
+    """
+
+    def __init__(
+        self,
+        rules: OwnerRules,
+        machine: Machine,
+        state: OpenState,
+        link: BusLink,
+        *,
+        clock: Clock,
+        stopping: threading.Event,
+        log: logging.Logger,
+        announce: Callable[[RunAnnouncement], None] = announce_nothing,
+    ) -> None:
+        self._rules, self._machine, self._link = rules, machine, link
+        self.state, self.clock, self.stopping, self.log = state, clock, stopping, log
+        self._pace = PollPace(clock, link.record.lease_s)
+        self._watch = LeaseWatch(clock)
+        self._forged_claims = ForgedClaims(link, clock)
+        self._admission = Admission(rules, state, clock)
+        self._delivery = ResultDelivery(rules.name, state.journal, link, clock=clock, log=log, announce=announce)
+        self._recovery = Recovery(
+            rules.name, state, link, delivery=self._delivery, executor=machine.executor, log=log
+        )  # fmt: skip
+        self._spool = Spool(state.journal, clock, self._running_ids)
+        self._beacons = BeaconSender(
+            rules, machine, state.folder, link, running=self._running_ids, spooled=self._spool.waiting,
+            clock=clock, stopping=stopping, log=log,
+        )  # fmt: skip
         self._active: dict[str, threading.Thread] = {}
         self._cancels: frozenset[str] = frozenset()
         self._outcomes: list[RunOutcome] = []
         self._run_ended = threading.Event()
         self._lock = threading.Lock()
-        self._queue = Queue(host, link, self._running_ids, self._start)
-        kill_leftovers(host)
-        drop_all_but(host.state.kept, host.journal.open_runs())
+        self._queue = Queue(
+            rules, state, link, self._running_ids, self._start, clock=clock, stopping=stopping, log=log
+        )  # fmt: skip
+        self._recovery.kill_leftovers()
+        drop_all_but(state.folder.kept, {one.id for one in state.journal.histories()})
 
     @property
     def busy(self) -> bool:
@@ -69,7 +103,7 @@ class Runner:
         """List the bus once and act on it; return how many requests this runner could still take later.
 
         Args:
-            only: full name of the one request branch to look at, or None for all.
+            only: full name of the one request branch to take, or None for all.
 
         Raises:
             InfrastructureError: the bus cannot be listed.
@@ -80,20 +114,22 @@ class Runner:
         requests = [ref for ref in snapshot.requests if only is None or ref.ref == only]
         refs = {ref.id: ref for ref in requests}
         resting = self._spool.resting()
-        for left in recover(self._host, self._link, refs, snapshot.claims, (*self._running_ids(), *resting)):
+        for left in self._recovery.recover(refs, snapshot.claims, {*self._running_ids(), *resting}):
             self._go_on(left.ref, left.view, resume=left.resume)
         self._spool.tried(resting)
         watched = {run_id: oid for run_id, oid in snapshot.claims.items() if run_id in refs}
-        hostile = self._hostile.among({run_id: oid for run_id, oid in watched.items() if run_id not in self._active})
-        self._look_at_others(refs, {run_id: oid for run_id, oid in watched.items() if run_id not in hostile})
-        free = [ref for ref in requests if ref.id not in snapshot.claims or ref.id in hostile]
-        waiting = self._queue.look(free, hostile)
+        forged = self._forged_claims.among(
+            {run_id: oid for run_id, oid in watched.items() if run_id not in self._active}
+        )
+        self._take_over_expired(refs, {run_id: oid for run_id, oid in watched.items() if run_id not in forged})
+        free = [ref for ref in requests if ref.id not in snapshot.claims or ref.id in forged]
+        waiting = self._queue.take(free, forged)
         self._beacons.saw_queue(waiting)
         self._beacons.send()
         return waiting
 
-    def look_for_cancels(self) -> None:
-        """List the bus only to see whether somebody asked to cancel what is running."""
+    def read_cancels(self) -> None:
+        """List the bus for requests to cancel what is running."""
         try:
             with self._link.lock:
                 self._cancels = self._link.bus.snapshot().cancels
@@ -103,10 +139,9 @@ class Runner:
 
     def wait(self) -> None:
         """Wait until the next listing is due, a run ends, or the runner is asked to stop."""
-        clock, stopping = self._host.clock, self._host.stopping
-        due_s = clock.steady_s() + self._pace.wait_s(busy=self.busy)
-        while (left_s := due_s - clock.steady_s()) > 0 and not self._run_ended.is_set():
-            if stopping.wait(min(left_s, _WAKE_S)):
+        due_s = self.clock.steady_s() + self._pace.wait_s(busy=self.busy)
+        while (left_s := due_s - self.clock.steady_s()) > 0 and not self._run_ended.is_set():
+            if self.stopping.wait(min(left_s, _WAKE_S)):
                 break
         self._run_ended.clear()
 
@@ -114,8 +149,8 @@ class Runner:
         """Note whether the last listing worked, which decides when the next one is due."""
         self._pace.listed(ok=ok)
 
-    def farewell(self) -> None:
-        """Say that this runner takes nothing any more."""
+    def announce_end(self) -> None:
+        """Send the last beacon: this runner takes nothing any more."""
         self._beacons.send(last=True)
 
     def join(self) -> None:
@@ -125,7 +160,7 @@ class Runner:
         for thread in threads:
             thread.join()
 
-    def _look_at_others(self, refs: dict[str, RequestRef], watched: Mapping[str, str]) -> None:
+    def _take_over_expired(self, refs: dict[str, RequestRef], watched: Mapping[str, str]) -> None:
         """Take over what another runner only claimed, finalise what it started, once its lease has run out."""
         self._watch.forget_all_but(watched)
         for run_id, oid in watched.items():
@@ -137,7 +172,7 @@ class Runner:
                 if view is not None and view.claim.state != "terminal" and self._may_take_over(run_id, view):
                     self._go_on(refs[run_id], view, resume=view.claim.state == "claimed")
             except InfrastructureError as error:
-                self._host.say(f"{run_id[-8:]} cannot be looked at: {error.message}")
+                for_run(self.log, run_id).warning("cannot be looked at: %s", error.message)
 
     def _may_take_over(self, run_id: str, view: ClaimView) -> bool:
         if not self._watch.expired(run_id, view.oid, view.claim.lease_s):
@@ -146,12 +181,12 @@ class Runner:
             return False  # what a signed claim holds, only a signed one moves on
         if view.claim.state == "started" and self._is_spooled(run_id, view.claim.runner):
             return False  # it ran, and its runner says that it still holds the result
-        full = len(self._active) >= self._host.policy.slots or host_wait(self._host) is not None
+        full = len(self._active) >= self._rules.policy.slots or self._admission.host_wait() is not None
         return not (view.claim.state == "claimed" and full)
 
     def _is_spooled(self, run_id: str, runner: str) -> bool:
         """Whether a runner's beacon of the last day says that it could not deliver this run's result yet."""
-        oldest = self._host.clock.now() - dt.timedelta(seconds=EXPIRY_MAX_S)
+        oldest = self.clock.now() - dt.timedelta(seconds=EXPIRY_MAX_S)
         with self._link.lock:
             beacons = [beacon for _, beacon in self._link.bus.read_beacons() if beacon.runner == runner]
         return any(run_id in one.spooled and parse_rfc3339(one.time) > oldest for one in beacons)
@@ -162,22 +197,22 @@ class Runner:
         Raises:
             InfrastructureError: the claim could not be taken over.
         """
-        host, link = self._host, self._link
+        link, clock, journal = self._link, self.clock, self.state.journal
         if ref.oid != view.claim.request_oid:
             ref = RequestRef(ref.id, ref.ref, view.claim.request_oid)
         held = HeldClaim(view.oid, view.claim, view.chain)
         claimed = view.history[0].time
         if not resume:
-            found = saved(host, run_id=ref.id, oid=ref.oid)
+            found = self._recovery.saved(ref.id, ref.oid)
             vanished = Ending("runner_lost", f"runner {view.claim.runner} vanished while the run was going on")
-            self._start(ClaimedRun(ref, held, None, claimed, host.clock.steady_s(), ending=vanished, kept=found))
+            self._start(ClaimedRun(ref, held, None, claimed, clock.steady_s(), ending=vanished, kept=found))
             return
-        claim = following(held, host.clock, runner=host.name, state="claimed", lease_s=link.record.lease_s)
-        host.journal.append("fetched", ref.id, ref.oid, nonce=claim.nonce)
-        asked_s = host.clock.steady_s()
+        claim = following(held, clock, runner=self._rules.name, state="claimed", lease_s=link.record.lease_s)
+        journal.append("fetched", ref.id, ref.oid, nonce=claim.nonce)
+        asked_s = clock.steady_s()
         with link.lock:
             held = link.bus.take_over(view, claim)
-        host.journal.append("claimed", ref.id, held.oid)
+        journal.append("claimed", ref.id, held.oid)
         self._start(ClaimedRun(ref, held, None, claimed, asked_s))
 
     def _start(self, work: ClaimedRun) -> None:
@@ -188,17 +223,12 @@ class Runner:
         thread.start()
 
     def _work(self, work: ClaimedRun) -> None:
-        host, link, run_id = self._host, self._link, work.ref.id
-        keeper = Keeper(link, work.held, clock=host.clock, beacon=self._beacons.due, asked_s=work.asked_s)
-        session = RunSession(
-            host,
-            link,
-            work.ref,
-            keeper,
-            received=work.received,
-            cancelled=lambda: run_id in self._cancels,
-            claimed=work.claimed,
-        )
+        run_id, clock, log = work.ref.id, self.clock, for_run(self.log, work.ref.id)
+        renewal = ClaimRenewal(self._link, work.held, clock=clock, beacon=self._beacons.due, asked_s=work.asked_s)
+        session = ClaimedRunSession(
+            self._rules, self._machine, self.state, self._link, work=work, renewal=renewal, delivery=self._delivery,
+            clock=clock, cancelled=lambda: run_id in self._cancels, stopping=self.stopping, log=self.log,
+        )  # fmt: skip
         try:
             if work.ending is None:
                 outcome = run_once(session)
@@ -210,10 +240,12 @@ class Runner:
             with self._lock:
                 self._outcomes.append(outcome)
         except FencedError as error:
-            host.say(f"{run_id[-8:]} left to its new owner: {error.message}")
-            host.journal.append("fenced", run_id)
+            log.warning("left to its new owner: %s", error.message)
+            self.state.journal.append("fenced", run_id)
         except KakeyaError as error:
-            host.say(f"{run_id[-8:]} {error}")
+            log.warning("%s", error, exc_info=True)
+        except Exception:  # nobody is above this thread, and recovery finalises the run
+            log.exception("a bug ended the run here")
         finally:
             with self._lock:
                 del self._active[run_id]

@@ -6,21 +6,78 @@ published if it was kept, otherwise the run is finalised as ``runner_lost``; a r
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from typing import get_args
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
 
 from bridge.bus.views import ClaimView, HeldClaim, RequestRef
 from bridge.errors import BusError, FencedError, InfrastructureError
-from bridge.records import Reason
-from bridge.run.outcomes import Ending
+from bridge.executor.interface import Executor
 from bridge.runner.connection.link import BusLink
-from bridge.runner.host import Host
-from bridge.runner.run.delivery import copy, deliver, terminal_claim
-from bridge.runner.run.notifications import debtor, tell_late
+from bridge.runner.run.delivery import ResultDelivery
 from bridge.runner.state import kept
-from bridge.runner.state.journal import JournalLine
+from bridge.runner.state.folder import OpenState
+from bridge.runner.state.history import RunHistory, Stage
+from bridge.runner.state.log import for_run
+
+
+class OnBus(StrEnum):
+    """What is on the bus of a run that this runner's journal knows."""
+
+    GONE = "neither a request nor a claim"
+    UNCLAIMED = "a request without a claim"
+    FOREIGN = "a claim that is not this journal's"
+    CLAIMED = "our claim, not started"
+    STARTED = "our claim, started"
+    TERMINAL = "our claim, ended"
+
+
+class Action(StrEnum):
+    """What becomes of a run after a crash."""
+
+    FORGET = "nothing is left to do"
+    LEAVE = "the queue may take it again"
+    YIELD = "another runner has it"
+    RUN = "claim it anew and run it"
+    FINALISE = "publish what it came to, or that it was lost"
+    DELIVER = "publish the result that is built"
+    COPY = "copy the published result to the request branch"
+    NOTIFY = "notify of the copied result"
+
+
+_A = Action
+# In the order of OnBus. The journal is written before what it announces, so it may be one step behind the bus or ahead
+# of it, and never two.
+_ROWS: Final[Mapping[Stage, tuple[Action, ...]]] = {
+    Stage.QUEUED: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.RUN, _A.FINALISE, _A.FORGET),
+    Stage.CLAIMED: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.RUN, _A.FINALISE, _A.FORGET),
+    Stage.RUNNING: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.FINALISE, _A.FINALISE, _A.FORGET),
+    Stage.JUDGING: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.FINALISE, _A.FINALISE, _A.FORGET),
+    Stage.BUILT: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.DELIVER, _A.DELIVER, _A.COPY),
+    Stage.PUBLISHED: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.DELIVER, _A.DELIVER, _A.COPY),
+    # The journal alone decides: the claim of a run that ended long ago may be gone.
+    Stage.COPIED: (_A.NOTIFY,) * len(OnBus),
+}
+ACTIONS: Final[Mapping[tuple[Stage, OnBus], Action]] = MappingProxyType(
+    {(stage, on_bus): action for stage, row in _ROWS.items() for on_bus, action in zip(OnBus, row, strict=True)}
+)
+
+_BEHIND: Final = "the claim is in the journal before a run can start"
+_STARTED: Final = "the bus acknowledged the start before the journal had it, and a claim never steps back"
+_UNBUILT: Final = "a result is in the journal before it ends a run"
+# What only a journal or a bus restored from an old copy can show; the action is the one that runs nothing twice.
+UNREACHABLE: Final[Mapping[tuple[Stage, OnBus], str]] = MappingProxyType(
+    {
+        (Stage.QUEUED, OnBus.STARTED): _BEHIND,
+        (Stage.RUNNING, OnBus.CLAIMED): _STARTED,
+        (Stage.JUDGING, OnBus.CLAIMED): _STARTED,
+        **{(stage, OnBus.TERMINAL): _UNBUILT for stage in Stage if stage < Stage.BUILT},
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -36,130 +93,141 @@ class Unfinished:
     resume: bool
 
 
-def kill_leftovers(host: Host) -> None:
-    """Kill whatever an earlier runner of this name left running, then remove the directories it left."""
-    for run_id in host.journal.open_runs():
-        for line in host.journal.of(run_id):
-            if line.event == "process":
-                pid, started, marker = (line.detail.get(name) for name in ("pid", "started", "marker"))
-                killed = host.executor.kill_leftovers(int(pid or 0), float(started or 0.0), str(marker))
+class Recovery:
+    """Recovers the runs of one runner.
+
+    Args:
+        name: the runner's name.
+        delivery: delivers what was built, and notifies of it.
+        executor: kills what an earlier process left running.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        state: OpenState,
+        link: BusLink,
+        *,
+        delivery: ResultDelivery,
+        executor: Executor,
+        log: logging.Logger,
+    ) -> None:
+        self._name, self._state, self._link = name, state, link
+        self._delivery, self._executor, self._log = delivery, executor, log
+
+    def kill_leftovers(self) -> None:
+        """Kill whatever an earlier runner of this name left running, then remove the directories it left."""
+        for history in self._state.journal.histories():
+            for left in history.processes:
+                killed = self._executor.kill_leftovers(left.pid, left.started, left.marker)
                 if killed:
-                    host.say(f"{run_id[-8:]} killed {killed} processes that an earlier runner left behind")
-    for left in host.state.runs.iterdir():  # the lock is ours, so nothing runs in them; what counts is in `kept`
-        shutil.rmtree(left, ignore_errors=True)
+                    log = for_run(self._log, history.id)
+                    log.warning("killed %d processes that an earlier runner left behind", killed)
+        for folder in self._state.folder.runs.iterdir():  # the lock is ours: nothing runs in them
+            shutil.rmtree(folder, ignore_errors=True)
 
+    def recover(
+        self, refs: Mapping[str, RequestRef], claims: Mapping[str, str], active: Container[str] = ()
+    ) -> list[Unfinished]:
+        """Settle what the journal can settle, and return what still needs a session.
 
-def recover(
-    host: Host, link: BusLink, refs: Mapping[str, RequestRef], claims: Mapping[str, str], active: Container[str] = ()
-) -> list[Unfinished]:
-    """Settle what the journal can settle, and return what still needs a session.
+        Args:
+            refs: request branches by run id, as listed.
+            claims: claim tips by run id, as listed.
+            active: runs that are going on right now.
+        """
+        unfinished: list[Unfinished] = []
+        for history in self._state.journal.histories():
+            if history.id in active:
+                continue
+            try:
+                tip = claims.get(history.id)
+                on_bus, view = self._on_bus(history, refs, tip)
+                unfinished += self._act(ACTIONS[history.stage, on_bus], history, refs.get(history.id), tip, view)
+            except FencedError:
+                self._state.journal.append("fenced", history.id)
+            except InfrastructureError as error:
+                for_run(self._log, history.id).warning("cannot be recovered yet: %s", error.message)
+        return unfinished
 
-    Args:
-        host: whose journal is asked.
-        link: the bus.
-        refs: request branches by run id, as listed.
-        claims: claim tips by run id, as listed.
-        active: runs that are going on right now.
-    """
-    unfinished: list[Unfinished] = []
-    for run_id in host.journal.open_runs():
-        if run_id in active or _tell_of_delivered(host, link, run_id):
-            continue
-        if run_id not in claims:
-            if run_id not in refs:
-                host.journal.append("fenced", run_id)  # neither asked for nor claimed any more
-            continue
+    def saved(self, run_id: str, oid: str) -> kept.KeptRun | None:
+        """Return what a run came to before its runner died, or None when it is not known.
+
+        Args:
+            run_id: the run.
+            oid: the request commit as it was claimed.
+        """
+        history = self._state.journal.of(run_id)
+        found = kept.load(self._state.folder.kept, run_id, None if history is None else history.kept_sha256)
+        return found if found is not None and found.request_oid == oid else None
+
+    def _on_bus(
+        self, history: RunHistory, refs: Mapping[str, RequestRef], tip: str | None
+    ) -> tuple[OnBus, ClaimView | None]:
+        """Return what is on the bus of a run, with its claim where that is this journal's.
+
+        Raises:
+            InfrastructureError: the bus did not answer.
+        """
+        if tip is None or history.stage == Stage.COPIED:
+            return OnBus.UNCLAIMED if history.id in refs else OnBus.GONE, None
+        with self._link.lock:
+            view = self._link.bus.read_claim(history.id, tip)
+            if view is not None and view.signature.refused:
+                view = self._last_own(history) or view  # displaced while this runner was down
+        # Another host may use the same name, never the same nonce.
+        ours = view is not None and view.claim.runner == self._name
+        if view is None or not ours or not any(claim.nonce in history.nonces for claim in view.history):
+            return OnBus.FOREIGN, None
+        return OnBus[view.claim.state.upper()], view
+
+    def _last_own(self, history: RunHistory) -> ClaimView | None:
+        """Return the claim of ours that the journal saw last, None when nothing here holds it any more."""
         try:
-            with link.lock:
-                view = link.bus.read_claim(run_id, claims[run_id])
-                if view is not None and view.signature.refused:
-                    view = _last_own(host, link, run_id) or view  # displaced while this runner was down
-            if view is None or not _ours(host, run_id, view):
-                if any(line.event == "exited" for line in host.journal.of(run_id)):
-                    host.say(f"{run_id[-8:]} came to its end here, but too late: another runner has ended it meanwhile")
-                host.journal.append("fenced", run_id, claims[run_id])
-            else:
-                unfinished += _settle(host, link, run_id, refs.get(run_id), view)
-        except FencedError:
-            host.journal.append("fenced", run_id)
-        except InfrastructureError as error:
-            host.say(f"{run_id[-8:]} cannot be recovered yet: {error.message}")
-    return unfinished
+            return None if history.claim_oid is None else self._link.bus.read_claim(history.id, history.claim_oid)
+        except BusError:
+            return None
 
+    def _act(
+        self, action: Action, history: RunHistory, listed: RequestRef | None, tip: str | None, view: ClaimView | None
+    ) -> list[Unfinished]:
+        """Take one action of the table; return the run if it needs a session.
 
-def saved(host: Host, *, run_id: str, oid: str) -> kept.KeptRun | None:
-    """Return what a run came to before its runner died, or None when it is not known.
-
-    Args:
-        host: whose state is looked at.
-        run_id: the run.
-        oid: the request commit as it was claimed.
-    """
-    exits = [line.detail.get("kept_sha256") for line in host.journal.of(run_id) if line.event == "exited"]
-    found = kept.load(host.state.kept, run_id, str(exits[-1]) if exits and exits[-1] is not None else None)
-    return found if found is not None and found.request_oid == oid else None
-
-
-def _ours(host: Host, run_id: str, view: ClaimView) -> bool:
-    """Return whether a claim is this journal's: another host may use the same name, never the same nonce."""
-    nonces = {line.detail.get("nonce") for line in host.journal.of(run_id) if line.event == "fetched"}
-    return view.claim.runner == host.name and any(claim.nonce in nonces for claim in view.history)
-
-
-def _last_own(host: Host, link: BusLink, run_id: str) -> ClaimView | None:
-    """Return the claim of ours that the journal saw last, None when nothing here holds it any more."""
-    oids = [line.oid for line in host.journal.of(run_id) if line.event in {"claimed", "started"} and line.oid]
-    try:
-        return link.bus.read_claim(run_id, oids[-1]) if oids else None
-    except BusError:
-        return None
-
-
-def _settle(host: Host, link: BusLink, run_id: str, listed: RequestRef | None, view: ClaimView) -> list[Unfinished]:
-    lines = host.journal.of(run_id)
-    built = next((line for line in reversed(lines) if line.event == "result_built"), None)
-    ref = _reference(run_id, listed, view, built)
-    events = {line.event for line in lines}
-    if view.claim.state == "terminal":
-        if "terminal" not in events:
-            host.journal.append("terminal", run_id, view.oid)
-        if "copied" not in events and built is not None:
-            copy(host, link, ref, view.claim.result_oid, tries=1)
-            _tell_of_delivered(host, link, run_id)
+        Raises:
+            FencedError: another runner has it by now.
+            InfrastructureError: the bus did not answer.
+        """
+        journal, run_id = self._state.journal, history.id
+        if action in {Action.FORGET, Action.YIELD}:
+            if action is Action.YIELD and history.ran:
+                why = "came to its end here, but too late: another runner has ended it meanwhile"
+                for_run(self._log, run_id).warning(why)
+            journal.append("fenced", run_id, tip)
+        elif action is Action.NOTIFY:
+            self._notify(history)
+        elif view is not None:
+            ref = _as_claimed(history, listed, view)
+            if action in {Action.RUN, Action.FINALISE}:
+                return [Unfinished(ref, view, resume=action is Action.RUN)]
+            if action is Action.COPY and history.stage < Stage.PUBLISHED:
+                journal.append("terminal", run_id, view.oid)
+            if action is Action.COPY:
+                self._delivery.copy(ref, view.claim.result_oid, tries=1)
+            elif history.built is not None and history.built.oid is not None:
+                held = HeldClaim(view.oid, view.claim, view.chain)
+                self._delivery.deliver(ref, held, history.built.ending, history.built.oid, tries=1)
+            copied = journal.of(run_id)
+            if copied is not None and copied.stage == Stage.COPIED:
+                self._notify(copied)
         return []
-    if built is not None and built.oid is not None:
-        held = HeldClaim(view.oid, view.claim, view.chain)
-        claim = terminal_claim(held, host, _ending(built), built.oid)
-        deliver(host, link, ref, held, claim, tries=1)
-        _tell_of_delivered(host, link, run_id)
-        return []
-    return [Unfinished(ref, view, resume=view.claim.state == "claimed" and "started" not in events)]
+
+    def _notify(self, history: RunHistory) -> None:
+        if history.delivered is None or history.delivered_oid is None or history.built is None:
+            return
+        self._delivery.notify_after_crash(history.delivered, history.built.ending, history.delivered_oid)
 
 
-def _tell_of_delivered(host: Host, link: BusLink, run_id: str) -> bool:
-    """Tell of a run whose result is delivered and not told of; return whether it is such a run.
-
-    The journal alone decides: the claim of a run that ended long ago may be gone.
-    """
-    lines = {line.event: line for line in host.journal.of(run_id)}
-    copied, built = lines.get("copied"), lines.get("result_built")
-    if copied is None or copied.oid is None or built is None:
-        return False
-    tell_late(host, link, debtor(copied), _ending(built), copied.oid)
-    return True
-
-
-def _reference(run_id: str, listed: RequestRef | None, view: ClaimView, built: JournalLine | None) -> RequestRef:
+def _as_claimed(history: RunHistory, listed: RequestRef | None, view: ClaimView) -> RequestRef:
     """Return the request as it was claimed: a branch that moved since is another request."""
-    name = listed.ref if listed is not None else str(built.detail.get("ref", "")) if built is not None else ""
-    return RequestRef(id=run_id, ref=name, oid=view.claim.request_oid)
-
-
-def _ending(built: JournalLine) -> Ending:
-    message = built.detail.get("message")
-    said = None if message is None else str(message)
-    known: Reason
-    for known in get_args(Reason):
-        if known == built.detail.get("reason"):
-            return Ending(known, said)
-    return Ending("infrastructure", said)
+    branch = "" if history.built is None else history.built.branch
+    return RequestRef(id=history.id, ref=branch if listed is None else listed.ref, oid=view.claim.request_oid)

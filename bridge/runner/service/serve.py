@@ -5,76 +5,91 @@ Knows how the pieces are put together; prints nothing.
 
 from __future__ import annotations
 
+import logging
 import os
+import platform
+import shlex
+import signal
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bridge.bus.interface import RunnerBus
 from bridge.errors import InfrastructureError
-from bridge.executor import local_executor
 from bridge.runner.actions.announce import announcer
-from bridge.runner.connection.link import BusLink, link_to
-from bridge.runner.host import Host, StateFolder
-from bridge.runner.machine.identity import CodeWatch, runner_version
+from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.connection.link import link_to
+from bridge.runner.machine.machine import this_machine
 from bridge.runner.policy.file import Policy, own_presets
 from bridge.runner.service.loop import Runner
-from bridge.runner.state.attempts import Attempts
-from bridge.runner.state.attestations import Attesting
-from bridge.runner.state.journal import Journal
+from bridge.runner.state.folder import OpenState, StateFolder
+from bridge.runner.state.log import keep_log
 from bridge.system.clock import Clock
 from bridge.system.durable import NameLock
 from bridge.trust.runner_seals import RunnerSeals, seals_of
 
 
-def assemble(
+@contextmanager
+def runner_on(
+    bus: RunnerBus,
     policy: Policy,
-    state: StateFolder,
-    clock: Clock,
-    say: Callable[[str], None],
+    folder: StateFolder,
     *,
+    clock: Clock,
+    stopping: threading.Event,
+    log: logging.Logger,
     embedded: bool = False,
     summary: Callable[[str], None] | None = None,
-) -> Host:
-    """Return a runner's surroundings; the caller holds the name lock of this state folder.
+) -> Iterator[Runner]:
+    """Put a runner together and close its state afterwards; the caller holds the name lock of the state folder.
 
-    Raises:
-        JournalError: the journal does not hold.
-        UsageError: an installed preset is broken.
-    """
-    executor = local_executor(clock)
-    # Tried while the bus is being listed: the first run need not wait for it, and the first beacon tells what it is.
-    if policy.sandbox.mode != "off":
-        threading.Thread(target=executor.sandbox, args=(policy.sandbox.uid,), name="sandbox-trial").start()
-    return Host(
-        policy=policy,
-        embedded=embedded,
-        facts=policy.facts(embedded=embedded),
-        presets=own_presets(policy),
-        executor=executor,
-        clock=clock,
-        state=state,
-        journal=Journal(state.journal, clock),
-        attempts=Attempts(state.attempts),
-        attesting=Attesting(state.root, policy.name),
-        code_watch=CodeWatch(policy.interpreter),
-        version=runner_version(),
-        say=say,
-        announce=announcer(policy.hosting, os.environ, say, summary),
-    )
-
-
-def serve(host: Host, bus: RunnerBus, *, idle_s: float | None = None) -> None:
-    """Take requests until the runner is stopped or drained, or nothing has happened for `idle_s`.
+    Args:
+        bus: where it takes requests; on one of this machine's own nobody else writes, and nothing is signed.
+        policy: what the owner allows.
+        folder: the runner's state.
+        clock: the machine's clocks.
+        stopping: set to end the runner.
+        log: takes what happens; it is kept in the state folder as well.
+        embedded: whether requester and owner are the same person.
+        summary: takes the text of the job summary; None appends it to the file that the job names.
 
     Raises:
         BusError: the remote carries no bus, or another one.
+        JournalError: the journal does not hold.
+        UsageError: an installed preset is broken.
     """
-    runner = Runner(host, _linked(host, bus))
-    host.state.drain.unlink(missing_ok=True)
-    last_s = host.clock.steady_s()
+
+    def seals() -> RunnerSeals | None:
+        return seals_of(folder.root, policy.name, demanded=policy.runner_keys, say=log.info)
+
+    rules = OwnerRules(policy, own_presets(policy), embedded=embedded)
+    machine = this_machine(policy, clock)
+    versions = {"kakeya": machine.version, "python": platform.python_version()}
+    state = OpenState.open(folder, policy.name, clock)
+    unkeep = keep_log(log, folder.log, versions, policy.secrets.values())
+    try:
+        log.debug("began: %s, policy %s, on %s", shlex.join(sys.argv), rules.facts.digest[:12], platform.platform())
+        link = link_to(bus, clock, None if embedded else seals)
+        announce = announcer(policy.hosting, os.environ, log.info, summary)
+        yield Runner(rules, machine, state, link, clock=clock, stopping=stopping, log=log, announce=announce)
+    except BaseException as error:
+        log.debug("ends: %s: %s", type(error).__name__, error, exc_info=error)
+        raise
+    finally:
+        unkeep()
+        state.journal.close()
+
+
+def serve(runner: Runner, *, idle_s: float | None = None) -> None:
+    """Take requests until the runner is stopped or drained, or nothing has happened for `idle_s`."""
+    clock, drain = runner.clock, runner.state.folder.drain
+    drain.unlink(missing_ok=True)
+    last_s = clock.steady_s()
     problem = ""
-    while not host.stopping.is_set():
+    while not runner.stopping.is_set():
         try:
             waiting = runner.step()
             runner.listed(ok=True)
@@ -83,75 +98,67 @@ def serve(host: Host, bus: RunnerBus, *, idle_s: float | None = None) -> None:
             waiting = 0
             runner.listed(ok=False)
             if error.message != problem:
-                host.say(f"trying on: {error.message}")
+                runner.log.warning("trying on: %s", error.message)
             problem = error.message
         if runner.busy or waiting:
-            last_s = host.clock.steady_s()
-        elif host.state.drain.exists() or (idle_s is not None and host.clock.steady_s() - last_s >= idle_s):
+            last_s = clock.steady_s()
+        elif drain.exists() or (idle_s is not None and clock.steady_s() - last_s >= idle_s):
             break
         runner.wait()
     runner.join()
-    runner.farewell()
-    host.state.drain.unlink(missing_ok=True)
+    runner.announce_end()
+    drain.unlink(missing_ok=True)
 
 
-def _linked(host: Host, bus: RunnerBus) -> BusLink:
-    """Return the bus as this runner uses it; on one of this machine's own nobody else writes, and nothing is signed."""
-
-    def seals() -> RunnerSeals | None:
-        return seals_of(host.state.root, host.name, demanded=host.policy.runner_keys, say=host.say)
-
-    return link_to(bus, host.clock, None if host.embedded else seals)
-
-
-def once(host: Host, bus: RunnerBus, *, branch: str | None = None) -> int:
+def once(runner: Runner, *, branch: str | None = None) -> int:
     """Take one request to its end and return the exit code it ends in; 0 when there is nothing to do.
 
     Args:
-        host: the runner's surroundings.
-        bus: where to look.
+        runner: the runner.
         branch: full ref name of the request branch, or None for the oldest request.
 
     Raises:
-        InfrastructureError: the bus cannot be listed, or is none.
+        InfrastructureError: the bus cannot be listed.
     """
-    runner = Runner(host, _linked(host, bus))
     runner.step(only=branch)
-    while runner.busy and not host.stopping.is_set():
+    while runner.busy and not runner.stopping.is_set():
         runner.wait()
-        runner.look_for_cancels()
+        runner.read_cancels()
     runner.join()
     return runner.outcomes[-1].exit_code if runner.outcomes else 0
 
 
 def serve_embedded(
-    policy: Policy,
-    state: StateFolder,
-    clock: Clock,
-    say: Callable[[str], None],
     bus: RunnerBus,
+    policy: Policy,
+    folder: StateFolder,
     *,
+    clock: Clock,
+    stopping: threading.Event,
+    log: logging.Logger,
     idle_s: float,
-    ready: Callable[[Host], None],
+    enrol: Callable[[], None],
     embedded: bool = True,
 ) -> bool:
     """Serve a bus on this machine until it is idle; return False when another process does so already.
 
     A request can arrive between the last listing and the unlocking, when its sender still saw the lock taken; so after
     unlocking the bus is listed once more, and if something is pending the lock is taken again.
+
+    What it takes is what `runner_on` takes; `idle_s` is how long it waits for something to do, and `enrol` brings the
+    bus record up to this runner's keys, under the lock.
     """
-    lock = NameLock(state.lock)
+    lock = NameLock(folder.lock)
     while True:
         if not lock.try_acquire():
             return False
         try:
-            host = assemble(policy, state, clock, say, embedded=embedded)
-            ready(host)
-            try:
-                serve(host, bus, idle_s=idle_s)
-            finally:
-                host.journal.close()
-            if host.stopping.is_set():
+            enrol()
+            with runner_on(
+                bus, policy, folder, clock=clock, stopping=stopping, log=log, embedded=embedded
+            ) as runner:  # fmt: skip
+                serve(runner, idle_s=idle_s)
+            if stopping.is_set():
                 return True
         finally:
             lock.release()
@@ -159,15 +166,45 @@ def serve_embedded(
             return True
 
 
+@dataclass
+class Signals:
+    """Signals that were caught, and the flag that they set: what runs ends as interrupted and is published."""
+
+    stopping: threading.Event
+    caught: list[int] = field(default_factory=list)
+
+    def stop(self, number: int, _frame: object) -> None:
+        """Note a signal and set the flag."""
+        self.caught.append(number)
+        self.stopping.set()
+
+    def exit_code(self, otherwise: int) -> int:
+        """Return 128 + n after signal n."""
+        return 128 + self.caught[0] if self.caught else otherwise
+
+
+@contextmanager
+def stopping_on_signals(stopping: threading.Event) -> Iterator[Signals]:
+    """Turn TERM, INT and HUP into an orderly stop."""
+    signals = Signals(stopping)
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = {number: signal.signal(number, signals.stop) for number in numbers}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def default_state(name: str) -> StateFolder:
-    """Return where a runner of this name keeps its state when nobody says otherwise."""
+    """Return where a runner of this name keeps its state unless an option names another."""
     import platformdirs
 
     return StateFolder(Path(platformdirs.user_state_path("kakeya")) / "runner" / name)
 
 
 def default_policy_path() -> Path:
-    """Return where the policy file is when nobody says otherwise."""
+    """Return where the policy file is unless an option names another."""
     import platformdirs
 
     return Path(platformdirs.user_config_path("kakeya")) / "policy.toml"

@@ -1,20 +1,27 @@
-"""Count how often this host has run the same thing: the best of ten reruns is no evidence.
+"""Count how often this host has run the same thing, and keep its reports: the best of ten reruns is no evidence.
 
-Knows digests and ids only.
+From the second attempt on only the estimate over all of them may be quoted. Knows digests, ids and files.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import json
 import os
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bridge import strictjson
 from bridge.errors import JournalError
 from bridge.records import Attempt, JobSpec
 from bridge.records.base import Record, RunId, Sha256
-from bridge.system.durable import append_whole
+from bridge.runner.state.journal import append_line
+from bridge.system.durable import write_atomically
+
+_PREFIX = "reports/"
+_LOADED_MAX_COUNT = 64  # more attempts than that of one configuration are not pooled, and the gate says so
 
 
 class _Line(Record):
@@ -62,17 +69,26 @@ class Attempts:
         with self._lock:
             ids = self._ids.setdefault(key, [])
             if run_id not in ids:
-                self._append(_Line(key=key, id=run_id).canonical() + b"\n")
+                append_line(self._path, _Line(key=key, id=run_id).canonical())
                 ids.append(run_id)
             number = ids.index(run_id) + 1
             return Attempt(key=key, number=number, earlier=tuple(ids[: number - 1]))
 
-    def _append(self, raw: bytes) -> None:
+
+def save_reports(folder: Path, run_id: str, files: Mapping[str, bytes]) -> None:
+    """Store the reports of a result tree."""
+    reports = {path.removeprefix(_PREFIX): data.hex() for path, data in files.items() if path.startswith(_PREFIX)}
+    if reports:
+        write_atomically(folder / f"{run_id}.json.gz", gzip.compress(json.dumps(reports).encode(), 1, mtime=0))
+
+
+def load_reports(folder: Path, run_ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
+    """Return the reports of the latest of these runs by run id; a run that left none is absent."""
+    found: dict[str, dict[str, bytes]] = {}
+    for run_id in run_ids[-_LOADED_MAX_COUNT:]:
         try:
-            fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            try:
-                append_whole(fd, raw)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise JournalError(f"cannot write {self._path}: {error.strerror}") from error
+            value = json.loads(gzip.decompress((folder / f"{run_id}.json.gz").read_bytes()))
+        except FileNotFoundError:
+            continue
+        found[run_id] = {path: bytes.fromhex(data) for path, data in value.items()}
+    return found

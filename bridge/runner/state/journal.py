@@ -1,6 +1,6 @@
 """The runner's memory: JSON lines, each fsync'd before what it announces happens, chained by digest.
 
-Knows no bus and no run; `bridge.runner.service.recovery` reads it.
+Knows no bus; what its lines come to for a run is in `bridge.runner.state.history`.
 """
 
 from __future__ import annotations
@@ -13,56 +13,17 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import pydantic
-from pydantic import Field
 
 from bridge.errors import JournalError
-from bridge.records import Record
-from bridge.records.base import Count, Moment, Oid, RunId, Sha256
+from bridge.runner.state.history import ATTESTATION, Event, JournalLine, RunHistory, Stage, after
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 from bridge.system.durable import append_whole
 
-Event = Literal[
-    "fetched",
-    "claimed",
-    "prepared",
-    "started",
-    "process",
-    "exited",
-    "judged",
-    "result_built",
-    "terminal",
-    "copied",
-    "announced",
-    "fenced",
-]
 ZERO = "0" * 64
-OWED = "owed"  # in the detail of a copy: what is still to be done after it
-_ENDS = frozenset({"announced", "fenced"})
-_SEALED = "attestation"
 _DAY = dt.timedelta(days=1)
-
-
-class JournalLine(Record):
-    """One event of one run.
-
-    Attributes:
-        seq: 0 for the first line, then one more each.
-        prev_sha256: digest of the line before, zeros for the first.
-        oid: the commit the event is about: request, claim, result or terminal commit; None where there is none.
-        detail: what recovery needs, such as a process group leader's pid.
-    """
-
-    seq: Count
-    prev_sha256: Sha256
-    event: Event
-    id: RunId
-    oid: Oid | None
-    time: Moment
-    detail: dict[str, str | int | float | None] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -89,7 +50,7 @@ class Journal:
         self._lock = threading.Lock()
         self._count = 0
         self._head = ZERO
-        self._open: dict[str, list[JournalLine]] = {}
+        self._histories: dict[str, RunHistory] = {}
         self._claimed: deque[tuple[dt.datetime, str]] = deque()
         self._first = ZERO
         self._attested = LastAttested()
@@ -144,15 +105,15 @@ class Journal:
                 ) from error
             self._remember(line, raw)
 
-    def of(self, run_id: str) -> tuple[JournalLine, ...]:
-        """Return the events of a run that has not reached its end here, oldest first."""
+    def of(self, run_id: str) -> RunHistory | None:
+        """Return the history of a run that has not reached its end here, None of any other."""
         with self._lock:
-            return tuple(self._open.get(run_id, ()))
+            return self._histories.get(run_id)
 
-    def open_runs(self) -> tuple[str, ...]:
-        """Return ids of runs that have not reached their end here, oldest first."""
+    def histories(self) -> tuple[RunHistory, ...]:
+        """Return the histories of the runs that have not reached their end here, oldest first."""
         with self._lock:
-            return tuple(self._open)
+            return tuple(self._histories.values())
 
     def claims_since(self, moment: dt.datetime, principal: str = "unsigned") -> int:
         """Return how many requests of a principal were claimed after a moment within the last day."""
@@ -168,10 +129,13 @@ class Journal:
         self._count += 1
         self._head = hashlib.sha256(raw).hexdigest()
         self._first = self._head if line.seq == 0 else self._first
-        self._open.setdefault(line.id, []).append(line)
-        self._attested = _attested(self._attested, line, self._open[line.id])
-        if _ends(line):
-            del self._open[line.id]
+        before = self._histories.get(line.id)
+        self._attested = _attested(self._attested, line, before)
+        history = after(before, line)
+        if history is None:
+            self._histories.pop(line.id, None)
+        else:
+            self._histories[line.id] = history
         if line.event == "claimed":
             time = parse_rfc3339(line.time)
             self._claimed.append((time, str(line.detail.get("principal", "unsigned"))))
@@ -187,19 +151,13 @@ class Journal:
             os.truncate(self._path, whole)
 
 
-def _ends(line: JournalLine) -> bool:
-    """Return whether nothing is left to do for a run after a line."""
-    return line.event in _ENDS or (line.event == "copied" and OWED not in line.detail)
-
-
-def _attested(last: LastAttested, line: JournalLine, lines: list[JournalLine]) -> LastAttested:
+def _attested(last: LastAttested, line: JournalLine, before: RunHistory | None) -> LastAttested:
     """Return where the chain is after a line; a run that was lost to another runner leaves its number void."""
-    if line.event == "result_built" and _SEALED in line.detail:
-        sequence, digest = line.detail["sequence"], line.detail[_SEALED]
+    if line.event == "result_built" and ATTESTATION in line.detail:
+        sequence, digest = line.detail["sequence"], line.detail[ATTESTATION]
         return replace(last, sequence=int(sequence or 0), digest=str(digest), run=line.id)
-    if line.event == "fenced" and not any(one.event == "terminal" for one in lines):
-        numbers = [int(one.detail["sequence"] or 0) for one in lines if _SEALED in one.detail]
-        return replace(last, void=tuple(sorted({*last.void, *numbers})))
+    if line.event == "fenced" and before is not None and before.stage < Stage.PUBLISHED:
+        return replace(last, void=tuple(sorted({*last.void, *before.sequences})))
     return last
 
 
@@ -239,6 +197,22 @@ def _read(path: Path) -> Iterator[tuple[JournalLine, bytes]]:
             )
         previous = hashlib.sha256(raw).hexdigest()
         yield line, raw
+
+
+def append_line(path: Path, raw: bytes) -> None:
+    """Write one line durably at the end of a file that its owner alone reads.
+
+    Raises:
+        JournalError: it could not be written; what it announces must not happen.
+    """
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            append_whole(fd, raw + b"\n")
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise JournalError(f"cannot write {path}: {error.strerror}", remedy="free space, restart") from error
 
 
 def _sync_folder(folder: Path) -> None:

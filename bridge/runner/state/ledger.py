@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import os
 import threading
 from pathlib import Path
 from typing import Final
@@ -18,9 +17,10 @@ import pydantic
 from bridge.errors import JournalError, RequestRejectedError
 from bridge.records import Record, Request
 from bridge.records.base import Moment, Oid, RunId, Sha256, Text
+from bridge.runner.state.journal import append_line
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
-from bridge.system.durable import append_whole, write_atomically
+from bridge.system.durable import write_atomically
 
 KEPT: Final = dt.timedelta(days=30)
 
@@ -81,23 +81,13 @@ class Ledger:
         with self._lock:
             known = self._known.get((line.bus_id, line.id))
             if known is None:
-                self._append(line.canonical() + b"\n")
+                append_line(self._path, line.canonical())
                 self._known[(line.bus_id, line.id)] = line
             elif (known.digest, known.claim) != (line.digest, line.claim):
                 raise RequestRejectedError(
                     f"this runner has let a request with id {line.id} in before, at {known.time}: a request runs once",
                     remedy="kakeya-mac retry ID sends it again under a new id",
                 )
-
-    def _append(self, raw: bytes) -> None:
-        try:
-            fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            try:
-                append_whole(fd, raw)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise JournalError(f"cannot write {self._path}: {error.strerror}", remedy="free space, restart") from error
 
     def _parsed(self, raw: bytes, number: int) -> LedgerLine:
         try:

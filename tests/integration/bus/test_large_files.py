@@ -309,7 +309,7 @@ def test_what_the_policy_says_is_what_happens_to_pointers(lfs: LfsServerFake, tm
 
     def handling(lines: str) -> Handling:
         world.policy_text = f'schema = 1\nname = "mini"\n{lines}\n'
-        return large_files(world.new_host())
+        return large_files(world.policy.lfs, tmp_path / "lfs", CLOCK)
 
     remote = MemoryRemote()
     MemoryBus(remote, clock=CLOCK).create(bus_record(CLOCK))

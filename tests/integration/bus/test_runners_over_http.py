@@ -47,7 +47,7 @@ def make(
     world = World(
         state=line.tmp_path / f"runner-{name}", remote=unused, clock=line.clock, program=program, policy_text=policy
     )
-    return world, Runner(world.host, link_to(bus, line.clock))
+    return world, world.process.on(link_to(bus, line.clock))
 
 
 def end_of(line: Line, run_id: str) -> Claim:

@@ -72,7 +72,7 @@ def place(tmp_path: Path) -> Place:
     remote = bare(tmp_path / "bus.git")
     bus = open_bus(str(remote), repository=None, state=tmp_path / "host", clock=clock)
     bus.create(new_record(clock, wake="poll", local=True))
-    runner = Runner(world.host, link_to(bus, clock))
+    runner = world.process.on(link_to(bus, clock))
     runner.step()
     (tmp_path / "clone").mkdir()
     return Place(remote, runner, world, clock, tmp_path / "clone")
@@ -114,9 +114,9 @@ def test_a_late_result_is_tried_again_at_growing_intervals_and_left_alone_by_oth
         place.runner.step()
     later = len([line for line in place.world.said if "not published yet" in line])
     assert tries + 2 <= later <= tries + 6
-    other_host = place.world.new_host("other")
+    other_process = place.world.new_process("other")
     other_bus = open_bus(str(place.remote), repository=None, state=tmp_path / "other-bus", clock=place.clock)
-    other = Runner(other_host, link_to(other_bus, place.clock))
+    other = other_process.on(link_to(other_bus, place.clock))
     for _ in range(3):
         other.step()
         other.join()

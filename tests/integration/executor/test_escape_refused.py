@@ -13,8 +13,8 @@ from bridge.executor.local import LocalExecutor
 from bridge.executor.sandbox.confinement import Unconfined, nothing
 from bridge.executor.trial import SandboxTrial, try_sandbox
 from bridge.records import SandboxSpec
-from bridge.runner.host import StateFolder
 from bridge.runner.maintenance.doctor import DoctorContext, examine
+from bridge.runner.state.folder import StateFolder
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs
 

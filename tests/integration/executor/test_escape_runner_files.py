@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from bridge.runner.host import StateFolder
 from bridge.runner.maintenance.setup import SetupOptions, steps
+from bridge.runner.state.folder import StateFolder
 from bridge.trust import runner_key as keys
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these are ways out of a Linux sandbox")

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from bridge.cli.host.main import main
-from bridge.runner.host import StateFolder
 from bridge.runner.maintenance.setup import SetupOptions, policy_text, serve_argv, service_commands, template, unit
 from bridge.runner.policy.file import load_policy
+from bridge.runner.state.folder import StateFolder
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 
 import pytest
@@ -60,13 +59,18 @@ def test_forged_cancels_do_not_crowd_out_the_one_that_counts(host, keys, clock, 
     forged, own = cancel_of(w, request.id, keys, "other", WHO), cancel_of(w, request.id, keys, "agent", WHO)
     for number in range(40):
         push_cancel(w, cancel_branch(ref.ref, f"{side * 12}{number:02}"), *forged)
-    host_ = dataclasses.replace(w.host, clock=Ahead())
-    sender = Sender(host_, w.runner(host_)._link, ref)
+
+    def fresh_sender():
+        process, link = w.process, w.runner()._link
+        ledger = lambda: process.state.ledger  # noqa: E731
+        return Sender(process.rules, ledger, link, ref, clock=Ahead(), log=process.log)
+
+    sender = fresh_sender()
     sender.let_in(request, request.canonical(), signature, "c" * 40)
     assert not any(sender.may_be_cancelled() for _ in range(5))  # each look is later than the one before
     w.requester.ask_cancel(request.id, *own)
     assert sender.may_be_cancelled()  # those that did not count before are not looked at again
-    fresh = Sender(host_, w.runner(host_)._link, ref)
+    fresh = fresh_sender()
     fresh._signer = sender.signer
     assert any(fresh.may_be_cancelled() for _ in range(5))
 

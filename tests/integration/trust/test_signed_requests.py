@@ -80,7 +80,7 @@ def test_any_changed_field_runs_nothing(host, keys):
             continue
         assert ended(w, request.id) in REFUSED, (name, w.claim(request.id))
     assert w.executor.executed == []
-    assert "process" not in {line.event for line in read_lines(w.host.state.journal)}
+    assert "process" not in {line.event for line in read_lines(w.process.folder.journal)}
 
 
 def test_any_changed_byte_is_refused_by_shape_or_by_signature(host, keys):
@@ -98,7 +98,7 @@ def test_any_changed_byte_is_refused_by_shape_or_by_signature(host, keys):
             continue
         still_requests += 1
         with pytest.raises(KakeyaError):
-            w.host.signers.request(found, changed, signature)
+            w.process.rules.signers.request(found, changed, signature)
     assert still_requests > 0  # times, for one, stay times: there it is the signature that refuses
 
 
@@ -170,8 +170,8 @@ def test_a_request_whose_refs_were_deleted_and_pushed_again_does_not_run_again(h
         for ref in [ref for ref in w.remote.refs if request.id in ref]:
             del w.remote.refs[ref]
     push_anything(w, request.ref, request.id, request.canonical(), signature)
-    w.host.journal.close()
-    w.serve_once(w.runner(w.new_host()))  # a fresh process of the same runner
+    w.process.journal.close()
+    w.serve_once(w.runner(w.new_process()))  # a fresh process of the same runner
     assert ended(w, request.id) == "request_rejected"
     assert "a request runs once" in (w.claim(request.id).message or "")
     assert len(w.executor.executed) == 1

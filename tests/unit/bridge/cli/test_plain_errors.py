@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bridge.cli.boundary import as_known
 from bridge.cli.host import main as runner
-from bridge.cli.os_errors import told
 from bridge.client.connection.session import BusSession
 from bridge.ids import short
 from tests.fakes.requester import Requester
@@ -19,7 +19,7 @@ from tests.fakes.scripted_host import ScriptedHost
 def test_a_full_disk_is_said_to_be_one() -> None:
     with pytest.raises(OSError, match="space") as caught, Path("/dev/full").open("w", buffering=1) as file:
         file.write("x\n")
-    error = told(caught.value, "look elsewhere")
+    error = as_known(caught.value, "look elsewhere")
     assert "No space left on device" in error.message
     assert error.remedy is not None
     assert error.remedy.startswith("free some space")

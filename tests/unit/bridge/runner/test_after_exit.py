@@ -44,10 +44,10 @@ def died(world):
     """Return a world whose runner has died with its run executed and its result not built."""
     w = world()
     ref = w.ask()
-    w.host.journal.close()
-    host = replace(w.host, journal=DyingJournal(w.host.state.journal, w.clock))
-    w.serve_once(w.runner(host))
-    host.journal.close()
+    w.process.journal.close()
+    dying = w.process.with_journal(DyingJournal(w.process.folder.journal, w.clock))
+    w.serve_once(w.runner(dying))
+    dying.journal.close()
     assert w.claim(ref.id).state == "started"
     assert len(w.executor.executed) == 1
     return w, ref
@@ -55,7 +55,8 @@ def died(world):
 
 def test_the_next_runner_of_the_name_publishes_the_real_result(died):
     w, ref = died
-    w.host = replace(w.new_host(), version="2")  # upgraded meanwhile
+    fresh = w.new_process()
+    w.process = replace(fresh, machine=replace(fresh.machine, version="2"))  # upgraded meanwhile
     w.serve_once()
 
     assert len(w.executor.executed) == 1
@@ -64,16 +65,16 @@ def test_the_next_runner_of_the_name_publishes_the_real_result(died):
     assert record.runner_version == "0"
     assert w.result(ref.id).files["log.txt"] == b"probing\n"
     assert "probe.json" in {output.path for output in record.outputs}
-    assert list(w.host.state.kept.iterdir()) == []
+    assert list(w.process.folder.kept.iterdir()) == []
 
 
 def test_a_run_whose_output_is_damaged_is_lost_and_said_to_be(died):
     w, ref = died
-    for path in w.host.state.kept.iterdir():
+    for path in w.process.folder.kept.iterdir():
         data = bytearray(path.read_bytes())
         data[40] ^= 1
         path.write_bytes(data)
-    w.host = w.new_host()
+    w.process = w.new_process()
     w.serve_once()
 
     assert w.claim(ref.id).reason == "runner_lost"
@@ -83,19 +84,19 @@ def test_a_run_whose_output_is_damaged_is_lost_and_said_to_be(died):
 def test_another_runner_finalises_it_after_the_lease_and_the_first_says_that_it_comes_too_late(died, clock):
     w, ref = died
     w.policy_text = w.policy_text.replace('"mini"', '"heir"')
-    heir = w.serve_once(w.runner(w.new_host("heir")))
+    heir = w.serve_once(w.runner(w.new_process("heir")))
     clock.ahead_s = 16.0
     w.serve_once(heir)
     assert (w.claim(ref.id).reason, w.claim(ref.id).runner) == ("runner_lost", "heir")
 
     w.policy_text = w.policy_text.replace('"heir"', '"mini"')
-    w.host = w.new_host()
+    w.process = w.new_process()
     w.serve_once()
     assert any("too late" in line for line in w.said)
     assert w.claim(ref.id).runner == "heir"
-    w.host.journal.close()
-    w.runner(w.new_host())
-    assert list(w.host.state.kept.iterdir()) == []
+    w.process.journal.close()
+    w.runner(w.new_process())
+    assert list(w.process.folder.kept.iterdir()) == []
 
 
 def test_a_lease_that_runs_out_after_the_program_takes_nothing_from_its_result(world, clock):

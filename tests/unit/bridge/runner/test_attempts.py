@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.runner.state import archive
+from bridge.runner.state.attempts import load_reports, save_reports
 
 
 def test_a_second_attempt_of_the_same_thing_is_counted_with_its_earlier_reports(world):
@@ -17,7 +17,7 @@ def test_a_second_attempt_of_the_same_thing_is_counted_with_its_earlier_reports(
     later = max(numbers, key=lambda run_id: numbers[run_id])
     earlier = min(numbers, key=lambda run_id: numbers[run_id])
     assert records[later].attempt.earlier == (earlier,)
-    kept = archive.load(w.host.state.reports, [earlier])
+    kept = load_reports(w.process.folder.reports, [earlier])
     assert kept[earlier] == {"probe.json": w.result(earlier).files["reports/probe.json"]}
 
 
@@ -31,5 +31,5 @@ def test_another_profile_or_parameter_is_another_thing(world):
 
 
 def test_a_run_that_left_no_report_is_absent(tmp_path):
-    archive.save(tmp_path, "a", {"log.txt": b"x"})
-    assert archive.load(tmp_path, ["a", "b"]) == {}
+    save_reports(tmp_path, "a", {"log.txt": b"x"})
+    assert load_reports(tmp_path, ["a", "b"]) == {}

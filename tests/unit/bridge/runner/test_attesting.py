@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -22,13 +21,13 @@ from tests.fakes.memory_bus import MemoryBus
 def signing(world):
     """A world whose bus signs and whose runner has a key."""
     w = world()
-    keys.generate(w.host.state.root, "mini")
-    MemoryBus(w.remote, clock=w.clock).update(enrolled(w.requester.identity(), w.host.state.root, sign=True))
+    keys.generate(w.process.folder.root, "mini")
+    MemoryBus(w.remote, clock=w.clock).update(enrolled(w.requester.identity(), w.process.folder.root, sign=True))
     return w
 
 
 def attested(w, ref):
-    return verify_attestation(w.result(ref.id).files, keys.published(w.host.state.root))
+    return verify_attestation(w.result(ref.id).files, keys.published(w.process.folder.root))
 
 
 def test_results_carry_attestations_that_follow_each_other(signing) -> None:
@@ -42,7 +41,7 @@ def test_results_carry_attestations_that_follow_each_other(signing) -> None:
     assert [one.link.previous for one in found] == [FIRST, found[0].digest, found[1].digest]
     assert [one.link.previous_run for one in found] == [None, refs[0].id, refs[1].id]
     assert len({one.link.journal for one in found}) == 3
-    assert {one.link.chain for one in found} == {w.host.journal.first}
+    assert {one.link.chain for one in found} == {w.process.journal.first}
     assert chain_problems(found) == []
     assert found[0].predicate["ref"] == refs[0].ref
     assert all(verify_tree(w.result(ref.id).files, run_id=ref.id) == [] for ref in refs)
@@ -55,7 +54,7 @@ def test_without_a_key_nothing_pretends_and_with_one_no_bus_record_switches_sign
     files = w.result(ref.id).files
     assert ATTESTATION_FILE not in files
     assert json.loads(files["manifest.json"])["attestation"] == "none"
-    keys.generate(w.host.state.root, "mini")
+    keys.generate(w.process.folder.root, "mini")
     second = w.ask()
     w.serve_once()
     assert w.requester.identity().attestation == "none"
@@ -66,7 +65,7 @@ def test_the_chain_goes_on_after_a_restart(signing) -> None:
     w = signing
     first = w.ask()
     w.serve_once()
-    again = replace(w.host, journal=Journal(w.host.state.journal, w.clock))
+    again = w.process.with_journal(Journal(w.process.folder.journal, w.clock))
     second = w.ask()
     w.serve_once(w.runner(again))
     assert chain_problems([attested(w, first), attested(w, second)]) == []
@@ -75,7 +74,7 @@ def test_the_chain_goes_on_after_a_restart(signing) -> None:
 
 def test_a_number_lost_to_another_runner_is_named_void_by_the_next(signing) -> None:
     w = signing
-    journal = w.host.journal
+    journal = w.process.journal
     first = w.ask()
     w.serve_once()
     journal.append("result_built", "0" * 26, None, sequence=2, attestation="a" * 64)
@@ -91,8 +90,8 @@ def test_a_rotated_key_signs_the_next_result_and_the_chain_goes_on(signing) -> N
     w = signing
     first = w.ask()
     w.serve_once()
-    old = newest(w.host.state.root)
-    new = keys.rotate(w.host.state.root, "mini")
+    old = newest(w.process.folder.root)
+    new = keys.rotate(w.process.folder.root, "mini")
     second = w.ask()
     w.serve_once()
     assert (attested(w, first).key.public, attested(w, second).key.public) == (old.public, new.public)

@@ -155,7 +155,7 @@ def test_a_runner_that_is_stopped_ends_its_run_as_interrupted(world):
 
     def until_stopped(spec, directory):
         while True:
-            w.host.stopping.set()
+            w.process.stopping.set()
             yield b"."
 
     w.program = until_stopped
@@ -192,12 +192,12 @@ def test_a_request_for_another_runner_or_with_other_labels_stays_in_the_queue(wo
 
 def test_a_paused_runner_takes_nothing_until_it_is_resumed(world):
     w = world()
-    w.host.state.pause.touch()
+    w.process.folder.pause.touch()
     ref = w.ask()
     runner = w.runner()
     assert runner.step() == 1
     assert w.requester.read_claim(ref.id) is None
-    w.host.state.pause.unlink()
+    w.process.folder.pause.unlink()
     w.serve_once(runner)
     assert w.claim(ref.id).state == "terminal"
 

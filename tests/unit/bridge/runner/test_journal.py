@@ -6,6 +6,7 @@ import pytest
 
 from bridge.errors import JournalError
 from bridge.runner.state.attempts import Attempts
+from bridge.runner.state.history import Stage, StartedProcess
 from bridge.runner.state.journal import Journal, read_lines, verify_journal
 
 ONE, TWO = "0" * 26, "1" * 26
@@ -30,10 +31,11 @@ def test_what_was_written_is_read_again_and_goes_on(path, clock):
     write(path, clock)
     again = Journal(path, clock)
     assert [line.event for line in read_lines(path)] == ["fetched", "claimed", "process", "copied"]
-    assert again.open_runs() == (ONE,)
-    assert again.of(ONE)[2].detail == {"pid": 5, "started": 1.5, "marker": "m"}
+    (history,) = again.histories()
+    assert (history.id, history.stage) == (ONE, Stage.CLAIMED)
+    assert history.processes == (StartedProcess(5, 1.5, "m"),)
     again.append("fenced", ONE)
-    assert again.open_runs() == ()
+    assert again.histories() == ()
     assert verify_journal(path) == 5
 
 
@@ -46,7 +48,7 @@ def test_a_torn_last_line_is_cut_off(path, clock):
     write(path, clock)
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"seq":4,"prev')
-    assert Journal(path, clock).open_runs() == (ONE,)
+    assert [one.id for one in Journal(path, clock).histories()] == [ONE]
     assert path.read_bytes() == whole
 
 

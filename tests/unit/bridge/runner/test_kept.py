@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bridge.publish import mask
 from bridge.records import EnvironmentVariable
-from bridge.runner.service.recovery import saved
 from bridge.runner.state import kept
 from bridge.runner.state.journal import Journal
 
@@ -30,10 +28,10 @@ class LookingJournal(Journal):
 def found(world):
     """Return a world and the kept run of its one request, taken where the runner would build its result."""
     w = world()
-    w.host.journal.close()
-    journal = LookingJournal(w.host.state.journal, w.clock)
-    journal.folder, journal.found = w.host.state.kept, []
-    w.host = replace(w.host, journal=journal)
+    w.process.journal.close()
+    journal = LookingJournal(w.process.folder.journal, w.clock)
+    journal.folder, journal.found = w.process.folder.kept, []
+    w.process = w.process.with_journal(journal)
 
     def program(spec, directory):
         yield b"\xff not text\n"
@@ -82,17 +80,18 @@ def test_a_file_that_is_not_what_the_journal_says_is_nothing(found, tmp_path):
 
 def test_another_commit_under_the_same_id_is_another_request(found):
     w, ref, run = found
-    kept.save(w.host.state.kept, run)
+    recovery = w.runner()._recovery
+    kept.save(w.process.folder.kept, run)
 
-    assert saved(w.host, run_id=ref.id, oid=ref.oid) == run
-    assert saved(w.host, run_id=ref.id, oid="b" * 40) is None
+    assert recovery.saved(ref.id, ref.oid) == run
+    assert recovery.saved(ref.id, "b" * 40) is None
 
 
 def test_only_open_runs_are_kept_over_a_restart(found):
     w, _ref, run = found
-    kept.save(w.host.state.kept, run)
-    kept.save(w.host.state.kept, run.evolve(id="0" * 26))
+    kept.save(w.process.folder.kept, run)
+    kept.save(w.process.folder.kept, run.evolve(id="0" * 26))
 
-    kept.drop_all_but(w.host.state.kept, {run.id})
+    kept.drop_all_but(w.process.folder.kept, {run.id})
 
-    assert [path.name for path in w.host.state.kept.iterdir()] == [f"{run.id}.json.gz"]
+    assert [path.name for path in w.process.folder.kept.iterdir()] == [f"{run.id}.json.gz"]

@@ -44,7 +44,7 @@ def other_claims(w, ref, *, started=False):
 def test_two_runners_run_a_request_once(world):
     w = world()
     refs = [w.ask() for _ in range(4)]
-    hosts = [w.new_host("a"), w.new_host("b")]
+    hosts = [w.new_process("a"), w.new_process("b")]
     runners = [w.runner(host) for host in hosts]
 
     def work(runner):

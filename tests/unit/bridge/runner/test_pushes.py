@@ -14,7 +14,6 @@ from bridge.limits import (
     PUSHES_PER_MINUTE_HOSTED,
 )
 from bridge.runner.connection.link import link_to
-from bridge.runner.service.loop import Runner
 from bridge.system.gitobjects import parse_commit
 from tests.fakes.bus_actors import FakeClock
 from tests.fakes.counted_pushes import DAY_S, HOSTED, busy, hosted, idle, most_in_a_minute
@@ -30,7 +29,7 @@ def clock():
 def test_an_idle_day_costs_a_few_hundred_pushes_and_a_bounded_history(world, clock, tmp_path, record):
     w = world()
     store, bus = hosted(clock, tmp_path, **record)
-    runner = Runner(w.host, link_to(bus, clock))
+    runner = w.process.on(link_to(bus, clock))
     before = len(store.pushes)
     idle(runner, clock, DAY_S)
     pushed = store.pushes[before:]
@@ -52,7 +51,7 @@ def chain_length(store: MemoryStore, ref: str) -> int:
 def test_an_idle_runner_is_live_all_the_time_and_gone_some_time_after_its_last_word(world, clock, tmp_path):
     w = world()
     _, bus = hosted(clock, tmp_path)
-    runner = Runner(w.host, link_to(bus, clock))
+    runner = w.process.on(link_to(bus, clock))
     for _ in range(400):
         idle(runner, clock, 30.0)
         (seen,) = look(bus, bus.identity(), clock.now())
@@ -65,20 +64,20 @@ def test_an_idle_runner_is_live_all_the_time_and_gone_some_time_after_its_last_w
 def test_what_a_requester_would_want_to_know_is_told_at_once(world, clock, tmp_path):
     w = world()
     _, bus = hosted(clock, tmp_path)
-    runner = Runner(w.host, link_to(bus, clock))
+    runner = w.process.on(link_to(bus, clock))
     idle(runner, clock, 3600.0)
     for change, state in (
-        (w.host.state.pause.touch, "paused"),
-        (w.host.state.pause.unlink, "idle"),
-        (w.host.state.drain.touch, "draining"),
+        (w.process.folder.pause.touch, "paused"),
+        (w.process.folder.pause.unlink, "idle"),
+        (w.process.folder.drain.touch, "draining"),
     ):
         change()
         runner.step()
         assert bus.read_beacons()[0][1].state == state
         assert bus.read_beacons()[0][1].interval_s == bus.identity().beacon_interval_s
         clock.advance(60.0 / PUSHES_PER_MINUTE_HOSTED)
-    w.host.state.drain.unlink()
-    runner.farewell()
+    w.process.folder.drain.unlink()
+    runner.announce_end()
     (seen,) = look(bus, bus.identity(), clock.now())
     assert (seen.beacon.state, seen.live) == ("stopped", False)
 
@@ -89,7 +88,7 @@ def test_a_beacon_that_could_not_be_sent_is_sent_as_soon_as_it_can(world, clock)
     runner.step()
     clock.advance(1.0)
     w.faults.decide = lambda operation: "lost" if operation == "push" else None
-    w.host.state.pause.touch()
+    w.process.folder.pause.touch()
     runner.step()
     w.faults.decide = lambda operation: None
     assert w.requester.read_beacons()[0][1].state == "idle"
@@ -99,11 +98,11 @@ def test_a_beacon_that_could_not_be_sent_is_sent_as_soon_as_it_can(world, clock)
 
 
 def test_a_busy_runner_stays_within_the_budget_with_log_lease_and_beacon_in_one_push(world, clock, tmp_path):
-    done = busy(world().host, clock, tmp_path, 600)
+    done = busy(world().process, clock, tmp_path, 600)
 
     assert len(done.pushed) == len(done.turns) >= 4
     assert most_in_a_minute(done.turns) <= PUSHES_PER_MINUTE_HOSTED
     kinds = [{ref.split("/")[2] for ref in refs} for refs in done.pushed]
     assert {"claim", "log", "runner"} in kinds
     assert all("claim" in kind for kind in kinds)
-    assert done.keeper.lost() is None
+    assert done.renewal.lost() is None

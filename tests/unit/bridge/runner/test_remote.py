@@ -33,7 +33,7 @@ def settle(w, runner, ref, looks=12):
         except InfrastructureError:
             continue
         runner.join()
-        if ref.id not in w.host.journal.open_runs() and w.requester.read_claim(ref.id) is not None:
+        if w.process.journal.of(ref.id) is None and w.requester.read_claim(ref.id) is not None:
             return
     raise AssertionError(f"not settled: {w.said}")
 
@@ -94,7 +94,7 @@ def test_a_result_that_cannot_be_published_stays_in_the_spool_until_it_can(world
     ref, runner, down = spooled(w)
     assert runner.outcomes[0].delivery == "spooled"
     assert runner.outcomes[0].exit_code == 3
-    built = [line.oid for line in read_lines(w.host.state.journal) if line.event == "result_built"]
+    built = [line.oid for line in read_lines(w.process.folder.journal) if line.event == "result_built"]
     down.clear()
     settle(w, runner, ref)
     assert w.claim(ref.id).reason == "program_failed"
@@ -106,7 +106,7 @@ def test_a_result_that_cannot_be_published_stays_in_the_spool_until_it_can(world
 def test_a_result_that_came_late_is_told_of_once_and_only_when_it_is_there(world):
     w = world()
     told = []
-    w.host = dataclasses.replace(w.host, announce=told.append)
+    w.process = dataclasses.replace(w.process, announce=told.append)
     ref, runner, down = spooled(w)
     assert (runner.outcomes[0].delivery, told) == ("spooled", [])
     down.clear()
@@ -121,7 +121,7 @@ def test_a_result_that_came_late_is_told_of_once_and_only_when_it_is_there(world
 def test_a_result_whose_copy_came_late_is_told_of_once(world):
     w = world()
     told = []
-    w.host = dataclasses.replace(w.host, announce=told.append)
+    w.process = dataclasses.replace(w.process, announce=told.append)
     ref = w.ask()
     copied = threading.Event()
 
@@ -142,8 +142,8 @@ def test_a_result_in_the_spool_survives_a_restart(world):
     w = world()
     ref, runner, down = spooled(w)
     down.clear()
-    w.host = w.new_host()
-    again = w.runner(w.host)
+    w.process = w.new_process()
+    again = w.runner(w.process)
     again._link.bus.store.objects.update(runner._link.bus.store.objects)  # the repository on disk is the same
     settle(w, again, ref)
     assert w.claim(ref.id).reason == "program_failed"

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.limits import LEASE_HOSTED_S, PUSHES_PER_MINUTE_HOSTED
 from bridge.runner.connection.link import link_to
-from bridge.runner.run.claim_renewal import Keeper
+from bridge.runner.run.claim_renewal import ClaimRenewal
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.counted_pushes import counted_bus, log_every_second, most_in_a_minute
 from tests.fakes.memory_bus import MemoryRemote, bus_record
@@ -26,21 +26,21 @@ def test_all_slots_of_all_runners_of_a_host_stay_within_one_budget_and_no_lease_
     remote = MemoryRemote()
     stores, buses = zip(*(counted_bus(remote, clock, tmp_path) for _ in range(2)), strict=True)
     buses[0].create(bus_record(clock, lease_s=LEASE_HOSTED_S))
-    keepers = []
+    renewals = []
     for name, bus in zip(("one", "two"), buses, strict=True):
         link, actor = link_to(bus, clock), Actor(bus, clock, name)
         for _ in range(2):
             sent = actor.submit()
             held = bus.claim(actor.record(sent.ref, "claimed", 0, lease_s=LEASE_HOSTED_S))
-            keepers.append(Keeper(link, held, clock=clock, beacon=lambda: None, asked_s=clock.steady_s()))
+            renewals.append(ClaimRenewal(link, held, clock=clock, beacon=lambda: None, asked_s=clock.steady_s()))
     clock.advance(120.0)
     before = sum(len(store.pushes) for store in stores)
-    turns = log_every_second(keepers, clock, tmp_path, 900)
+    turns = log_every_second(renewals, clock, tmp_path, 900)
     made = sum(len(store.pushes) for store in stores) - before
 
-    assert [keeper.lost() for keeper in keepers] == [None] * 4
-    assert all(keeper.held.claim.sequence > 0 for keeper in keepers)
-    assert made == len(turns) > 4 * len(keepers)
+    assert [renewal.lost() for renewal in renewals] == [None] * 4
+    assert all(renewal.held.claim.sequence > 0 for renewal in renewals)
+    assert made == len(turns) > 4 * len(renewals)
     assert most_in_a_minute(turns) <= PUSHES_PER_MINUTE_HOSTED
 
 

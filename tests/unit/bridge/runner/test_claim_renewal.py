@@ -11,7 +11,7 @@ from bridge.errors import FencedError
 from bridge.limits import LOG_CHUNK_MAX_BYTES
 from bridge.records import Claim
 from bridge.runner.connection.link import link_to
-from bridge.runner.run.claim_renewal import Keeper, following
+from bridge.runner.run.claim_renewal import ClaimRenewal, following
 from bridge.system.clock import rfc3339
 from tests.fakes.asking import make_request, push
 from tests.fakes.memory_bus import Faults, MemoryBus, MemoryRemote, bus_record
@@ -30,18 +30,18 @@ def keep(clock):
         id=ref.id, request_oid=ref.oid, state="claimed", runner="mini", nonce=secrets.token_hex(16), sequence=0,
         lease_s=1.5, phase="preparing", time=rfc3339(clock.now()),
     )  # fmt: skip
-    keeper = Keeper(link, bus.claim(claim), clock=clock, beacon=lambda: None, asked_s=clock.steady_s())
-    yield keeper, bus, ref, faults
-    keeper.stop()
+    renewal = ClaimRenewal(link, bus.claim(claim), clock=clock, beacon=lambda: None, asked_s=clock.steady_s())
+    yield renewal, bus, ref, faults
+    renewal.stop()
 
 
 def test_a_long_preparation_keeps_the_claim_and_the_start_is_not_lost_to_a_renewal(keep):
-    keeper, bus, ref, _ = keep
-    keeper.start()
+    renewal, bus, ref, _ = keep
+    renewal.start()
     time.sleep(2.5)  # longer than the whole lease
-    assert keeper.lost() is None
+    assert renewal.lost() is None
     for _ in range(20):
-        keeper.advance(state="started", phase="running")
+        renewal.advance(state="started", phase="running")
     view = bus.read_claim(ref.id)
     assert view.claim.state == "started"
     assert {claim.state for claim in view.history[:2]} == {"claimed"}
@@ -49,31 +49,31 @@ def test_a_long_preparation_keeps_the_claim_and_the_start_is_not_lost_to_a_renew
 
 
 def test_the_log_arrives_whole_with_its_end_mark(keep):
-    keeper, bus, ref, _ = keep
-    keeper.advance(state="started", phase="running")
-    keeper.start()
+    renewal, bus, ref, _ = keep
+    renewal.advance(state="started", phase="running")
+    renewal.start()
     data = secrets.token_bytes(2 * LOG_CHUNK_MAX_BYTES + 100)
     for at in range(0, len(data), 10_000):
-        keeper.feed(data[at : at + 10_000])
-    keeper.finish("judging")
+        renewal.feed(data[at : at + 10_000])
+    renewal.finish("judging")
     chunks = bus.read_log(ref.id)
     assert b"".join(chunk.data for chunk in chunks) == data
     assert [chunk.head.final for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
 
 
 def test_an_answer_that_is_lost_does_not_fence_off_its_own_claim(keep):
-    keeper, _, _, faults = keep
+    renewal, _, _, faults = keep
     answers = iter(["unanswered", "unanswered"])
     faults.decide = lambda operation: next(answers, None) if operation == "push" else None
-    keeper.feed(b"hello")
-    assert keeper.advance(state="started", phase="running").claim.state == "started"
-    assert keeper.finish("judging").claim.phase == "judging"
+    renewal.feed(b"hello")
+    assert renewal.advance(state="started", phase="running").claim.state == "started"
+    assert renewal.finish("judging").claim.phase == "judging"
 
 
 def test_a_claim_that_moved_is_noticed(keep):
-    keeper, bus, _, _ = keep
-    held = keeper.held
-    bus.advance(held, following(held, keeper._clock))
+    renewal, bus, _, _ = keep
+    held = renewal.held
+    bus.advance(held, following(held, renewal._clock))
     with pytest.raises(FencedError):
-        keeper.advance(state="started", phase="running")
-    assert keeper.lost() == "somebody else owns the claim now"
+        renewal.advance(state="started", phase="running")
+    assert renewal.lost() == "another runner owns the claim now"

@@ -1,19 +1,13 @@
-"""Everything a runner keeps for as long as it lives: policy, memory, folders, and what it knows of its machine."""
+"""Where a runner of one name keeps its state, and that state with its durable files open."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
-from bridge.executor.interface import Executor
-from bridge.presets import PolicyFacts, Preset
-from bridge.runner.actions.announce import RunAnnouncement, nobody
-from bridge.runner.authorisation.signers import Signers
-from bridge.runner.machine.identity import CodeFacts, CodeWatch
-from bridge.runner.policy.file import Policy
 from bridge.runner.state.attempts import Attempts
 from bridge.runner.state.attestations import Attesting
 from bridge.runner.state.journal import Journal
@@ -84,6 +78,11 @@ class StateFolder:
         return self.root / "bus"
 
     @property
+    def log(self) -> Path:
+        """The newest file of the runner's own log."""
+        return self.root / "log.jsonl"
+
+    @property
     def pause(self) -> Path:
         """While this file exists, nothing new is taken."""
         return (self.owner or self.root) / "pause"
@@ -99,49 +98,39 @@ class StateFolder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.root.chmod(0o700)
 
+    def old_files(self, before_unix_s: float) -> Iterator[Path]:
+        """Yield stored reports of earlier attempts that are older than a moment; the journal is never one of them."""
+        for path in sorted(self.reports.glob("*.json.gz")):
+            if path.stat().st_mtime < before_unix_s:
+                yield path
+
 
 @dataclass(frozen=True)
-class Host:
-    """A runner's surroundings.
+class OpenState:
+    """A state folder with its durable files open; the process that opened it holds the folder's lock.
 
     Attributes:
-        say: takes one line for people; the only way a runner talks.
-        announce: tells the hosting site of a result, as far as the policy says so.
-        stopping: set when the runner was asked to end now; what runs ends as ``interrupted``.
+        attempts: how often each configuration ran here.
+        attesting: the runner's key and its chain of attestations.
     """
 
-    policy: Policy
-    embedded: bool
-    facts: PolicyFacts
-    presets: Mapping[str, Preset]
-    executor: Executor
-    clock: Clock
-    state: StateFolder
+    folder: StateFolder
     journal: Journal
     attempts: Attempts
     attesting: Attesting
-    code_watch: CodeWatch
-    version: str
-    say: Callable[[str], None]
-    stopping: threading.Event = field(default_factory=threading.Event)
-    announce: Callable[[RunAnnouncement], None] = nobody
+    clock: Clock
 
-    @cached_property
-    def signers(self) -> Signers:
-        """The keys the owner trusts."""
-        return Signers(self.policy)
+    @classmethod
+    def open(cls, folder: StateFolder, name: str, clock: Clock) -> Self:
+        """Open the state of the runner of this name.
+
+        Raises:
+            JournalError: the journal or the count of attempts does not hold.
+        """
+        journal = Journal(folder.journal, clock)
+        return cls(folder, journal, Attempts(folder.attempts), Attesting(folder.root, name), clock)
 
     @cached_property
     def ledger(self) -> Ledger:
-        """Which requests were let in; the caller holds the name lock."""
-        return Ledger(self.state.ledger, self.clock)
-
-    @property
-    def name(self) -> str:
-        """The runner's name on its bus."""
-        return self.policy.name
-
-    @property
-    def code(self) -> CodeFacts:
-        """The installed code as it is now."""
-        return self.code_watch.now()
+        """The requests that were let in."""
+        return Ledger(self.folder.ledger, self.clock)

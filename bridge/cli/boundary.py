@@ -1,0 +1,59 @@
+"""The one place where errors become exit codes, the same for both programs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Final
+
+from bridge.errors import InfrastructureError, KakeyaError
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FREE: Final = (
+    "free some space: the data and state folders, TMPDIR and, for a requester, the clone's .git are written to"
+)
+
+
+def guarded(
+    act: Callable[[], int], report: Callable[[KakeyaError], object], program: str, talk: Callable[[str], object]
+) -> int:
+    """Run a command and return its exit code; a bug ends in 70, after its traceback.
+
+    Args:
+        act: the command.
+        report: tells of an error before its code is returned.
+        program: whose `doctor` is the remedy where the operating system refused something.
+        talk: takes the traceback of a bug.
+    """
+    try:
+        return act()
+    except BrokenPipeError:
+        # Whoever read stdout has enough; Python would complain again while shutting down.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # noqa: BLE001 (the one place: a bug still ends in a code and a message)
+        if not isinstance(error, KakeyaError | OSError):
+            talk(traceback.format_exc().rstrip())
+        known = as_known(error, f"{program} doctor")
+        report(known)
+        return known.exit_code
+
+
+def as_known(error: Exception, remedy: str) -> KakeyaError:
+    """Return an error with a message for people.
+
+    Args:
+        error: what was raised; one of ours is returned as it is.
+        remedy: what to do next where the operating system refused something and does not say.
+    """
+    if isinstance(error, KakeyaError):
+        return error
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return InfrastructureError(
+            f"{where}{error.strerror or error}", remedy=_FREE if error.errno in _FULL else remedy
+        )
+    return KakeyaError(f"a bug: {type(error).__name__}: {error}", remedy="please report it with the lines above")

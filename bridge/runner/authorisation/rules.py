@@ -1,0 +1,40 @@
+"""What the owner of this host allows: the policy, what job specs take from it, the presets, the trusted keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from bridge.presets import PolicyFacts, Preset
+from bridge.runner.authorisation.signers import Signers
+from bridge.runner.policy.file import Policy
+
+
+@dataclass(frozen=True)
+class OwnerRules:
+    """The rules of one runner, fixed when it starts; the lists of keys are read anew for each request.
+
+    Attributes:
+        presets: installed presets and the owner's own, by name.
+        embedded: whether requester and owner are the same person, on a bus of this machine.
+    """
+
+    policy: Policy
+    presets: Mapping[str, Preset]
+    embedded: bool = False
+
+    @property
+    def name(self) -> str:
+        """The runner's name on its bus."""
+        return self.policy.name
+
+    @cached_property
+    def facts(self) -> PolicyFacts:
+        """What a job spec depends on."""
+        return self.policy.facts(embedded=self.embedded)
+
+    @cached_property
+    def signers(self) -> Signers:
+        """The keys the owner trusts."""
+        return Signers(self.policy)

@@ -1,0 +1,41 @@
+"""The machine that runs jobs: its executor, its installed code, its version of Kakeya."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from bridge.executor import local_executor
+from bridge.executor.interface import Executor
+from bridge.runner.machine.identity import CodeFacts, CodeWatch, runner_version
+from bridge.runner.policy.file import Policy
+from bridge.system.clock import Clock
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a job runs on.
+
+    Attributes:
+        version: of the installed bridge.
+    """
+
+    executor: Executor
+    code_watch: CodeWatch
+    version: str
+
+    @property
+    def code(self) -> CodeFacts:
+        """The installed code as it is now."""
+        return self.code_watch.now()
+
+
+def this_machine(policy: Policy, clock: Clock) -> Machine:
+    """Return this machine, with its sandbox being tried in the background.
+
+    It is tried while the bus is being listed: the first run need not wait for it, and the first beacon names it.
+    """
+    executor = local_executor(clock)
+    if policy.sandbox.mode != "off":
+        threading.Thread(target=executor.sandbox, args=(policy.sandbox.uid,), name="sandbox-trial").start()
+    return Machine(executor, CodeWatch(policy.interpreter), runner_version())

@@ -1,0 +1,48 @@
+"""Every error of a command becomes an exit code in one place, in both programs."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.cli.boundary import guarded
+from bridge.cli.host import commands
+from bridge.cli.host import main as runner
+from bridge.errors import InfrastructureError, UsageError
+
+
+def raising(error):
+    def act(*_):
+        raise error
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (UsageError("no such thing"), 2, "no such thing"),
+        (InfrastructureError("down"), 3, "down"),
+        (PermissionError(13, "Permission denied", "/state"), 3, "/state: Permission denied"),
+        (KeyError("limits"), 70, "a bug: KeyError: 'limits'"),
+    ],
+)
+def test_an_error_is_reported_once_and_decides_the_code(error, code, message):
+    reported, talk = [], []
+    assert guarded(raising(error), reported.append, "kakeya-mac", talk.append) == code
+    assert [one.message for one in reported] == [message]
+    assert [text.splitlines()[0] for text in talk] == (["Traceback (most recent call last):"] if code == 70 else [])
+
+
+def test_what_the_machine_refuses_names_the_doctor_of_the_program():
+    reported = []
+    guarded(raising(OSError(5, "Input/output error")), reported.append, "kakeya-runner", print)
+    assert reported[0].remedy == "kakeya-runner doctor"
+
+
+def test_a_bug_of_the_runner_ends_in_70_with_its_traceback(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(commands.HANDLERS, "pause", raising(KeyError("limits")))
+    assert runner.main(["pause", "--state", str(tmp_path)]) == 70
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert "kakeya-runner: a bug: KeyError: 'limits'" in said
+    assert "please report it" in said
