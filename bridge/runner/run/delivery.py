@@ -18,7 +18,7 @@ from bridge.run.outcomes import Ending
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.runner.connection.link import BusLink
 from bridge.runner.run.claim_renewal import following
-from bridge.runner.state.history import PENDING_NOTIFICATION, Stage
+from bridge.runner.state.history import PENDING_NOTIFICATION, JournalStage
 from bridge.runner.state.journal import Journal
 from bridge.runner.state.log import for_run
 from bridge.strictjson import StrictJsonError
@@ -43,7 +43,7 @@ class Spool:
     def waiting(self) -> tuple[str, ...]:
         """Return the runs whose results have not landed."""
         running = set(self._running())
-        found = (one.id for one in self._journal.histories() if one.stage == Stage.BUILT)
+        found = (one.id for one in self._journal.histories() if one.stage == JournalStage.BUILT)
         return tuple(run_id for run_id in found if run_id not in running)
 
     def resting(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from bridge.runner.connection.link import BusLink
 from bridge.runner.run.delivery import ResultDelivery
 from bridge.runner.state import kept
 from bridge.runner.state.folder import OpenState
-from bridge.runner.state.history import RunHistory, Stage
+from bridge.runner.state.history import JournalStage, RunHistory
 from bridge.runner.state.log import for_run
 
 
@@ -52,17 +52,17 @@ class Action(StrEnum):
 _A = Action
 # In the order of OnBus. The journal is written before what it announces, so it may be one step behind the bus or ahead
 # of it, and never two.
-_ROWS: Final[Mapping[Stage, tuple[Action, ...]]] = {
-    Stage.QUEUED: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.RUN, _A.FINALISE, _A.FORGET),
-    Stage.CLAIMED: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.RUN, _A.FINALISE, _A.FORGET),
-    Stage.RUNNING: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.FINALISE, _A.FINALISE, _A.FORGET),
-    Stage.JUDGING: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.FINALISE, _A.FINALISE, _A.FORGET),
-    Stage.BUILT: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.DELIVER, _A.DELIVER, _A.COPY),
-    Stage.PUBLISHED: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.DELIVER, _A.DELIVER, _A.COPY),
+_ROWS: Final[Mapping[JournalStage, tuple[Action, ...]]] = {
+    JournalStage.QUEUED: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.RUN, _A.FINALISE, _A.FORGET),
+    JournalStage.CLAIMED: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.RUN, _A.FINALISE, _A.FORGET),
+    JournalStage.RUNNING: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.FINALISE, _A.FINALISE, _A.FORGET),
+    JournalStage.JUDGING: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.FINALISE, _A.FINALISE, _A.FORGET),
+    JournalStage.BUILT: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.DELIVER, _A.DELIVER, _A.COPY),
+    JournalStage.PUBLISHED: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.DELIVER, _A.DELIVER, _A.COPY),
     # The journal alone decides: the claim of a run that ended long ago may be gone.
-    Stage.COPIED: (_A.NOTIFY,) * len(OnBus),
+    JournalStage.COPIED: (_A.NOTIFY,) * len(OnBus),
 }
-ACTIONS: Final[Mapping[tuple[Stage, OnBus], Action]] = MappingProxyType(
+ACTIONS: Final[Mapping[tuple[JournalStage, OnBus], Action]] = MappingProxyType(
     {(stage, on_bus): action for stage, row in _ROWS.items() for on_bus, action in zip(OnBus, row, strict=True)}
 )
 
@@ -70,12 +70,12 @@ _BEHIND: Final = "the claim is in the journal before a run can start"
 _STARTED: Final = "the bus acknowledged the start before the journal had it, and a claim never steps back"
 _UNBUILT: Final = "a result is in the journal before it ends a run"
 # What only a journal or a bus restored from an old copy can show; the action is the one that runs nothing twice.
-UNREACHABLE: Final[Mapping[tuple[Stage, OnBus], str]] = MappingProxyType(
+UNREACHABLE: Final[Mapping[tuple[JournalStage, OnBus], str]] = MappingProxyType(
     {
-        (Stage.QUEUED, OnBus.STARTED): _BEHIND,
-        (Stage.RUNNING, OnBus.CLAIMED): _STARTED,
-        (Stage.JUDGING, OnBus.CLAIMED): _STARTED,
-        **{(stage, OnBus.TERMINAL): _UNBUILT for stage in Stage if stage < Stage.BUILT},
+        (JournalStage.QUEUED, OnBus.STARTED): _BEHIND,
+        (JournalStage.RUNNING, OnBus.CLAIMED): _STARTED,
+        (JournalStage.JUDGING, OnBus.CLAIMED): _STARTED,
+        **{(stage, OnBus.TERMINAL): _UNBUILT for stage in JournalStage if stage < JournalStage.BUILT},
     }
 )
 
@@ -169,7 +169,7 @@ class Recovery:
         Raises:
             InfrastructureError: the bus did not answer.
         """
-        if tip is None or history.stage == Stage.COPIED:
+        if tip is None or history.stage == JournalStage.COPIED:
             return OnBus.UNCLAIMED if history.id in refs else OnBus.GONE, None
         with self._link.lock:
             view = self._link.bus.read_claim(history.id, tip)
@@ -209,7 +209,7 @@ class Recovery:
             ref = _as_claimed(history, listed, view)
             if action in {Action.RUN, Action.FINALISE}:
                 return [Unfinished(ref, view, resume=action is Action.RUN)]
-            if action is Action.COPY and history.stage < Stage.PUBLISHED:
+            if action is Action.COPY and history.stage < JournalStage.PUBLISHED:
                 journal.append("terminal", run_id, view.oid)
             if action is Action.COPY:
                 self._delivery.copy(ref, view.claim.result_oid, tries=1)
@@ -217,7 +217,7 @@ class Recovery:
                 held = HeldClaim(view.oid, view.claim, view.chain)
                 self._delivery.deliver(ref, held, history.built.ending, history.built.oid, tries=1)
             copied = journal.of(run_id)
-            if copied is not None and copied.stage == Stage.COPIED:
+            if copied is not None and copied.stage == JournalStage.COPIED:
                 self._notify(copied)
         return []
 

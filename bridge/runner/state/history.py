@@ -56,7 +56,7 @@ class JournalLine(Record):
     detail: dict[str, str | int | float | None] = Field(default_factory=dict)
 
 
-class Stage(IntEnum):
+class JournalStage(IntEnum):
     """How far a run has come: the states of a run, with judging and done split where a crash matters.
 
     What is built is never built again, what is published is only copied, what is copied is only notified of.
@@ -76,25 +76,25 @@ class Stage(IntEnum):
         return _STATES[self]
 
 
-_STATES: Final[Mapping[Stage, RunState]] = MappingProxyType(
+_STATES: Final[Mapping[JournalStage, RunState]] = MappingProxyType(
     {
-        Stage.QUEUED: RunState.QUEUED,
-        Stage.CLAIMED: RunState.CLAIMED,
-        Stage.RUNNING: RunState.RUNNING,
-        Stage.JUDGING: RunState.JUDGING,
-        Stage.BUILT: RunState.JUDGING,
-        Stage.PUBLISHED: RunState.DONE,
-        Stage.COPIED: RunState.DONE,
+        JournalStage.QUEUED: RunState.QUEUED,
+        JournalStage.CLAIMED: RunState.CLAIMED,
+        JournalStage.RUNNING: RunState.RUNNING,
+        JournalStage.JUDGING: RunState.JUDGING,
+        JournalStage.BUILT: RunState.JUDGING,
+        JournalStage.PUBLISHED: RunState.DONE,
+        JournalStage.COPIED: RunState.DONE,
     }
 )
-_REACHED: Final[Mapping[Event, Stage]] = MappingProxyType(
+_REACHED: Final[Mapping[Event, JournalStage]] = MappingProxyType(
     {
-        "claimed": Stage.CLAIMED,
-        "started": Stage.RUNNING,
-        "exited": Stage.JUDGING,
-        "result_built": Stage.BUILT,
-        "terminal": Stage.PUBLISHED,
-        "copied": Stage.COPIED,
+        "claimed": JournalStage.CLAIMED,
+        "started": JournalStage.RUNNING,
+        "exited": JournalStage.JUDGING,
+        "result_built": JournalStage.BUILT,
+        "terminal": JournalStage.PUBLISHED,
+        "copied": JournalStage.COPIED,
     }
 )
 
@@ -134,7 +134,7 @@ class RunHistory:
     """
 
     id: str
-    stage: Stage = Stage.QUEUED
+    stage: JournalStage = JournalStage.QUEUED
     nonces: frozenset[str] = frozenset()
     claim_oid: str | None = None
     processes: tuple[StartedProcess, ...] = ()
@@ -154,7 +154,7 @@ class RunHistory:
 def after(history: RunHistory | None, line: JournalLine) -> RunHistory | None:
     """Return the history of a run after one more line; None when nothing is left to do for it."""
     known = _with_facts(history or RunHistory(line.id), line)
-    stage = max(known.stage, _REACHED.get(line.event, Stage.QUEUED))
+    stage = max(known.stage, _REACHED.get(line.event, JournalStage.QUEUED))
     ended = line.event in {"announced", "fenced"} or (
         line.event == "copied" and PENDING_NOTIFICATION not in line.detail
     )

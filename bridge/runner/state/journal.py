@@ -17,7 +17,7 @@ from pathlib import Path
 import pydantic
 
 from bridge.errors import JournalError
-from bridge.runner.state.history import ATTESTATION, Event, JournalLine, RunHistory, Stage, after
+from bridge.runner.state.history import ATTESTATION, Event, JournalLine, JournalStage, RunHistory, after
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 from bridge.system.durable import append_whole
@@ -156,7 +156,7 @@ def _attested(last: LastAttested, line: JournalLine, before: RunHistory | None) 
     if line.event == "result_built" and ATTESTATION in line.detail:
         sequence, digest = line.detail["sequence"], line.detail[ATTESTATION]
         return replace(last, sequence=int(sequence or 0), digest=str(digest), run=line.id)
-    if line.event == "fenced" and before is not None and before.stage < Stage.PUBLISHED:
+    if line.event == "fenced" and before is not None and before.stage < JournalStage.PUBLISHED:
         return replace(last, void=tuple(sorted({*last.void, *before.sequences})))
     return last
 

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.errors import JournalError
 from bridge.runner.state.attempts import Attempts
-from bridge.runner.state.history import Stage, StartedProcess
+from bridge.runner.state.history import JournalStage, StartedProcess
 from bridge.runner.state.journal import Journal, read_lines, verify_journal
 
 ONE, TWO = "0" * 26, "1" * 26
@@ -32,7 +32,7 @@ def test_what_was_written_is_read_again_and_goes_on(path, clock):
     again = Journal(path, clock)
     assert [line.event for line in read_lines(path)] == ["fetched", "claimed", "process", "copied"]
     (history,) = again.histories()
-    assert (history.id, history.stage) == (ONE, Stage.CLAIMED)
+    assert (history.id, history.stage) == (ONE, JournalStage.CLAIMED)
     assert history.processes == (StartedProcess(5, 1.5, "m"),)
     again.append("fenced", ONE)
     assert again.histories() == ()

@@ -12,12 +12,12 @@ from bridge.run.state import FOLLOWING
 from bridge.runner.connection.link import link_to
 from bridge.runner.run.delivery import ResultDelivery
 from bridge.runner.service.recovery import ACTIONS, UNREACHABLE, Action, OnBus, Recovery
-from bridge.runner.state.history import Event, JournalLine, Stage, after
+from bridge.runner.state.history import Event, JournalLine, JournalStage, after
 from bridge.runner.state.journal import read_lines
 from tests.fakes.bus_actors import Actor
 from tests.fakes.memory_bus import MemoryBus
 
-PAIRS = list(product(Stage, OnBus))
+PAIRS = list(product(JournalStage, OnBus))
 WRITTEN = ("claimed", "started", "exited", "result_built", "terminal", "copied")
 
 
@@ -34,14 +34,14 @@ def test_unreachable_pairs_are_pairs_with_a_reason_and_run_nothing():
 
 def test_only_what_never_started_runs_and_nothing_that_is_published_runs_or_is_lost():
     assert {pair for pair, action in ACTIONS.items() if action is Action.RUN} == {
-        (Stage.QUEUED, OnBus.CLAIMED),
-        (Stage.CLAIMED, OnBus.CLAIMED),
+        (JournalStage.QUEUED, OnBus.CLAIMED),
+        (JournalStage.CLAIMED, OnBus.CLAIMED),
     }
-    assert not [pair for pair, action in ACTIONS.items() if action is Action.FINALISE and pair[0] >= Stage.BUILT]
+    assert not [pair for pair, action in ACTIONS.items() if action is Action.FINALISE and pair[0] >= JournalStage.BUILT]
 
 
 def test_stages_follow_each_other_as_the_states_of_a_run_do():
-    for one, next_one in pairwise(Stage):
+    for one, next_one in pairwise(JournalStage):
         assert one.state == next_one.state or next_one.state in FOLLOWING[one.state]
 
 
@@ -140,7 +140,7 @@ def test_what_happens_is_what_the_table_says(world, stage, on_bus):
     assert [one.ref for one in meeting.told] == ([meeting.ref] if told else [])
     if action in {Action.DELIVER, Action.COPY}:
         assert w.claim(meeting.ref.id).result_oid == meeting.result_oid
-    too_late = on_bus is OnBus.FOREIGN and Stage.JUDGING <= stage < Stage.COPIED
+    too_late = on_bus is OnBus.FOREIGN and JournalStage.JUDGING <= stage < JournalStage.COPIED
     assert any("too late" in line for line in w.said) == too_late
 
 
