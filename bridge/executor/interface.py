@@ -61,7 +61,7 @@ class Hooks:
 
 @dataclass(frozen=True)
 class Execution:
-    """What happened, as the executor saw it.
+    """The result of executing a job spec, as measured by the executor.
 
     Attributes:
         ok: whether the executor did its own work, whatever the program did.
@@ -97,7 +97,7 @@ class Execution:
 
 
 class Executor(Protocol):
-    """Runs job specs, one call a run."""
+    """Executes job specs: one call runs all commands of one run."""
 
     def host(self) -> HostRecord:
         """Describe the machine; measured once, `unknown` where there is no source."""
@@ -129,7 +129,7 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class Escape:
-    """One way out: what a run would do, and whether a trial run was refused it."""
+    """One way out of the sandbox, and whether the trial run was refused it."""
 
     what: str
     refused: bool

@@ -23,7 +23,7 @@ _OPEN_TO_ALL: Final = "/var/tmp"  # noqa: S108 - the folder made there has a nam
 def within_reach(directory: RunDirectory, uid: int) -> Iterator[RunDirectory]:
     """Yield the run's folders, moved for as long as the block lasts where their user could not come to them.
 
-    Where we may mount, the warden opens the way instead, and nothing moves.
+    Where we may mount, the subreaper opens the way instead, and nothing moves.
     """
     folders = (directory.work, directory.out, directory.home, directory.tmp)
     if uid == os.getuid() or not closed_to(uid, map(str, folders)) or may_mount():

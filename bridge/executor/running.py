@@ -1,4 +1,4 @@
-"""One execution from its first command to the import of what it left.
+"""Execute a job spec: run its commands, then import the files they left.
 
 Knows nothing about which sandbox confines it.
 """
@@ -30,7 +30,7 @@ from bridge.system.clock import Clock
 
 
 class RunExecution:
-    """One execution from start to end."""
+    """Runs the commands of one job spec in order and collects what they left."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class RunExecution:
 
     def execute(self) -> Execution:
         """Run the commands until one does not end well, then bring in what they left."""
-        if self._look_for_module(self._spec.commands[0]):
+        if self._find_module(self._spec.commands[0]):
             for command in self._spec.commands:
                 if not self._run(command):
                     break
@@ -134,7 +134,7 @@ class RunExecution:
             self._fail(f"command {command.name} could not run: {error.message}")
             return None
 
-    def _look_for_module(self, command: Command) -> bool:
+    def _find_module(self, command: Command) -> bool:
         """Find out where the first command's module would come from; return whether the run may go on."""
         asked = question(command)
         if asked is None:

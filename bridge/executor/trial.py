@@ -1,6 +1,6 @@
-"""Try the sandbox for real: run a small program in it that tries to get out, and believe what it finds.
+"""Try the sandbox: run a program in it that tries every escape, and report which were refused.
 
-Nothing is looked up instead of being tried: a host whose kernel forbids user namespaces has bubblewrap installed, too.
+An installed bubblewrap proves nothing: a kernel that forbids user namespaces may have it, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bridge.executor.interface import Escape, Execution, Hooks, RunDirectory
 from bridge.executor.running import RunExecution
 from bridge.executor.sandbox.choice import enclosed
 from bridge.executor.sandbox.confinement import Confinement, nothing
-from bridge.executor.sandbox.escapes import TrialTargets, Witness, laid_out
+from bridge.executor.sandbox.escapes import TrialTargets, Witness, make_targets
 from bridge.executor.sandbox.stale import PREFIX, clear_stale
 from bridge.limits import MIB
 from bridge.records import Command, JobSpec, Limits, SandboxApplied, SandboxSpec
@@ -39,7 +39,7 @@ _LIMITS: Final = Limits(
 
 @dataclass(frozen=True)
 class SandboxTrial:
-    """What came of trying a sandbox.
+    """The outcome of a sandbox trial.
 
     Attributes:
         applied: what a run would get; `none` as soon as one way out was open.
@@ -62,29 +62,29 @@ def try_sandbox(
     """
     try:
         clear_stale(Path(tempfile.gettempdir()), clock)
-        with tempfile.TemporaryDirectory(prefix=PREFIX) as name, laid_out(Path(name)) as bait:
+        with tempfile.TemporaryDirectory(prefix=PREFIX) as name, make_targets(Path(name)) as targets:
             directory = make_directory(Path(name) / "run")
             (directory.work / "kakeya_planted.py").write_text("")
-            spec = _spec(bait.argv(sys.executable), uid)
+            spec = _spec(targets.argv(sys.executable), uid)
             confinement = enclose(spec, directory)
             witness = Witness(directory.work)
-            quiet = Hooks(on_log=lambda _: None, on_started=witness.started, should_stop=witness.look)
+            quiet = Hooks(on_log=lambda _: None, on_started=witness.started, should_stop=witness.record_users)
             execution = RunExecution(spec, directory, quiet, secrets=(), confinement=confinement, clock=clock).execute()
-            return _judged(execution, bait, witness, confinement.applied)
+            return _evaluate(execution, targets, witness, confinement.applied)
     except InfrastructureError as error:
         return SandboxTrial(nothing(error.message))
     except OSError as error:
         return SandboxTrial(nothing(f"it could not be tried: {error.strerror}"))
 
 
-def _judged(execution: Execution, bait: TrialTargets, witness: Witness, applied: SandboxApplied) -> SandboxTrial:
-    """Believe what can be seen from outside first, then what the program says."""
-    told = _told(execution)
+def _evaluate(execution: Execution, targets: TrialTargets, witness: Witness, applied: SandboxApplied) -> SandboxTrial:
+    """Return the outcome of a trial: facts measured on the host come before what the program reported."""
+    told = _parse_answer(execution)
     if isinstance(told, str):
         wrote = "tried, and a run can write outside its directories"
-        return SandboxTrial(nothing(wrote if bait.outside.exists() else told))
+        return SandboxTrial(nothing(wrote if targets.outside.exists() else told))
     survivors = sum(command.survivors for command in execution.commands)
-    escapes = bait.escapes(told, survivors, witness.users)
+    escapes = targets.escapes(told, survivors, witness.users)
     wrong = [escape.what for escape in escapes if not escape.refused]
     if wrong:
         return SandboxTrial(nothing(f"tried, and a run can {', '.join(wrong)}"), escapes)
@@ -103,7 +103,7 @@ def make_directory(root: Path) -> RunDirectory:
     return directory
 
 
-def _told(execution: Execution) -> dict[str, Any] | str:
+def _parse_answer(execution: Execution) -> dict[str, Any] | str:
     """Return what the program found, or why it found nothing."""
     text = execution.log.decode("utf-8", "replace").strip()
     if not execution.ok or execution.program_exit != 0:

@@ -83,7 +83,7 @@ def enclose(spec: JobSpec, directory: RunDirectory) -> Bubble:
 
 @dataclass(frozen=True)
 class Bubble:
-    """One run's sandbox."""
+    """Confines a run with bubblewrap options made from its job spec."""
 
     spec: JobSpec
     directory: RunDirectory

@@ -21,13 +21,13 @@ from bridge.records import JobSpec, SandboxApplied
 
 @dataclass(frozen=True)
 class Wrapped:
-    """A command line with its confinement around it, for the warden to start.
+    """A command line with its confinement around it, for the subreaper to start.
 
     Attributes:
         environment: what the outermost program gets; the command's own when nothing wraps it.
         wrappers: how many processes at its top belong to the confinement.
         pass_fds: descriptors it needs.
-        cover: folders that the warden, as root, first covers with an empty one, for this command alone.
+        cover: folders that the subreaper, as root, first covers with an empty one, for this command alone.
         stage: paths that it then mounts below them, from which and where to.
         status_fd: shows afterwards whether the confinement came to start the command; None when it cannot fail.
     """

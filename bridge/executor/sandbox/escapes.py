@@ -1,4 +1,4 @@
-"""Ways out of a sandbox: what lies outside for a trial run to reach, and the program that tries to reach it.
+"""Make the targets of a sandbox trial, and hold the program that tries to reach them from inside.
 
 Knows nothing about which sandbox is tried. Everything it touches is made for the trial; where nothing holds it back the
 program reads, writes and connects to these things only.
@@ -23,18 +23,12 @@ from bridge.executor.interface import Escape
 from bridge.system.process import Child
 
 _SHARED_TMP: Final = "/tmp"  # noqa: S108 - where the next run would find what this one left
-
-
 _SET_ANYHOW: Final = frozenset({"PATH", "HOME", "LANG", "PWD", "TMPDIR", "LC_CTYPE"})
-
-
 # What belongs to the whole machine; a setting is opened and never written.
 _KERNEL: Final = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/sys")
-
-
 _PROGRAM: Final = r"""
 import ctypes, json, os, signal, socket, sys, time
-bait = json.loads(sys.argv[1])
+targets = json.loads(sys.argv[1])
 def through(action):
     try:
         return action() is not False
@@ -70,26 +64,26 @@ def stay():
             time.sleep(600)
         os._exit(0)
 found = {
-    "read the runner's key": through(lambda: read(bait["key"])),
-    "read another run's directory": through(lambda: os.listdir(bait["other_run"])),
-    "write outside its directories": through(lambda: write(bait["outside"])),
-    "connect to a socket of the host": through(lambda: call("path", socket.AF_UNIX, bait["socket"])),
-    "connect to the host's loopback": through(lambda: call("loop", socket.AF_INET, ("127.0.0.1", bait["port"]))),
+    "read the runner's key": through(lambda: read(targets["key"])),
+    "read another run's directory": through(lambda: os.listdir(targets["other_run"])),
+    "write outside its directories": through(lambda: write(targets["outside"])),
+    "connect to a socket of the host": through(lambda: call("path", socket.AF_UNIX, targets["socket"])),
+    "connect to the host's loopback": through(lambda: call("loop", socket.AF_INET, ("127.0.0.1", targets["port"]))),
     "see a network device": sorted(name for _, name in socket.if_nameindex()) != ["lo"],
-    "see a process of the host": through(lambda: bait["token"] in read("/proc/%d/cmdline" % bait["pid"])),
-    "signal a process of the host": through(lambda: os.kill(bait["pid"], 0)),
+    "see a process of the host": through(lambda: targets["token"] in read("/proc/%d/cmdline" % targets["pid"])),
+    "signal a process of the host": through(lambda: os.kill(targets["pid"], 0)),
     "import what lies in its working directory": through(lambda: __import__("kakeya_planted")),
-    "see a variable of the runner": sorted(set(os.environ) & set(bait["variables"])) != [],
+    "see a variable of the runner": sorted(set(os.environ) & set(targets["variables"])) != [],
 }
 if sys.platform == "linux":
-    abstract = "\0" + bait["token"]
+    abstract = "\0" + targets["token"]
     found["connect to a socket of the host"] |= through(lambda: call("abstract", socket.AF_UNIX, abstract))
     found["make a user namespace"] = through(lambda: kernel("unshare", 0x10000000))
-    found["trace a process of the host"] = through(lambda: kernel("ptrace", 0x4206, bait["pid"], None, None))
-    tops = [top for top in bait["kernel"] if os.path.exists(top)]
+    found["trace a process of the host"] = through(lambda: kernel("ptrace", 0x4206, targets["pid"], None, None))
+    tops = [top for top in targets["kernel"] if os.path.exists(top)]
     found["open a kernel setting for writing"] = any(through(lambda: opened(path)) for path in files(tops))
     found["see kernel settings that are not read-only"] = not all(os.statvfs(top).f_flag & os.ST_RDONLY for top in tops)
-through(lambda: write(bait["shared_tmp"]))
+through(lambda: write(targets["shared_tmp"]))
 stay()
 wrote = through(lambda: write("here"))
 for _ in range(200 if wrote else 0):
@@ -102,7 +96,7 @@ print(json.dumps({"escapes": found, "cannot write its own directory": not wrote}
 
 @dataclass(frozen=True)
 class TrialTargets:
-    """What lies outside.
+    """Files, sockets and a process outside the sandbox that the trial run tries to reach.
 
     Attributes:
         root: a private folder with all of it; the run's own directory may be beside.
@@ -122,7 +116,7 @@ class TrialTargets:
 
     @property
     def shared_tmp(self) -> Path:
-        """The same in the folder that all programs share."""
+        """A file in the shared temporary folder that is there only when a run wrote it."""
         return Path(_SHARED_TMP) / f"kakeya-{self.token}"
 
     def argv(self, interpreter: str) -> tuple[str, ...]:
@@ -154,7 +148,7 @@ class TrialTargets:
 
 @dataclass
 class Witness:
-    """Sees from outside whose the trial's processes are: inside, a root that is mapped to another number looks like it.
+    """Records from the host which users the trial's processes are; inside, a user namespace hides it.
 
     Attributes:
         work: the trial's working directory, where its program says that it is there and waits to be seen.
@@ -166,11 +160,11 @@ class Witness:
     users: set[int] = field(default_factory=set)
 
     def started(self, pid: int, _started: float, _marker: str) -> None:
-        """Take note of the process that the trial's descend from."""
+        """Record the process id of the trial's subreaper."""
         self.pid = pid
 
-    def look(self) -> None:
-        """Look once the program is there, then let it go on."""
+    def record_users(self) -> None:
+        """Record the users of the trial's processes once its program waits for it, then let the program go on."""
         if self.users or not (self.work / "here").exists():
             return
         for process in psutil.Process(self.pid).children(recursive=True):
@@ -180,8 +174,8 @@ class Witness:
 
 
 @contextmanager
-def laid_out(root: Path) -> Iterator[TrialTargets]:
-    """Lay everything out below a private folder; all of it is gone at the end of the block."""
+def make_targets(root: Path) -> Iterator[TrialTargets]:
+    """Make the targets below a private folder; the victim ends and the sockets close with the block."""
     token = secrets.token_hex(8)
     (root / "runner.key").write_text("not for the run")
     (root / "runner.key").chmod(0o600)
@@ -199,6 +193,6 @@ def laid_out(root: Path) -> Iterator[TrialTargets]:
         victim = stack.enter_context(
             Child([sys.executable, "-I", "-S", "-c", waiting, token], env={}, cwd="/", output_fd=null)
         )
-        bait = TrialTargets(root, token, victim, servers[1].getsockname()[1])
-        stack.callback(bait.shared_tmp.unlink, missing_ok=True)
-        yield bait
+        targets = TrialTargets(root, token, victim, servers[1].getsockname()[1])
+        stack.callback(targets.shared_tmp.unlink, missing_ok=True)
+        yield targets

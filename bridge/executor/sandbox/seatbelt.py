@@ -101,7 +101,7 @@ def profile(readable: Iterable[str], writable: Iterable[str], *, network: bool) 
 
 @dataclass(frozen=True)
 class Seatbelt:
-    """One run's sandbox."""
+    """Confines a run with a sandbox-exec profile."""
 
     text: str
     directory: RunDirectory

@@ -1,4 +1,4 @@
-"""The other side of a command: request code that answers host code over two pipes, out of reach of everything else.
+"""Run request code as the peer of a host command: two pipes between them, and no other shared resource.
 
 Two sandboxes, two users, two directories. The command sees no checkout, the peer no report directory; what they share
 is a pipe each way. Knows nothing about what is asked.
@@ -76,7 +76,7 @@ def set_apart(spec: JobSpec, directory: RunDirectory, offered: Callable[[int], S
 
 
 class PeerProcess:
-    """One command's other side, alive while the block lasts.
+    """Runs a command's peer in a thread while the block lasts.
 
     Attributes:
         record: what became of it; None until the block has ended, or when it could not be started.
@@ -167,7 +167,7 @@ class PeerProcess:
         """Supervise the peer until it ends or the command has."""
         spec, directory = self._beside.spec, self._beside.directory
         log = LogKeeper(lambda _: None, LOG_BYTES)
-        # Its death needs no note in a journal: its warden ends with the runner, its group carries the run's marker.
+        # Its death needs no note in a journal: its subreaper ends with the runner, its group carries the run's marker.
         hooks = Hooks(on_log=lambda _: None, on_started=self._on_started, should_stop=self._should_stop)
         supervisor = Supervisor(
             marker=self._marker, hooks=hooks, log=log, marks=MarkReader(), bounds=self._bounds,

@@ -1,4 +1,4 @@
-"""What goes into the supervision of one command, what it has shown so far, and what comes out."""
+"""Hold the input of one command's supervision, its state so far and its result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CommandPlan:
 
 @dataclass
 class Watched:
-    """What one command has shown of itself so far."""
+    """The state of a running command, as reported by the subreaper and sampled by the supervisor."""
 
     exit_code: int | None = None
     signal: int | None = None
@@ -52,7 +52,7 @@ class Watched:
 
 @dataclass
 class CommandEnd:
-    """One command's end.
+    """The result of supervising one command.
 
     Attributes:
         stop: what stopped it, or None when it ended by itself.
