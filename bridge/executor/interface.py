@@ -96,6 +96,23 @@ class Execution:
     peers: tuple[PeerRecord, ...] = ()
 
 
+@dataclass(frozen=True)
+class HostPaths:
+    """Paths of this host that decide what the sandbox must hide and may show.
+
+    Attributes:
+        private: the runner's key, policy, state and home; no run reaches them.
+        read_only: the policy's allow-list, with its model folders.
+        devices: the policy's device nodes.
+        interpreter: the Python of the policy; None for our own.
+    """
+
+    private: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    interpreter: str | None = None
+
+
 class Executor(Protocol):
     """Executes job specs: one call runs all commands of one run."""
 

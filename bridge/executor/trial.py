@@ -6,6 +6,7 @@ An installed bubblewrap proves nothing: a kernel that forbids user namespaces ma
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.errors import InfrastructureError
-from bridge.executor.interface import Escape, Execution, Hooks, RunDirectory
+from bridge.executor.interface import Escape, Execution, Hooks, HostPaths, RunDirectory
 from bridge.executor.running import RunExecution
 from bridge.executor.sandbox.choice import enclosed
 from bridge.executor.sandbox.confinement import Confinement, nothing
@@ -51,7 +52,10 @@ class SandboxTrial:
 
 
 def try_sandbox(
-    clock: Clock, uid: int | None, enclose: Callable[[JobSpec, RunDirectory], Confinement] = enclosed
+    clock: Clock,
+    uid: int | None,
+    enclose: Callable[[JobSpec, RunDirectory], Confinement] = enclosed,
+    paths: HostPaths = HostPaths(),  # noqa: B008 - frozen
 ) -> SandboxTrial:
     """Run the escape program in this platform's sandbox and say what a run as this user would get.
 
@@ -59,13 +63,16 @@ def try_sandbox(
         clock: measures the try's own limits.
         uid: the user runs will be; None is ours, or an ordinary one when we are root.
         enclose: puts the sandbox around a run.
+        paths: the private paths to try to reach, and the allow-list that runs get.
     """
     try:
         clear_stale(Path(tempfile.gettempdir()), clock)
         with tempfile.TemporaryDirectory(prefix=PREFIX) as name, make_targets(Path(name)) as targets:
             directory = make_directory(Path(name) / "run")
             (directory.work / "kakeya_planted.py").write_text("")
-            spec = _spec(targets.argv(sys.executable), uid)
+            given = paths.interpreter
+            program = given if given is not None and os.access(given, os.X_OK) else sys.executable
+            spec = _spec(targets.argv(program, paths.private), uid, paths, targets.models)
             confinement = enclose(spec, directory)
             witness = Witness(directory.work)
             quiet = Hooks(on_log=lambda _: None, on_started=witness.started, should_stop=witness.record_users)
@@ -116,7 +123,9 @@ def _parse_answer(execution: Execution) -> dict[str, Any] | str:
     return found
 
 
-def _spec(argv: tuple[str, ...], uid: int | None) -> JobSpec:
+def _spec(argv: tuple[str, ...], uid: int | None, paths: HostPaths, models: Path) -> JobSpec:
+    read_only = (str(models), *(path for path in paths.read_only if Path(path).exists()))
+    devices = tuple(path for path in paths.devices if Path(path).is_char_device())
     return JobSpec(
         id="0" * 26,
         request_digest=_NOBODYS_DIGEST,
@@ -130,7 +139,7 @@ def _spec(argv: tuple[str, ...], uid: int | None) -> JobSpec:
         commands=(Command(name="trial", argv=argv),),
         environment=(),
         limits=_LIMITS,
-        sandbox=SandboxSpec(mode="required", uid=uid),
+        sandbox=SandboxSpec(mode="required", uid=uid, read_only=read_only, devices=devices),
         outputs=(),
         gate_profile="smoke",
     )

@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +54,11 @@ def files(tops):
             yield from (os.path.join(folder, name) for name in names)
 def opened(path):
     os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW))
+def reached(path, *identity):
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    facts = os.fstat(descriptor)
+    os.close(descriptor)
+    return (facts.st_dev, facts.st_ino) == identity
 def stay():
     if os.fork() == 0:
         os.setsid()
@@ -68,11 +73,14 @@ found = {
     "read another run's directory": through(lambda: os.listdir(targets["other_run"])),
     "write outside its directories": through(lambda: write(targets["outside"])),
     "connect to a socket of the host": through(lambda: call("path", socket.AF_UNIX, targets["socket"])),
+    "connect to a socket below an allowed folder": through(lambda: call("path", socket.AF_UNIX, targets["inner"])),
+    "read a credential below an allowed folder": through(lambda: read(targets["credential"]) != ""),
     "connect to the host's loopback": through(lambda: call("loop", socket.AF_INET, ("127.0.0.1", targets["port"]))),
     "see a network device": sorted(name for _, name in socket.if_nameindex()) != ["lo"],
     "see a process of the host": through(lambda: targets["token"] in read("/proc/%d/cmdline" % targets["pid"])),
     "signal a process of the host": through(lambda: os.kill(targets["pid"], 0)),
     "import what lies in its working directory": through(lambda: __import__("kakeya_planted")),
+    "reach the runner's key, policy, state or home": any(through(lambda: reached(*one)) for one in targets["private"]),
     "see a variable of the runner": sorted(set(os.environ) & set(targets["variables"])) != [],
 }
 if sys.platform == "linux":
@@ -115,18 +123,26 @@ class TrialTargets:
         return self.root / "outside"
 
     @property
+    def models(self) -> Path:
+        """A folder on the allow-list, with a credential file and a socket in it."""
+        return self.root / "models"
+
+    @property
     def shared_tmp(self) -> Path:
         """A file in the shared temporary folder that is there only when a run wrote it."""
         return Path(_SHARED_TMP) / f"kakeya-{self.token}"
 
-    def argv(self, interpreter: str) -> tuple[str, ...]:
-        """Return the command of the trial run."""
+    def argv(self, interpreter: str, private: Iterable[str] = ()) -> tuple[str, ...]:
+        """Return the command of the trial run; it also tries to reach private paths of the host."""
         told = {
             "key": str(self.root / "runner.key"),
             "other_run": str(self.root / "other-run"),
             "outside": str(self.outside),
             "socket": str(self.root / "host.sock"),
             "shared_tmp": str(self.shared_tmp),
+            "credential": str(self.models / ".netrc"),
+            "inner": str(self.models / "s"),
+            "private": list(_identities(private)),
             "kernel": _KERNEL,
             "port": self.port,
             "pid": self.victim.pid,
@@ -144,6 +160,14 @@ class TrialTargets:
         if users:
             through["be root on the host"] = 0 in users
         return tuple(Escape(what, refused=not got) for what, got in through.items())
+
+
+def _identities(paths: Iterable[str]) -> Iterator[tuple[str, int, int]]:
+    """Yield path, device and inode of what exists: inside, an empty folder may stand at the same path."""
+    for path in paths:
+        with suppress(OSError):
+            facts = Path(path).stat()
+            yield path, facts.st_dev, facts.st_ino
 
 
 @dataclass
@@ -180,10 +204,22 @@ def make_targets(root: Path) -> Iterator[TrialTargets]:
     (root / "runner.key").write_text("not for the run")
     (root / "runner.key").chmod(0o600)
     (root / "other-run").mkdir(mode=0o700)
+    (root / "models").mkdir(mode=0o755)
+    (root / "models" / ".netrc").write_text("not for the run")
     with ExitStack() as stack:
-        families = (socket.AF_UNIX, socket.AF_INET, *((socket.AF_UNIX,) if sys.platform == "linux" else ()))
+        families = (
+            socket.AF_UNIX,
+            socket.AF_INET,
+            socket.AF_UNIX,
+            *((socket.AF_UNIX,) if sys.platform == "linux" else ()),
+        )
         servers = [stack.enter_context(socket.socket(family, socket.SOCK_STREAM)) for family in families]
-        addresses: tuple[Any, ...] = (str(root / "host.sock"), ("127.0.0.1", 0), f"\0{token}")
+        addresses: tuple[Any, ...] = (
+            str(root / "host.sock"),
+            ("127.0.0.1", 0),
+            str(root / "models" / "s"),
+            f"\0{token}",
+        )
         for server, address in zip(servers, addresses, strict=False):
             server.bind(address)
             server.listen()

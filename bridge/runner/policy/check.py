@@ -20,6 +20,7 @@ from typing import Any, get_args
 import pydantic
 
 from bridge.errors import KakeyaError
+from bridge.runner.policy.allow_lists import REMEDY, exposures
 from bridge.runner.policy.file import Policy, file_problems, own_presets
 
 _TYPES = {"env": "environment", "schema": "schema_version"}
@@ -52,7 +53,10 @@ def problems(path: Path) -> Iterator[Problem]:
     found = list(content_problems(data))
     yield from found
     if not found:
-        yield from _about_this_machine(Policy.model_validate_json(json.dumps(tomllib.loads(data.decode()))))
+        policy = Policy.model_validate_json(json.dumps(tomllib.loads(data.decode())))
+        for key, text in exposures(policy, (str(path),)):
+            yield Problem(key, text, REMEDY)
+        yield from _about_this_machine(policy)
 
 
 def content_problems(data: bytes) -> Iterator[Problem]:

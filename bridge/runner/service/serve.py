@@ -17,6 +17,7 @@ from bridge.runner.actions.announce import announcer
 from bridge.runner.connection.link import BusLink, link_to
 from bridge.runner.host import Host, StateFolder
 from bridge.runner.machine.identity import CodeWatch, runner_version
+from bridge.runner.policy.allow_lists import host_paths, refuse_exposed_lists
 from bridge.runner.policy.file import Policy, own_presets
 from bridge.runner.service.loop import Runner
 from bridge.runner.state.attempts import Attempts
@@ -40,9 +41,10 @@ def assemble(
 
     Raises:
         JournalError: the journal does not hold.
-        UsageError: an installed preset is broken.
+        UsageError: an installed preset is broken, or the policy lets runs read the state folder.
     """
-    executor = local_executor(clock)
+    refuse_exposed_lists(policy, (str(state.root),))
+    executor = local_executor(clock, host_paths(policy, state.root))
     # Tried while the bus is being listed: the first run need not wait for it, and the first beacon tells what it is.
     if policy.sandbox.mode != "off":
         threading.Thread(target=executor.sandbox, args=(policy.sandbox.uid,), name="sandbox-trial").start()
