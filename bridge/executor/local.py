@@ -12,7 +12,7 @@ from dataclasses import replace
 from bridge.executor.interface import Escape, Execution, Hooks, HostPaths, RunDirectory
 from bridge.executor.observe import host as machine
 from bridge.executor.process import tree
-from bridge.executor.run_folders import within_reach
+from bridge.executor.run_folders import sweep_run_folders, within_reach
 from bridge.executor.running import RunExecution
 from bridge.executor.sandbox.choice import confine
 from bridge.executor.sandbox.confinement import nothing
@@ -28,6 +28,7 @@ class LocalExecutor:
     """Implements `bridge.executor.interface.Executor` with processes of this machine."""
 
     def __init__(self, clock: Clock, paths: HostPaths | None = None) -> None:
+        sweep_run_folders()
         self._clock = clock
         given = HostPaths() if paths is None else paths
         self._paths = replace(given, private=(own_home(), *given.private))

@@ -20,11 +20,12 @@ from bridge.executor.running import RunExecution
 from bridge.executor.sandbox.choice import enclosed
 from bridge.executor.sandbox.confinement import Confinement, nothing
 from bridge.executor.sandbox.escapes import TrialTargets, Witness, make_targets
-from bridge.executor.sandbox.stale import PREFIX, clear_stale
+from bridge.executor.sandbox.held_folders import held_folder, sweep
 from bridge.limits import MIB
 from bridge.records import Command, JobSpec, Limits, SandboxApplied, SandboxSpec
 from bridge.system.clock import Clock
 
+PREFIX: Final = "kakeya-sandbox-"
 _NOBODYS_DIGEST: Final = "0" * 64
 _LIMITS: Final = Limits(
     wall_s=30.0,
@@ -66,9 +67,10 @@ def try_sandbox(
         paths: the private paths to try to reach, and the allow-list that runs get.
     """
     try:
-        clear_stale(Path(tempfile.gettempdir()), clock)
-        with tempfile.TemporaryDirectory(prefix=PREFIX) as name, make_targets(Path(name)) as targets:
-            directory = make_directory(Path(name) / "run")
+        shared = Path(tempfile.gettempdir())
+        sweep(PREFIX, shared)
+        with held_folder(PREFIX, shared) as root, make_targets(root) as targets:
+            directory = make_directory(root / "run")
             (directory.work / "kakeya_planted.py").write_text("")
             given = paths.interpreter
             program = given if given is not None and os.access(given, os.X_OK) else sys.executable
