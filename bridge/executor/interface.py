@@ -23,7 +23,7 @@ from bridge.records import (
     Telemetry,
 )
 
-Ending = Literal["exited", "timed_out", "cancelled", "interrupted", "revoked", "limit", "not_started"]
+Ending = Literal["exited", "timed_out", "cancelled", "interrupted", "revoked", "limit", "killed", "not_started"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Execution:
 
     Attributes:
         ok: whether the executor did its own work, whatever the program did.
-        ending: why it ended; `limit` names its bound in limits_hit.
+        ending: why it ended; `limit` names its bound in limits_hit; `killed` means by the host.
         program_exit: exit code of the last command that ran; 128 + n for signal n; None when none ran.
         message: one line for people when ok is False or the ending is not `exited`.
         log: the whole log kept, redacted and capped.

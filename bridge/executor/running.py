@@ -179,8 +179,10 @@ class RunExecution:
             return False
         for note in ended.notes:
             self._log.note(note)
-        if ended.failed is not None:
-            self._fail(f"command {command.name}: {ended.failed}", began=ended.began)
+        why = ended.killed or ended.failed
+        if why is not None:
+            self._fail(f"command {command.name}: {why}", began=ended.began)
+            self._ending = "killed" if ended.killed else self._ending
             if not ended.began:
                 return False
         self._results.append(ended.result)

@@ -125,7 +125,7 @@ class PeerProcess:
         self._stack.close()
         if self._ended is not None:
             self.record = self._recorded(self._ended.result)
-            self.failed = self.failed or self._ended.failed
+            self.failed = self.failed or self._ended.killed or self._ended.failed
             stop = self._ended.stop
             if stop is not None and stop.ending != "interrupted":
                 self.log += f"[kakeya] the peer was stopped: {stop.message}\n".encode()

@@ -57,11 +57,13 @@ class CommandEnd:
     Attributes:
         stop: what stopped it, or None when it ended by itself.
         failed: what kept the executor from its own work, or None.
+        killed: who was killed by the host while the command ran, or None.
         began: whether the command ran at all.
     """
 
     result: CommandResult
     stop: Stop | None
     failed: str | None
+    killed: str | None
     began: bool
     notes: list[str] = field(default_factory=list)

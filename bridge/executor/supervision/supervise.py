@@ -10,8 +10,10 @@ import contextlib
 import json
 import os
 import selectors
+import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import psutil
@@ -53,6 +55,7 @@ class Supervisor:
         self._marks = marks
         self._bounds = bounds
         self._on_usage = on_usage
+        self._oom_kills = 0
 
     def run(self, plan: CommandPlan) -> CommandEnd:
         """Start the command and return when it and everything it started are dead.
@@ -62,6 +65,7 @@ class Supervisor:
             Exception: whatever a hook raises; nothing of the command is left then either.
         """
         started_s = self._bounds.elapsed_s()
+        self._oom_kills = oom_kills()
         with contextlib.ExitStack() as stack:
             group = self._group(plan.name)
             if isinstance(group, Cgroup):
@@ -233,9 +237,14 @@ class Supervisor:
         if stop is None and exit_code != 0:
             kernel_hits = group.hits() if isinstance(group, Cgroup) else {}
             stop = self._bounds.explain(number, watched.peak_rss_bytes, kernel_hits)
+        killed: str | None = None
         if watched.failed is None and stop is None:
             if not watched.exited:
-                watched.failed = "the process that held the command was killed"
+                killed = "the process that held the command was killed"
+            elif plan.wrapped.wrappers and watched.signal is not None:
+                killed = f"its sandbox was killed by signal {watched.signal}"
+            elif number == signal.SIGKILL and oom_kills() > self._oom_kills:
+                killed = "the kernel killed it: the host ran out of memory"
             elif exit_code != 0 and not plan.wrapped.set_up():
                 watched.failed, watched.began = "the sandbox could not be set up; the end of the log says why", False
         result = CommandResult(
@@ -252,7 +261,16 @@ class Supervisor:
         notes: list[str] = []
         if watched.killed_after and watched.began and watched.stop is None:
             notes.append(f"{watched.killed_after} processes outlived the command and were killed")
-        return CommandEnd(result, stop, watched.failed, watched.began, notes)
+        return CommandEnd(result, stop, watched.failed, killed, watched.began or killed is not None, notes)
+
+
+def oom_kills() -> int:
+    """Return how many processes the kernel has killed for want of memory since it started; 0 where nobody counts."""
+    try:
+        counts = dict(line.split() for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines())
+    except OSError:
+        return 0
+    return int(counts.get("oom_kill", 0))
 
 
 def _send(control: Pipe, line: bytes) -> None:
