@@ -21,6 +21,7 @@ from bridge.runner.maintenance.doctor import DoctorContext, examine
 from bridge.runner.policy.allow_lists import host_paths
 from bridge.runner.policy.check import problems
 from bridge.runner.policy.file import load_policy
+from bridge.runner.service.serve import assemble
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs
 from tests.integration.executor.inside import TRY, refused, told
@@ -131,6 +132,14 @@ def test_a_policy_whose_lists_hold_private_paths_is_refused_by_name(tmp_path, ke
         load_policy(path)
 
     assert [(one.where, one.grave) for one in problems(path) if "would show runs" in one.text] == [(key, True)]
+
+
+def test_a_runner_whose_lists_hold_its_state_folder_does_not_start(tmp_path):
+    state = StateFolder(tmp_path / "elsewhere" / "state")
+    (tmp_path / "own").mkdir()
+    policy = load_policy(write_policy(tmp_path / "own", f'model_roots = ["{tmp_path / "elsewhere"}"]\n'))
+    with pytest.raises(UsageError, match=r"model_roots: .*elsewhere would show runs .*state"):
+        assemble(policy, state, CLOCK, print)
 
 
 def test_a_folder_of_models_below_home_may_be_listed(tmp_path):
