@@ -15,14 +15,12 @@ from bridge.executor.capture.marks import MarkReader
 from bridge.executor.capture.outputs import import_outputs, start_stamp
 from bridge.executor.interface import Ending, Execution, Hooks, RunDirectory
 from bridge.executor.observe.telemetry import Sampler
-from bridge.executor.process.pipe import open_pipe
 from bridge.executor.process.tree import Usage
 from bridge.executor.sandbox.confinement import Confinement
-from bridge.executor.sandbox.imports import ANSWER_MAX_BYTES, answer, question
+from bridge.executor.sandbox.interpreter import ANSWER_MAX_BYTES, answer, question
 from bridge.executor.supervision.bounds import Bounds, Stop, rlimits
-from bridge.executor.supervision.environment import command_environment
 from bridge.executor.supervision.peer_isolation import Beside, PeerProcess
-from bridge.executor.supervision.plan import CommandEnd, CommandPlan
+from bridge.executor.supervision.plan import CommandEnd, CommandPlan, command_environment, open_pipe
 from bridge.executor.supervision.supervise import Supervisor
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.records import Command, CommandResult, ImportedModule, JobSpec, LimitHit, PeerRecord

@@ -20,7 +20,6 @@ from typing import Any, Final
 import psutil
 
 from bridge.executor.interface import Escape
-from bridge.executor.process.pipe import open_pipe
 from bridge.system.process import Child
 
 _SHARED_TMP: Final = "/tmp"  # noqa: S108 - where the next run would find what this one left
@@ -227,11 +226,12 @@ def make_targets(root: Path) -> Iterator[TrialTargets]:
         null = os.open(os.devnull, os.O_WRONLY)
         stack.callback(os.close, null)
         # Its end of the pipe closes with this process, however that ends: the victim never outlives a killed trial.
-        alive = open_pipe(stack)
-        os.set_blocking(alive.read, True)
-        waiting = f"import os; os.read({alive.read}, 1)"
+        alive, ours = os.pipe()
+        for descriptor in (alive, ours):
+            stack.callback(os.close, descriptor)
+        waiting = f"import os; os.read({alive}, 1)"
         argv = [sys.executable, "-I", "-S", "-c", waiting, token]
-        victim = stack.enter_context(Child(argv, env={}, cwd="/", output_fd=null, pass_fds=(alive.read,)))
+        victim = stack.enter_context(Child(argv, env={}, cwd="/", output_fd=null, pass_fds=(alive,)))
         targets = TrialTargets(root, token, victim, servers[1].getsockname()[1])
         stack.callback(targets.shared_tmp.unlink, missing_ok=True)
         yield targets

@@ -1,4 +1,4 @@
-"""Make temporary folders that are locked while in use, and remove those whose process was killed.
+"""Make temporary folders that are locked while in use, move runs into them, and remove those of killed processes.
 
 The kernel drops the lock with the process, so no folder is judged by its age. Only folders that are certainly ours are
 removed: our name, our user, no link.
@@ -15,6 +15,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
+
+from bridge.executor.interface import RunDirectory
+from bridge.executor.sandbox.user import closed_to, may_mount
+
+_PREFIX: Final = "kakeya-run-"
+_OPEN_TO_ALL: Final = Path("/var/tmp")  # noqa: S108 - the folder made there has a name of its own and belongs to us
 
 
 @contextmanager
@@ -74,3 +81,25 @@ def _lock(path: Path) -> int | None:
         pass
     os.close(descriptor)
     return None
+
+
+@contextmanager
+def within_reach(directory: RunDirectory, uid: int) -> Iterator[RunDirectory]:
+    """Yield the run's folders, moved for as long as the block lasts where their user could not come to them.
+
+    Where we may mount, the subreaper opens the way instead, and nothing moves.
+    """
+    folders = (directory.work, directory.out, directory.home, directory.tmp)
+    if uid == os.getuid() or not closed_to(uid, map(str, folders)) or may_mount():
+        yield directory
+        return
+    with held_folder(_PREFIX, _OPEN_TO_ALL) as root:
+        root.chmod(0o711)
+        for folder in folders:
+            shutil.move(folder, root / folder.name)
+        yield RunDirectory(root, *(root / folder.name for folder in folders))
+
+
+def sweep_run_folders() -> int:
+    """Remove the folders of runs whose runner was killed; return how many went."""
+    return sweep(_PREFIX, _OPEN_TO_ALL)

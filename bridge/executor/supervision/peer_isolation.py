@@ -20,13 +20,10 @@ from bridge.errors import InfrastructureError, SandboxUnavailableError
 from bridge.executor.capture.logs import LogKeeper
 from bridge.executor.capture.marks import MarkReader
 from bridge.executor.interface import Hooks, RunDirectory
-from bridge.executor.process.pipe import Pipe, open_pipe
 from bridge.executor.process.suspend_server import Holder
-from bridge.executor.sandbox.choice import confine
-from bridge.executor.sandbox.confinement import Confinement, Wrapped
+from bridge.executor.sandbox.confinement import Confinement, Wrapped, confine
 from bridge.executor.supervision.bounds import Bounds, rlimits
-from bridge.executor.supervision.environment import command_environment
-from bridge.executor.supervision.plan import CommandEnd, CommandPlan
+from bridge.executor.supervision.plan import CommandEnd, CommandPlan, Pipe, command_environment, open_pipe
 from bridge.executor.supervision.supervise import Supervisor
 from bridge.limits import KIB
 from bridge.records import Command, CommandResult, JobSpec, PeerRecord, SandboxApplied, SandboxSpec

@@ -23,10 +23,9 @@ from bridge.executor.capture.marks import MarkListener, MarkReader
 from bridge.executor.interface import Hooks
 from bridge.executor.process import subreaper
 from bridge.executor.process.cgroup import Cgroup
-from bridge.executor.process.pipe import Pipe, open_pipe
 from bridge.executor.process.tree import MARKER_NAME, ProcessTree, Usage, kill_until_gone
 from bridge.executor.supervision.bounds import THREADS_PER_PROCESS, Bounds
-from bridge.executor.supervision.plan import CommandEnd, CommandPlan, Watched
+from bridge.executor.supervision.plan import CommandEnd, CommandPlan, Pipe, Watched, open_pipe
 from bridge.records import CommandResult
 from bridge.system.process import Child
 

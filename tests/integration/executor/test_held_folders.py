@@ -14,8 +14,7 @@ import pytest
 
 from bridge.executor.local import LocalExecutor
 from bridge.executor.process.tree import alive
-from bridge.executor.run_folders import sweep_run_folders
-from bridge.executor.sandbox.held_folders import sweep
+from bridge.executor.sandbox.held_folders import sweep, sweep_run_folders
 from bridge.executor.trial import PREFIX
 from bridge.system.clock import SystemClock
 from tests.fakes.clone import until
@@ -50,7 +49,7 @@ def test_run_folders_of_a_runner_that_was_killed_are_swept_at_the_next_start(tmp
     program = f"""
 import signal
 from pathlib import Path
-from bridge.executor import run_folders
+from bridge.executor.sandbox import held_folders as run_folders
 from bridge.executor.trial import make_directory
 run_folders.may_mount = lambda: False
 Path({str(tmp_path)!r}).chmod(0o700)
