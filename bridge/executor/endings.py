@@ -13,7 +13,7 @@ def of_execution(execution: Execution) -> Ending:
         return Ending(execution.ending, message)
     if execution.ending == "revoked":
         return Ending("policy_refused", message)
-    if not execution.ok or execution.ending == "not_started":
+    if not execution.ok or execution.ending in ("killed", "not_started"):
         return Ending("infrastructure", message)
     if execution.ending == "limit":
         return Ending("program_failed", message or "a limit ended the run")

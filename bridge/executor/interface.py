@@ -23,7 +23,7 @@ from bridge.records import (
     Telemetry,
 )
 
-Ending = Literal["exited", "timed_out", "cancelled", "interrupted", "revoked", "limit", "not_started"]
+Ending = Literal["exited", "timed_out", "cancelled", "interrupted", "revoked", "limit", "killed", "not_started"]
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class Hooks:
 
 @dataclass(frozen=True)
 class Execution:
-    """What happened, as the executor saw it.
+    """The result of executing a job spec, as measured by the executor.
 
     Attributes:
         ok: whether the executor did its own work, whatever the program did.
-        ending: why it ended; `limit` names its bound in limits_hit.
+        ending: why it ended; `limit` names its bound in limits_hit; `killed` means by the host.
         program_exit: exit code of the last command that ran; 128 + n for signal n; None when none ran.
         message: one line for people when ok is False or the ending is not `exited`.
         log: the whole log kept, redacted and capped.
@@ -96,8 +96,25 @@ class Execution:
     peers: tuple[PeerRecord, ...] = ()
 
 
+@dataclass(frozen=True)
+class HostPaths:
+    """Paths of this host that decide what the sandbox must hide and may show.
+
+    Attributes:
+        private: the runner's key, policy, state and home; no run reaches them.
+        read_only: the policy's allow-list, with its model folders.
+        devices: the policy's device nodes.
+        interpreter: the Python of the policy; None for our own.
+    """
+
+    private: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    interpreter: str | None = None
+
+
 class Executor(Protocol):
-    """Runs job specs, one call a run."""
+    """Executes job specs: one call runs all commands of one run."""
 
     def host(self) -> HostRecord:
         """Describe the machine; measured once, `unknown` where there is no source."""
@@ -129,7 +146,7 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class Escape:
-    """One way out: what a run would do, and whether a trial run was refused it."""
+    """One way out of the sandbox, and whether the trial run was refused it."""
 
     what: str
     refused: bool

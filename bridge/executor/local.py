@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import functools
 import threading
+from dataclasses import replace
 
-from bridge.executor.interface import Escape, Execution, Hooks, RunDirectory
+from bridge.executor.interface import Escape, Execution, Hooks, HostPaths, RunDirectory
 from bridge.executor.observe import host as machine
 from bridge.executor.process import tree
-from bridge.executor.run_folders import within_reach
 from bridge.executor.running import RunExecution
-from bridge.executor.sandbox.choice import confine
-from bridge.executor.sandbox.confinement import nothing
+from bridge.executor.sandbox.confinement import confine, nothing
+from bridge.executor.sandbox.held_folders import sweep_run_folders, within_reach
+from bridge.executor.sandbox.private_paths import own_home, refuse_exposed
 from bridge.executor.sandbox.user import job_uid
 from bridge.executor.supervision.peer_isolation import set_apart
 from bridge.executor.trial import SandboxTrial, try_sandbox
@@ -25,8 +26,11 @@ from bridge.system.clock import Clock
 class LocalExecutor:
     """Implements `bridge.executor.interface.Executor` with processes of this machine."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, paths: HostPaths | None = None) -> None:
+        sweep_run_folders()
         self._clock = clock
+        given = HostPaths() if paths is None else paths
+        self._paths = replace(given, private=(own_home(), *given.private))
         self._trials: dict[int | None, SandboxTrial] = {}
         self._trying = threading.Lock()
 
@@ -38,7 +42,7 @@ class LocalExecutor:
         """Return what the sandbox proved to be for runs as this user; tried once."""
         with self._trying:
             if uid not in self._trials:
-                self._trials[uid] = try_sandbox(self._clock, uid)
+                self._trials[uid] = try_sandbox(self._clock, uid, paths=self._paths)
             return self._trials[uid]
 
     def host(self) -> HostRecord:
@@ -63,8 +67,11 @@ class LocalExecutor:
         Never raises for what the workload does; every process it started is dead when it returns.
 
         Raises:
-            SandboxUnavailableError: the spec requires a sandbox this host cannot give; nothing was started.
+            SandboxUnavailableError: the spec requires a sandbox this host cannot give, or lets the run read a private
+                path of the host; nothing was started.
         """
+        if spec.sandbox.mode != "off":
+            refuse_exposed(spec.sandbox.read_only, self._paths.private)
         offered = nothing("not asked for") if spec.sandbox.mode == "off" else self.sandbox(spec.sandbox.uid)
         with within_reach(directory, job_uid(spec.sandbox.uid)) as place:
             beside = set_apart(spec, place, self.sandbox)

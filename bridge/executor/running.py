@@ -1,4 +1,4 @@
-"""One execution from its first command to the import of what it left.
+"""Execute a job spec: run its commands, then import the files they left.
 
 Knows nothing about which sandbox confines it.
 """
@@ -15,14 +15,12 @@ from bridge.executor.capture.marks import MarkReader
 from bridge.executor.capture.outputs import import_outputs, start_stamp
 from bridge.executor.interface import Ending, Execution, Hooks, RunDirectory
 from bridge.executor.observe.telemetry import Sampler
-from bridge.executor.process.pipe import open_pipe
 from bridge.executor.process.tree import Usage
 from bridge.executor.sandbox.confinement import Confinement
-from bridge.executor.sandbox.imports import ANSWER_MAX_BYTES, answer, question
+from bridge.executor.sandbox.interpreter import ANSWER_MAX_BYTES, answer, question
 from bridge.executor.supervision.bounds import Bounds, Stop, rlimits
-from bridge.executor.supervision.environment import command_environment
 from bridge.executor.supervision.peer_isolation import Beside, PeerProcess
-from bridge.executor.supervision.plan import CommandEnd, CommandPlan
+from bridge.executor.supervision.plan import CommandEnd, CommandPlan, command_environment, open_pipe
 from bridge.executor.supervision.supervise import Supervisor
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.records import Command, CommandResult, ImportedModule, JobSpec, LimitHit, PeerRecord
@@ -30,7 +28,7 @@ from bridge.system.clock import Clock
 
 
 class RunExecution:
-    """One execution from start to end."""
+    """Runs the commands of one job spec in order and collects what they left."""
 
     def __init__(
         self,
@@ -66,7 +64,7 @@ class RunExecution:
 
     def execute(self) -> Execution:
         """Run the commands until one does not end well, then bring in what they left."""
-        if self._look_for_module(self._spec.commands[0]):
+        if self._find_module(self._spec.commands[0]):
             for command in self._spec.commands:
                 if not self._run(command):
                     break
@@ -134,7 +132,7 @@ class RunExecution:
             self._fail(f"command {command.name} could not run: {error.message}")
             return None
 
-    def _look_for_module(self, command: Command) -> bool:
+    def _find_module(self, command: Command) -> bool:
         """Find out where the first command's module would come from; return whether the run may go on."""
         asked = question(command)
         if asked is None:
@@ -179,8 +177,10 @@ class RunExecution:
             return False
         for note in ended.notes:
             self._log.note(note)
-        if ended.failed is not None:
-            self._fail(f"command {command.name}: {ended.failed}", began=ended.began)
+        why = ended.killed or ended.failed
+        if why is not None:
+            self._fail(f"command {command.name}: {why}", began=ended.began)
+            self._ending = "killed" if ended.killed else self._ending
             if not ended.began:
                 return False
         self._results.append(ended.result)

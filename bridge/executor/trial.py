@@ -1,11 +1,12 @@
-"""Try the sandbox for real: run a small program in it that tries to get out, and believe what it finds.
+"""Try the sandbox: run a program in it that tries every escape, and report which were refused.
 
-Nothing is looked up instead of being tried: a host whose kernel forbids user namespaces has bubblewrap installed, too.
+An installed bubblewrap proves nothing: a kernel that forbids user namespaces may have it, too.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -14,16 +15,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.errors import InfrastructureError
-from bridge.executor.interface import Escape, Execution, Hooks, RunDirectory
+from bridge.executor.interface import Escape, Execution, Hooks, HostPaths, RunDirectory
 from bridge.executor.running import RunExecution
-from bridge.executor.sandbox.choice import enclosed
-from bridge.executor.sandbox.confinement import Confinement, nothing
-from bridge.executor.sandbox.escapes import TrialTargets, Witness, laid_out
-from bridge.executor.sandbox.stale import PREFIX, clear_stale
+from bridge.executor.sandbox.confinement import Confinement, enclosed, nothing
+from bridge.executor.sandbox.escapes import TrialTargets, Witness, make_targets
+from bridge.executor.sandbox.held_folders import held_folder, sweep
 from bridge.limits import MIB
 from bridge.records import Command, JobSpec, Limits, SandboxApplied, SandboxSpec
 from bridge.system.clock import Clock
 
+PREFIX: Final = "kakeya-sandbox-"
 _NOBODYS_DIGEST: Final = "0" * 64
 _LIMITS: Final = Limits(
     wall_s=30.0,
@@ -39,7 +40,7 @@ _LIMITS: Final = Limits(
 
 @dataclass(frozen=True)
 class SandboxTrial:
-    """What came of trying a sandbox.
+    """The outcome of a sandbox trial.
 
     Attributes:
         applied: what a run would get; `none` as soon as one way out was open.
@@ -51,7 +52,10 @@ class SandboxTrial:
 
 
 def try_sandbox(
-    clock: Clock, uid: int | None, enclose: Callable[[JobSpec, RunDirectory], Confinement] = enclosed
+    clock: Clock,
+    uid: int | None,
+    enclose: Callable[[JobSpec, RunDirectory], Confinement] = enclosed,
+    paths: HostPaths = HostPaths(),  # noqa: B008 - frozen
 ) -> SandboxTrial:
     """Run the escape program in this platform's sandbox and say what a run as this user would get.
 
@@ -59,32 +63,36 @@ def try_sandbox(
         clock: measures the try's own limits.
         uid: the user runs will be; None is ours, or an ordinary one when we are root.
         enclose: puts the sandbox around a run.
+        paths: the private paths to try to reach, and the allow-list that runs get.
     """
     try:
-        clear_stale(Path(tempfile.gettempdir()), clock)
-        with tempfile.TemporaryDirectory(prefix=PREFIX) as name, laid_out(Path(name)) as bait:
-            directory = make_directory(Path(name) / "run")
+        shared = Path(tempfile.gettempdir())
+        sweep(PREFIX, shared)
+        with held_folder(PREFIX, shared) as root, make_targets(root) as targets:
+            directory = make_directory(root / "run")
             (directory.work / "kakeya_planted.py").write_text("")
-            spec = _spec(bait.argv(sys.executable), uid)
+            given = paths.interpreter
+            program = given if given is not None and os.access(given, os.X_OK) else sys.executable
+            spec = _spec(targets.argv(program, paths.private), uid, paths, targets.models)
             confinement = enclose(spec, directory)
             witness = Witness(directory.work)
-            quiet = Hooks(on_log=lambda _: None, on_started=witness.started, should_stop=witness.look)
+            quiet = Hooks(on_log=lambda _: None, on_started=witness.started, should_stop=witness.record_users)
             execution = RunExecution(spec, directory, quiet, secrets=(), confinement=confinement, clock=clock).execute()
-            return _judged(execution, bait, witness, confinement.applied)
+            return _evaluate(execution, targets, witness, confinement.applied)
     except InfrastructureError as error:
         return SandboxTrial(nothing(error.message))
     except OSError as error:
         return SandboxTrial(nothing(f"it could not be tried: {error.strerror}"))
 
 
-def _judged(execution: Execution, bait: TrialTargets, witness: Witness, applied: SandboxApplied) -> SandboxTrial:
-    """Believe what can be seen from outside first, then what the program says."""
-    told = _told(execution)
+def _evaluate(execution: Execution, targets: TrialTargets, witness: Witness, applied: SandboxApplied) -> SandboxTrial:
+    """Return the outcome of a trial: facts measured on the host come before what the program reported."""
+    told = _parse_answer(execution)
     if isinstance(told, str):
         wrote = "tried, and a run can write outside its directories"
-        return SandboxTrial(nothing(wrote if bait.outside.exists() else told))
+        return SandboxTrial(nothing(wrote if targets.outside.exists() else told))
     survivors = sum(command.survivors for command in execution.commands)
-    escapes = bait.escapes(told, survivors, witness.users)
+    escapes = targets.escapes(told, survivors, witness.users)
     wrong = [escape.what for escape in escapes if not escape.refused]
     if wrong:
         return SandboxTrial(nothing(f"tried, and a run can {', '.join(wrong)}"), escapes)
@@ -103,7 +111,7 @@ def make_directory(root: Path) -> RunDirectory:
     return directory
 
 
-def _told(execution: Execution) -> dict[str, Any] | str:
+def _parse_answer(execution: Execution) -> dict[str, Any] | str:
     """Return what the program found, or why it found nothing."""
     text = execution.log.decode("utf-8", "replace").strip()
     if not execution.ok or execution.program_exit != 0:
@@ -116,7 +124,9 @@ def _told(execution: Execution) -> dict[str, Any] | str:
     return found
 
 
-def _spec(argv: tuple[str, ...], uid: int | None) -> JobSpec:
+def _spec(argv: tuple[str, ...], uid: int | None, paths: HostPaths, models: Path) -> JobSpec:
+    read_only = (str(models), *(path for path in paths.read_only if Path(path).exists()))
+    devices = tuple(path for path in paths.devices if Path(path).is_char_device())
     return JobSpec(
         id="0" * 26,
         request_digest=_NOBODYS_DIGEST,
@@ -130,7 +140,7 @@ def _spec(argv: tuple[str, ...], uid: int | None) -> JobSpec:
         commands=(Command(name="trial", argv=argv),),
         environment=(),
         limits=_LIMITS,
-        sandbox=SandboxSpec(mode="required", uid=uid),
+        sandbox=SandboxSpec(mode="required", uid=uid, read_only=read_only, devices=devices),
         outputs=(),
         gate_profile="smoke",
     )

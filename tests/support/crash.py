@@ -66,7 +66,7 @@ def make_runner(state: StateFolder, policy_file: Path, bus: Bus, journal: type[J
     opened.journal.close()
     log = new_log(sys.stderr)
     return Runner(
-        OwnerRules(policy, {"count": load("count", PRESET.encode())}), this_machine(policy, clock),
+        OwnerRules(policy, {"count": load("count", PRESET.encode())}), this_machine(policy, state.root, clock),
         replace(opened, journal=journal(state.journal, clock)), link_to(bus, clock),
         clock=clock, stopping=threading.Event(), log=log,
         announce=announcer(policy.hosting, os.environ, log.info),

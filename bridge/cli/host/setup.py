@@ -106,10 +106,18 @@ def examine_host(
     path: Path, state: StateFolder, clock: Clock, open_bus: Callable[[], RunnerBus] | None, *, as_json: bool
 ) -> int:
     """Try everything a run needs and print what was found; 1 when something fails."""
+    from bridge.errors import KakeyaError
     from bridge.executor import local_executor
     from bridge.runner.maintenance.doctor import DoctorContext, examine
+    from bridge.runner.policy.allow_lists import host_paths
+    from bridge.runner.policy.file import load_policy
 
-    checks = examine(DoctorContext(path, state, local_executor(clock), clock, open_bus))
+    try:
+        paths = host_paths(load_policy(path), state.root)
+    except KakeyaError:
+        paths = None  # examine says what is wrong with the policy
+    executor = local_executor(clock, paths)
+    checks = examine(DoctorContext(path, state, executor, clock, open_bus))
     return 1 if print_checks(checks, as_json=as_json) else 0
 
 

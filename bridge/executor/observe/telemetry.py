@@ -104,10 +104,10 @@ class Sampler:
         self._interval_s = INTERVAL_S
         self._due_s = 0.0
         self._machine = machine
-        self._last: tuple[float, MachineTimes] | None = None  # the family's processor seconds, the machine's
+        self._last: tuple[float, MachineTimes] | None = None  # the tree's processor seconds, the machine's
 
     def usage(self, t_s: float, usage: Usage) -> None:
-        """Take a measurement of the family; keep it when the next sample is due."""
+        """Take a measurement of the process tree; keep it when the next sample is due."""
         if t_s < self._due_s:
             return
         self._due_s = t_s + self._interval_s

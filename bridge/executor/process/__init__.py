@@ -1,1 +1,1 @@
-"""The processes of a run as one tree: subreaper, control groups, suspension, pipes, disk use."""
+"""The processes of a run as one tree: subreaper, control groups, suspension."""

@@ -19,7 +19,7 @@ _EMPTY_S: Final = 5.0
 
 
 class Cgroup:
-    """One command's groups; the files are the kernel's.
+    """The control groups of one command.
 
     Attributes:
         paths: directories the command joins, the version 2 one first.
@@ -76,7 +76,7 @@ class Cgroup:
             return []
 
     def kill(self) -> None:
-        """Kill everybody inside, forks in flight included."""
+        """Kill every process inside, those that are being forked included."""
         with contextlib.suppress(OSError):
             (self.paths[0] / "cgroup.kill").write_text("1")
 

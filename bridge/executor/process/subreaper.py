@@ -1,4 +1,4 @@
-"""Hold one command's whole family of processes and leave none of it behind.
+"""Run one command as the subreaper of every process it starts, and kill them all at its end.
 
 Run as a script by the executor (`python -I -S subreaper.py CONTROL STATUS`), between the runner and the command, so
 that it can be the subreaper of everything the command starts: a child that forks twice and begins its own session still
@@ -31,7 +31,7 @@ PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
-CLEAN_S = 10.0  # the longest fight against a family that goes on forking
+CLEAN_S = 10.0  # the longest time to kill a process tree that goes on forking
 
 
 def prctl(option: int, value: int) -> None:
@@ -92,7 +92,7 @@ def stage(cover: list[str], places: dict[str, str]) -> None:
 
 
 def send(pid: int, number: int) -> bool:
-    """Send a signal; False when the process is gone."""
+    """Send a signal; return False when the process is gone."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -100,8 +100,8 @@ def send(pid: int, number: int) -> bool:
     return True
 
 
-class Warden:
-    """One command and everything it starts."""
+class Subreaper:
+    """Starts one command, follows control lines and kills every descendant at the end."""
 
     def __init__(self, control: int, status: int) -> None:
         self._control = control
@@ -114,7 +114,7 @@ class Warden:
         self._killed: set[int] = set()
 
     def run(self) -> None:
-        """Wait for the plan, start the command, follow orders until it and its family are gone."""
+        """Wait for the plan, start the command, follow orders until its process tree is gone."""
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_read, False)
         os.set_blocking(wake_write, False)
@@ -177,11 +177,11 @@ class Warden:
         """Kill all descendants once, and count those that are not part of the wrapping."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._leader, signal.SIGKILL)
-        family = descendants(os.getpid())
+        tree = descendants(os.getpid())
         # Stopped first, so that a parent cannot fork again while its siblings are being killed.
-        for pid, _depth in family:
+        for pid, _depth in tree:
             send(pid, signal.SIGSTOP)
-        for pid, depth in family:
+        for pid, depth in tree:
             if send(pid, signal.SIGKILL) and depth >= self._plan.get("wrappers", 0) - 1:
                 self._killed.add(pid)
 
@@ -283,7 +283,7 @@ def main() -> None:
     control, status = int(sys.argv[1]), int(sys.argv[2])
     for descriptor in (control, status):
         os.set_inheritable(descriptor, False)
-    Warden(control, status).run()
+    Subreaper(control, status).run()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Stop a family of processes and let it go on, when the other side of a pipe asks: nothing of it runs meanwhile.
+"""Stop and continue a process tree when the other side of a pipe asks for it.
 
-The asking side is host code in a sandbox of its own, which can signal nobody outside it. Knows nothing about why.
+The asking side is host code in a sandbox of its own, which can signal no process outside it.
 """
 
 from __future__ import annotations

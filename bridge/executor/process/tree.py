@@ -1,7 +1,7 @@
-"""See and kill a family of processes from outside, also when its warden is gone.
+"""Find and kill the processes of a command from outside, also when its subreaper is gone.
 
-Three ways to recognise a member: descent from the warden, having been seen as a descendant earlier (id and start time),
-and the marker in its environment. Knows nothing about jobs. Never touches this process or its ancestors.
+A member descends from the subreaper, was seen as a descendant earlier (id and start time), or carries the marker in its
+environment. Knows nothing about jobs. Never touches this process or its ancestors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RECORDED_SLACK_S: Final = 2.0  # the boot time that start times are relative to
 
 @dataclass(frozen=True)
 class Usage:
-    """What a family uses at one moment.
+    """Memory, processor time and number of the processes of a tree at one moment.
 
     Attributes:
         cpu_s: processor time of all its members so far, dead ones included.
@@ -41,7 +41,7 @@ class Usage:
 
 @dataclass
 class ProcessTree:
-    """A warden's descendants as seen so far.
+    """A subreaper's descendants as seen so far.
 
     Attributes:
         seen: start time of every member ever seen, by process id.
@@ -66,7 +66,7 @@ class ProcessTree:
     def usage(self, *, memory_bound: int, processes_bound: int) -> Usage:
         """Measure the living members; pages they share count once when counting them often would break the bound.
 
-        Too many members are only counted: measuring a family that doubles every few milliseconds would let it grow on.
+        Too many members are only counted: measuring a tree that doubles every few milliseconds would let it grow on.
         """
         members = self.members()
         if len(members) > processes_bound:
@@ -93,7 +93,7 @@ class ProcessTree:
         return float(times.children_user + times.children_system)
 
     def leftovers(self) -> list[psutil.Process]:
-        """Return everybody alive who belongs to the family by any of the three ways, without the root itself."""
+        """Return everybody alive who belongs to the tree by any of the three ways, without the root itself."""
         found = {process.pid: process for process in self.members()}
         for pid, started in self.seen.items():
             if pid not in found and (process := same_process(pid, started, _SEEN_SLACK_S)) is not None:
@@ -187,13 +187,13 @@ def kill_leftovers(pid: int, started: float, marker: str) -> int:
     Returns:
         How many processes were killed.
     """
-    family = ProcessTree(pid, marker)
+    tree = ProcessTree(pid, marker)
 
     def find() -> list[psutil.Process]:
         root = same_process(pid, started, _RECORDED_SLACK_S)
         if root is None:
             return [process for process in marked(marker) if alive(process)]
-        return [*family.leftovers(), root]
+        return [*tree.leftovers(), root]
 
     groups = Cgroup.leftovers(marker)
     inside = {member for group in groups for member in group.members()}

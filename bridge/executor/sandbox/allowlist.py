@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from bridge.errors import InfrastructureError, SandboxUnavailableError
 from bridge.executor.sandbox.interpreter import ask
+from bridge.executor.sandbox.private_paths import masked_below
 
 # Shared libraries, their linker's cache, time zones: read by every interpreter, the same for everybody here.
 _SYSTEM_FOLDERS: Final = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/local/lib", "/usr/share/zoneinfo")
@@ -51,11 +52,13 @@ class AllowList:
         links: symbolic links to make, by path.
         system: folders and files everybody on this machine may read.
         declared: the rest: interpreter, packages, models.
+        masked: sockets and credentials below them, to be covered; True for a folder.
     """
 
     links: dict[str, str]
     system: tuple[str, ...]
     declared: tuple[str, ...]
+    masked: dict[str, bool] = field(default_factory=dict)
 
 
 def allow_list(
@@ -78,11 +81,13 @@ def allow_list(
         platform_paths: False leaves out the Linux paths.
 
     Raises:
-        SandboxUnavailableError: a declared path does not exist.
+        SandboxUnavailableError: a declared path does not exist, or holds too much to look for credentials.
     """
     wanted: list[str] = []
     for program in dict.fromkeys(programs):
         wanted += _program(program)
+    needed = tuple(wanted)
+    read_only = tuple(read_only)
     for path in read_only:
         if not Path(path).exists():
             raise SandboxUnavailableError(
@@ -90,8 +95,9 @@ def allow_list(
                 remedy="check model_roots and read_only in policy.toml",
             )
         wanted.append(path)
+    masked = masked_below(read_only, needed)
     if not platform_paths:
-        return AllowList({}, (), _outermost(wanted))
+        return AllowList({}, (), _outermost(wanted), masked)
     system = [*_SYSTEM_FOLDERS, *_SYSTEM_FILES, *_HARDWARE]
     system += (_NETWORK_FILES if network else ()) + ((*_DEVICE_HARDWARE, *_DEVICE_LIBRARIES) if devices else ())
     system += _TOOL_FOLDERS if tools else ()
@@ -100,7 +106,7 @@ def allow_list(
     system += [path for path in places if Path(path).is_dir() and path not in links]
     kept = _outermost(path for path in system if Path(path).exists())
     covered = [path for path in _outermost(wanted) if not _below(path, (*kept, *links))]
-    return AllowList(links, kept, tuple(covered))
+    return AllowList(links, kept, tuple(covered), masked)
 
 
 def _outermost(paths: Iterable[str]) -> tuple[str, ...]:

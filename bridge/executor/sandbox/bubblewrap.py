@@ -83,7 +83,7 @@ def enclose(spec: JobSpec, directory: RunDirectory) -> Bubble:
 
 @dataclass(frozen=True)
 class Bubble:
-    """One run's sandbox."""
+    """Confines a run with bubblewrap options made from its job spec."""
 
     spec: JobSpec
     directory: RunDirectory
@@ -106,6 +106,7 @@ class Bubble:
         if self.able.disable_userns:
             filters.append("user namespaces disabled inside")
         filters.append(f"file system: empty but for {len(self.allow.declared)} declared and the system's library paths")
+        filters += [f"{len(self.allow.masked)} sockets and credentials masked"] if self.allow.masked else []
         filters += [f"device {path}" for path in self.spec.sandbox.devices]
         return SandboxApplied(
             kind="bwrap",

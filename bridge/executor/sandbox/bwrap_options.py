@@ -118,6 +118,8 @@ def _file_system(scene: Scene, descriptors: Descriptors) -> list[str]:
     given += _tmpfs(scene, "/dev/shm", scene.shm_bytes) + _tmpfs(scene, "/tmp", TMP_BYTES)  # noqa: S108 - its own
     for path in (*scene.allow.system, *scene.allow.declared):
         given += ["--ro-bind", staged.get(path, path), path]
+    for path, is_folder in scene.allow.masked.items():
+        given += ["--tmpfs", path, "--remount-ro", path] if is_folder else ["--dev-bind", "/dev/null", path]
     for number, path in ((descriptors.passwd, "/etc/passwd"), (descriptors.group, "/etc/group")):
         given += ["--ro-bind-data", str(number), path]
     if descriptors.hosts is not None:

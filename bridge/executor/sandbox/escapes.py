@@ -1,4 +1,4 @@
-"""Ways out of a sandbox: what lies outside for a trial run to reach, and the program that tries to reach it.
+"""Make the targets of a sandbox trial, and hold the program that tries to reach them from inside.
 
 Knows nothing about which sandbox is tried. Everything it touches is made for the trial; where nothing holds it back the
 program reads, writes and connects to these things only.
@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,18 +23,12 @@ from bridge.executor.interface import Escape
 from bridge.system.process import Child
 
 _SHARED_TMP: Final = "/tmp"  # noqa: S108 - where the next run would find what this one left
-
-
 _SET_ANYHOW: Final = frozenset({"PATH", "HOME", "LANG", "PWD", "TMPDIR", "LC_CTYPE"})
-
-
 # What belongs to the whole machine; a setting is opened and never written.
 _KERNEL: Final = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/sys")
-
-
 _PROGRAM: Final = r"""
 import ctypes, json, os, signal, socket, sys, time
-bait = json.loads(sys.argv[1])
+targets = json.loads(sys.argv[1])
 def through(action):
     try:
         return action() is not False
@@ -60,6 +54,11 @@ def files(tops):
             yield from (os.path.join(folder, name) for name in names)
 def opened(path):
     os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW))
+def reached(path, *identity):
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    facts = os.fstat(descriptor)
+    os.close(descriptor)
+    return (facts.st_dev, facts.st_ino) == identity
 def stay():
     if os.fork() == 0:
         os.setsid()
@@ -70,26 +69,29 @@ def stay():
             time.sleep(600)
         os._exit(0)
 found = {
-    "read the runner's key": through(lambda: read(bait["key"])),
-    "read another run's directory": through(lambda: os.listdir(bait["other_run"])),
-    "write outside its directories": through(lambda: write(bait["outside"])),
-    "connect to a socket of the host": through(lambda: call("path", socket.AF_UNIX, bait["socket"])),
-    "connect to the host's loopback": through(lambda: call("loop", socket.AF_INET, ("127.0.0.1", bait["port"]))),
+    "read the runner's key": through(lambda: read(targets["key"])),
+    "read another run's directory": through(lambda: os.listdir(targets["other_run"])),
+    "write outside its directories": through(lambda: write(targets["outside"])),
+    "connect to a socket of the host": through(lambda: call("path", socket.AF_UNIX, targets["socket"])),
+    "connect to a socket below an allowed folder": through(lambda: call("path", socket.AF_UNIX, targets["inner"])),
+    "read a credential below an allowed folder": through(lambda: read(targets["credential"]) != ""),
+    "connect to the host's loopback": through(lambda: call("loop", socket.AF_INET, ("127.0.0.1", targets["port"]))),
     "see a network device": sorted(name for _, name in socket.if_nameindex()) != ["lo"],
-    "see a process of the host": through(lambda: bait["token"] in read("/proc/%d/cmdline" % bait["pid"])),
-    "signal a process of the host": through(lambda: os.kill(bait["pid"], 0)),
+    "see a process of the host": through(lambda: targets["token"] in read("/proc/%d/cmdline" % targets["pid"])),
+    "signal a process of the host": through(lambda: os.kill(targets["pid"], 0)),
     "import what lies in its working directory": through(lambda: __import__("kakeya_planted")),
-    "see a variable of the runner": sorted(set(os.environ) & set(bait["variables"])) != [],
+    "reach the runner's key, policy, state or home": any(through(lambda: reached(*one)) for one in targets["private"]),
+    "see a variable of the runner": sorted(set(os.environ) & set(targets["variables"])) != [],
 }
 if sys.platform == "linux":
-    abstract = "\0" + bait["token"]
+    abstract = "\0" + targets["token"]
     found["connect to a socket of the host"] |= through(lambda: call("abstract", socket.AF_UNIX, abstract))
     found["make a user namespace"] = through(lambda: kernel("unshare", 0x10000000))
-    found["trace a process of the host"] = through(lambda: kernel("ptrace", 0x4206, bait["pid"], None, None))
-    tops = [top for top in bait["kernel"] if os.path.exists(top)]
+    found["trace a process of the host"] = through(lambda: kernel("ptrace", 0x4206, targets["pid"], None, None))
+    tops = [top for top in targets["kernel"] if os.path.exists(top)]
     found["open a kernel setting for writing"] = any(through(lambda: opened(path)) for path in files(tops))
     found["see kernel settings that are not read-only"] = not all(os.statvfs(top).f_flag & os.ST_RDONLY for top in tops)
-through(lambda: write(bait["shared_tmp"]))
+through(lambda: write(targets["shared_tmp"]))
 stay()
 wrote = through(lambda: write("here"))
 for _ in range(200 if wrote else 0):
@@ -102,7 +104,7 @@ print(json.dumps({"escapes": found, "cannot write its own directory": not wrote}
 
 @dataclass(frozen=True)
 class TrialTargets:
-    """What lies outside.
+    """Files, sockets and a process outside the sandbox that the trial run tries to reach.
 
     Attributes:
         root: a private folder with all of it; the run's own directory may be beside.
@@ -121,18 +123,26 @@ class TrialTargets:
         return self.root / "outside"
 
     @property
+    def models(self) -> Path:
+        """A folder on the allow-list, with a credential file and a socket in it."""
+        return self.root / "models"
+
+    @property
     def shared_tmp(self) -> Path:
-        """The same in the folder that all programs share."""
+        """A file in the shared temporary folder that is there only when a run wrote it."""
         return Path(_SHARED_TMP) / f"kakeya-{self.token}"
 
-    def argv(self, interpreter: str) -> tuple[str, ...]:
-        """Return the command of the trial run."""
+    def argv(self, interpreter: str, private: Iterable[str] = ()) -> tuple[str, ...]:
+        """Return the command of the trial run; it also tries to reach private paths of the host."""
         told = {
             "key": str(self.root / "runner.key"),
             "other_run": str(self.root / "other-run"),
             "outside": str(self.outside),
             "socket": str(self.root / "host.sock"),
             "shared_tmp": str(self.shared_tmp),
+            "credential": str(self.models / ".netrc"),
+            "inner": str(self.models / "s"),
+            "private": list(_identities(private)),
             "kernel": _KERNEL,
             "port": self.port,
             "pid": self.victim.pid,
@@ -152,9 +162,17 @@ class TrialTargets:
         return tuple(Escape(what, refused=not got) for what, got in through.items())
 
 
+def _identities(paths: Iterable[str]) -> Iterator[tuple[str, int, int]]:
+    """Yield path, device and inode of what exists: inside, an empty folder may stand at the same path."""
+    for path in paths:
+        with suppress(OSError):
+            facts = Path(path).stat()
+            yield path, facts.st_dev, facts.st_ino
+
+
 @dataclass
 class Witness:
-    """Sees from outside whose the trial's processes are: inside, a root that is mapped to another number looks like it.
+    """Records from the host which users the trial's processes are; inside, a user namespace hides it.
 
     Attributes:
         work: the trial's working directory, where its program says that it is there and waits to be seen.
@@ -166,11 +184,11 @@ class Witness:
     users: set[int] = field(default_factory=set)
 
     def started(self, pid: int, _started: float, _marker: str) -> None:
-        """Take note of the process that the trial's descend from."""
+        """Record the process id of the trial's subreaper."""
         self.pid = pid
 
-    def look(self) -> None:
-        """Look once the program is there, then let it go on."""
+    def record_users(self) -> None:
+        """Record the users of the trial's processes once its program waits for it, then let the program go on."""
         if self.users or not (self.work / "here").exists():
             return
         for process in psutil.Process(self.pid).children(recursive=True):
@@ -180,25 +198,40 @@ class Witness:
 
 
 @contextmanager
-def laid_out(root: Path) -> Iterator[TrialTargets]:
-    """Lay everything out below a private folder; all of it is gone at the end of the block."""
+def make_targets(root: Path) -> Iterator[TrialTargets]:
+    """Make the targets below a private folder; the victim ends and the sockets close with the block."""
     token = secrets.token_hex(8)
     (root / "runner.key").write_text("not for the run")
     (root / "runner.key").chmod(0o600)
     (root / "other-run").mkdir(mode=0o700)
+    (root / "models").mkdir(mode=0o755)
+    (root / "models" / ".netrc").write_text("not for the run")
     with ExitStack() as stack:
-        families = (socket.AF_UNIX, socket.AF_INET, *((socket.AF_UNIX,) if sys.platform == "linux" else ()))
+        families = (
+            socket.AF_UNIX,
+            socket.AF_INET,
+            socket.AF_UNIX,
+            *((socket.AF_UNIX,) if sys.platform == "linux" else ()),
+        )
         servers = [stack.enter_context(socket.socket(family, socket.SOCK_STREAM)) for family in families]
-        addresses: tuple[Any, ...] = (str(root / "host.sock"), ("127.0.0.1", 0), f"\0{token}")
+        addresses: tuple[Any, ...] = (
+            str(root / "host.sock"),
+            ("127.0.0.1", 0),
+            str(root / "models" / "s"),
+            f"\0{token}",
+        )
         for server, address in zip(servers, addresses, strict=False):
             server.bind(address)
             server.listen()
         null = os.open(os.devnull, os.O_WRONLY)
         stack.callback(os.close, null)
-        waiting = "import sys, time; time.sleep(600)"
-        victim = stack.enter_context(
-            Child([sys.executable, "-I", "-S", "-c", waiting, token], env={}, cwd="/", output_fd=null)
-        )
-        bait = TrialTargets(root, token, victim, servers[1].getsockname()[1])
-        stack.callback(bait.shared_tmp.unlink, missing_ok=True)
-        yield bait
+        # Its end of the pipe closes with this process, however that ends: the victim never outlives a killed trial.
+        alive, ours = os.pipe()
+        for descriptor in (alive, ours):
+            stack.callback(os.close, descriptor)
+        waiting = f"import os; os.read({alive}, 1)"
+        argv = [sys.executable, "-I", "-S", "-c", waiting, token]
+        victim = stack.enter_context(Child(argv, env={}, cwd="/", output_fd=null, pass_fds=(alive,)))
+        targets = TrialTargets(root, token, victim, servers[1].getsockname()[1])
+        stack.callback(targets.shared_tmp.unlink, missing_ok=True)
+        yield targets

@@ -68,13 +68,14 @@ def _ancestors(paths: Iterable[str]) -> list[str]:
     return [f"(literal {quoted(folder)})" for folder in sorted(folders)]
 
 
-def profile(readable: Iterable[str], writable: Iterable[str], *, network: bool) -> str:
+def profile(readable: Iterable[str], writable: Iterable[str], *, network: bool, masked: Iterable[str] = ()) -> str:
     """Return the profile's text.
 
     Args:
         readable: real paths that may be read and executed.
         writable: real paths of the run's folders.
         network: whether connections are allowed.
+        masked: real paths below the readable ones that stay closed.
     """
     readable, writable = list(readable), list(writable)
     rules = [
@@ -96,12 +97,15 @@ def profile(readable: Iterable[str], writable: Iterable[str], *, network: bool) 
         rules += ["(allow network*)", "(allow system-socket)"]
         rules.append(_rule("mach-lookup", *(f"(global-name {quoted(name)})" for name in _NETWORK_SERVICES)))
         rules.append(_rule("file-read*", '(literal "/private/etc/resolv.conf")', '(literal "/private/etc/hosts")'))
+    hidden = _subpaths(masked)
+    if hidden:
+        rules.append(_rule("file-read* file-write* network-outbound", *hidden).replace("(allow", "(deny", 1))
     return "\n".join(rules) + "\n"
 
 
 @dataclass(frozen=True)
 class Seatbelt:
-    """One run's sandbox."""
+    """Confines a run with a sandbox-exec profile."""
 
     text: str
     directory: RunDirectory
@@ -150,5 +154,6 @@ def enclose(spec: JobSpec, directory: RunDirectory) -> Seatbelt:
         [os.path.realpath(path) for path in allow.declared],
         [os.path.realpath(path) for path in folders],
         network=spec.sandbox.network,
+        masked=[os.path.realpath(path) for path in allow.masked],
     )
     return Seatbelt(text, directory, spec.sandbox.network, os.getuid())

@@ -1,4 +1,4 @@
-"""The user whose processes a run's are: which one, how a command becomes it, what it can reach. Never root."""
+"""Choose the user of a run, never root; switch commands to it, and find the paths closed to it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,8 @@ from bridge.executor.sandbox.allowlist import allow_list
 from bridge.records import JobSpec
 
 SETPRIV_PATHS: Final = ("/usr/bin/setpriv", "/bin/setpriv")
-
-
 # Nobody (65534) has files and processes of other services; no account has this number.
 JOB_UID: Final = 65533
-
-
 _CAP_SYS_ADMIN: Final = 21
 
 

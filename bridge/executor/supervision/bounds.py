@@ -7,6 +7,7 @@ so that the sampled one is the reason a person reads whenever sampling is fast e
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,6 @@ from typing import Final, Literal
 import psutil
 
 from bridge.executor.interface import Ending
-from bridge.executor.process.disk_use import disk_use, free_bytes
 from bridge.executor.process.tree import Usage
 from bridge.limits import MIB, RUN_DISK_FLOOR_BYTES, TREE_MAX_ENTRIES
 from bridge.records import LimitHit, Limits
@@ -26,6 +26,47 @@ _NVIDIA_CONTROL: Final = "/dev/nvidiactl"
 _DISK_EVERY_S: Final = 0.5
 THREADS_PER_PROCESS: Final = 8  # the kernel counts threads, the limit counts processes
 _DISK_EFFORT: Final = 10  # a look at the disk may take at most a tenth of the time between looks
+
+
+@dataclass(frozen=True)
+class DiskUse:
+    """Files and allocated bytes below a directory; `complete` is False when the count stopped at its own bound."""
+
+    files: int
+    bytes: int
+    complete: bool = True
+
+
+def disk_use(root: Path, *, stop_at_files: int) -> DiskUse:
+    """Count entries and bytes below a directory without following links; stop early when there are too many.
+
+    A sparse file counts with what it occupies; a file that vanishes while being counted does not count.
+    """
+    files = size = 0
+    pending = [os.fspath(root)]
+    while pending:
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    files += 1
+                    if files > stop_at_files:
+                        return DiskUse(files, size, complete=False)
+                    try:
+                        if entry.is_dir(follow_symlinks=False):
+                            pending.append(entry.path)
+                        else:
+                            size += entry.stat(follow_symlinks=False).st_blocks * 512
+                    except OSError:
+                        continue
+        except OSError:
+            continue
+    return DiskUse(files, size)
+
+
+def free_bytes(path: Path) -> int:
+    """Return how many bytes an ordinary user may still write to this file system."""
+    facts = os.statvfs(path)
+    return facts.f_bavail * facts.f_frsize
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The other side of a command: request code that answers host code over two pipes, out of reach of everything else.
+"""Run request code as the peer of a host command: two pipes between them, and no other shared resource.
 
 Two sandboxes, two users, two directories. The command sees no checkout, the peer no report directory; what they share
 is a pipe each way. Knows nothing about what is asked.
@@ -20,13 +20,10 @@ from bridge.errors import InfrastructureError, SandboxUnavailableError
 from bridge.executor.capture.logs import LogKeeper
 from bridge.executor.capture.marks import MarkReader
 from bridge.executor.interface import Hooks, RunDirectory
-from bridge.executor.process.pipe import Pipe, open_pipe
 from bridge.executor.process.suspend_server import Holder
-from bridge.executor.sandbox.choice import confine
-from bridge.executor.sandbox.confinement import Confinement, Wrapped
+from bridge.executor.sandbox.confinement import Confinement, Wrapped, confine
 from bridge.executor.supervision.bounds import Bounds, rlimits
-from bridge.executor.supervision.environment import command_environment
-from bridge.executor.supervision.plan import CommandEnd, CommandPlan
+from bridge.executor.supervision.plan import CommandEnd, CommandPlan, Pipe, command_environment, open_pipe
 from bridge.executor.supervision.supervise import Supervisor
 from bridge.limits import KIB
 from bridge.records import Command, CommandResult, JobSpec, PeerRecord, SandboxApplied, SandboxSpec
@@ -76,7 +73,7 @@ def set_apart(spec: JobSpec, directory: RunDirectory, offered: Callable[[int], S
 
 
 class PeerProcess:
-    """One command's other side, alive while the block lasts.
+    """Runs a command's peer in a thread while the block lasts.
 
     Attributes:
         record: what became of it; None until the block has ended, or when it could not be started.
@@ -125,7 +122,7 @@ class PeerProcess:
         self._stack.close()
         if self._ended is not None:
             self.record = self._recorded(self._ended.result)
-            self.failed = self.failed or self._ended.failed
+            self.failed = self.failed or self._ended.killed or self._ended.failed
             stop = self._ended.stop
             if stop is not None and stop.ending != "interrupted":
                 self.log += f"[kakeya] the peer was stopped: {stop.message}\n".encode()
@@ -167,7 +164,7 @@ class PeerProcess:
         """Supervise the peer until it ends or the command has."""
         spec, directory = self._beside.spec, self._beside.directory
         log = LogKeeper(lambda _: None, LOG_BYTES)
-        # Its death needs no note in a journal: its warden ends with the runner, its group carries the run's marker.
+        # Its death needs no note in a journal: its subreaper ends with the runner, its group carries the run's marker.
         hooks = Hooks(on_log=lambda _: None, on_started=self._on_started, should_stop=self._should_stop)
         supervisor = Supervisor(
             marker=self._marker, hooks=hooks, log=log, marks=MarkReader(), bounds=self._bounds,

@@ -1,13 +1,76 @@
-"""What goes into the supervision of one command, what it has shown so far, and what comes out."""
+"""Hold what one command is started with (environment, pipes, bounds), its state so far and its result."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 from dataclasses import dataclass, field
+from typing import Final
 
-from bridge.executor.process.pipe import Pipe
+from bridge import strictjson
+from bridge.executor.interface import RunDirectory
+from bridge.executor.process.tree import MARKER_NAME
 from bridge.executor.sandbox.confinement import Wrapped
 from bridge.executor.supervision.bounds import Stop
-from bridge.records import CommandResult
+from bridge.records import CommandResult, JobSpec
+
+PATH_DEFAULT: Final = "/usr/local/bin:/usr/bin:/bin"
+LANG_DEFAULT: Final = "C.UTF-8"
+
+
+def command_environment(spec: JobSpec, directory: RunDirectory, marker: str, pipe_fd: int) -> dict[str, str]:
+    """Return the whole environment of the commands of a run.
+
+    Args:
+        spec: its variables come first; the facts of the run below cannot be overridden.
+        directory: gives HOME, TMPDIR and KAKEYA_OUT.
+        marker: unique to the run; recognises its processes.
+        pipe_fd: number of the sample pipe's write end in the command.
+    """
+    return {
+        "PATH": PATH_DEFAULT,
+        "LANG": LANG_DEFAULT,
+        **{variable.name: variable.value for variable in spec.environment},
+        "PWD": str(directory.work),
+        "HOME": str(directory.home),
+        "TMPDIR": str(directory.tmp),
+        "KAKEYA_RUN_ID": spec.id,
+        "KAKEYA_REQUEST_DIGEST": spec.request_digest,
+        "KAKEYA_PRESET": spec.preset,
+        "KAKEYA_PARAMS": strictjson.encode(dict(spec.params)).decode(),
+        "KAKEYA_PROFILE": spec.profile,
+        "KAKEYA_OUT": str(directory.out),
+        "KAKEYA_SAMPLE_PIPE": str(pipe_fd),
+        MARKER_NAME: marker,
+    }
+
+
+class Pipe:
+    """Both ends of a pipe, closed at most once each."""
+
+    def __init__(self) -> None:
+        self.read, self.write = os.pipe()
+        os.set_blocking(self.read, False)
+
+    def close_read(self) -> None:
+        """Close the reading end."""
+        if self.read >= 0:
+            os.close(self.read)
+        self.read = -1
+
+    def close_write(self) -> None:
+        """Close the writing end."""
+        if self.write >= 0:
+            os.close(self.write)
+        self.write = -1
+
+
+def open_pipe(stack: contextlib.ExitStack) -> Pipe:
+    """Return a pipe that is closed at the end of the block at the latest."""
+    pipe = Pipe()
+    stack.callback(pipe.close_write)
+    stack.callback(pipe.close_read)
+    return pipe
 
 
 @dataclass(frozen=True)
@@ -32,7 +95,7 @@ class CommandPlan:
 
 @dataclass
 class Watched:
-    """What one command has shown of itself so far."""
+    """The state of a running command, as reported by the subreaper and sampled by the supervisor."""
 
     exit_code: int | None = None
     signal: int | None = None
@@ -52,16 +115,18 @@ class Watched:
 
 @dataclass
 class CommandEnd:
-    """One command's end.
+    """The result of supervising one command.
 
     Attributes:
         stop: what stopped it, or None when it ended by itself.
         failed: what kept the executor from its own work, or None.
+        killed: who was killed by the host while the command ran, or None.
         began: whether the command ran at all.
     """
 
     result: CommandResult
     stop: Stop | None
     failed: str | None
+    killed: str | None
     began: bool
     notes: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Run one command under its warden: read what it writes, hold it to its bounds, end it with everything it started.
+"""Run one command under a subreaper: read its log, hold it to its bounds, kill every process it started.
 
 Knows nothing about sandboxes (it is given a complete command line), reports or host facts. One thread, one loop; every
 wait is bounded.
@@ -10,8 +10,10 @@ import contextlib
 import json
 import os
 import selectors
+import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import psutil
@@ -19,17 +21,16 @@ import psutil
 from bridge.executor.capture.logs import LogKeeper
 from bridge.executor.capture.marks import MarkListener, MarkReader
 from bridge.executor.interface import Hooks
-from bridge.executor.process import subreaper as warden
+from bridge.executor.process import subreaper
 from bridge.executor.process.cgroup import Cgroup
-from bridge.executor.process.pipe import Pipe, open_pipe
 from bridge.executor.process.tree import MARKER_NAME, ProcessTree, Usage, kill_until_gone
 from bridge.executor.supervision.bounds import THREADS_PER_PROCESS, Bounds
-from bridge.executor.supervision.plan import CommandEnd, CommandPlan, Watched
+from bridge.executor.supervision.plan import CommandEnd, CommandPlan, Pipe, Watched, open_pipe
 from bridge.records import CommandResult
 from bridge.system.process import Child
 
 TICK_S: Final = 0.1
-_FORCE_S: Final = 3.0  # how long the warden may take to clean up before we do it over its head
+_FORCE_S: Final = 3.0  # how long the subreaper may take to clean up before we do it over its head
 _READ_BYTES: Final = 1 << 18
 _DRAIN_MAX_BYTES: Final = 1 << 20  # what may still be in a pipe when everybody is dead
 
@@ -53,31 +54,33 @@ class Supervisor:
         self._marks = marks
         self._bounds = bounds
         self._on_usage = on_usage
+        self._oom_kills = 0
 
     def run(self, plan: CommandPlan) -> CommandEnd:
         """Start the command and return when it and everything it started are dead.
 
         Raises:
-            InfrastructureError: the warden cannot be started.
+            InfrastructureError: the subreaper cannot be started.
             Exception: whatever a hook raises; nothing of the command is left then either.
         """
         started_s = self._bounds.elapsed_s()
+        self._oom_kills = oom_kills()
         with contextlib.ExitStack() as stack:
             group = self._group(plan.name)
             if isinstance(group, Cgroup):
                 stack.callback(group.remove)
             pipes = {name: open_pipe(stack) for name in ("log", "control", "status")}
-            child = stack.enter_context(self._warden(plan, pipes))
-            family = ProcessTree(child.pid, self._marker)
+            child = stack.enter_context(self._start_subreaper(plan, pipes))
+            tree = ProcessTree(child.pid, self._marker)
             with MarkListener(self._marks, plan.marks.read, self._bounds.elapsed_s, self._bounds.active):
                 self._hooks.on_started(child.pid, psutil.Process(child.pid).create_time(), self._marker)
                 watched = Watched()
                 try:
-                    self._watch(watched, family, group, pipes, self._order(plan, group))
+                    self._watch(watched, tree, group, pipes, self._order(plan, group))
                 finally:  # also when a hook raises: what it raises is the runner's, what runs is ours
-                    survivors = self._probe(family, group, watched)
+                    survivors = self._kill_remaining(tree, group, watched)
             self._drain(pipes["log"])
-            return self._ended(plan, watched, started_s, survivors, group)
+            return self._result(plan, watched, started_s, survivors, group)
 
     def _group(self, name: str) -> Cgroup | str:
         """Make the command's control group, its bounds wider than the sampled ones."""
@@ -88,15 +91,15 @@ class Supervisor:
             threads=THREADS_PER_PROCESS * limits.processes,
         )
 
-    def _warden(self, plan: CommandPlan, pipes: dict[str, Pipe]) -> Child:
-        """Start the warden, which waits for its order, and close its ends of the pipes here.
+    def _start_subreaper(self, plan: CommandPlan, pipes: dict[str, Pipe]) -> Child:
+        """Start the subreaper, which waits for its order, and close its ends of the pipes here.
 
         Raises:
             InfrastructureError: it cannot be started.
         """
         control, status, log = pipes["control"], pipes["status"], pipes["log"]
         child = Child(
-            [sys.executable, "-I", "-S", warden.__file__, str(control.read), str(status.write)],
+            [sys.executable, "-I", "-S", subreaper.__file__, str(control.read), str(status.write)],
             env={MARKER_NAME: self._marker},
             cwd="/",
             output_fd=log.write,
@@ -108,7 +111,7 @@ class Supervisor:
         return child
 
     def _order(self, plan: CommandPlan, group: Cgroup | str) -> bytes:
-        """Return the line that tells the warden what to start."""
+        """Return the line that tells the subreaper what to start."""
         wrapped = plan.wrapped
         order = {
             "argv": wrapped.argv,
@@ -124,9 +127,9 @@ class Supervisor:
         return json.dumps(order).encode() + b"\n"
 
     def _watch(
-        self, watched: Watched, family: ProcessTree, group: Cgroup | str, pipes: dict[str, Pipe], order: bytes
+        self, watched: Watched, tree: ProcessTree, group: Cgroup | str, pipes: dict[str, Pipe], order: bytes
     ) -> None:
-        """Follow the command until its family is gone."""
+        """Follow the command until its tree is gone."""
         _send(pipes["control"], order)
         self._bounds.active()
         pending = b""
@@ -139,22 +142,22 @@ class Supervisor:
                     block = os.read(key.fd, _READ_BYTES)
                     if not block:
                         selector.unregister(key.fd)
-                        # Nobody but the warden holds the status pipe: its end is the warden's.
+                        # Nobody but the subreaper holds the status pipe: its end is the subreaper's.
                         watched.lost = key.data == "status" or watched.lost
                     elif key.data == "status":
-                        pending = self._hear(watched, pending + block)
+                        pending = self._read_reports(watched, pending + block)
                     else:
-                        self._take(block)
+                        self._append_log(block)
                 if (now_s := self._bounds.elapsed_s()) >= next_tick_s:
                     next_tick_s = now_s + TICK_S
-                    self._tick(watched, family, group, pipes["control"])
+                    self._tick(watched, tree, group, pipes["control"])
 
-    def _take(self, block: bytes) -> None:
+    def _append_log(self, block: bytes) -> None:
         self._bounds.active()
         self._log.feed(block)
 
-    def _hear(self, watched: Watched, text: bytes) -> bytes:
-        """Take the warden's reports; return the unfinished line."""
+    def _read_reports(self, watched: Watched, text: bytes) -> bytes:
+        """Take the subreaper's reports; return the unfinished line."""
         *lines, rest = text.split(b"\n")
         for line in lines:
             report: dict[str, Any] = json.loads(line)
@@ -170,10 +173,10 @@ class Supervisor:
                 watched.peak_rss_bytes = max(watched.peak_rss_bytes, report["peak_rss_bytes"])
         return rest
 
-    def _tick(self, watched: Watched, family: ProcessTree, group: Cgroup | str, control: Pipe) -> None:
+    def _tick(self, watched: Watched, tree: ProcessTree, group: Cgroup | str, control: Pipe) -> None:
         """Measure, ask whether to stop, and carry a stop one step further."""
         limits = self._bounds.limits
-        usage = family.usage(memory_bound=limits.memory_bytes, processes_bound=limits.processes)
+        usage = tree.usage(memory_bound=limits.memory_bytes, processes_bound=limits.processes)
         watched.peak_rss_bytes = max(watched.peak_rss_bytes, usage.rss_bytes)
         watched.cpu_s = max(watched.cpu_s, usage.cpu_s)
         self._on_usage(self._bounds.elapsed_s(), usage)
@@ -193,11 +196,11 @@ class Supervisor:
         if watched.phase != before and watched.phase in ("term", "kill"):
             _send(control, watched.phase.encode() + b"\n")
 
-    def _probe(self, family: ProcessTree, group: Cgroup | str, watched: Watched) -> int:
-        """Look for anybody left by every means there is, kill them, and return how many remain."""
+    def _kill_remaining(self, tree: ProcessTree, group: Cgroup | str, watched: Watched) -> int:
+        """Find processes of the command by descent, marker and control group; kill them; return how many remain."""
 
         def find() -> list[psutil.Process]:
-            found = {process.pid: process for process in family.leftovers()}
+            found = {process.pid: process for process in tree.leftovers()}
             for pid in group.members() if isinstance(group, Cgroup) else ():
                 with contextlib.suppress(psutil.Error):
                     found.setdefault(pid, psutil.Process(pid))
@@ -207,7 +210,7 @@ class Supervisor:
             group.kill()
         if not watched.clean:
             with contextlib.suppress(psutil.Error):
-                psutil.Process(family.root).kill()
+                psutil.Process(tree.root).kill()
         killed, left = kill_until_gone(find)
         watched.killed_after += killed
         return left
@@ -221,9 +224,9 @@ class Supervisor:
                 return
             if not block:
                 return
-            self._take(block)
+            self._append_log(block)
 
-    def _ended(
+    def _result(
         self, plan: CommandPlan, watched: Watched, started_s: float, survivors: int, group: Cgroup | str
     ) -> CommandEnd:
         exit_code, number = watched.exit_code, watched.signal
@@ -233,9 +236,14 @@ class Supervisor:
         if stop is None and exit_code != 0:
             kernel_hits = group.hits() if isinstance(group, Cgroup) else {}
             stop = self._bounds.explain(number, watched.peak_rss_bytes, kernel_hits)
+        killed: str | None = None
         if watched.failed is None and stop is None:
             if not watched.exited:
-                watched.failed = "the process that held the command was killed"
+                killed = "the process that held the command was killed"
+            elif plan.wrapped.wrappers and watched.signal is not None:
+                killed = f"its sandbox was killed by signal {watched.signal}"
+            elif number == signal.SIGKILL and oom_kills() > self._oom_kills:
+                killed = "the kernel killed it: the host ran out of memory"
             elif exit_code != 0 and not plan.wrapped.set_up():
                 watched.failed, watched.began = "the sandbox could not be set up; the end of the log says why", False
         result = CommandResult(
@@ -252,11 +260,20 @@ class Supervisor:
         notes: list[str] = []
         if watched.killed_after and watched.began and watched.stop is None:
             notes.append(f"{watched.killed_after} processes outlived the command and were killed")
-        return CommandEnd(result, stop, watched.failed, watched.began, notes)
+        return CommandEnd(result, stop, watched.failed, killed, watched.began or killed is not None, notes)
+
+
+def oom_kills() -> int:
+    """Return how many processes the kernel has killed for want of memory since it started; 0 where nobody counts."""
+    try:
+        counts = dict(line.split() for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines())
+    except OSError:
+        return 0
+    return int(counts.get("oom_kill", 0))
 
 
 def _send(control: Pipe, line: bytes) -> None:
-    """Write to the warden; one that has died is noticed elsewhere."""
+    """Write to the subreaper; one that has died is noticed elsewhere."""
     with contextlib.suppress(BrokenPipeError):
         while line:
             line = line[os.write(control.write, line) :]

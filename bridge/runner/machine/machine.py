@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 
 from bridge.executor import local_executor
 from bridge.executor.interface import Executor
 from bridge.runner.machine.identity import CodeFacts, CodeWatch, runner_version
+from bridge.runner.policy.allow_lists import host_paths
 from bridge.runner.policy.file import Policy
 from bridge.system.clock import Clock
 
@@ -30,12 +32,17 @@ class Machine:
         return self.code_watch.now()
 
 
-def this_machine(policy: Policy, clock: Clock) -> Machine:
+def this_machine(policy: Policy, state: Path, clock: Clock) -> Machine:
     """Return this machine, with its sandbox being tried in the background.
 
     It is tried while the bus is being listed: the first run need not wait for it, and the first beacon names it.
+
+    Args:
+        policy: what the owner allows.
+        state: the runner's state folder, which no run may see.
+        clock: the machine's clocks.
     """
-    executor = local_executor(clock)
+    executor = local_executor(clock, host_paths(policy, state))
     if policy.sandbox.mode != "off":
         threading.Thread(target=executor.sandbox, args=(policy.sandbox.uid,), name="sandbox-trial").start()
     return Machine(executor, CodeWatch(policy.interpreter), runner_version())

@@ -20,6 +20,7 @@ import pydantic
 
 from bridge.diagnostics import Check
 from bridge.errors import KakeyaError
+from bridge.runner.policy.allow_lists import REMEDY, exposures
 from bridge.runner.policy.file import Policy, file_problems, own_presets
 
 EXAMPLE: Final = "kakeya-runner policy example shows the form"
@@ -38,7 +39,10 @@ def problems(path: Path) -> Iterator[Check]:
     found = list(content_problems(data))
     yield from found
     if not found:
-        yield from _about_this_machine(Policy.model_validate_json(json.dumps(tomllib.loads(data.decode()))))
+        policy = Policy.model_validate_json(json.dumps(tomllib.loads(data.decode())))
+        for key, text in exposures(policy, (str(path),)):
+            yield Check(key, "fail", text, REMEDY)
+        yield from _about_this_machine(policy)
 
 
 def content_problems(data: bytes) -> Iterator[Check]:

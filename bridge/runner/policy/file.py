@@ -25,6 +25,7 @@ from bridge.presets import LimitCaps, PolicyFacts, Preset, load, registry
 from bridge.presets.model import PresetLimits, VariableName
 from bridge.records import Record
 from bridge.records.base import Name, Text
+from bridge.runner.policy.allow_lists import refuse_exposed_lists
 from bridge.runner.policy.hosting import ActionsPolicy, HostingPolicy
 from bridge.runner.policy.trust import AbsolutePath, TrustPolicy
 from bridge.system.gitlfs import check_url
@@ -196,7 +197,8 @@ def load_policy(path: Path) -> Policy:
     """Return the policy of a file only its owner can read or change.
 
     Raises:
-        UsageError: absent, a link, of another owner, open to others, or not a policy.
+        UsageError: absent, a link, of another owner, open to others, not a policy, or one whose lists show runs
+            private paths.
     """
     problems = file_problems(path)
     if problems:
@@ -204,6 +206,7 @@ def load_policy(path: Path) -> Policy:
         repair = f"chmod 600 {path}; kakeya-runner policy check" if there else "kakeya-runner setup --bus ROUTE"
         raise UsageError(f"policy file {path}: {problems[0]}", remedy=repair)
     policy = read_policy(path.read_bytes(), source=str(path))
+    refuse_exposed_lists(policy, (str(path),))
     beside = {name: str(path.absolute().parent / name) for name in TRUST_FILES if getattr(policy, name) is None}
     return policy.model_copy(update=beside)
 

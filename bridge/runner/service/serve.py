@@ -23,6 +23,7 @@ from bridge.runner.actions.announce import announcer
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import link_to
 from bridge.runner.machine.machine import this_machine
+from bridge.runner.policy.allow_lists import refuse_exposed_lists
 from bridge.runner.policy.file import Policy, own_presets
 from bridge.runner.service.loop import Runner
 from bridge.runner.state.folder import OpenState, StateFolder
@@ -59,14 +60,15 @@ def runner_on(
     Raises:
         BusError: the remote carries no bus, or another one.
         JournalError: the journal does not hold.
-        UsageError: an installed preset is broken.
+        UsageError: an installed preset is broken, or the policy lets runs read the state folder.
     """
+    refuse_exposed_lists(policy, (str(folder.root),))
 
     def seals() -> RunnerSeals | None:
         return seals_of(folder.root, policy.name, demanded=policy.runner_keys, say=log.info)
 
     rules = OwnerRules(policy, own_presets(policy), embedded=embedded)
-    machine = this_machine(policy, clock)
+    machine = this_machine(policy, folder.root, clock)
     versions = {"kakeya": machine.version, "python": platform.python_version()}
     state = OpenState.open(folder, policy.name, clock)
     unkeep = keep_log(log, folder.log, versions, policy.secrets.values())

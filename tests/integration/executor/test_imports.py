@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.executor.sandbox.imports import answer, question
+from bridge.executor.sandbox.interpreter import answer, question
 from bridge.records import Command
 
 PACKAGE = "print('ran', __name__)\n"

@@ -5,9 +5,8 @@ import signal
 
 import pytest
 
-from bridge.executor.process.disk_use import DiskUse, disk_use
 from bridge.executor.process.tree import Usage
-from bridge.executor.supervision.bounds import Bounds, rlimits
+from bridge.executor.supervision.bounds import Bounds, DiskUse, disk_use, rlimits
 from bridge.limits import MIB
 from bridge.records import Limits
 

@@ -1,0 +1,105 @@
+"""Make temporary folders that are locked while in use, move runs into them, and remove those of killed processes.
+
+The kernel drops the lock with the process, so no folder is judged by its age. Only folders that are certainly ours are
+removed: our name, our user, no link.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from bridge.executor.interface import RunDirectory
+from bridge.executor.sandbox.user import closed_to, may_mount
+
+_PREFIX: Final = "kakeya-run-"
+_OPEN_TO_ALL: Final = Path("/var/tmp")  # noqa: S108 - the folder made there has a name of its own and belongs to us
+
+
+@contextmanager
+def held_folder(prefix: str, parent: Path) -> Iterator[Path]:
+    """Yield a new private folder, locked while the block lasts and removed at its end."""
+    while True:
+        folder = tempfile.TemporaryDirectory(prefix=prefix, dir=parent)
+        descriptor = _lock(Path(folder.name))
+        if descriptor is not None:
+            break
+        folder.cleanup()  # another start swept it between its creation and our lock
+    try:
+        with folder as name:
+            yield Path(name)
+    finally:
+        os.close(descriptor)
+
+
+def sweep(prefix: str, parent: Path) -> int:
+    """Remove the folders that killed processes of this user left; return how many went.
+
+    What cannot be removed stays: a start does not fail because of an earlier one.
+    """
+    if not shutil.rmtree.avoids_symlink_attacks:
+        return 0
+    name = re.compile(re.escape(prefix) + r"[a-z0-9_]{8}")
+    try:
+        found = [parent / entry.name for entry in os.scandir(parent) if name.fullmatch(entry.name)]
+    except OSError:
+        return 0
+    return sum(_remove_unheld(path) for path in found)
+
+
+def _remove_unheld(path: Path) -> bool:
+    descriptor = _lock(path)
+    if descriptor is None:
+        return False
+    try:
+        shutil.rmtree(path, ignore_errors=True)
+        return not path.exists()
+    finally:
+        os.close(descriptor)
+
+
+def _lock(path: Path) -> int | None:
+    """Return a descriptor that holds a folder's lock, or None where another process holds it or it is not ours."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        facts = os.fstat(descriptor)
+        if facts.st_uid == os.geteuid() and os.path.samestat(facts, path.lstat()) and stat.S_ISDIR(facts.st_mode):
+            return descriptor
+    except OSError:
+        pass
+    os.close(descriptor)
+    return None
+
+
+@contextmanager
+def within_reach(directory: RunDirectory, uid: int) -> Iterator[RunDirectory]:
+    """Yield the run's folders, moved for as long as the block lasts where their user could not come to them.
+
+    Where we may mount, the subreaper opens the way instead, and nothing moves.
+    """
+    folders = (directory.work, directory.out, directory.home, directory.tmp)
+    if uid == os.getuid() or not closed_to(uid, map(str, folders)) or may_mount():
+        yield directory
+        return
+    with held_folder(_PREFIX, _OPEN_TO_ALL) as root:
+        root.chmod(0o711)
+        for folder in folders:
+            shutil.move(folder, root / folder.name)
+        yield RunDirectory(root, *(root / folder.name for folder in folders))
+
+
+def sweep_run_folders() -> int:
+    """Remove the folders of runs whose runner was killed; return how many went."""
+    return sweep(_PREFIX, _OPEN_TO_ALL)

@@ -1,0 +1,121 @@
+"""Refuse allow-lists that hold private paths of the host, and find sockets and credentials below readable folders.
+
+Knows nothing about the program that enforces the list.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from bridge.errors import SandboxUnavailableError
+
+_MAX_ENTRIES: Final = 200_000
+_PREFIX_DEPTH: Final = 2  # an interpreter's own settings lie at its top; its packages are too many to walk every run
+_CREDENTIAL_FOLDERS: Final = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", "gcloud")
+_CREDENTIAL_FILES: Final = (
+    ".git-credentials",
+    ".netrc",
+    "_netrc",
+    ".npmrc",
+    ".pgpass",
+    ".pypirc",
+    ".s3cfg",
+    "pip.conf",
+    "pip.ini",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    "id_rsa",
+    "huggingface/token",
+    "huggingface/stored_tokens",
+    "gh/hosts.yml",
+)
+
+
+def own_home() -> str:
+    """Return the home folder of this process's user, as the user database has it."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return str(Path.home())
+
+
+def exposed(readable: Iterable[str], private: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each readable path with the private path that it is or contains, links resolved."""
+    hidden = [(path, Path(os.path.realpath(path))) for path in private]
+    for path in readable:
+        real = Path(os.path.realpath(path))
+        found = next((name for name, secret in hidden if secret.is_relative_to(real)), None)
+        if found is not None or _is_credential(str(real)):
+            yield path, found or path
+
+
+def refuse_exposed(readable: Iterable[str], private: Iterable[str]) -> None:
+    """Refuse an allow-list through which a run could reach a private path of the host.
+
+    Raises:
+        SandboxUnavailableError: a readable path is or contains a private one.
+    """
+    for path, secret in exposed(readable, private):
+        raise SandboxUnavailableError(
+            f"a run may not read {path}: that shows it {secret}",
+            remedy="name the model folders themselves in model_roots and sandbox.read_only",
+        )
+
+
+def masked_below(read_only: Iterable[str], interpreter: Iterable[str]) -> dict[str, bool]:
+    """Return the sockets and credentials below folders that a run may read, each with whether it is a folder.
+
+    Args:
+        read_only: declared folders, walked completely.
+        interpreter: folders of programs and packages, walked near their top.
+
+    Raises:
+        SandboxUnavailableError: a declared folder holds too many entries to be walked before each run.
+    """
+    found = {path for folder in read_only for path in _walk(folder, depth=None)}
+    found.update(path for folder in interpreter for path in _walk(folder, depth=_PREFIX_DEPTH))
+    return {path: Path(path).is_dir() for path in sorted(found)}
+
+
+def _walk(top: str, depth: int | None) -> Iterator[str]:
+    """Yield real paths of sockets and credentials below a folder, without following links to folders."""
+    pending, seen = [(top, 1)], 0
+    while pending:
+        folder, level = pending.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:
+            continue
+        seen += len(entries)
+        if seen > _MAX_ENTRIES:
+            raise SandboxUnavailableError(
+                f"the run may read {top}, which holds more than {_MAX_ENTRIES} entries",
+                remedy="name the model folders themselves in model_roots and sandbox.read_only",
+            )
+        for entry in entries:
+            if _is_credential(entry.path) or _is_socket(entry):
+                real = os.path.realpath(entry.path)
+                if Path(real).is_relative_to(os.path.realpath(top)):
+                    yield entry.path if not entry.is_symlink() else real
+            elif entry.is_dir(follow_symlinks=False) and (depth is None or level < depth):
+                pending.append((entry.path, level + 1))
+
+
+def _is_credential(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return name in _CREDENTIAL_FOLDERS or any(path.endswith(f"/{known}") for known in _CREDENTIAL_FILES)
+
+
+def _is_socket(entry: os.DirEntry[str]) -> bool:
+    if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False):
+        return False
+    try:
+        return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+    except OSError:
+        return False

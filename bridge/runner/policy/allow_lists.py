@@ -1,0 +1,59 @@
+"""Check that no allow-list of a policy shows runs the runner's key, policy, state or home."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+
+from bridge.errors import UsageError
+from bridge.executor.interface import HostPaths
+from bridge.executor.sandbox.private_paths import exposed, own_home
+from bridge.trust.runner_key import KEY_FILE
+
+if TYPE_CHECKING:
+    from bridge.runner.policy.file import Policy
+
+REMEDY = "name the model folders themselves"
+
+
+def exposures(policy: Policy, private: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
+    """Yield the key of each list with a private path in it, and a sentence about it."""
+    hidden = (*private, own_home(), platformdirs.user_config_path("kakeya"), platformdirs.user_state_path("kakeya"))
+    lists = (
+        ("model_roots", policy.model_roots),
+        ("sandbox.read_only", policy.sandbox.read_only),
+        ("sandbox.devices", policy.sandbox.devices),
+        ("target", _paths(policy.target)),
+        ("drafter", _paths(policy.drafter)),
+    )
+    for key, paths in lists:
+        for path, secret in exposed(paths, map(str, hidden)):
+            yield key, f"{path} would show runs {secret}"
+
+
+def refuse_exposed_lists(policy: Policy, private: Iterable[str]) -> None:
+    """Refuse a policy that lets runs read private paths.
+
+    Raises:
+        UsageError: a list holds one; the message names list, path and what it shows.
+    """
+    for key, text in exposures(policy, private):
+        raise UsageError(f"policy, {key}: {text}", remedy=REMEDY)
+
+
+def host_paths(policy: Policy, state: Path) -> HostPaths:
+    """Return what the sandbox hides and shows under this policy, for the executor to try."""
+    own = (policy.allowed_signers, policy.code_signers, policy.revoked, policy.lfs.password_file)
+    return HostPaths(
+        private=(str(state / KEY_FILE), str(state), *(path for path in own if isinstance(path, str))),
+        read_only=(*policy.model_roots, *policy.sandbox.read_only),
+        devices=policy.sandbox.devices,
+        interpreter=policy.interpreter,
+    )
+
+
+def _paths(name: str | None) -> tuple[str, ...]:
+    return (name,) if name is not None and Path(name).is_absolute() else ()
