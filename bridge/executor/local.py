@@ -13,7 +13,8 @@ from bridge.executor.interface import Escape, Execution, Hooks, HostPaths, RunDi
 from bridge.executor.observe import host as machine
 from bridge.executor.process import tree
 from bridge.executor.running import RunExecution
-from bridge.executor.sandbox.confinement import confine, nothing
+from bridge.executor.sandbox.choice import confine
+from bridge.executor.sandbox.confinement import nothing
 from bridge.executor.sandbox.held_folders import sweep_run_folders, within_reach
 from bridge.executor.sandbox.private_paths import own_home, refuse_exposed
 from bridge.executor.sandbox.user import job_uid

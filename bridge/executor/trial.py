@@ -17,7 +17,8 @@ from typing import Any, Final
 from bridge.errors import InfrastructureError
 from bridge.executor.interface import Escape, Execution, Hooks, HostPaths, RunDirectory
 from bridge.executor.running import RunExecution
-from bridge.executor.sandbox.confinement import Confinement, enclosed, nothing
+from bridge.executor.sandbox.choice import enclosed
+from bridge.executor.sandbox.confinement import Confinement, nothing
 from bridge.executor.sandbox.escapes import TrialTargets, Witness, make_targets
 from bridge.executor.sandbox.held_folders import held_folder, sweep
 from bridge.limits import MIB

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bridge.bus import open_bus
-from bridge.bus.interface import Bus
+from bridge.bus.interface import RunnerBus
 from bridge.presets import load
 from bridge.runner.actions.announce import announcer
 from bridge.runner.authorisation.rules import OwnerRules
@@ -59,7 +59,7 @@ class CrashingJournal(Journal):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def make_runner(state: StateFolder, policy_file: Path, bus: Bus, journal: type[Journal] = Journal) -> Runner:
+def make_runner(state: StateFolder, policy_file: Path, bus: RunnerBus, journal: type[Journal] = Journal) -> Runner:
     """Return a runner with the counting preset; the caller holds the lock."""
     clock, policy = SystemClock(), load_policy(policy_file)
     opened = OpenState.open(state, policy.name, clock)

@@ -22,7 +22,8 @@ from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import BusLink, link_to
 from bridge.runner.machine.identity import CodeFacts
 from bridge.runner.machine.machine import Machine
-from bridge.runner.policy.file import Policy, read_policy
+from bridge.runner.policy.file import read_policy
+from bridge.runner.policy.model import Policy
 from bridge.runner.service.loop import Runner
 from bridge.runner.state.folder import OpenState, StateFolder
 from bridge.runner.state.journal import Journal

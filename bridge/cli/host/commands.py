@@ -16,7 +16,8 @@ from bridge.bus import open_bus
 from bridge.cli.host.keys import enrol, enrol_own, keygen, own_name, signed
 from bridge.cli.host.trust import HANDLERS as TRUST_HANDLERS
 from bridge.errors import BusMissingError, KakeyaError, UsageError
-from bridge.runner.policy.file import Policy, builtin_policy, file_problems, load_policy
+from bridge.runner.policy.file import builtin_policy, file_problems, load_policy
+from bridge.runner.policy.model import Policy
 from bridge.runner.service.serve import (
     default_policy_path,
     default_state,

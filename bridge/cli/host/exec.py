@@ -20,7 +20,7 @@ from bridge.system.clock import SystemClock
 from bridge.system.durable import NameLock
 
 if TYPE_CHECKING:
-    from bridge.runner.policy.file import Policy
+    from bridge.runner.policy.model import Policy
 
 IDLE_S = 60.0
 

@@ -21,7 +21,8 @@ from bridge.executor.capture.logs import LogKeeper
 from bridge.executor.capture.marks import MarkReader
 from bridge.executor.interface import Hooks, RunDirectory
 from bridge.executor.process.suspend_server import Holder
-from bridge.executor.sandbox.confinement import Confinement, Wrapped, confine
+from bridge.executor.sandbox.choice import confine
+from bridge.executor.sandbox.confinement import Confinement, Wrapped
 from bridge.executor.supervision.bounds import Bounds, rlimits
 from bridge.executor.supervision.plan import CommandEnd, CommandPlan, Pipe, command_environment, open_pipe
 from bridge.executor.supervision.supervise import Supervisor

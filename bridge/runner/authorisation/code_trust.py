@@ -16,7 +16,7 @@ from bridge.bus.views import RequestRef
 from bridge.errors import BusError, PolicyRefusedError
 from bridge.records import Workload
 from bridge.runner.authorisation.signers import Signers
-from bridge.runner.policy.file import Policy
+from bridge.runner.policy.model import Policy
 
 _SIGNATURE = re.compile(rb"^gpgsig (.*\n(?: .*\n)*)", re.MULTILINE)
 

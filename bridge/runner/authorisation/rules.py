@@ -8,7 +8,7 @@ from functools import cached_property
 
 from bridge.presets import PolicyFacts, Preset
 from bridge.runner.authorisation.signers import Signers
-from bridge.runner.policy.file import Policy
+from bridge.runner.policy.model import Policy
 
 
 @dataclass(frozen=True)

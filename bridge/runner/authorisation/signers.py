@@ -17,7 +17,8 @@ from bridge.errors import PolicyRefusedError, RequestRejectedError, UsageError
 from bridge.records import Request
 from bridge.request import UNSIGNED
 from bridge.request.cancel import CancelRequest
-from bridge.runner.policy.file import Policy, file_problems
+from bridge.runner.policy.file import file_problems
+from bridge.runner.policy.model import Policy
 from bridge.runner.policy.trust import SignerSource
 from bridge.trust.ssh_signatures import (
     COMMIT_NAMESPACE,

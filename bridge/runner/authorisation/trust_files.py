@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from bridge.errors import UsageError
 from bridge.request import UNSIGNED
-from bridge.runner.policy.file import Policy
+from bridge.runner.policy.model import Policy
 from bridge.runner.policy.trust import SignerEntry
 from bridge.system.durable import write_atomically
 from bridge.trust.ssh_signatures import (

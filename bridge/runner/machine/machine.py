@@ -10,7 +10,7 @@ from bridge.executor import local_executor
 from bridge.executor.interface import Executor
 from bridge.runner.machine.identity import CodeFacts, CodeWatch, runner_version
 from bridge.runner.policy.allow_lists import host_paths
-from bridge.runner.policy.file import Policy
+from bridge.runner.policy.model import Policy
 from bridge.system.clock import Clock
 
 

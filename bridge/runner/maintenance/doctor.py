@@ -25,7 +25,8 @@ from bridge.runner.machine.models import find_model
 from bridge.runner.maintenance.setup_checks import RECEIPT, check
 from bridge.runner.maintenance.site_checks import check_site
 from bridge.runner.policy.check import problems
-from bridge.runner.policy.file import Policy, file_problems, load_policy, own_presets
+from bridge.runner.policy.file import file_problems, load_policy, own_presets
+from bridge.runner.policy.model import Policy
 from bridge.runner.state.folder import StateFolder
 from bridge.runner.state.journal import verify_journal
 from bridge.system.clock import Clock, parse_rfc3339

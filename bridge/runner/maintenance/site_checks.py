@@ -10,7 +10,7 @@ from bridge.errors import HostingError
 from bridge.hosting import Feature
 from bridge.hosting.checkup import check_place
 from bridge.hosting.token import Token, find_token, read_token_file
-from bridge.runner.policy.file import Policy
+from bridge.runner.policy.model import Policy
 
 
 def check_site(policy: Policy, route: str | None, environ: Mapping[str, str]) -> Iterator[Check]:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import platformdirs
 
 from bridge.errors import UsageError
 from bridge.executor.interface import HostPaths
 from bridge.executor.sandbox.private_paths import exposed, own_home
+from bridge.runner.policy.model import Policy
 from bridge.trust.runner_key import KEY_FILE
-
-if TYPE_CHECKING:
-    from bridge.runner.policy.file import Policy
 
 REMEDY = "name the model folders themselves"
 

@@ -21,7 +21,8 @@ import pydantic
 from bridge.diagnostics import Check
 from bridge.errors import KakeyaError
 from bridge.runner.policy.allow_lists import REMEDY, exposures
-from bridge.runner.policy.file import Policy, file_problems, own_presets
+from bridge.runner.policy.file import file_problems, own_presets
+from bridge.runner.policy.model import Policy
 
 EXAMPLE: Final = "kakeya-runner policy example shows the form"
 _TYPES = {"env": "environment", "schema": "schema_version"}

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from bridge.errors import KakeyaError
 from bridge.presets import Trust, explain, find, resolve
 from bridge.records import Request, Workload
-from bridge.runner.policy.file import Policy, own_presets
+from bridge.runner.policy.file import own_presets
+from bridge.runner.policy.model import Policy
 from bridge.system.clock import Clock, rfc3339
 
 _ID = "0" * 26

@@ -24,7 +24,8 @@ from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import link_to
 from bridge.runner.machine.machine import this_machine
 from bridge.runner.policy.allow_lists import refuse_exposed_lists
-from bridge.runner.policy.file import Policy, own_presets
+from bridge.runner.policy.file import own_presets
+from bridge.runner.policy.model import Policy
 from bridge.runner.service.loop import Runner
 from bridge.runner.state.folder import OpenState, StateFolder
 from bridge.runner.state.log import keep_log

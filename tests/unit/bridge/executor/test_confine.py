@@ -7,7 +7,8 @@ import pytest
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.sandbox import allowlist
 from bridge.executor.sandbox.bubblewrap import stage_for
-from bridge.executor.sandbox.confinement import confine, nothing
+from bridge.executor.sandbox.choice import confine
+from bridge.executor.sandbox.confinement import nothing
 from bridge.executor.sandbox.user import JOB_UID, check_readable, closed_to, drop_to, job_uid
 from bridge.executor.trial import make_directory
 from bridge.records import SandboxSpec

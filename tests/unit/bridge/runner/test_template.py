@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from importlib import resources
 
-from bridge.runner.policy.file import Policy, read_policy
+from bridge.runner.policy.file import read_policy
+from bridge.runner.policy.model import Policy
 
 TEXT = (
     resources.files("bridge.runner.policy")

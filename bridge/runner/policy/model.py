@@ -1,0 +1,161 @@
+"""What a policy says: strict, frozen, every field with a safe default."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from bridge import limits as bounds
+from bridge import strictjson
+from bridge.presets import LimitCaps, PolicyFacts
+from bridge.presets.model import PresetLimits, VariableName
+from bridge.records import Record
+from bridge.records.base import Name, Text
+from bridge.runner.policy.hosting import ActionsPolicy, HostingPolicy
+from bridge.runner.policy.trust import AbsolutePath, TrustPolicy
+from bridge.system.gitlfs import check_url
+
+Condition = Annotated[str, Field(pattern=r"^(idle|ac_power|hours-([01]\d|2[0-3])-([01]\d|2[0-3]))$")]
+
+
+class PresetPolicy(Record):
+    """Which presets may run: patterns of names, and a folder of the owner's own preset files."""
+
+    allow: tuple[Text, ...] = ("*",)
+    folder: AbsolutePath | None = None
+
+
+class SandboxPolicy(Record):
+    """How runs are confined; a preset or untrusted code can only make it stricter."""
+
+    mode: Literal["required", "preferred", "off"] = "preferred"
+    uid: Annotated[int, Field(gt=0)] | None = None
+    peer_uid: Annotated[int, Field(gt=0)] | None = None
+    network: bool = False
+    devices: tuple[AbsolutePath, ...] = ()
+    read_only: tuple[AbsolutePath, ...] = ()
+
+
+class LimitPolicy(PresetLimits):
+    """The most a run gets, and what the host keeps for itself."""
+
+    grace_s: Annotated[float, Field(gt=0, le=60)] = bounds.GRACE_S
+    disk_floor_bytes: Annotated[int, Field(ge=0)] = bounds.DISK_FLOOR_BYTES
+
+
+class LfsPolicy(Record):
+    """Where git-lfs objects of a request's tree come from; without `url` a tree that holds pointers is refused.
+
+    Attributes:
+        url: of the LFS API; the tree's own `.lfsconfig` is never read.
+        also_from: further origins that may serve the objects themselves.
+        user, password_file: credentials, sent to the origin of `url` alone; the file is the owner's, mode 0600.
+        max_bytes: what the large files of one tree may come to.
+        leave_pointers: run with pointers as they are; nothing is fetched.
+    """
+
+    url: Text | None = None
+    also_from: tuple[Text, ...] = ()
+    user: Text = ""
+    password_file: AbsolutePath | None = None
+    max_bytes: Annotated[int, Field(gt=0)] = bounds.LFS_DEFAULT_BYTES
+    leave_pointers: bool = False
+
+    @model_validator(mode="after")
+    def _addresses_are_servers(self) -> Self:
+        for one in (*((self.url,) if self.url else ()), *self.also_from):
+            if (problem := check_url(one)) is not None:
+                raise ValueError(f"{one[:80]!r}: {problem}")
+        if self.leave_pointers and self.url is not None:
+            raise ValueError("leave_pointers and url contradict each other")
+        return self
+
+
+class Policy(TrustPolicy):
+    """`policy.toml`, every value effective; who may ask and whose code may run is in `TrustPolicy`.
+
+    Attributes:
+        name: the runner's name on its bus.
+        bus: route of the bus to serve, with its id after ``#``, when the command line names none.
+        labels: what a request's runner selector may ask for.
+        trust_pushers: whoever can push may have request code run, sandboxed, under `sandbox.uid`; labelled in results.
+        interpreter: absolute path of the Python whose packages are the host's engine.
+        environment, secrets: variables of every run; secrets only where a preset names them.
+        model_roots, target, drafter: which models the presets use.
+        slots: runs at the same time.
+        expiry_max_s: validity a request gets at most.
+        rate_per_hour: unsigned requests taken per hour and bus.
+        only_when: conditions for taking anything: idle, ac_power, hours-HH-HH.
+        approval: a program asked about each request: canonical request on stdin, exit code 0 allows.
+    """
+
+    schema_version: Literal[1] = Field(alias="schema")
+    name: Name
+    bus: Text | None = None
+    labels: tuple[Name, ...] = ()
+    trust_pushers: bool = False
+    interpreter: AbsolutePath = sys.executable
+    model_roots: tuple[AbsolutePath, ...] = ()
+    target: Text | None = None
+    drafter: Text | None = None
+    slots: Annotated[int, Field(ge=1, le=16)] = 1
+    expiry_max_s: Annotated[float, Field(gt=0, le=bounds.EXPIRY_MAX_S)] = bounds.EXPIRY_MAX_S
+    rate_per_hour: Annotated[int, Field(ge=0)] = 60
+    only_when: tuple[Condition, ...] = ()
+    approval: tuple[Text, ...] = ()
+    presets: PresetPolicy = PresetPolicy()
+    sandbox: SandboxPolicy = SandboxPolicy()
+    limits: LimitPolicy = LimitPolicy()
+    lfs: LfsPolicy = LfsPolicy()
+    actions: ActionsPolicy = ActionsPolicy()
+    hosting: HostingPolicy = HostingPolicy()
+    environment: dict[VariableName, str] = Field(default_factory=dict, alias="env")
+    secrets: dict[VariableName, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        reserved = [name for name in (*self.environment, *self.secrets) if name.startswith("KAKEYA_")]
+        if reserved:
+            raise ValueError(f"the runner sets {', '.join(reserved)}; use model_roots, target and drafter")
+        if self.approval and not Path(self.approval[0]).is_absolute():
+            raise ValueError("approval is an argv list whose first item is an absolute path")
+        if self.trust_pushers and self.sandbox.mode == "off":
+            raise ValueError("trust_pushers needs a sandbox: set sandbox.mode to preferred or required")
+        if self.sandbox.peer_uid is not None and self.sandbox.uid in {None, self.sandbox.peer_uid}:
+            raise ValueError("sandbox.peer_uid needs sandbox.uid, and both are different users")
+        return self
+
+    def digest(self, *, embedded: bool) -> str:
+        """Return sha256 over the effective values; of secrets only the names count."""
+        value = self.model_dump(mode="json")
+        value |= {"secrets": sorted(self.secrets), "embedded": embedded}
+        return hashlib.sha256(strictjson.encode(value)).hexdigest()
+
+    def facts(self, *, embedded: bool) -> PolicyFacts:
+        """Return what a job spec depends on; embedded is decided by how the runner is started, never by the file."""
+        caps = LimitCaps(**{name: getattr(self.limits, name) for name in PresetLimits.model_fields})
+        return PolicyFacts(
+            digest=self.digest(embedded=embedded),
+            interpreter=self.interpreter,
+            allow=self.presets.allow,
+            embedded=embedded,
+            trust_pushers=self.trust_pushers,
+            require_signature=self.require_signature,
+            environment=self.environment,
+            secrets=self.secrets,
+            model_roots=self.model_roots,
+            target=self.target,
+            drafter=self.drafter,
+            sandbox_mode=self.sandbox.mode,
+            sandbox_network=self.sandbox.network,
+            sandbox_uid=self.sandbox.uid,
+            sandbox_peer_uid=self.sandbox.peer_uid,
+            devices=self.sandbox.devices,
+            read_only=self.sandbox.read_only,
+            limits=caps,
+            grace_s=self.limits.grace_s,
+        )
