@@ -21,10 +21,11 @@ def planted_faults(folder: Path = EVIDENCE) -> str | None:
             return None
         found[when] = {trial["fault"]: trial["detected"] for trial in json.loads(path.read_bytes())["trials"]}
     before, after = found["before"], found["after"]
-    lost = [name for name, detected in before.items() if detected and not after.get(name, False)]
+    lost = [name for name, detected in before.items() if detected and not after.get(name, True)]
+    untried = len(before.keys() - after.keys())
     return (
-        f"before: {sum(before.values())} of {len(before)} found, after: {sum(after.values())} of {len(after)}; "
-        f"lost: {', '.join(lost) or 'none'}"
+        f"before: {sum(before.values())} of {len(before)} found, after: {sum(after.values())} of {len(after)} tried; "
+        f"lost: {', '.join(lost) or 'none'}" + (f"; not tried again yet: {untried}" if untried else "")
     )
 
 

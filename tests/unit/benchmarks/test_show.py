@@ -56,9 +56,12 @@ def test_planted_faults_are_compared_by_name(tmp_path: Path) -> None:
     write("before", one=True, two=True, three=False)
     assert rooms.planted_faults(tmp_path) is None
     write("after", one=True, two=False, three=True)
-    assert rooms.planted_faults(tmp_path) == "before: 2 of 3 found, after: 2 of 3; lost: two"
+    assert rooms.planted_faults(tmp_path) == "before: 2 of 3 found, after: 2 of 3 tried; lost: two"
     write("after", one=True, two=True, three=False)
-    assert rooms.planted_faults(tmp_path) == "before: 2 of 3 found, after: 2 of 3; lost: none"
+    assert rooms.planted_faults(tmp_path) == "before: 2 of 3 found, after: 2 of 3 tried; lost: none"
+    write("after", one=True)
+    said = "before: 2 of 3 found, after: 1 of 1 tried; lost: none; not tried again yet: 2"
+    assert rooms.planted_faults(tmp_path) == said
 
 
 def test_a_line_shows_its_figure_and_command_or_that_nobody_measured_it(capsys) -> None:
