@@ -17,7 +17,7 @@ from bridge.trust import runner_key as keys
 from bridge.trust.keyring import pin
 from tests.fakes.clone import Clone, until
 
-SLOW_TEST = "import pathlib, time\n\n\ndef test_waits():\n    time.sleep(6)\n    print('slept well')\n"
+SLOW_TEST = "import pathlib, time\n\n\ndef test_waits():\n    time.sleep(15)\n    print('slept well')\n"
 
 
 @pytest.fixture(scope="module")
