@@ -88,10 +88,11 @@ def check_next(old: Claim, new: Claim) -> None:
     if new.sequence != old.sequence + 1 or new.nonce == old.nonce:
         raise BusError(f"claim sequence {new.sequence} or its nonce does not follow {old.sequence}")
     before, after = state_of(old), state_of(new)
-    if after not in FOLLOWING[before]:
-        raise BusError(f"run {old.id} is {before.word}; it cannot become {after.word}")
     if old.state == "started" and new.runner != old.runner and (after, new.reason) != (RunState.DONE, "runner_lost"):
         raise BusError("a started run of another runner may only be ended as runner_lost")
+    if after not in FOLLOWING[before]:
+        was = "has ended" if before.terminal else f"is {before.word}"
+        raise BusError(f"run {old.id} {was}; it cannot become {after.word}")
     _check_fields(new)
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bridge.runner.host import StateFolder
 
 from bridge.errors import SandboxUnavailableError, UsageError
 from bridge.executor.interface import HostPaths
@@ -22,6 +21,7 @@ from bridge.runner.policy.allow_lists import host_paths
 from bridge.runner.policy.check import problems
 from bridge.runner.policy.file import load_policy
 from bridge.runner.service.serve import assemble
+from bridge.runner.state.folder import StateFolder
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs
 from tests.integration.executor.inside import TRY, refused, told

@@ -116,13 +116,13 @@ def test_a_request_for_an_older_runner_that_signs_nothing_says_so_and_what_to_do
 
 
 def test_a_forged_end_does_not_end_what_runs(site) -> None:  # noqa: F811
-    place = signing(site, work="while [ ! -e $(dirname $0)/go ]; do sleep 0.05; done")
+    place = signing(site, work="while [ ! -e $(dirname $0)/counted/go ]; do sleep 0.05; done")
     ref = place.ask()
     place.start("serve", "--bus", place.route)
     place.until(lambda: place.starts() == [ref.id], "never started")
     liar = forger(place, "mallory")
     place.until(lambda: displace(liar, ref), "the forger never got in")
-    (place.folder / "go").touch()
+    (place.folder / "counted" / "go").touch()
     claim = place.ended(ref)
     assert (claim.runner, claim.reason) == ("mini", "gate_rejected")
     assert place.starts() == [ref.id]

@@ -167,14 +167,14 @@ def test_a_requester_cannot_write_what_is_the_runner_s(reached) -> None:
 
 
 def test_a_lost_connection_costs_nothing(reached) -> None:
-    reached.site.set_work(f"while [ ! -e {reached.folder}/go ]; do sleep 0.1; done")
+    reached.site.set_work(f"while [ ! -e {reached.site.folder}/counted/go ]; do sleep 0.1; done")
     bus = reached.requester()
     request = make_request(bus.identity().bus_id, "count")
     ref = push(bus, request)
     reached.site.until(reached.site.starts, "never started")
     guarded.stop(reached.server.process)
     assert reached.said("attach", ref.id, "--bus", reached.via)[0] == 3
-    (reached.folder / "go").touch()
+    (reached.site.folder / "counted" / "go").touch()
     reached.restart_server()
     assert bus.submit(request.canonical(), ref.ref, None).reattached  # the same bytes again find what is there
     code, document = reached.told("attach", ref.id, "--bus", reached.via, "--wait-timeout", "120")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from bridge.run.transitions import check_next
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from bridge.bus.content import commits
@@ -18,6 +17,7 @@ from bridge.ids import new_id
 from bridge.records import Beacon, BusRecord, Claim, ClaimState, Delivery, KeyRecord, LogHead, Reason, Record, Request
 from bridge.request import cancel_branch, cancelled_id_of, run_id_of
 from bridge.request.cancel import CancelRequest
+from bridge.run.state import check_next
 from bridge.trust import keyring
 from bridge.trust.seals import Kind, Seal, Statement, seal_in
 
