@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bridge.bus import open_bus
+from bridge.bus.open.create import new_record
 from bridge.errors import SandboxUnavailableError, UsageError
 from bridge.executor.interface import HostPaths
 from bridge.executor.local import LocalExecutor
@@ -20,8 +24,9 @@ from bridge.runner.maintenance.doctor import DoctorContext, examine
 from bridge.runner.policy.allow_lists import host_paths
 from bridge.runner.policy.check import problems
 from bridge.runner.policy.file import load_policy
-from bridge.runner.service.serve import assemble
+from bridge.runner.service.serve import runner_on
 from bridge.runner.state.folder import StateFolder
+from bridge.runner.state.log import new_log
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs
 from tests.integration.executor.inside import TRY, refused, told
@@ -131,15 +136,19 @@ def test_a_policy_whose_lists_hold_private_paths_is_refused_by_name(tmp_path, ke
     with pytest.raises(UsageError, match=f"policy, {key}: {listed} would show runs /"):
         load_policy(path)
 
-    assert [(one.where, one.grave) for one in problems(path) if "would show runs" in one.text] == [(key, True)]
+    assert [(one.name, one.level) for one in problems(path) if "would show runs" in one.text] == [(key, "fail")]
 
 
 def test_a_runner_whose_lists_hold_its_state_folder_does_not_start(tmp_path):
     state = StateFolder(tmp_path / "elsewhere" / "state")
     (tmp_path / "own").mkdir()
     policy = load_policy(write_policy(tmp_path / "own", f'model_roots = ["{tmp_path / "elsewhere"}"]\n'))
-    with pytest.raises(UsageError, match=r"model_roots: .*elsewhere would show runs .*state"):
-        assemble(policy, state, CLOCK, print)
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bus.git"], check=True)
+    bus = open_bus(str(tmp_path / "bus.git"), repository=None, state=tmp_path / "control", clock=CLOCK)
+    bus.create(new_record(CLOCK, wake="poll", local=True))
+    starting = runner_on(bus, policy, state, clock=CLOCK, stopping=threading.Event(), log=new_log(sys.stderr))
+    with pytest.raises(UsageError, match=r"model_roots: .*elsewhere would show runs .*state"), starting:
+        pass
 
 
 def test_a_folder_of_models_below_home_may_be_listed(tmp_path):
