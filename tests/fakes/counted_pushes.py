@@ -62,7 +62,7 @@ def idle(runner: Runner, clock: FakeClock, seconds: float, step_s: float = 5.0) 
 
 
 def log_every_second(
-    renewals: Sequence[ClaimRenewal], clock: FakeClock, folder: Path, seconds: int, pause_s: float = 0.004
+    renewals: Sequence[ClaimRenewal], clock: FakeClock, folder: Path, seconds: int, pause_s: float = 0.008
 ) -> set[float]:
     """Let runs write a line a second; return the turns that their pushes took.
 
@@ -92,7 +92,7 @@ class Busy:
     turns: frozenset[float]
 
 
-def busy(process: RunnerProcess, clock: FakeClock, folder: Path, seconds: int, pause_s: float = 0.004) -> Busy:
+def busy(process: RunnerProcess, clock: FakeClock, folder: Path, seconds: int, pause_s: float = 0.008) -> Busy:
     """Run one run on a hosted remote that writes a log line every second."""
     store, bus = hosted(clock, folder, **HOSTED)
     link = link_to(bus, clock)

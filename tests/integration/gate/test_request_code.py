@@ -23,7 +23,8 @@ from tests.support import guarded
 
 ROOT = Path(__file__).parents[3]
 CLOCK = SystemClock()
-UID, PEER_UID = 54321, 54322
+# Of this file alone: what other tests run beside it as their peer is nothing of ours.
+UID, PEER_UID = 54331, 54332
 POLICY = """schema = 1
 name = "mini"
 interpreter = "{python}"
