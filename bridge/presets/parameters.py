@@ -6,6 +6,7 @@ Knows nothing about presets or files: a path is checked as text here, and after 
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
@@ -42,9 +43,9 @@ class _Parameter(Record):
                 raise ValueError(str(error)) from error
         return self
 
+    @abstractmethod
     def tokens(self, name: str, value: ParamValue) -> tuple[str, ...]:
         """Return the argv tokens of a value, or raise ParameterError."""
-        raise NotImplementedError
 
 
 class IntParameter(_Parameter):
