@@ -48,7 +48,7 @@ class RecordedPipe(Pipe):
 
 @dataclass
 class RecordedSession:
-    """Implements `bridge.pipeline.Session` for a run that has ended: it is judged, and its tree is kept.
+    """Implements `bridge.pipeline.RunSession` for a run that has ended: it is judged, and its tree is kept.
 
     Attributes:
         recorded: the record of the honest run.
