@@ -51,8 +51,8 @@ class Faults:
     """What goes wrong on the way, decided per call by a function of the operation's name.
 
     `decide` gets ``push``, ``list`` or ``fetch`` and answers None, ``lost`` (never arrives), ``unanswered`` (arrives,
-    the reply is lost), ``repeated`` (arrives twice) or ``delayed`` (arrives when `flush` is called, the caller sees a
-    failure).
+    the reply is lost), ``repeated`` (arrives twice), ``delayed`` (arrives when `flush` is called, the caller sees a
+    failure) or, of a push, ``forgotten`` (acknowledged and not kept).
     """
 
     decide: Callable[[str], str | None] = lambda operation: None
@@ -96,6 +96,8 @@ class MemoryStore:
         if fate == "delayed":
             self.faults.held.append(lambda: self.remote.apply(updates, objects))
             raise RemoteError("memory: no answer yet")
+        if fate == "forgotten":
+            return {update.ref: True for update in updates}
         said = self.remote.apply(updates, objects)
         if fate == "repeated":
             self.remote.apply(updates, objects)

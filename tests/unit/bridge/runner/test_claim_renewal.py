@@ -70,6 +70,22 @@ def test_an_answer_that_is_lost_does_not_fence_off_its_own_claim(keep):
     assert renewal.finish("judging").claim.phase == "judging"
 
 
+def test_the_lease_counts_from_when_a_slow_push_was_asked(keep, clock):
+    renewal, _, _, faults = keep
+    asked_s = clock.steady_s()
+
+    def slow(operation: str) -> None:
+        if operation == "push":
+            time.sleep(0.7)
+
+    faults.decide = slow
+    renewal.advance(state="started", phase="running")
+    faults.decide = lambda operation: None
+    # A lease of 1.5 s is the owner's for 1 s after the push was asked; after its answer there are 0.3 s left.
+    clock.sleep(max(0.0, asked_s + 1.2 - clock.steady_s()))
+    assert renewal.lost() == "the lease could not be renewed in time"
+
+
 def test_a_claim_that_moved_is_noticed(keep):
     renewal, bus, _, _ = keep
     held = renewal.held
