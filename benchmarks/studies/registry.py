@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.areas import AREAS
-from benchmarks.studies import slow_tests
+from benchmarks.studies import fresh_clone, slow_tests
 from benchmarks.studies.study import Study
 
-STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {"rooms": (slow_tests.STUDY,)}
+STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {"rooms": (fresh_clone.STUDY, slow_tests.STUDY)}

@@ -10,6 +10,7 @@ from benchmarks.show import __main__ as program
 from benchmarks.show import rooms, source
 from benchmarks.show.line import Line
 from benchmarks.show.registry import LINES
+from benchmarks.studies.report import report_of
 
 
 @pytest.fixture
@@ -46,6 +47,18 @@ def test_contracts_are_counted_by_type(tmp_path: Path) -> None:
     )
     (tmp_path / "pyproject.toml").write_text(text)
     assert source.layer_contracts(tmp_path) == ["floors"]
+
+
+def test_the_cost_of_a_fresh_clone_is_read_from_its_report(tmp_path: Path) -> None:
+    assert rooms.fresh_clone("make demo", "make test", folder=tmp_path) is None
+    row = {"wall_s": 61.4, "processor_s": 90.2, "install_wall_s": 40.0, "install_processor_s": 20.0, "outcome": "done"}
+    report_of("rooms", "fresh-clone", tmp_path).append(
+        {"case": "make demo", "rows": [row], "commit": "f" * 40, "machine": "a machine"}
+    )
+    assert rooms.fresh_clone("make demo", "make test", folder=tmp_path) == (
+        "make demo: 61 s (90 s of processor time) after an installation of 40 s, done, "
+        "at ffffffffffff on a machine; make test: not measured yet"
+    )
 
 
 def test_planted_faults_are_compared_by_name(tmp_path: Path) -> None:
