@@ -15,6 +15,7 @@ from bridge.records import (
     HostRecord,
     ImportedModule,
     JobSpec,
+    LaunchRecord,
     LimitHit,
     OutputRecord,
     PeerRecord,
@@ -74,6 +75,7 @@ class Execution:
         imported: where the first command's module came from, looked up in its confinement before it ran; None for a
             command that runs no module, or when there was no answer.
         peers: what answered the commands that ask a peer, in order.
+        launches: of the commands that are launched in a series, in order.
     """
 
     ok: bool
@@ -94,6 +96,7 @@ class Execution:
     wall_s: float
     imported: ImportedModule | None = None
     peers: tuple[PeerRecord, ...] = ()
+    launches: tuple[LaunchRecord, ...] = ()
 
 
 @dataclass(frozen=True)

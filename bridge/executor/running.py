@@ -22,8 +22,19 @@ from bridge.executor.supervision.bounds import Bounds, Stop, rlimits
 from bridge.executor.supervision.peer_isolation import Beside, PeerProcess
 from bridge.executor.supervision.plan import CommandEnd, CommandPlan, command_environment, open_pipe
 from bridge.executor.supervision.supervise import Supervisor
+from bridge.executor.turns.launch import Calibration, LaunchTurns
 from bridge.limits import TEXT_MAX_CHARS
-from bridge.records import Command, CommandResult, ImportedModule, JobSpec, LimitHit, PeerRecord
+from bridge.records import (
+    Command,
+    CommandResult,
+    ImportedModule,
+    JobSpec,
+    LaunchRecord,
+    LaunchSeries,
+    LimitHit,
+    PeerRecord,
+)
+from bridge.run.stop_rule import SeriesDecision, decide
 from bridge.system.clock import Clock
 
 
@@ -45,6 +56,7 @@ class RunExecution:
         self._clock = clock
         self._beside = beside
         self._peers: list[PeerRecord] = []
+        self._launches: list[LaunchRecord] = []
         self._directory = directory
         self._confinement = confinement
         self._secrets = (*secrets, *(variable.value for variable in spec.environment if variable.secret))
@@ -97,6 +109,7 @@ class RunExecution:
             wall_s=wall_s,
             imported=self._imported,
             peers=tuple(self._peers),
+            launches=tuple(self._launches),
         )
 
     def _program_exit(self) -> int | None:
@@ -112,10 +125,10 @@ class RunExecution:
         log: LogKeeper,
         marks: MarkReader,
         on_usage: Callable[[float, Usage], None],
-        peer: PeerProcess | None = None,
+        beside: PeerProcess | LaunchTurns | None = None,
     ) -> CommandEnd | None:
         """Run one command in the run's confinement and bounds; None when the executor could not."""
-        hooks = self._hooks if peer is None else peer.hooks(self._hooks)
+        hooks = self._hooks if beside is None else beside.hooks(self._hooks)
         supervisor = Supervisor(
             marker=self._marker, hooks=hooks, log=log, marks=marks, bounds=self._bounds, on_usage=on_usage
         )
@@ -123,9 +136,9 @@ class RunExecution:
             with ExitStack() as stack:
                 pipe = open_pipe(stack)
                 environment = command_environment(self._spec, self._directory, self._marker, pipe.write)
-                environment |= {} if peer is None else peer.environment()
+                environment |= {} if beside is None else beside.environment()
                 wrapped = stack.enter_context(self._confinement.command(command.argv, environment))
-                wrapped = wrapped if peer is None else peer.connect(wrapped)
+                wrapped = wrapped if beside is None else beside.connect(wrapped)
                 bounds = rlimits(self._spec.limits, self._confinement.applied.uid)
                 return supervisor.run(CommandPlan(command.name, command.argv, wrapped, bounds, pipe, pipe.write))
         except InfrastructureError as error:
@@ -155,7 +168,9 @@ class RunExecution:
         self._hits += [stop.hit] if stop.hit is not None else []
 
     def _run(self, command: Command) -> bool:
-        """Run one command, beside its peer if it asks one; return whether the next may run."""
+        """Run one command, in a series or beside its peer if it asks one; return whether the next may run."""
+        if command.launches is not None:
+            return self._series(command, command.launches)
         if self._beside is None or command.peer is None:
             return self._alone(command)
         peer = PeerProcess(command, self._beside, self._marker, self._bounds.elapsed_s, self._clock)
@@ -171,8 +186,28 @@ class RunExecution:
             self._fail(f"the peer of command {command.name} was not seen to end", began=True)
         return went_on and self._ok
 
-    def _alone(self, command: Command, peer: PeerProcess | None = None) -> bool:
-        ended = self._supervise(command, self._log, self._marks, self._sampler.usage, peer)
+    def _series(self, command: Command, plan: LaunchSeries) -> bool:
+        """Launch one command again and again until the stop rule ends that; return whether the next may run.
+
+        The record has one result for the series: its time is from the first launch to the last.
+        """
+        before, calibration = len(self._results), Calibration()
+        launches: list[LaunchRecord] = []
+        decision, went_on, began_s = SeriesDecision(stop=False, why=""), True, self._bounds.elapsed_s()
+        while went_on and not decision.stop:
+            with LaunchTurns(plan, command.name, len(launches), calibration) as turns:
+                went_on = self._alone(command, turns)
+            launches += [] if turns.record is None else [turns.record]
+            if turns.record is not None and turns.record.cut is not None:
+                self._log.note(f"launch {turns.record.number} of {command.name} was cut: {turns.record.cut}")
+            decision = decide(plan, launches, self._bounds.elapsed_s() - began_s)
+        self._log.note(f"{len(launches)} launches of {command.name}: {decision.why if went_on else 'the run ended'}")
+        self._launches += launches
+        self._results[before:] = [_joined(self._results[before:])] if self._results[before:] else []
+        return went_on
+
+    def _alone(self, command: Command, beside: PeerProcess | LaunchTurns | None = None) -> bool:
+        ended = self._supervise(command, self._log, self._marks, self._sampler.usage, beside)
         if ended is None:
             return False
         for note in ended.notes:
@@ -199,3 +234,13 @@ class RunExecution:
         self._message = "".join(char for char in line if char.isprintable())[:TEXT_MAX_CHARS]
         if not self._results and not began:
             self._ending = "not_started"
+
+
+def _joined(results: list[CommandResult]) -> CommandResult:
+    """Return the results of a series of launches as the one of its command."""
+    return results[-1].evolve(
+        started_s=results[0].started_s,
+        peak_rss_bytes=max(result.peak_rss_bytes for result in results),
+        cpu_s=sum(result.cpu_s for result in results),
+        survivors=sum(result.survivors for result in results),
+    )

@@ -28,6 +28,7 @@ from bridge.records.run import (
     Telemetry,
     TelemetrySample,
 )
+from bridge.records.turns import LaunchRecord, LaunchSeries, SoloStretch, StopRule, Turn
 from bridge.records.verdict import ClaimResult, Decision, Finding, GateIdentity, Severity, Verdict
 
 __all__ = [
@@ -52,6 +53,8 @@ __all__ = [
     "ImportedModule",
     "JobSpec",
     "KeyRecord",
+    "LaunchRecord",
+    "LaunchSeries",
     "LimitHit",
     "LimitRequest",
     "Limits",
@@ -71,8 +74,11 @@ __all__ = [
     "SandboxApplied",
     "SandboxSpec",
     "Severity",
+    "SoloStretch",
+    "StopRule",
     "Telemetry",
     "TelemetrySample",
+    "Turn",
     "Verdict",
     "Wake",
     "Workload",

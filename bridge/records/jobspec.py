@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bridge.limits import OUTPUT_FILES_DEFAULT_COUNT
 from bridge.records.base import Count, Name, Oid, ParamValue, Record, RunId, Seconds, Sha256, Text
 from bridge.records.request import Profile
+from bridge.records.turns import LaunchSeries
 
 CodeOrigin = Literal["host", "request"]
 
@@ -20,11 +21,19 @@ class Command(Record):
         name: unique within the job spec; the log and the record use it.
         argv: absolute interpreter first, never a shell.
         peer: the command that answers this one over pipes while it runs, in a sandbox of its own as `peer_uid`.
+        launches: it is launched again and again until a stop rule ends that, and takes turns; None runs it once.
     """
 
     name: Name
     argv: Annotated[tuple[str, ...], Field(min_length=1)]
     peer: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    launches: LaunchSeries | None = None
+
+    @model_validator(mode="after")
+    def _launches_have_no_peer(self) -> Self:
+        if self.peer is not None and self.launches is not None:
+            raise ValueError("a command is launched in a series, or asks a peer, not both")
+        return self
 
 
 class EnvironmentVariable(Record):

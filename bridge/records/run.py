@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bridge.records.base import Count, Moment, Name, Oid, Record, RunId, Seconds, Sha256, Text
+from bridge.records.turns import LaunchRecord
 
 
 class HostRecord(Record):
@@ -253,6 +254,7 @@ class RunRecord(Record):
         principal, signer: who signed the request and with which key, as the host verified it before anything ran;
             ``unsigned`` and None when nobody did.
         peers: what answered the commands that ask one, in order.
+        launches: of the commands that are launched in a series, in order, with the supervisor's stamps of their turns.
     """
 
     schema_version: Literal[1] = 1
@@ -298,3 +300,4 @@ class RunRecord(Record):
     principal: Text = "unsigned"
     signer: Text | None = None
     peers: tuple[PeerRecord, ...] = ()
+    launches: tuple[LaunchRecord, ...] = ()

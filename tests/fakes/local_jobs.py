@@ -72,6 +72,9 @@ class Jobs:
         )
 
     def run(self, *programs: str, stop=lambda: None, secrets=(), prepare=None, **fields) -> Execution:
+        return self.execute(self.spec(*programs, **fields), stop=stop, secrets=secrets, prepare=prepare)
+
+    def execute(self, spec: JobSpec, *, stop=lambda: None, secrets=(), prepare=None) -> Execution:
         directory = make_directory(self.base / f"run-{next(self.numbers)}")  # runs of a test may start together
         self.directory = directory
         if prepare is not None:
@@ -82,7 +85,7 @@ class Jobs:
             should_stop=stop,
         )
         self.heard.clear()
-        return self.executor.execute(self.spec(*programs, **fields), directory, hooks, tuple(secrets))
+        return self.executor.execute(spec, directory, hooks, tuple(secrets))
 
 
 def living(token: str) -> list[str]:

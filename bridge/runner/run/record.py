@@ -108,6 +108,7 @@ def run_record(
         log_truncated_bytes=0 if execution is None else execution.log_truncated_bytes,
         redactions=0 if execution is None else execution.redactions,
         peers=() if execution is None else execution.peers,
+        launches=() if execution is None else execution.launches,
     )
 
 

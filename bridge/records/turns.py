@@ -1,0 +1,116 @@
+"""Launches and their turns: what a job spec asks for, and the supervisor's own stamps of what happened."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bridge.records.base import Count, Name, Record, Seconds, Sha256, Text
+
+Stamp = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class StopRule(Record):
+    """When a series of launches ends; who reads the record can repeat the decision from the same stamps.
+
+    Attributes:
+        least, most: launches that count, at least and at most; the first one of a series never counts.
+        blocks: launch k runs block (k - 1) mod blocks; with more than one, only whole rotations are looked at.
+        half_width: of the log ratio's interval, at which the series ends.
+        quantile: of Student's t, for that half width.
+        allowed_s: no launch begins after this much time of the series; None leaves that to the run's limits.
+    """
+
+    least: Annotated[int, Field(ge=2)] = 8
+    most: Annotated[int, Field(ge=2, le=1000)] = 20
+    blocks: Annotated[int, Field(ge=1, le=100)] = 1
+    half_width: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.03
+    quantile: Annotated[float, Field(gt=0.5, lt=1)] = 0.98
+    allowed_s: Seconds | None = None
+
+
+class LaunchSeries(Record):
+    """A command that is launched again and again as a process each, and whose two arms get their turns handed out.
+
+    Attributes:
+        arms: the baseline first.
+        unit: whether a turn ends at a multiple of ``turn_tokens`` of its sample, or with its sample.
+        turn_least_s: how long the faster arm's turn has to last; launch 0 finds the tokens for it.
+        solo_s: how long each arm runs alone, once in every launch; 0 for never.
+    """
+
+    arms: tuple[Name, Name]
+    rule: StopRule = StopRule()
+    unit: Literal["tokens", "samples"] = "tokens"
+    turn_least_s: Seconds = 0.05
+    solo_s: Seconds = 3.0
+
+
+class Turn(Record):
+    """One turn of one arm.
+
+    Attributes:
+        number: position in the launch, solo stretches counted too.
+        sample: which sample of the launch it worked on.
+        go_s, done_s: seconds on the supervisor's CLOCK_MONOTONIC: before the order was written, after the answer came.
+        tokens: what the program says it committed.
+        over: whether the program says that the sample ended with it.
+    """
+
+    number: Count
+    arm: Name
+    sample: Count
+    go_s: Stamp
+    done_s: Stamp
+    tokens: Count
+    over: bool
+
+
+class SoloStretch(Record):
+    """A stretch in which one arm ran alone, outside of the ratio.
+
+    Attributes:
+        sample: the sample before which it ran, drawn by the supervisor.
+        cpu_s: processor time of all processes of the launch meanwhile; None where there is no source.
+        waited_s: time they stood in a run queue meanwhile; None where there is no source.
+        source: where the two come from.
+    """
+
+    number: Count
+    arm: Name
+    sample: Count
+    go_s: Stamp
+    done_s: Stamp
+    tokens: Count
+    cpu_s: Seconds | None
+    waited_s: Seconds | None
+    source: Text
+
+
+class LaunchRecord(Record):
+    """One launch of a command, as the supervisor saw it.
+
+    Attributes:
+        number: 0 is the first one, which calibrates and never counts.
+        block: which block of the pinned set it was told to run.
+        nonce: made after its process had started; orders and draws of the program follow from it.
+        turn_tokens: a turn ended at a multiple of this many tokens of its sample; 0 for whole samples.
+        started_s, ready_s, ended_s: process start, the program's ``ready``, end; ready is None when it never came.
+        slept_s: how long the machine slept meanwhile.
+        cut: why it did not come to its end, or None.
+    """
+
+    schema_version: Literal[1] = 1
+    command: Name
+    number: Count
+    block: Count
+    nonce: Sha256
+    turn_tokens: Count
+    started_s: Stamp
+    ready_s: Stamp | None
+    ended_s: Stamp
+    slept_s: Seconds
+    turns: tuple[Turn, ...] = ()
+    solos: tuple[SoloStretch, ...] = ()
+    cut: Text | None = None
