@@ -1,6 +1,7 @@
 """Which gate judges: package version and sha256 over its sources, schemas and profiles.
 
-Reads only this package's own files, so that two installations with the same digest judge alike.
+Reads this package's own files and those of the statistics of launches, so that two installations with the same digest
+judge alike.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _SUFFIXES: Final = (".py", ".json", ".toml")
 def identity() -> GateIdentity:
     """Return version and digest; a changed rule, schema or threshold changes the digest."""
     digest = hashlib.sha256()
-    for name, data in sorted(_sources(files("bridge.gate"), "")):
+    sources = [*_sources(files("bridge.gate"), ""), *_sources(files("bridge.launches"), "../launches/")]
+    for name, data in sorted(sources):
         digest.update(f"{len(name)}:{name}:{len(data)}:".encode())
         digest.update(data)
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-from bridge.gate.stats.distributions import beta_quantile
+from bridge.launches.distributions import beta_quantile
 
 
 def rate_lower(successes: int, n: int, confidence: float) -> float:

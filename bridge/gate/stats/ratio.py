@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bridge.gate.stats.distributions import t_cdf, t_quantile
+from bridge.launches.distributions import t_cdf, t_quantile
 
 
 @dataclass(frozen=True)

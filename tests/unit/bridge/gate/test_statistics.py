@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from bridge.gate.stats.binomial import paired_difference_lower, rate_lower, rate_upper
-from bridge.gate.stats.distributions import beta_cdf, beta_quantile, t_cdf, t_quantile
 from bridge.gate.stats.multiple import holm
 from bridge.gate.stats.ratio import paired_ratio
 from bridge.gate.stats.spread import largest_ratio, robust_log_spread
 from bridge.gate.stats.trend import line
+from bridge.launches.distributions import beta_cdf, beta_quantile, t_cdf, t_quantile
 
 
 @given(st.floats(0.001, 0.999), st.floats(0.5, 200), st.floats(0.5, 200))
