@@ -1,0 +1,79 @@
+"""What earlier and unfinished runs do to a claim: nothing is gained by running again, by cutting or by choosing.
+
+Knows counts and estimates, not where they are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.launches.estimate import CONFIDENCE, Estimate
+
+LOOK_DAYS: Final = 30
+UNSEEN_MAX: Final = 2  # from the third launch that left nothing on, who knows what was thrown away
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A ratio with the interval that is printed as 95 %."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, estimate: Estimate, looks: int = 1) -> Bounds:
+        """Return an estimate's ratio and interval, corrected for the looks it was chosen from."""
+        return cls(estimate.value, *estimate.interval(looks))
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval's width on the log scale."""
+        return math.log(self.high / self.low) / 2.0
+
+
+def weaker(every: Bounds, whole: Bounds | None) -> Bounds:
+    """Return what holds with and without the runs that were cut: the interval that covers both.
+
+    A word that this interval allows is allowed by each of the two. Dropping launches that begin badly would otherwise
+    give 7.6 % false "faster" (simulated).
+
+    Args:
+        every: with the finished pairs of cut runs.
+        whole: without them; None when nothing else is left.
+    """
+    if whole is None:
+        return every
+    return Bounds(every.value, min(every.low, whole.low), max(every.high, whole.high))
+
+
+def too_many_unseen(unseen: int) -> bool:
+    """Return whether so many launches without one finished pair, within `LOOK_DAYS`, bar a claim."""
+    return unseen > UNSEEN_MAX
+
+
+def corrected_confidence(looks: int) -> float:
+    """Return the confidence of the best of so many ratios: 1 - .05 / looks (Bonferroni).
+
+    Raises:
+        ValueError: less than one look.
+    """
+    if looks < 1:
+        raise ValueError(f"got {looks} looks, expected at least this one")
+    return 1.0 - (1.0 - CONFIDENCE) / looks
+
+
+def count_looks(questions: Iterable[str], question: str, *, confirms: bool) -> int:
+    """Return out of how many ratios this one could have been chosen.
+
+    Repeats of one question are pooled, so they are one look.
+
+    Args:
+        questions: what this host measured within `LOOK_DAYS`, presets, parameters and commits alike.
+        question: this run's.
+        confirms: it was begun to confirm an earlier result, said before its first mark: it was not chosen.
+    """
+    return 1 if confirms else len({*questions, question})

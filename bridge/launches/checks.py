@@ -1,0 +1,109 @@
+"""Checks of a ratio against what was timed beside it: each program alone, the host's own loop, the clock itself.
+
+Each takes one value a launch, on the log scale where it is a ratio. Knows no names of programs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from bridge.launches.distributions import t_quantile
+
+SOLO_MOST: Final = math.log(1.10)
+SOLO_KNOWN: Final = 0.02
+SOLO_LONGEST_S: Final = 60.0
+HANDICAP_MOST: Final = 0.05
+EQUAL_TIMES_MOST: Final = 0.05
+Order = Literal["turns", "whole samples"]
+
+
+@dataclass(frozen=True)
+class MeanInterval:
+    """A mean of one value a launch with its two-sided 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def excludes(self, most: float) -> bool:
+        """Return whether the whole interval lies beyond plus or minus this."""
+        return self.low > most or self.high < -most
+
+
+def mean_interval(values: Sequence[float]) -> MeanInterval:
+    """Return the mean and its interval; infinitely wide with one value.
+
+    Raises:
+        ValueError: no value.
+    """
+    if not values:
+        raise ValueError("got no value, expected one a launch")
+    n, mean = len(values), math.fsum(values) / len(values)
+    half = math.inf if n < 2 else t_quantile(0.975, n - 1) * _error(values, mean)
+    return MeanInterval(mean, mean - half, mean + half)
+
+
+def solo_disagrees(solo: Sequence[float], turns: Sequence[float]) -> bool:
+    """Return whether the programs alone show another ratio than in turns, by more than 10 % with its interval.
+
+    Args:
+        solo: log ratio of the solo stretches of each launch.
+        turns: log ratio of the turns of the same launches.
+    """
+    return mean_interval([a - b for a, b in zip(solo, turns, strict=True)]).excludes(SOLO_MOST)
+
+
+def choose_order(differences: Sequence[float], spent_s: float) -> Order | None:
+    """Return how the run's samples are ordered; None while the calibration has to repeat its solo stretches.
+
+    Turns may hit a program's few long steps harder, where a queue drains between them. It is known to 2 %, or the time
+    for it is over; where it then excludes 0 and exceeds 2 %, whole samples are taken in drawn order.
+
+    Args:
+        differences: solo log ratio minus turns' log ratio of every repeat so far.
+        spent_s: seconds spent on them.
+    """
+    if len(differences) < 2:
+        return None if spent_s < SOLO_LONGEST_S else "whole samples"
+    found = mean_interval(differences)
+    if found.high - found.mean > SOLO_KNOWN and spent_s < SOLO_LONGEST_S:
+        return None
+    return "whole samples" if found.excludes(0.0) and abs(found.mean) > SOLO_KNOWN else "turns"
+
+
+def handicap(baseline_token_s: Sequence[float], reference_token_s: Sequence[float]) -> float:
+    """Return the one-sided 95 % lower bound, over launches, of how much slower the baseline is than the host's loop.
+
+    On the log scale; above `HANDICAP_MOST` the baseline is no baseline. With one launch nothing is known: minus
+    infinity.
+
+    Args:
+        baseline_token_s: seconds a token of the baseline's solo stretch, a launch each.
+        reference_token_s: seconds a token of the host's plain loop after the same launch.
+
+    Raises:
+        ValueError: no launch, or a time that is not positive.
+    """
+    times = (*baseline_token_s, *reference_token_s)
+    if not times or min(times) <= 0.0:
+        raise ValueError(f"got {len(times)} times, expected positive ones")
+    logs = [math.log(a / b) for a, b in zip(baseline_token_s, reference_token_s, strict=True)]
+    mean = math.fsum(logs) / len(logs)
+    return -math.inf if len(logs) < 2 else mean - t_quantile(0.95, len(logs) - 1) * _error(logs, mean)
+
+
+def is_clock(seconds: Sequence[float]) -> bool:
+    """Return whether at most 5 % of an arm's times repeat one that was there before; a single repeat is honest.
+
+    Apple's ticks are 41.67 ns apart, so equal values happen; times from a table repeat.
+    """
+    repeats = len(seconds) - len(set(seconds))
+    return repeats <= max(1.0, EQUAL_TIMES_MOST * len(seconds))
+
+
+def _error(values: Sequence[float], mean: float) -> float:
+    n = len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n)

@@ -1,0 +1,168 @@
+"""Solo stretches, the reference, the clock, several sittings, attempts, looks and words."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bridge.launches.attempts import Bounds, corrected_confidence, count_looks, too_many_unseen, weaker
+from bridge.launches.checks import HANDICAP_MOST, choose_order, handicap, is_clock, mean_interval, solo_disagrees
+from bridge.launches.estimate import Estimate, Launch, over_launches
+from bridge.launches.sittings import agree, pool
+from bridge.launches.wording import effect, shown, too_few, wide
+
+
+def sitting(rng, middle, sd=0.02, count=8, blocks=1):
+    return [Launch(float(value), index % blocks) for index, value in enumerate(rng.normal(middle, sd, count))]
+
+
+def test_solo_stretches_disagree_only_where_their_whole_interval_is_beyond_ten_per_cent():
+    turns = [0.10, 0.12, 0.09, 0.11]
+    assert not solo_disagrees([value + 0.05 for value in turns], turns)
+    assert solo_disagrees([value + 0.15 for value in turns], turns)
+    assert solo_disagrees([value - 0.15 for value in turns], turns)
+    assert not solo_disagrees([0.9, -0.5, 0.6, 0.2], turns)
+    assert not solo_disagrees([0.9], [0.1])
+    with pytest.raises(ValueError, match="expected one a launch"):
+        solo_disagrees([], [])
+
+
+def test_the_interval_of_a_mean_equals_scipys():
+    values = [0.1, 0.4, 0.2, 0.35]
+    low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
+    found = mean_interval(values)
+    assert (found.low, found.high) == pytest.approx((low, high))
+
+
+def test_calibration_repeats_until_it_knows_whether_turns_are_fair():
+    assert choose_order([], 0.0) is None
+    assert choose_order([0.10, -0.08, 0.05], 20.0) is None
+    assert choose_order([0.010, 0.011, 0.009, 0.010], 20.0) == "turns"
+    assert choose_order([0.030, 0.031, 0.029, 0.030], 20.0) == "whole samples"
+    assert choose_order([0.10, -0.08, 0.05], 60.0) == "turns"
+    assert choose_order([0.05], 61.0) == "whole samples"
+
+
+def test_a_handicapped_baseline_is_found_and_an_honest_one_is_not():
+    rng = np.random.default_rng(4)
+    found = sum(
+        handicap(list(np.exp(rng.normal(math.log(1.1), 0.02, 8))), [1.0] * 8) > HANDICAP_MOST for _ in range(400)
+    )
+    refused = sum(handicap(list(np.exp(rng.normal(0.0, 0.02, 8))), [1.0] * 8) > HANDICAP_MOST for _ in range(400))
+    assert found / 400 > 0.97
+    assert refused == 0
+    assert handicap([1.2], [1.0]) == -math.inf
+    for times in (([], []), ([0.0, 1.0], [1.0, 1.0])):
+        with pytest.raises(ValueError, match="expected positive"):
+            handicap(*times)
+
+
+def test_times_that_repeat_are_no_clock():
+    honest = [float(value) for value in np.random.default_rng(5).uniform(0.2, 0.4, 60)]
+    assert is_clock(honest)
+    assert is_clock([*honest[:58], honest[0], honest[1]])
+    assert not is_clock([*honest[:56], *honest[:4]])
+    assert not is_clock([0.25] * 12)
+    assert is_clock([0.25, 0.25])  # a single repeat
+
+
+def test_runs_that_agree_are_pooled_launch_by_launch():
+    rng = np.random.default_rng(6)
+    runs = [sitting(rng, 0.1) for _ in range(3)]
+    pooled = pool(runs)
+    assert (pooled.unit, pooled.sittings, pooled.launches) == ("launch", 3, 24)
+    assert pooled.error == pytest.approx(over_launches([launch for run in runs for launch in run]).error)
+
+
+def test_three_runs_that_differ_become_the_units_and_two_widen_the_interval():
+    rng = np.random.default_rng(7)
+    runs = [sitting(rng, middle, 0.01, 10, 5) for middle in (0.0, 0.1, 0.25)]
+    pooled = pool(runs, 5)
+    means = [np.mean([one.log_ratio for one in run]) for run in runs]
+    assert (pooled.unit, pooled.df) == ("sitting", 2)
+    assert pooled.error == pytest.approx(stats.sem(means))
+    two = pool(runs[:2], 5)
+    assert two.unit == "launch"
+    assert two.error > 2 * over_launches(runs[0], 5).error
+
+
+def test_the_test_of_equal_sittings_equals_scipys():
+    rng = np.random.default_rng(8)
+    for shift in (0.0, 0.01, 0.02, 0.03):
+        runs = [sitting(rng, 0.0, 0.02), sitting(rng, shift, 0.02), sitting(rng, 2 * shift, 0.02, 12)]
+        p = stats.f_oneway(*[[one.log_ratio for one in run] for run in runs]).pvalue
+        assert (pool(runs).unit == "sitting") == (p < 0.05)
+
+
+def test_cut_rotations_of_a_sitting_are_left_out_and_nothing_pools_to_nothing():
+    rng = np.random.default_rng(9)
+    runs = [sitting(rng, 0.1, 0.01, 13, 5), sitting(rng, 0.1, 0.01, 4, 5)]
+    assert (pool(runs, 5).launches, pool(runs, 5).sittings) == (10, 1)
+    assert pool([], 5) is None
+    assert pool([sitting(rng, 0.0, count=1)]) is None
+
+
+def test_two_runs_agree_within_the_root_of_their_squared_half_widths():
+    one, other = Estimate(0.10, 0.01, 8), Estimate(0.10, 0.01, 8)
+    reach = math.hypot(one.half_width(), other.half_width())
+    assert agree(one, Estimate(0.10 + reach * 0.999, 0.01, 8))
+    assert not agree(one, Estimate(0.10 + reach * 1.001, 0.01, 8))
+
+
+def test_a_claim_is_the_weaker_of_with_and_without_cut_runs():
+    every, whole = Bounds(1.10, 1.05, 1.16), Bounds(1.06, 1.01, 1.12)
+    assert effect(every) == "faster"
+    assert effect(weaker(every, whole)) == "not slower (5 % margin)"
+    assert effect(weaker(whole, every)) == "not slower (5 % margin)"
+    assert effect(weaker(every, Bounds(0.9, 0.85, 0.95))) == "no difference shown"
+    assert weaker(every, None) == every
+
+
+def test_one_cancelled_run_bars_nothing_and_three_do():
+    assert [too_many_unseen(count) for count in (0, 1, 2, 3)] == [False, False, False, True]
+
+
+def test_a_ratio_chosen_from_several_has_a_wider_interval_and_says_so():
+    ratio = over_launches(sitting(np.random.default_rng(10), 0.05))
+    alone, best = Bounds.of(ratio), Bounds.of(ratio, 5)
+    assert best.low < alone.low < alone.high < best.high
+    assert corrected_confidence(5) == pytest.approx(0.99)
+    assert shown(best, 8, looks=5).endswith("95 %, 8 launches, best of 5")
+    with pytest.raises(ValueError, match="got 0 looks"):
+        corrected_confidence(0)
+
+
+def test_looks_are_other_questions_and_a_confirmation_has_none():
+    assert count_looks(["a", "b", "a", "c"], "a", confirms=False) == 3
+    assert count_looks(["b"], "a", confirms=False) == 2
+    assert count_looks(["a", "b"], "a", confirms=True) == 1
+    assert count_looks([], "a", confirms=False) == 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"),
+    [
+        (1.0201, 1.04, "faster"),
+        (1.02, 1.08, "not slower (5 % margin)"),
+        (0.90, 0.98, "slower"),
+        (0.90, 1 / 1.02, "no difference shown"),
+        (0.95, 1.05, "equivalent within 5 %"),
+        (1.03, 1.05, "faster"),
+        (0.95, 1.051, "not slower (5 % margin)"),
+        (0.949, 1.05, "no difference shown"),
+    ],
+)
+def test_one_interval_decides_every_word(low, high, word):
+    assert effect(Bounds(1.0, low, high)) == word
+
+
+def test_sentences_say_what_a_number_rests_on():
+    bounds = Bounds(1.1, 1.05, 1.155)
+    assert shown(bounds, 12, sd=0.041) == "1.10x [1.05, 1.16] 95 %, 12 launches (sd 4.1 %)"
+    assert wide(bounds, 0.03) == "half-width 4.8 %, not 3 %"
+    assert wide(bounds, 0.05) == ""
+    assert too_few(3, 8, 620.0) == "3 launches, a claim needs 8: about 11 minutes on this machine"
+    assert too_few(0, 8, None) == "0 launches, a claim needs 8"

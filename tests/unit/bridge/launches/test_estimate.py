@@ -1,0 +1,102 @@
+"""The ratio over launches against SciPy and simulation, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bridge.launches.estimate import Launch, over_launches, prompts_like_these, rotations
+
+
+def launches(logs, blocks=1):
+    return [Launch(float(value), index % blocks) for index, value in enumerate(logs)]
+
+
+def test_the_interval_is_students_at_98_per_cent_a_side():
+    logs = np.random.default_rng(1).normal(0.1, 0.03, 9)
+    found = over_launches(launches(logs))
+    low, high = stats.t.interval(0.96, 8, loc=logs.mean(), scale=stats.sem(logs))
+    assert found.interval() == pytest.approx((math.exp(low), math.exp(high)))
+    assert (found.sd, found.df, found.launches) == (pytest.approx(logs.std(ddof=1)), 8, 9)
+    assert found.half_width(4) == pytest.approx(stats.t.ppf(1 - 0.02 / 4, 8) * stats.sem(logs))
+
+
+def test_what_the_blocks_differ_by_is_removed_as_a_linear_model_does():
+    rng = np.random.default_rng(2)
+    logs = rng.normal(0.05, 0.02, 15) + np.tile(rng.normal(0, 0.2, 5), 3)
+    found = over_launches(launches(logs, 5), 5)
+    design = np.tile(np.eye(5), (3, 1))
+    _, residue, *_ = np.linalg.lstsq(design, logs, rcond=None)
+    assert found.df == 10
+    assert found.sd == pytest.approx(math.sqrt(residue[0] / 10))
+    assert found.log_ratio == pytest.approx(logs.mean())
+    moved = over_launches(launches(logs + np.tile([1, -1, 2, -2, 0], 3), 5), 5)
+    assert (moved.log_ratio, moved.error) == (pytest.approx(found.log_ratio), pytest.approx(found.error))
+
+
+def test_a_rotation_that_was_cut_stays_outside():
+    logs = [0.01, 0.02, 0.03, 0.04, 0.05] * 2
+    cut = launches([*logs, 5.0, -5.0], 5)
+    assert over_launches(cut, 5) == over_launches(launches(logs, 5), 5)
+    whole, rest = rotations(cut, 5)
+    assert (len(whole), [one.log_ratio for one in rest]) == (10, [5.0, -5.0])
+    assert over_launches(launches(logs[:9], 5), 5) is None
+    assert over_launches([Launch(0.1)]) is None
+
+
+@pytest.mark.parametrize("blocks", [[0, 1, 1, 3, 4], [0, 1, 2, 3, 5], [0, 1, 2, 3, 4, 2, 2]])
+def test_a_block_that_runs_twice_in_a_rotation_is_refused(blocks):
+    with pytest.raises(ValueError, match="expected each of 5 at most once"):
+        over_launches([Launch(0.0, block) for block in blocks], 5)
+
+
+def test_a_launch_is_the_ratio_of_the_totals_of_its_finished_pairs():
+    assert Launch.of_pairs([1.0, 3.0], [1.0, 1.0], 2) == Launch(math.log(2.0), 2)
+    for baseline, candidate in (([], []), ([1.0], [1.0, 2.0]), ([0.0], [1.0]), ([1.0], [math.inf])):
+        with pytest.raises(ValueError, match="got"):
+            Launch.of_pairs(baseline, candidate)
+
+
+def test_the_interval_for_other_prompts_covers_what_it_says():
+    rng = np.random.default_rng(3)
+    draws, hits, prompts = 600, 0, 12
+    for _ in range(draws):
+        candidate = rng.lognormal(0.0, 0.2, prompts)
+        baseline = candidate * np.exp(rng.normal(0.0, 0.15, prompts))
+        true = 0.15**2 / 2  # log of the mean of lognormal ratios
+        own = math.log(baseline.sum() / candidate.sum())
+        ratio = over_launches(launches(rng.normal(own, 0.04, 8)))
+        wide = prompts_like_these(ratio, list(baseline), list(candidate))
+        assert wide.error > ratio.error
+        low, high = wide.interval()
+        hits += low <= math.exp(true) <= high
+    assert hits / draws > 0.94 - 3 * math.sqrt(0.05 * 0.95 / draws)
+
+
+def test_other_prompts_need_two_prompts_and_positive_times():
+    ratio = over_launches(launches([0.1, 0.2]))
+    assert prompts_like_these(ratio, [1.0], [1.0]) is None
+    with pytest.raises(ValueError, match="same ones"):
+        prompts_like_these(ratio, [1.0, 2.0], [1.0])
+    with pytest.raises(ValueError, match="not positive"):
+        prompts_like_these(ratio, [0.0, 0.0], [1.0, 1.0])
+
+
+def test_the_supervisor_may_import_it_without_a_third_party_package():
+    program = (
+        "import importlib, pkgutil, sys\n"
+        "import bridge.launches as room\n"
+        "for found in pkgutil.iter_modules(room.__path__, 'bridge.launches.'):\n"
+        "    importlib.import_module(found.name)\n"
+        "known = sys.stdlib_module_names | {'bridge', '__main__'}\n"
+        "own = {n for n in sys.modules if n.startswith('bridge')} - {'bridge', 'bridge.launches'}\n"
+        "print(sorted({n.split('.')[0] for n in sys.modules} - known - before), \n"
+        "      sorted(n for n in own if not n.startswith('bridge.launches.')))\n"
+    )
+    words = [sys.executable, "-c", "import sys\nbefore = {n.split('.')[0] for n in sys.modules}\n" + program]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "[] []\n"
