@@ -19,6 +19,7 @@ GENERATORS = (
     "tests.generated.gate_pages:generate",
     "tests.generated.record_schemas:generate",
     "tests.generated.security_tests:generate",
+    "tests.generated.study_pages:generate",
 )
 
 

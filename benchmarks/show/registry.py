@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from benchmarks.areas import AREAS
-from benchmarks.show import rooms
+from benchmarks.show import rooms, statistics
 from benchmarks.show.line import Line
 
-LINES: dict[str, tuple[Line, ...]] = dict.fromkeys(AREAS, ()) | {"rooms": rooms.LINES}
+LINES: dict[str, tuple[Line, ...]] = dict.fromkeys(AREAS, ()) | {
+    "rooms": rooms.LINES,
+    "evidence": statistics.LINES,
+}

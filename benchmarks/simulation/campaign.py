@@ -13,13 +13,13 @@ import numpy as np
 from benchmarks.simulation.noises import NOISES, ORDERS, Array, Order, errors
 from benchmarks.simulation.rule import Ended, stopped
 from benchmarks.studies.study import Row, Study
-from bridge.launches.stopping import BLOCKS, MODELS, StopRule
+from bridge.launches.stopping import BLOCKS, MODELS, LaunchRule
 from bridge.launches.wording import FASTER
 
 RUNS: Final = 40_000
 LAUNCH_SDS: Final = (0.0, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08)
 EFFECTS: Final = ("Gaussian", "t3", "two-mode")
-RULES: Final[Mapping[str, StopRule]] = MappingProxyType({"no": MODELS, "5": BLOCKS})
+RULES: Final[Mapping[str, LaunchRule]] = MappingProxyType({"no": MODELS, "5": BLOCKS})
 _MARGIN: Final = math.log(FASTER)
 
 

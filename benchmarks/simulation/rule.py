@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.simulation.noises import Array
 from bridge.launches.distributions import t_quantile
 from bridge.launches.estimate import TAIL
-from bridge.launches.stopping import StopRule
+from bridge.launches.stopping import LaunchRule
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,14 @@ class Ended:
     launches: Array
 
 
-def stopped(rule: StopRule, logs: Array, tail: float = TAIL) -> Ended:
+def stopped(rule: LaunchRule, logs: Array, tail: float = TAIL, looks: int = 1) -> Ended:
     """Return where the rule stops each run.
 
     Args:
         rule: of the product, or another one to compare with.
         logs: log ratio of each launch, float64[runs, launches]; at least `rule.most` launches.
         tail: one-sided; the product's unless another one is compared.
+        looks: how many ratios the printed interval is corrected for; the width that stops is not.
     """
     runs, rounds = len(logs), rule.most // rule.blocks
     grid = logs[:, : rule.most].reshape(runs, rounds, rule.blocks)
@@ -42,9 +43,11 @@ def stopped(rule: StopRule, logs: Array, tail: float = TAIL) -> Ended:
     count = turn * rule.blocks
     spread = np.maximum((squares - total * total / turn[:, None]).sum(-1), 0.0)
     df = count - rule.blocks
-    quantiles = np.array([t_quantile(1.0 - tail, max(1, int(value))) for value in df])
-    half = quantiles * np.sqrt(spread / np.maximum(df, 1) / count)
-    looked = half.copy()
+    error = np.sqrt(spread / np.maximum(df, 1) / count)
+    stop, printed = (
+        np.array([t_quantile(1.0 - one, max(1, int(value))) for value in df]) for one in (tail, tail / looks)
+    )
+    looked, half = stop * error, printed * error
     looked[:, count < rule.least] = np.inf
     narrow = looked <= rule.half_width
     end = np.where(narrow.any(1), narrow.argmax(1), rounds - 1)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from benchmarks.areas import AREAS
-from benchmarks.simulation import campaign
+from benchmarks.simulation import campaign, failures
 from benchmarks.studies import fresh_clone, slow_tests
 from benchmarks.studies.study import Study
 
 STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
     "rooms": (fresh_clone.STUDY, slow_tests.STUDY),
-    "evidence": (campaign.STUDY,),
+    "evidence": (campaign.STUDY, failures.STUDY),
 }

@@ -7,6 +7,7 @@ no independent units. Blocks of prompts are balanced and their means are removed
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -92,7 +93,7 @@ def over_launches(launches: Sequence[Launch], blocks: int = 1) -> LaunchRatio | 
         blocks: how many blocks of prompts there are; a rotation runs each of them once.
 
     Raises:
-        ValueError: a rotation does not hold every block once.
+        ValueError: a launch of no such block.
     """
     whole, _ = rotations(launches, blocks)
     if len(whole) < 2 * blocks:
@@ -105,17 +106,23 @@ def over_launches(launches: Sequence[Launch], blocks: int = 1) -> LaunchRatio | 
 
 
 def rotations(launches: Sequence[Launch], blocks: int) -> tuple[tuple[Launch, ...], tuple[Launch, ...]]:
-    """Return the launches of whole rotations, and those of a last one that was cut.
+    """Return as many launches of every block, the first ones of each, and those that are left over.
+
+    Left over are those of a rotation that time cut, or whose other launch left nothing.
 
     Raises:
-        ValueError: a rotation does not hold every block once.
+        ValueError: a launch of no such block.
     """
-    count = len(launches) // blocks * blocks
-    for start in range(0, len(launches), blocks):
-        held = sorted(launch.block for launch in launches[start : min(start + blocks, len(launches))])
-        if len(set(held)) != len(held) or (held and not 0 <= held[0] <= held[-1] < blocks):
-            raise ValueError(f"rotation {start // blocks} holds blocks {held}, expected each of {blocks} at most once")
-    return tuple(launches[:count]), tuple(launches[count:])
+    count = Counter(launch.block for launch in launches)
+    if any(not 0 <= block < blocks for block in count):
+        raise ValueError(f"got launches of blocks {sorted(count)}, expected 0 to {blocks - 1}")
+    most = min(count[block] for block in range(blocks))
+    seen: Counter[int] = Counter()
+    whole, rest = [], []
+    for launch in launches:
+        (whole if seen[launch.block] < most else rest).append(launch)
+        seen[launch.block] += 1
+    return tuple(whole), tuple(rest)
 
 
 def means(whole: Sequence[Launch], blocks: int) -> tuple[float, dict[int, float]]:

@@ -45,7 +45,7 @@ def pool(sittings: Sequence[Sequence[Launch]], blocks: int = 1) -> PooledRatio |
     more than their launches say (F test at 5 %) are the units themselves.
 
     Raises:
-        ValueError: a rotation does not hold every block once.
+        ValueError: a launch of no such block.
     """
     wholes = [whole for one in sittings if (whole := rotations(one, blocks)[0])]
     together = over_launches([launch for whole in wholes for launch in whole], blocks)

@@ -16,7 +16,7 @@ Reason = Literal["width reached", "most launches", "too few launches", "still to
 
 
 @dataclass(frozen=True)
-class StopRule:
+class LaunchRule:
     """How many launches, and how narrow.
 
     Attributes:
@@ -42,9 +42,9 @@ class StopRule:
             raise ValueError(f"no rule of whole rotations: {self}")
 
 
-MODELS: Final = StopRule(least=8, most=20)
-BLOCKS: Final = StopRule(least=10, most=20, blocks=5)
-PROCESS_PAIRS: Final = StopRule(least=8, most=240)
+MODELS: Final = LaunchRule(least=8, most=20)
+BLOCKS: Final = LaunchRule(least=10, most=20, blocks=5)
+PROCESS_PAIRS: Final = LaunchRule(least=8, most=240)
 PROMPTS_PER_BLOCK: Final = 12
 
 
@@ -69,17 +69,22 @@ class StopDecision:
         return 0 if self.ratio is None else self.ratio.launches
 
 
-def decide(rule: StopRule, launches: Sequence[Launch]) -> StopDecision:
+def decide(rule: LaunchRule, launches: Sequence[Launch], unseen: int = 0) -> StopDecision:
     """Return whether to stop after these launches.
 
+    Args:
+        rule: how many, and how narrow.
+        launches: those with a finished pair, in the order they ran; launch 0, which calibrates, is none of them.
+        unseen: how many launches left none.
+
     Raises:
-        ValueError: a rotation does not hold every block once.
+        ValueError: a launch of no such block.
     """
     whole, cut = rotations(launches, rule.blocks)
     ratio = over_launches(whole, rule.blocks)
-    if len(whole) >= rule.most:
+    if len(launches) + unseen >= rule.most:
         reason: Reason = "most launches"
-    elif cut:
+    elif launches and len(whole) == len(rotations(launches[:-1], rule.blocks)[0]):
         reason = "within a rotation"
     elif ratio is None or len(whole) < rule.least:
         reason = "too few launches"
@@ -88,7 +93,7 @@ def decide(rule: StopRule, launches: Sequence[Launch]) -> StopDecision:
     return StopDecision(reason in {"width reached", "most launches"}, reason, ratio, len(cut))
 
 
-def stopping_point(rule: StopRule, launches: Sequence[Launch]) -> int | None:
+def stopping_point(rule: LaunchRule, launches: Sequence[Launch]) -> int | None:
     """Return after how many of these launches the rule stops first, None when it never does.
 
     The gate repeats the supervisor's decision with it: a run that went on longer, or ended earlier without a reason,
@@ -100,6 +105,6 @@ def stopping_point(rule: StopRule, launches: Sequence[Launch]) -> int | None:
     return None
 
 
-def seconds_needed(rule: StopRule, launch_s: Sequence[float]) -> float | None:
+def seconds_needed(rule: LaunchRule, launch_s: Sequence[float]) -> float | None:
     """Return how long the least number of launches takes, by those that ran; None when none did."""
     return rule.least * sum(launch_s) / len(launch_s) if launch_s else None

@@ -49,10 +49,14 @@ def test_a_rotation_that_was_cut_stays_outside():
     assert over_launches([Launch(0.1)]) is None
 
 
-@pytest.mark.parametrize("blocks", [[0, 1, 1, 3, 4], [0, 1, 2, 3, 5], [0, 1, 2, 3, 4, 2, 2]])
-def test_a_block_that_runs_twice_in_a_rotation_is_refused(blocks):
-    with pytest.raises(ValueError, match="expected each of 5 at most once"):
-        over_launches([Launch(0.0, block) for block in blocks], 5)
+def test_a_launch_that_left_nothing_takes_its_rotation_out_and_not_the_blocks_apart():
+    run = [(0, 0.1), (1, 0.2), (0, 0.1), (2, 0.3), (0, 9.0), (1, 0.2), (2, 0.3)]  # block 1 and 2 lost a launch each
+    whole, rest = rotations([Launch(value, block) for block, value in run], 3)
+    assert [one.log_ratio for one in rest] == [9.0]
+    found = over_launches([*whole, *rest], 3)
+    assert (found.launches, found.sd, found.log_ratio) == (6, pytest.approx(0.0), pytest.approx(0.2))
+    with pytest.raises(ValueError, match="expected 0 to 4"):
+        over_launches([Launch(0.0, 5)], 5)
 
 
 def test_a_launch_is_the_ratio_of_the_totals_of_its_finished_pairs():

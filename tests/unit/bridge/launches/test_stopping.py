@@ -6,7 +6,7 @@ import pytest
 
 from bridge.launches.estimate import Launch
 from bridge.launches.lengths import prompts_per_sample, tokens_per_turn
-from bridge.launches.stopping import BLOCKS, MODELS, PROCESS_PAIRS, StopRule, decide, seconds_needed, stopping_point
+from bridge.launches.stopping import BLOCKS, MODELS, PROCESS_PAIRS, LaunchRule, decide, seconds_needed, stopping_point
 
 
 def scatter(count, by, blocks=1):
@@ -32,8 +32,8 @@ def test_a_wide_run_goes_on_to_the_last_launch_and_its_interval_stands():
 
 def test_the_width_itself_stops_and_a_hair_more_does_not():
     wide = decide(MODELS, scatter(8, 0.03)).ratio.half_width()
-    assert decide(StopRule(8, 20, half_width=wide), scatter(8, 0.03)).reason == "width reached"
-    assert decide(StopRule(8, 20, half_width=wide * (1 - 1e-9)), scatter(8, 0.03)).reason == "still too wide"
+    assert decide(LaunchRule(8, 20, half_width=wide), scatter(8, 0.03)).reason == "width reached"
+    assert decide(LaunchRule(8, 20, half_width=wide * (1 - 1e-9)), scatter(8, 0.03)).reason == "still too wide"
 
 
 def test_with_blocks_the_width_is_looked_at_after_whole_rotations_only():
@@ -43,12 +43,19 @@ def test_with_blocks_the_width_is_looked_at_after_whole_rotations_only():
     assert (found[12].launches, found[12].cut) == (10, 2)
 
 
+def test_launches_that_left_nothing_count_against_the_most_and_move_the_look():
+    assert decide(MODELS, scatter(17, 0.3), unseen=3).reason == "most launches"
+    lost = [launch for index, launch in enumerate(scatter(13, 0.005, 5)) if index != 2]
+    assert [decide(BLOCKS, lost[:count], 1).stop for count in (9, 10, 11, 12)] == [False, False, False, True]
+    assert decide(BLOCKS, [], 2).reason == "too few launches"
+
+
 def test_a_rule_that_no_whole_rotations_can_meet_is_refused():
     for least, most, blocks in ((8, 20, 5), (10, 18, 5), (5, 20, 5), (9, 8, 1), (8, 20, 0)):
         with pytest.raises(ValueError, match="no rule of whole rotations"):
-            StopRule(least, most, blocks)
+            LaunchRule(least, most, blocks)
     with pytest.raises(ValueError, match="no rule"):
-        StopRule(8, 20, half_width=0.0)
+        LaunchRule(8, 20, half_width=0.0)
 
 
 def test_the_time_that_enough_launches_need_follows_from_those_that_ran():

@@ -1,0 +1,10 @@
+"""Pages made from the committed reports of studies."""
+
+from __future__ import annotations
+
+from benchmarks.simulation.page import page
+
+
+def generate() -> dict[str, str]:
+    """Return the pages by path."""
+    return {"docs/evidence/simulation.md": page()}
