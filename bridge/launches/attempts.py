@@ -17,7 +17,7 @@ UNSEEN_MAX: Final = 2  # from the third launch that left nothing on, who knows w
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ShownInterval:
     """A ratio with the interval that is printed as 95 %."""
 
     value: float
@@ -25,7 +25,7 @@ class Bounds:
     high: float
 
     @classmethod
-    def of(cls, estimate: Estimate, looks: int = 1) -> Bounds:
+    def of(cls, estimate: Estimate, looks: int = 1) -> ShownInterval:
         """Return an estimate's ratio and interval, corrected for the looks it was chosen from."""
         return cls(estimate.value, *estimate.interval(looks))
 
@@ -35,7 +35,7 @@ class Bounds:
         return math.log(self.high / self.low) / 2.0
 
 
-def weaker(every: Bounds, whole: Bounds | None) -> Bounds:
+def weaker(every: ShownInterval, whole: ShownInterval | None) -> ShownInterval:
     """Return what holds with and without the runs that were cut: the interval that covers both.
 
     A word that this interval allows is allowed by each of the two. Dropping launches that begin badly would otherwise
@@ -47,7 +47,7 @@ def weaker(every: Bounds, whole: Bounds | None) -> Bounds:
     """
     if whole is None:
         return every
-    return Bounds(every.value, min(every.low, whole.low), max(every.high, whole.high))
+    return ShownInterval(every.value, min(every.low, whole.low), max(every.high, whole.high))
 
 
 def too_many_unseen(unseen: int) -> bool:

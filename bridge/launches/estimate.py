@@ -118,7 +118,8 @@ def rotations(launches: Sequence[Launch], blocks: int) -> tuple[tuple[Launch, ..
         raise ValueError(f"got launches of blocks {sorted(count)}, expected 0 to {blocks - 1}")
     most = min(count[block] for block in range(blocks))
     seen: Counter[int] = Counter()
-    whole, rest = [], []
+    whole: list[Launch] = []
+    rest: list[Launch] = []
     for launch in launches:
         (whole if seen[launch.block] < most else rest).append(launch)
         seen[launch.block] += 1

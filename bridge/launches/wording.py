@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from bridge.launches.attempts import Bounds
+from bridge.launches.attempts import ShownInterval
 
 FASTER: Final = 1.02  # below 2 % nobody would notice
 EQUIVALENT: Final = 0.05
@@ -16,7 +16,7 @@ NOT_SLOWER: Final = 0.95
 NO_DIFFERENCE: Final = "no difference shown"
 
 
-def effect(bounds: Bounds) -> str:
+def effect(bounds: ShownInterval) -> str:
     """Return the strongest word that the interval allows."""
     if bounds.low > FASTER:
         return "faster"
@@ -29,7 +29,7 @@ def effect(bounds: Bounds) -> str:
     return NO_DIFFERENCE
 
 
-def shown(bounds: Bounds, launches: int, *, looks: int = 1, sd: float | None = None) -> str:
+def shown(bounds: ShownInterval, launches: int, *, looks: int = 1, sd: float | None = None) -> str:
     """Return the ratio with its interval and what it rests on, for people."""
     said = f"{bounds.value:.2f}x [{bounds.low:.2f}, {bounds.high:.2f}] 95 %, {launches} launches"
     if sd is not None:
@@ -37,7 +37,7 @@ def shown(bounds: Bounds, launches: int, *, looks: int = 1, sd: float | None = N
     return said + (f", best of {looks}" if looks > 1 else "")
 
 
-def wide(bounds: Bounds, most: float) -> str:
+def wide(bounds: ShownInterval, most: float) -> str:
     """Return the note on an interval that did not reach the width, empty where it did."""
     return "" if bounds.half_width <= most else f"half-width {bounds.half_width * 100:.1f} %, not {most * 100:.0f} %"
 

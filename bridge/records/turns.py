@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from bridge.launches.stopping import LaunchRule
 from bridge.records.base import Count, Name, Record, Seconds, Sha256, Text
 
 Stamp = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -18,7 +19,6 @@ class StopRule(Record):
         least, most: launches that count, at least and at most; the first one of a series never counts.
         blocks: launch k runs block (k - 1) mod blocks; with more than one, only whole rotations are looked at.
         half_width: of the log ratio's interval, at which the series ends.
-        quantile: of Student's t, for that half width.
         allowed_s: no launch begins after this much time of the series; None leaves that to the run's limits.
     """
 
@@ -26,8 +26,12 @@ class StopRule(Record):
     most: Annotated[int, Field(ge=2, le=1000)] = 20
     blocks: Annotated[int, Field(ge=1, le=100)] = 1
     half_width: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.03
-    quantile: Annotated[float, Field(gt=0.5, lt=1)] = 0.98
     allowed_s: Seconds | None = None
+
+    @model_validator(mode="after")
+    def _rotations_are_whole(self) -> Self:
+        LaunchRule(self.least, self.most, self.blocks, self.half_width)
+        return self
 
 
 class LaunchSeries(Record):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,7 @@ import psutil
 from bridge.executor.process.subreaper import descendants
 
 _TICKS_S: Final = os.sysconf("SC_CLK_TCK")
+PROC: Final = Path("/proc/self/task")
 LINUX: Final = "/proc: stat of each process, schedstat of each thread"
 ELSEWHERE: Final = "psutil: processor time of each process; run-queue wait unseen"
 
@@ -36,8 +36,10 @@ class Work:
 
 def read(root: int) -> Work:
     """Return what the living descendants of a process have worked so far."""
-    if sys.platform == "linux":
-        return _linux([pid for pid, _depth in descendants(root)])
+    return _linux([pid for pid, _depth in descendants(root)]) if PROC.exists() else _elsewhere(root)
+
+
+def _elsewhere(root: int) -> Work:
     found: dict[int, float] = {}
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process(root).children(recursive=True):

@@ -25,6 +25,7 @@ turns = module.Turns.open()
 launch = turns.ready(samples=3, calibration={"prompts": 2})
 token_s = {"baseline": 0.0004, "candidate": 0.0002}
 at = {"baseline": 0, "candidate": 0}
+own_s = []
 for order in turns:
     began, tokens, over = time.monotonic(), 0, False
     if order.seconds is not None:
@@ -38,9 +39,11 @@ for order in turns:
             pass
         over = aim == 40
         at[order.arm] = 0 if over else aim
+        own_s.append(time.monotonic() - began)
     turns.done(tokens, over=over)
 with open(os.environ["KAKEYA_OUT"] + "/launch-%d.json" % launch.number, "w") as file:
-    json.dump({"nonce": launch.nonce, "calibration": dict(launch.calibration), "block": launch.block}, file)
+    said = {"nonce": launch.nonce, "calibration": dict(launch.calibration), "own_s": own_s}
+    json.dump(said, file)
 """
 RULE = StopRule(least=2, most=4, half_width=0.5)
 
@@ -69,12 +72,17 @@ def test_launches_go_on_until_the_rule_ends_them(executed):
     assert [result.name for result in execution.commands] == ["study"]
 
 
-def test_the_supervisors_stamps_show_which_arm_is_faster(executed):
+def test_the_supervisors_stamps_enclose_what_the_program_measured(executed):
     plan, execution = executed
 
     for launch in execution.launches:
         assert launch.cut is None
-        assert log_ratio(plan, launch) == pytest.approx(math.log(2), abs=0.5)
+        own_s = json.loads(execution.reports[f"launch-{launch.number}.json"])["own_s"]
+        seen_s = [turn.done_s - turn.go_s for turn in launch.turns]
+        assert len(own_s) == len(seen_s)
+        assert all(seen >= own for seen, own in zip(seen_s, own_s, strict=True))
+        spent_s = {arm: sum(turn.done_s - turn.go_s for turn in launch.turns if turn.arm == arm) for arm in plan.arms}
+        assert log_ratio(plan, launch) == pytest.approx(math.log(spent_s["baseline"] / spent_s["candidate"]))
         stamps = [stamp for turn in launch.turns for stamp in (turn.go_s, turn.done_s)]
         assert stamps == sorted(stamps)
         assert launch.started_s <= launch.ready_s <= stamps[0] <= stamps[-1] <= launch.ended_s
@@ -102,13 +110,14 @@ def test_every_sample_is_worked_on_by_both_arms_in_drawn_order(executed):
 
 def test_each_arm_runs_alone_once_and_one_is_seen_to_sleep(executed):
     _, execution = executed
-    shares: dict[str, list[float]] = {"baseline": [], "candidate": []}
+    worked_s: dict[str, list[float]] = {"baseline": [], "candidate": []}
     for launch in execution.launches:
         assert sorted(solo.arm for solo in launch.solos) == ["baseline", "candidate"]
         for solo in launch.solos:
             assert solo.done_s - solo.go_s >= 0.1
-            shares[solo.arm].append((solo.cpu_s + (solo.waited_s or 0.0)) / (solo.done_s - solo.go_s))
-    assert max(shares["candidate"]) < 0.5 < max(shares["baseline"])
+            worked_s[solo.arm].append(solo.cpu_s)
+    # Processor time alone: on a busy machine a sleeper that wakes stands in the run queue too.
+    assert sum(worked_s["candidate"]) < sum(worked_s["baseline"]) / 2
 
 
 def test_the_nonce_is_new_in_every_launch_and_known_to_the_program(executed):

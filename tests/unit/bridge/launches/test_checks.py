@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bridge.launches.attempts import Bounds, corrected_confidence, count_looks, too_many_unseen, weaker
+from bridge.launches.attempts import ShownInterval, corrected_confidence, count_looks, too_many_unseen, weaker
 from bridge.launches.checks import HANDICAP_MOST, choose_order, handicap, is_clock, mean_interval, solo_disagrees
 from bridge.launches.estimate import Estimate, Launch, over_launches
 from bridge.launches.sittings import agree, pool
@@ -113,11 +113,11 @@ def test_two_runs_agree_within_the_root_of_their_squared_half_widths():
 
 
 def test_a_claim_is_the_weaker_of_with_and_without_cut_runs():
-    every, whole = Bounds(1.10, 1.05, 1.16), Bounds(1.06, 1.01, 1.12)
+    every, whole = ShownInterval(1.10, 1.05, 1.16), ShownInterval(1.06, 1.01, 1.12)
     assert effect(every) == "faster"
     assert effect(weaker(every, whole)) == "not slower (5 % margin)"
     assert effect(weaker(whole, every)) == "not slower (5 % margin)"
-    assert effect(weaker(every, Bounds(0.9, 0.85, 0.95))) == "no difference shown"
+    assert effect(weaker(every, ShownInterval(0.9, 0.85, 0.95))) == "no difference shown"
     assert weaker(every, None) == every
 
 
@@ -127,7 +127,7 @@ def test_one_cancelled_run_bars_nothing_and_three_do():
 
 def test_a_ratio_chosen_from_several_has_a_wider_interval_and_says_so():
     ratio = over_launches(sitting(np.random.default_rng(10), 0.05))
-    alone, best = Bounds.of(ratio), Bounds.of(ratio, 5)
+    alone, best = ShownInterval.of(ratio), ShownInterval.of(ratio, 5)
     assert best.low < alone.low < alone.high < best.high
     assert corrected_confidence(5) == pytest.approx(0.99)
     assert shown(best, 8, looks=5).endswith("95 %, 8 launches, best of 5")
@@ -156,11 +156,11 @@ def test_looks_are_other_questions_and_a_confirmation_has_none():
     ],
 )
 def test_one_interval_decides_every_word(low, high, word):
-    assert effect(Bounds(1.0, low, high)) == word
+    assert effect(ShownInterval(1.0, low, high)) == word
 
 
 def test_sentences_say_what_a_number_rests_on():
-    bounds = Bounds(1.1, 1.05, 1.155)
+    bounds = ShownInterval(1.1, 1.05, 1.155)
     assert shown(bounds, 12, sd=0.041) == "1.10x [1.05, 1.16] 95 %, 12 launches (sd 4.1 %)"
     assert wide(bounds, 0.03) == "half-width 4.8 %, not 3 %"
     assert wide(bounds, 0.05) == ""
