@@ -165,6 +165,7 @@ def test_a_peer_that_does_not_keep_to_the_protocol_ends_its_run(site, name, word
     assert document["claims"] == []
 
 
+@pytest.mark.slow
 def test_a_peer_that_keeps_the_machine_busy_stands_still_while_the_host_measures_itself(site):
     document = site.lie("busy-beside")
     assert not {"G2-TRUST", "G2-PEER"} & {finding["code"] for finding in document["findings"]}, said(document)

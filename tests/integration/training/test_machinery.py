@@ -49,7 +49,7 @@ def losses(trainer, count):
     return [trainer.train_step() for _ in range(count)]
 
 
-@pytest.mark.parametrize("family", ["gemma4", "qwen3"])
+@pytest.mark.parametrize("family", [pytest.param("gemma4", marks=pytest.mark.slow), "qwen3"])
 def test_a_few_steps_lower_the_loss_on_two_seeds_alike(tmp_path, corpus, tokenizer, family):
     first = losses(make_trainer(tmp_path, corpus, tokenizer, 1, family), STEPS)
     second = losses(make_trainer(tmp_path, corpus, tokenizer, 2, family), STEPS)
@@ -72,6 +72,7 @@ def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(tmp_path, corpu
         assert torch.equal(value, got.state_dict()[name]), name
 
 
+@pytest.mark.slow
 def test_a_pair_is_trained_exported_and_loaded_by_name_and_layout(tmp_path, corpus, tokenizer):
     from engine.cards.loading import load_drafter, load_target
     from engine.training.dflash import DrafterRun, train_drafter
