@@ -43,7 +43,10 @@ ParamValue = bool | int | float | _ParamText
 class Record(BaseModel):
     """A frozen, strict value with canonical bytes."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+    # Validators are built at first use: a command reads a few of the records and would pay for all of them.
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", allow_inf_nan=False, protected_namespaces=(), defer_build=True
+    )
 
     def canonical(self) -> bytes:
         """Return the canonical JSON bytes of this record."""

@@ -20,7 +20,7 @@ SCHEMA = "kakeya-mac/1"
 class Part(BaseModel):
     """A part of the document: frozen, every key always there."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class Outcome(Part):
@@ -175,7 +175,7 @@ class TimesPart(Part):
 class Envelope(Part):
     """The document."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True, defer_build=True)
 
     schema_id: Literal["kakeya-mac/1"] = Field(default="kakeya-mac/1", alias="schema")
     command: str
