@@ -108,8 +108,7 @@ def page(folder: Path = FOLDER) -> str:
 
 
 def _table(found: Sequence[Row]) -> Iterable[str]:
-    columns = "order blocks launches_differ sd launches half-width cover faster slower -5_% 1.05 1.10".split()
-    yield f"| {' | '.join(columns).replace('_', ' ')} |"
+    yield "| order | blocks | launches | sd | count | half-width | cover | faster | slower | -5 % | 1.05 | 1.10 |"
     yield "|---|---|---" + "|---:" * 9 + "|"
     keys = dict.fromkeys((row["order"], row["blocks"], row["effect"], row["sd"]) for row in found)
     for order, blocks, effect, sd in keys:

@@ -15,7 +15,7 @@ from typing import Final
 from bridge.launches.distributions import t_quantile
 
 CONFIDENCE: Final = 0.95
-TAIL: Final = 0.02  # on each side; t(.98) instead of t(.975) pays for stopping at a width: simulated coverage is .95
+TAIL: Final = 0.02  # on each side; t(.98) instead of t(.975) pays for stopping at a width: docs/evidence/simulation.md
 
 
 @dataclass(frozen=True)
