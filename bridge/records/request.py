@@ -74,8 +74,11 @@ class Request(Record):
         profile: how strictly a speed claim is measured.
         workload: the code brought along, or None for host code.
         expires: after this it is never started; the host caps the validity.
-        idempotency_key: digest over bus, principal, preset, params, profile, workload tree, runner and limits.
+        idempotency_key: digest over bus, principal, preset, params, profile, workload tree, runner, limits and the run
+            that is confirmed.
         retry_of: the run this one repeats, or None.
+        confirms: the run of the same question whose result this one is to confirm, said before it is measured; written
+            only where it is given, so that other requests keep their bytes.
     """
 
     schema_version: Literal[2] = 2
@@ -94,3 +97,8 @@ class Request(Record):
     expires: Moment
     idempotency_key: Sha256
     retry_of: RunId | None = None
+    confirms: RunId | None = None
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialise(self).items() if value is not None or name != "confirms"}

@@ -232,11 +232,21 @@ class OutputRecord(Record):
 
 
 class Attempt(Record):
-    """How often this host has run this (preset, params, profile, code): `number` counts this one."""
+    """How often this host has run this (preset, params, profile, code) within 30 days: `number` counts this one.
+
+    Attributes:
+        unseen: which of the earlier ones left no report on this host when this one was judged.
+        looks: of how many questions that this host measured within 30 days this is one, presets, parameters and commits
+            alike; 1 where it confirms an earlier run.
+        confirms: the run whose result it was begun to confirm, or None; such runs are attempts of their own.
+    """
 
     key: Sha256
     number: Annotated[int, Field(ge=1)]
     earlier: tuple[RunId, ...]
+    unseen: tuple[RunId, ...] = ()
+    looks: Annotated[int, Field(ge=1)] = 1
+    confirms: RunId | None = None
 
 
 class RunRecord(Record):

@@ -75,13 +75,14 @@ def idempotency_key(
     tree: str | None,
     runner: RunnerSelector,
     limits: LimitRequest,
+    confirms: str | None = None,
 ) -> str:
     """Return the digest under which a repeated request is the same run (sha256, hex).
 
     The bus, the principal, the preset and its params, the profile, the runner selector and the limits enter it;
-    `tree` is the workload's tree, or None for host code.
+    `tree` is the workload's tree, or None for host code. The run that is to be confirmed enters where there is one.
     """
-    value = {
+    value: dict[str, object] = {
         "bus_id": bus_id,
         "limits": limits.model_dump(mode="json"),
         "params": dict(params),
@@ -91,6 +92,8 @@ def idempotency_key(
         "runner": runner.model_dump(mode="json"),
         "tree": tree,
     }
+    if confirms is not None:
+        value["confirms"] = confirms
     return hashlib.sha256(strictjson.encode(value)).hexdigest()
 
 
@@ -105,6 +108,7 @@ def key_of(request: Request) -> str:
         tree=None if request.workload is None else request.workload.tree,
         runner=request.runner,
         limits=request.limits,
+        confirms=request.confirms,
     )
 
 
@@ -136,6 +140,11 @@ def _check_binding(request: Request, ref: str, bus_id: str) -> None:
         raise RequestRejectedError(f"request was written for bus {_short(request.bus_id)}, this is bus {bus_id}")
     if request.retry_of == request.id:
         raise RequestRejectedError("request repeats itself: retry_of is its own id")
+    if request.confirms is not None and (request.confirms == request.id or request.profile != "claim"):
+        raise RequestRejectedError(
+            f"request confirms {request.confirms} in profile {request.profile}; expected another run and profile claim",
+            remedy="send it with --profile claim --confirms ID",
+        )
 
 
 def _check_times(request: Request, now: dt.datetime) -> None:

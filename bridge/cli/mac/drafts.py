@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bridge.cli.mac.context import Invocation
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import identity_of
@@ -27,8 +29,10 @@ def draft_of(call: Invocation, session: BusSession) -> RequestDraft:
         PresetNotFoundError: neither this installation nor a live runner has the preset.
         UsageError: the preset is planned, or something does not fit it.
     """
+    confirms = None if call.args.confirms is None else call.find_beside(session, call.args.confirms).id
     preset = registry().get(call.args.preset)
-    return _offered(call, session) if preset is None else _installed(call, session, preset)
+    draft = _offered(call, session) if preset is None else _installed(call, session, preset)
+    return replace(draft, confirms=confirms)
 
 
 def _installed(call: Invocation, session: BusSession, preset: Preset) -> RequestDraft:

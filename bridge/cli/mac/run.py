@@ -37,7 +37,16 @@ def retry(call: Invocation) -> int:
     if not earlier.may_be_repeated:
         state = earlier.status(fetch=False).state
         raise UsageError(f"{earlier.id} is still {state.word}", remedy=f"kakeya-mac attach {earlier.id}")
-    draft = RequestDraft(old.preset, old.params, old.profile, old.workload, old.runner, old.limits, retry_of=old.id)
+    draft = RequestDraft(
+        old.preset,
+        old.params,
+        old.profile,
+        old.workload,
+        old.runner,
+        old.limits,
+        retry_of=old.id,
+        confirms=old.confirms,
+    )
     sending = submit(earlier.bus, draft, new=True, queue=call.args.queue, warn=_warner(call))
     return _after_sending(call, call.run_on(earlier.bus, sending.sent.id))
 

@@ -51,6 +51,8 @@ _RUN = (
                      complete="ref"),
             Argument(("--runner",), "runner that may take it: a name, or labels like 'gpu,quiet'", metavar="SEL"),
             Argument(("--expires",), "seconds after which it is never started", metavar="S", number="float"),
+            Argument(("--confirms",), "run of the same question that this one is to confirm: not one of several looks",
+                     metavar="ID", complete="run"),
             Argument(("--new",), "force another run although the same one is live", "flag"),
             Argument(("--dry-run",), "show the request and what it resolves to; send nothing", "flag"),
             Argument(("--queue",), "send it although no live runner is seen", "flag"),

@@ -37,6 +37,7 @@ class RequestDraft:
         params: every parameter of the preset, given or default.
         workload: the code that is sent along, or None.
         expires_s: validity.
+        confirms: the run whose result it is to confirm, or None.
     """
 
     preset: str
@@ -47,6 +48,7 @@ class RequestDraft:
     limits: LimitRequest = field(default_factory=LimitRequest)
     expires_s: float = EXPIRY_DEFAULT_S
     retry_of: str | None = None
+    confirms: str | None = None
 
 
 def draft_of_preset(
@@ -164,6 +166,7 @@ def request_of(
         expires=rfc3339(now + dt.timedelta(seconds=draft.expires_s)),
         idempotency_key=_NO_KEY,
         retry_of=draft.retry_of,
+        confirms=draft.confirms,
     )
     return request.evolve(idempotency_key=key_of(request))
 

@@ -13,6 +13,7 @@ from bridge.gate.interface import Evidence, Report, Skip, Violation
 from bridge.gate.registry import rules
 from bridge.gate.report_kinds import CODE_THROUGHPUT, PAIRED
 from bridge.gate.rule import record_rule, report_rule
+from bridge.launches.attempts import LOOK_DAYS, too_many_unseen
 from bridge.records import Attempt, RunRecord
 
 _BY_ITSELF: Final = ("G3", "G4", "G5")
@@ -90,10 +91,11 @@ def _roofline(report: Report, evidence: Evidence) -> Iterator[Violation]:
     remedy="Pool the attempts: judge with the earlier results beside this one, or change the code or the question.",
 )
 def require_pooled_attempts(record: RunRecord, evidence: Evidence) -> Iterator[Violation]:
-    """From the second attempt on, only the estimate pooled over all attempts is citable.
+    """From the second attempt within 30 days on, only the estimate pooled over all attempts is citable.
 
     The best of ten reruns of identical code is "faster" 22 % of the time. The runner counts; the earlier reports are
-    read. One that was not this question, or that no gate would have let pass, is in no pool.
+    read. One that was not this question, or that no gate would have let pass, is in no pool. An attempt that ended
+    before it left a report is unseen: two of them bar nothing, since a run may be cancelled, three do.
     """
     if record.attempt is None:
         yield Violation("the runner did not count this attempt", "attempt")
@@ -110,7 +112,13 @@ def _earlier_attempts(evidence: Evidence, attempt: Attempt) -> Iterator[Violatio
         yield Violation("this run is its own earlier attempt", "attempt", severity="reject")
     if not any(report.value is not None and report.value["arms"] for report in evidence.reports):
         return  # nothing timed: repeating it changes nothing
-    missing = [one for one in attempt.earlier if not any(r.value for r in evidence.earlier.get(one, ()))]
+    unseen = set(attempt.unseen)
+    if not unseen <= set(attempt.earlier):
+        yield Violation("an unseen attempt is no earlier one", "attempt", severity="reject")
+    if too_many_unseen(len(unseen)):
+        yield Violation(f"{len(unseen)} earlier attempts within {LOOK_DAYS} days left nothing to pool", "attempt")
+    left = [one for one in attempt.earlier if one not in unseen]
+    missing = [one for one in left if not any(r.value for r in evidence.earlier.get(one, ()))]
     if missing:
         yield Violation(
             f"attempt {attempt.number}: {len(missing)} earlier attempts are not pooled, e.g. {missing[0]}", "attempt"

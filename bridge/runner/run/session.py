@@ -34,7 +34,7 @@ from bridge.runner.run.large_files import large_files
 from bridge.runner.run.record import RunFacts, run_record
 from bridge.runner.run.sender import Sender
 from bridge.runner.state import kept
-from bridge.runner.state.attempts import attempt_key, load_reports, save_reports
+from bridge.runner.state.attempts import attempt_key, load_reports, save_reports, unreported
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.log import for_run
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
@@ -219,7 +219,7 @@ class ClaimedRunSession:
             request=self._request,
             claimed=self._claimed,
             started=self._started,
-            attempt=self._attempt,
+            attempt=self._attempt_now(),
             models=self._models,
             log=self._output,
             kept=self._kept,
@@ -292,11 +292,34 @@ class ClaimedRunSession:
         code = machine.code.record(spec, request)
         described = machine.executor.host()
         key = attempt_key(spec, f"{code.identity} {code.tree or ''}", f"{described.name} {described.cpu}")
-        self._attempt = self._state.attempts.count(key, self.ref.id)
+        self._attempt = self._count(spec, key, None if request is None else request.confirms)
         names = [v.value for v in spec.environment if v.name in ("KAKEYA_TARGET", "KAKEYA_DRAFTER")]
         digests = ModelDigests(folder.model_digests)
         self._models = digests.of(names, rules.policy.model_roots, machine.code.engine)
         return directory
+
+    def _count(self, spec: JobSpec, key: str, confirms: str | None) -> Attempt:
+        """Count this attempt before it measures anything.
+
+        Raises:
+            RequestRejectedError: it is to confirm a run that was no run of this question here.
+        """
+        attempts = self._state.attempts
+        if confirms is not None and not attempts.counted(key, confirms):
+            raise RequestRejectedError(
+                f"it is to confirm {confirms}, which this host did not run with the same preset, parameters, profile "
+                "and code",
+                remedy="confirm a run of the same question on the same host, or leave --confirms out",
+            )
+        look = spec.profile == "claim" and spec.primary_claim is not None
+        return attempts.count(key, self.ref.id, self.clock.now(), look=look, confirms=confirms)
+
+    def _attempt_now(self) -> Attempt | None:
+        """Return the attempt with what its earlier ones left by now."""
+        counted = self._attempt
+        if counted is None:
+            return None
+        return counted.evolve(unseen=unreported(self._state.folder.reports, counted.earlier))
 
     def _process(self, pid: int, started: float, marker: str) -> None:
         self._state.journal.append("process", self.ref.id, None, pid=pid, started=started, marker=marker)

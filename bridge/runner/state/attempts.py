@@ -1,10 +1,12 @@
 """Count how often this host has run the same thing, and keep its reports: the best of ten reruns is no evidence.
 
-From the second attempt on only the estimate over all of them may be quoted. Knows digests, ids and files.
+From the second attempt on only the estimate over all of them may be quoted, and a ratio that was chosen from several
+questions is corrected for it. Knows digests, ids, times and files.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import gzip
 import hashlib
 import json
@@ -15,9 +17,11 @@ from pathlib import Path
 
 from bridge import strictjson
 from bridge.errors import JournalError
+from bridge.launches.attempts import LOOK_DAYS, count_looks
 from bridge.records import Attempt, JobSpec
-from bridge.records.base import Record, RunId, Sha256
+from bridge.records.base import Moment, Record, RunId, Sha256
 from bridge.runner.state.journal import append_line
+from bridge.system.clock import parse_rfc3339, rfc3339
 from bridge.system.durable import write_atomically
 
 _PREFIX = "reports/"
@@ -25,8 +29,13 @@ _LOADED_MAX_COUNT = 64  # more attempts than that of one configuration are not p
 
 
 class _Line(Record):
+    """A run that was counted; `look` says that a ratio of it might be quoted."""
+
     key: Sha256
     id: RunId
+    time: Moment
+    look: bool
+    confirms: RunId | None
 
 
 def attempt_key(spec: JobSpec, code_identity: str, host: str) -> str:
@@ -46,7 +55,7 @@ class Attempts:
         """
         self._path = path
         self._lock = threading.Lock()
-        self._ids: dict[str, list[str]] = {}
+        self._lines: list[_Line] = []
         if not path.exists():
             return
         data = path.read_bytes()
@@ -55,24 +64,47 @@ class Attempts:
             os.truncate(path, whole)
         for number, raw in enumerate(data[:whole].splitlines()):
             try:
-                line = _Line.parse(raw)
+                self._lines.append(_Line.parse(raw))
             except ValueError as error:
                 raise JournalError(f"{path}, line {number + 1}: {str(error).splitlines()[0]}") from error
-            self._ids.setdefault(line.key, []).append(line.id)
 
-    def count(self, key: str, run_id: str) -> Attempt:
-        """Count a run durably and return which attempt it is.
+    def count(
+        self, key: str, run_id: str, now: dt.datetime, *, look: bool = False, confirms: str | None = None
+    ) -> Attempt:
+        """Count a run durably and return which attempt of the last 30 days it is.
+
+        Runs that confirm are attempts of their own: what they are to confirm is not pooled with them.
+
+        Args:
+            key: the question.
+            run_id: the run.
+            now: when it is counted, before it measures anything.
+            look: whether a ratio of it might be quoted.
+            confirms: the earlier run of this question that it was begun to confirm, or None.
 
         Raises:
             JournalError: it could not be written.
         """
         with self._lock:
-            ids = self._ids.setdefault(key, [])
-            if run_id not in ids:
-                append_line(self._path, _Line(key=key, id=run_id).canonical())
-                ids.append(run_id)
-            number = ids.index(run_id) + 1
-            return Attempt(key=key, number=number, earlier=tuple(ids[: number - 1]))
+            known = (place for place, line in enumerate(self._lines) if (line.key, line.id) == (key, run_id))
+            place = next(known, len(self._lines))
+            if place == len(self._lines):
+                line = _Line(key=key, id=run_id, time=rfc3339(now), look=look, confirms=confirms)
+                append_line(self._path, line.canonical())
+                self._lines.append(line)
+            line = self._lines[place]
+            since = parse_rfc3339(line.time) - dt.timedelta(days=LOOK_DAYS)
+            recent = [one for one in self._lines[:place] if parse_rfc3339(one.time) > since]
+        confirming = line.confirms is not None
+        same = [one.id for one in recent if one.key == key and (one.confirms is not None) == confirming]
+        looked = (one.key for one in recent if one.look)
+        looks = count_looks(looked, key, confirms=confirming) if line.look else 1
+        return Attempt(key=key, number=len(same) + 1, earlier=tuple(same), looks=looks, confirms=line.confirms)
+
+    def counted(self, key: str, run_id: str) -> bool:
+        """Return whether a run of this question was counted here."""
+        with self._lock:
+            return any(line.key == key and line.id == run_id for line in self._lines)
 
 
 def save_reports(folder: Path, run_id: str, files: Mapping[str, bytes]) -> None:
@@ -80,6 +112,11 @@ def save_reports(folder: Path, run_id: str, files: Mapping[str, bytes]) -> None:
     reports = {path.removeprefix(_PREFIX): data.hex() for path, data in files.items() if path.startswith(_PREFIX)}
     if reports:
         write_atomically(folder / f"{run_id}.json.gz", gzip.compress(json.dumps(reports).encode(), 1, mtime=0))
+
+
+def unreported(folder: Path, run_ids: Sequence[str]) -> tuple[str, ...]:
+    """Return which of these runs left no report: cancelled before it was written, or still going on."""
+    return tuple(run_id for run_id in run_ids if not (folder / f"{run_id}.json.gz").exists())
 
 
 def load_reports(folder: Path, run_ids: Sequence[str]) -> dict[str, dict[str, bytes]]:

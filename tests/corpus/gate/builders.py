@@ -248,7 +248,7 @@ def around(
         "sample_marks": marks or [],
         "sample_marks_dropped": 0,
         "outputs": [{"path": path, "bytes": 0, "sha256": "", "after_start": True} for path in reports],
-        "attempt": {"key": sha("attempt"), "number": 1, "earlier": []},
+        "attempt": {"key": sha("attempt"), "number": 1, "earlier": [], "unseen": [], "looks": 1, "confirms": None},
         "imported": {
             "module": "engine",
             "path": "/opt/kakeya/lib/python3.11/site-packages/engine/__init__.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -13,10 +14,17 @@ from bridge.client.connection.session import BusSession
 from bridge.client.send.draft import build, draft_of_preset, parse_selector
 from bridge.client.send.parameters import split, typed
 from bridge.client.send.submit import find_live, send
-from bridge.errors import IntegrityError, ParameterError, RemoteError, RunNotFoundError, UsageError
+from bridge.errors import (
+    IntegrityError,
+    ParameterError,
+    RemoteError,
+    RequestRejectedError,
+    RunNotFoundError,
+    UsageError,
+)
 from bridge.ids import new_id
 from bridge.presets import Preset, find
-from bridge.records import RunnerSelector
+from bridge.records import Request, RunnerSelector
 from tests.fakes.memory_bus import Faults, MemoryBus
 from tests.fakes.requester import StepClock
 
@@ -182,3 +190,13 @@ def test_ids_are_found_by_prefix_suffix_and_last_here_before_there():
 def test_a_result_file_never_leads_outside(name):
     with pytest.raises(IntegrityError):
         check_path(name)
+
+
+def test_a_request_that_confirms_is_another_request_and_the_others_keep_their_bytes(session):
+    plain, confirming = draft(), replace(draft(), profile="claim", confirms="01jd7zk3v8q4w2m6x9c5b7n1t0")
+    first, second = build(session, plain), build(session, confirming)
+    assert b"confirms" not in first.canonical()
+    assert Request.parse(second.canonical()).confirms == "01jd7zk3v8q4w2m6x9c5b7n1t0"
+    assert build(session, replace(plain, profile="claim")).idempotency_key != second.idempotency_key
+    with pytest.raises(RequestRejectedError, match="expected another run and profile claim"):
+        build(session, replace(confirming, profile="smoke"))

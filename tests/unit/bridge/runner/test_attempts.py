@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from bridge.runner.state.attempts import load_reports, save_reports
+import datetime as dt
+
+import pytest
+
+from bridge.runner.state.attempts import Attempts, load_reports, save_reports, unreported
+
+NOW = dt.datetime(2026, 11, 22, 12, 0, tzinfo=dt.UTC)
+A, B, C = "a" * 64, "b" * 64, "c" * 64
+IDS = [f"01jd7zk3v8q4w2m6x9c5b7n{number:02d}t" for number in range(12)]
 
 
 def test_a_second_attempt_of_the_same_thing_is_counted_with_its_earlier_reports(world):
@@ -33,3 +41,60 @@ def test_another_profile_or_parameter_is_another_thing(world):
 def test_a_run_that_left_no_report_is_absent(tmp_path):
     save_reports(tmp_path, "a", {"log.txt": b"x"})
     assert load_reports(tmp_path, ["a", "b"]) == {}
+    save_reports(tmp_path, "c", {"reports/r.json": b"{}"})
+    assert unreported(tmp_path, ["a", "c", "b"]) == ("a", "b")
+
+
+@pytest.fixture
+def attempts(tmp_path):
+    return Attempts(tmp_path / "attempts.jsonl")
+
+
+def test_what_ran_longer_ago_than_thirty_days_counts_no_more(attempts):
+    attempts.count(A, IDS[0], NOW, look=True)
+    attempts.count(A, IDS[1], NOW + dt.timedelta(days=29), look=True)
+    late = attempts.count(A, IDS[2], NOW + dt.timedelta(days=31), look=True)
+    assert (late.number, late.earlier) == (2, (IDS[1],))
+    assert attempts.count(A, IDS[1], NOW + dt.timedelta(days=400)).earlier == (IDS[0],)  # asked again after a crash
+
+
+def test_every_question_of_the_host_is_a_look_and_a_repeat_is_none(attempts, tmp_path):
+    found = [
+        attempts.count(key, run_id, NOW + dt.timedelta(days=number), look=look).looks
+        for number, (key, run_id, look) in enumerate(
+            [(A, IDS[0], True), (A, IDS[1], True), (B, IDS[2], False), (B, IDS[3], True), (C, IDS[4], True)]
+        )
+    ]
+    assert found == [1, 1, 1, 2, 3]
+    again = Attempts(tmp_path / "attempts.jsonl")
+    assert again.count(C, IDS[5], NOW + dt.timedelta(days=29), look=True).looks == 3
+    assert again.count(C, IDS[6], NOW + dt.timedelta(days=45), look=True).looks == 1
+
+
+def test_a_run_that_confirms_is_one_look_and_pools_with_confirmations_only(attempts):
+    for key, run_id in ((A, IDS[0]), (B, IDS[1]), (A, IDS[2])):
+        attempts.count(key, run_id, NOW, look=True)
+    first = attempts.count(A, IDS[3], NOW, look=True, confirms=IDS[2])
+    second = attempts.count(A, IDS[4], NOW, look=True, confirms=IDS[0])
+    assert (first.number, first.earlier, first.looks, first.confirms) == (1, (), 1, IDS[2])
+    assert (second.number, second.earlier, second.looks) == (2, (IDS[3],), 1)
+    assert attempts.count(A, IDS[5], NOW, look=True).earlier == (IDS[0], IDS[2])
+    assert attempts.counted(A, IDS[2])
+    assert not attempts.counted(B, IDS[2])
+
+
+def test_the_runner_notes_what_a_run_confirms_and_refuses_another_question(world):
+    w = world()
+    first = w.ask(profile="claim")
+    runner = w.runner()
+    w.serve_once(runner)
+    second = w.ask(profile="claim", confirms=first.id)
+    other = w.ask(profile="claim", confirms="01jd7zk3v8q4w2m6x9c5b7n1t0")
+    for _ in range(2):
+        w.serve_once(runner)
+    attempt = w.record(second.id).attempt
+    assert (attempt.number, attempt.looks, attempt.confirms) == (1, 1, first.id)
+    refused = w.record(other.id)
+    assert refused.reason == "request_rejected"
+    assert "did not run with the same preset" in refused.message
+    assert refused.commands == ()

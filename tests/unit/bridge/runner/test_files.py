@@ -61,11 +61,11 @@ def test_a_full_disk_costs_the_ledger_the_line_and_nothing_else(tmp_path):
     Ledger(path, clock)
 
 
-def test_a_full_disk_costs_no_attempt_that_was_counted(tmp_path):
+def test_a_full_disk_costs_no_attempt_that_was_counted(tmp_path, clock):
     path, key = tmp_path / "attempts.jsonl", "a" * 64
     attempts = Attempts(path)
-    attempts.count(key, "01jd7zk3v8q4w2m6x9c5b7n1ta")
+    attempts.count(key, "01jd7zk3v8q4w2m6x9c5b7n1ta", clock.now())
     with full_after(path.stat().st_size + 20), pytest.raises(JournalError):
-        attempts.count(key, "01jd7zk3v8q4w2m6x9c5b7n1tb")
-    attempts.count(key, "01jd7zk3v8q4w2m6x9c5b7n1tc")
-    assert Attempts(path).count(key, "01jd7zk3v8q4w2m6x9c5b7n1td").number == 3
+        attempts.count(key, "01jd7zk3v8q4w2m6x9c5b7n1tb", clock.now())
+    attempts.count(key, "01jd7zk3v8q4w2m6x9c5b7n1tc", clock.now())
+    assert Attempts(path).count(key, "01jd7zk3v8q4w2m6x9c5b7n1td", clock.now()).number == 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 
 from bridge.errors import JournalError
@@ -11,6 +13,7 @@ from bridge.runner.state.journal import Journal, read_lines, verify_journal
 
 ONE, TWO = "0" * 26, "1" * 26
 OID = "a" * 40
+NOW = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
 
 
 @pytest.fixture
@@ -81,11 +84,11 @@ def test_an_absent_journal_is_an_error_of_its_own(path):
 def test_an_attempt_counts_once_and_for_good(tmp_path):
     file = tmp_path / "attempts.jsonl"
     key, other = "a" * 64, "b" * 64
-    assert Attempts(file).count(key, ONE).number == 1
+    assert Attempts(file).count(key, ONE, NOW).number == 1
     attempts = Attempts(file)
-    assert attempts.count(key, ONE).number == 1
-    assert attempts.count(other, TWO).number == 1
-    second = attempts.count(key, TWO)
+    assert attempts.count(key, ONE, NOW).number == 1
+    assert attempts.count(other, TWO, NOW).number == 1
+    second = attempts.count(key, TWO, NOW)
     assert (second.number, second.earlier) == (2, (ONE,))
     file.write_bytes(file.read_bytes() + b'{"id":')
-    assert Attempts(file).count(key, TWO).number == 2
+    assert Attempts(file).count(key, TWO, NOW).number == 2

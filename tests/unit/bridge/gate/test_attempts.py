@@ -1,0 +1,31 @@
+"""A cancelled run bars nothing; three that left nothing do, and nobody says so but the runner."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.gate import judge
+from tests.corpus.gate.breaks import honest
+
+EARLIER = [f"01jd7zk3v8q4w2m6x9c5b7n{number}t0" for number in range(1, 5)]
+
+
+def said(earlier, unseen):
+    case = honest("claim")
+    case.record["attempt"].update(number=len(earlier) + 1, earlier=earlier, unseen=unseen)
+    verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+    return [finding.message for finding in verdict.findings if finding.code == "G5-ATTEMPTS"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_cancelled_run_bars_nothing(count):
+    assert said(EARLIER[:count], EARLIER[:count]) == []
+
+
+def test_three_that_left_nothing_bar_the_claim():
+    assert said(EARLIER[:3], EARLIER[:3]) == ["3 earlier attempts within 30 days left nothing to pool"]
+
+
+def test_one_that_left_a_report_is_missing_where_it_is_not_pooled():
+    assert said(EARLIER[:2], EARLIER[:1]) == [f"attempt 3: 1 earlier attempts are not pooled, e.g. {EARLIER[1]}"]
+    assert said(EARLIER[:1], EARLIER[:2]) == ["an unseen attempt is no earlier one"]
