@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from bridge.records import RunRecord, Verdict
+from bridge.records import RunRecord, SandboxApplied, Verdict
 
 STOPPED: Final = frozenset({"cancelled", "interrupted"})
 """Endings in which the program was stopped: the gate's findings about missing reports explain nothing more."""
@@ -35,6 +35,12 @@ def unfinished(reason: str, verdict: Verdict) -> str:
     return f"{reason} before its end, so {what} are not listed; see verdict.json"
 
 
+def _confinement(applied: SandboxApplied) -> str:
+    if applied.reason is None:
+        return f"{applied.kind}, as user {applied.uid}"
+    return f"none, as user {applied.uid}: {applied.reason}"
+
+
 def summary(record: RunRecord, verdict: Verdict) -> str:
     """Return `summary.md`: one table of facts, then claims and findings."""
     program = "not started" if record.program_exit is None else f"exit {record.program_exit}"
@@ -48,7 +54,7 @@ def summary(record: RunRecord, verdict: Verdict) -> str:
         ("headline", verdict.headline),
         ("message", record.message or ""),
         ("where", f"{record.runner}, {record.host.os} {record.host.machine}, {record.host.cpu}"),
-        ("sandbox", record.sandbox.kind if record.sandbox.reason is None else f"none: {record.sandbox.reason}"),
+        ("sandbox", _confinement(record.sandbox)),
         ("attempt", "" if record.attempt is None else str(record.attempt.number)),
         ("asked by", f"{record.principal}, signed by {record.signer}" if record.signer else "unsigned request"),
         ("code", "" if record.code is None else f"{record.code.origin}, {record.code.trust_class}"),

@@ -105,13 +105,14 @@ class ScriptedHost:
         self, run_id: str, reason: Reason = "passed", *, decision: Decision = "valid_not_citable",
         reports: Mapping[str, object] | None = None, claims: tuple[ClaimResult, ...] = (), message: str | None = None,
         forge: Mapping[str, bytes] | None = None, program_exit: int | None = 0, attempt: int = 1,
-        gate: GateIdentity | None = None, findings: tuple[Finding, ...] = (),
+        gate: GateIdentity | None = None, findings: tuple[Finding, ...] = (), commands: tuple[CommandResult, ...] = (),
     ) -> None:  # fmt: skip
         """End a run; `forge` replaces files of the tree after it was sealed, `gate` is who is said to have judged."""
         request = self._request
         files = {name: json.dumps(value).encode() for name, value in (reports or {"probe.json": PROBE}).items()}
         spec = resolve(request, find(request.preset), FACTS, Trust())
         record = self._record(run_id, request, reason, files, message, program_exit, attempt)
+        record = record.evolve(commands=commands) if commands else record
         verdict = Verdict(
             id=run_id, decision=decision, headline="a scripted verdict", why=(), profile=request.profile,
             gate=gate or ANOTHER_GATE, findings=findings, claims=claims, reports=tuple(files), rules_run=1,

@@ -45,6 +45,8 @@ def headline(run: Run, status: RunStatus) -> str:
         parts.append(clean_line(machine))
     elif place.runner:
         parts.append(place.runner)
+    if place.sandbox == "none":
+        parts.append("NO SANDBOX")
     return "   ".join(parts)
 
 
@@ -55,6 +57,7 @@ def rows(run: Run, status: RunStatus, directory: Path) -> Iterator[tuple[str, st
         if status.remedy and status.reason in _HOST_SAYS_WHAT_NEXT:
             yield "remedy", clean_line(status.remedy)
     yield from _gate_rows(status)
+    yield from _sandbox_rows(status)
     yield from _trust_rows(status)
     yield from _log_rows(status)
     if status.actions is not None:
@@ -65,6 +68,13 @@ def rows(run: Run, status: RunStatus, directory: Path) -> Iterator[tuple[str, st
         yield "delivery", f"{status.view.delivery}: the result is under the runner's own refs, and here"
     for argv in next_steps(run, status)[:1]:
         yield "next", shlex.join(argv)
+
+
+def _sandbox_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
+    """Yield why a run had no sandbox, and whose rights it had instead."""
+    record = status.record
+    if record is not None and record.commands and record.sandbox.kind == "none":
+        yield "sandbox", clean_line(f"none: {record.sandbox.reason}; it ran as user {record.sandbox.uid}")
 
 
 def _trust_rows(status: RunStatus) -> Iterator[tuple[str, str]]:

@@ -80,7 +80,13 @@ class BusPart(Part):
 
 
 class WherePart(Part):
-    """Where it ran; None until that is known. `local` means this machine."""
+    """Where it ran; None until that is known. `local` means this machine.
+
+    Attributes:
+        sandbox: what confined it: ``none``, ``bwrap`` or ``seatbelt``; None also where no command ran.
+        no_sandbox_because: why there was none.
+        uid: numeric user it ran as.
+    """
 
     runner: str | None = None
     local: bool | None = None
@@ -88,6 +94,9 @@ class WherePart(Part):
     os: str | None = None
     device: str | None = None
     backend: str | None = None
+    sandbox: Literal["none", "bwrap", "seatbelt"] | None = None
+    no_sandbox_because: str | None = None
+    uid: int | None = None
 
 
 class AttemptsPart(Part):

@@ -25,7 +25,7 @@ from bridge.client.run.result import backend_of, request_digest
 from bridge.client.run.run import Run
 from bridge.client.run.status import RunStatus
 from bridge.ids import short
-from bridge.records import Request
+from bridge.records import Request, RunRecord
 from bridge.run.outcomes import OUTCOMES
 from bridge.system.clock import parse_rfc3339
 
@@ -114,7 +114,16 @@ def where(run: Run, status: RunStatus) -> WherePart:
         os=f"{host.os} {host.machine}" if host is not None else None,
         device=backend[1] if backend is not None else next(iter(host.devices), None) if host is not None else None,
         backend=backend[0] if backend is not None else None,
+        **_confinement(record),
     )
+
+
+def _confinement(record: RunRecord | None) -> dict[str, Any]:
+    """Return what confined the commands, nothing where none ran."""
+    if record is None or not record.commands:
+        return {}
+    applied = record.sandbox
+    return {"sandbox": applied.kind, "no_sandbox_because": applied.reason, "uid": applied.uid}
 
 
 def times(status: RunStatus) -> TimesPart:

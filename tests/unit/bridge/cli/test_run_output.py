@@ -11,7 +11,7 @@ import pytest
 from bridge.records import ClaimResult
 from tests.fakes.memory_bus import MemoryBus
 from tests.fakes.requester import Requester, normal
-from tests.fakes.scripted_host import ScriptedHost
+from tests.fakes.scripted_host import KILLED, ScriptedHost
 
 
 def plan(requester, host, *, ending=None, log=b"line one\n\x1b[31mred\x1b[0m ##[error]x\n", claim_after_s=1.0):
@@ -38,6 +38,21 @@ def test_a_passing_run_looks_as_designed(requester, host, tmp_path):
         f"next        kakeya-mac verify {run_id(requester)}\n"
     )
     assert ran.code == 0
+
+
+def test_a_run_that_no_sandbox_confined_says_so_on_its_line_in_status_and_in_json(requester, host):
+    plan(requester, host, ending={"commands": (KILLED.evolve(exit_code=0, signal=None),)})
+    ran = requester.run("run", "mlx-env-probe", "--wait")
+    short = requester_short(requester)
+    assert ran.out.splitlines()[:2] == [
+        f"passed      valid_not_citable (smoke)   {short}   13 s   mlx-cpu Linux x86_64   NO SANDBOX",
+        "sandbox     none: a test; it ran as user 0",
+    ]
+    assert ran.out.splitlines()[:2] == requester.run("status", short).out.splitlines()[:2]
+    where = json.loads(requester.run("status", short, "--json").out)["where"]
+    assert (where["sandbox"], where["no_sandbox_because"], where["uid"]) == ("none", "a test", 0)
+    folder = requester.folder / "data" / "runs" / short
+    assert "| sandbox | none, as user 0: a test |" in (folder / "summary.md").read_text()
 
 
 def run_id(requester):
