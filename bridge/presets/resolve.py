@@ -50,9 +50,9 @@ def resolve(
     trust_class, said = _check_policy(request, preset, policy_facts, trust)
     environment = tuple(_environment(request, preset, policy_facts, params))
     limits, limit_lines = _limits(request, preset, policy_facts)
-    sandbox, sandbox_lines = _sandbox(preset, policy_facts, trust_class)
+    sandbox, sandbox_lines = _sandbox(request, preset, policy_facts)
     commands = tuple(commands_of(request, preset, policy_facts, params))
-    labels = dict.fromkeys((*preset.labels, *_labels(preset, policy_facts, trust)))
+    labels = dict.fromkeys((*preset.labels, *_labels(request, preset, policy_facts, trust)))
     return JobSpec(
         id=request.id,
         request_digest=hashlib.sha256(request.canonical()).hexdigest(),
@@ -116,6 +116,12 @@ def _check_policy(request: Request, preset: Preset, facts: PolicyFacts, trust: T
             f"this host does not allow preset {preset.name!r}; it allows {', '.join(facts.allow) or 'none'}",
             remedy="the host's owner adds it to presets.allow in policy.toml",
         )
+    if request.unsandboxed and not facts.embedded:
+        raise PolicyRefusedError(
+            "the request asks to run without a sandbox (--unsandboxed); on a host only sandbox.mode in policy.toml "
+            "decides that",
+            remedy="send it without --unsandboxed; on your own machine: kakeya-mac run --bus embedded --unsandboxed",
+        )
     said = [f"preset {preset.name}: allowed by presets.allow = {list(facts.allow)}", f"asked by {trust.asker}"]
     _check_asker(preset, facts, trust)
     _check_peer(preset, facts)
@@ -172,8 +178,10 @@ def host_labels(facts: PolicyFacts, trust: Trust) -> tuple[str, ...]:
     return (*embedded, "trust_pushers") if lax else embedded
 
 
-def _labels(preset: Preset, facts: PolicyFacts, trust: Trust) -> Iterator[str]:
+def _labels(request: Request, preset: Preset, facts: PolicyFacts, trust: Trust) -> Iterator[str]:
     yield from host_labels(facts, trust)
+    if request.unsandboxed:
+        yield "unsandboxed"
     if preset.code == "request" and trust.request_code == "untrusted":
         yield "untrusted_code"
 
@@ -262,13 +270,8 @@ def _preset_limit(limits: PresetLimits, name: str) -> float | None:
     return value
 
 
-def _sandbox(preset: Preset, facts: PolicyFacts, trust_class: TrustClass) -> tuple[SandboxSpec, list[str]]:
-    wanted: list[tuple[SandboxMode, str]] = [(preset.sandbox.mode, "preset"), (facts.sandbox_mode, "host policy")]
-    if preset.has_peer:
-        wanted.append(("required", "request code that host code measures"))
-    if trust_class == "untrusted":
-        wanted.append(("preferred" if facts.embedded else "required", "untrusted code"))
-    mode, who = max(wanted, key=lambda pair: _STRICTNESS[pair[0]])
+def _sandbox(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[SandboxSpec, list[str]]:
+    mode, why = _sandbox_mode(request, preset, facts)
     network = preset.sandbox.network and facts.sandbox_network
     models = (facts.target, facts.drafter) if preset.models != type(preset.models)() else (None, None)
     folders = (*facts.read_only, *facts.model_roots, *(path for path in models if path and Path(path).is_absolute()))
@@ -281,9 +284,22 @@ def _sandbox(preset: Preset, facts: PolicyFacts, trust_class: TrustClass) -> tup
         peer_uid=facts.sandbox_peer_uid if preset.has_peer else None,
     )
     return spec, [
-        f"sandbox {mode} ({who}; the strictest counts)",
+        f"sandbox {mode} ({why})",
         f"network {_on(network)} (preset {_on(preset.sandbox.network)}, host {_on(facts.sandbox_network)}; both count)",
     ]
+
+
+def _sandbox_mode(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[SandboxMode, str]:
+    """Return how strictly a run is confined, and who said so: code of a request always is, or has ``--unsandboxed``."""
+    if request.unsandboxed and not preset.has_peer:
+        return "off", "the request says --unsandboxed, on the requester's own machine"
+    wanted: list[tuple[SandboxMode, str]] = [(preset.sandbox.mode, "preset"), (facts.sandbox_mode, "host policy")]
+    if preset.has_peer:
+        wanted.append(("required", "request code that host code measures"))
+    elif preset.code == "request":
+        wanted.append(("required", "code of a request"))
+    mode, who = max(wanted, key=lambda pair: _STRICTNESS[pair[0]])
+    return mode, f"{who}; the strictest counts"
 
 
 def _on(value: bool) -> str:

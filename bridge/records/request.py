@@ -12,6 +12,7 @@ from bridge.records.base import Moment, Name, Oid, ParamValue, Record, RunId, Se
 Profile = Literal["smoke", "claim"]
 _Positive = Annotated[int, Field(gt=0)]
 _PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_WRITTEN_WHERE_GIVEN = ("confirms", "unsandboxed")
 
 
 class Workload(Record):
@@ -79,6 +80,8 @@ class Request(Record):
         retry_of: the run this one repeats, or None.
         confirms: the run of the same question whose result this one is to confirm, said before it is measured; written
             only where it is given, so that other requests keep their bytes.
+        unsandboxed: run without a sandbox on the requester's own machine; a host with a bus of its own refuses it.
+            Written only where it is asked for, so that requests without it keep their bytes.
     """
 
     schema_version: Literal[2] = 2
@@ -98,7 +101,8 @@ class Request(Record):
     idempotency_key: Sha256
     retry_of: RunId | None = None
     confirms: RunId | None = None
+    unsandboxed: bool = False
 
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in serialise(self).items() if value is not None or name != "confirms"}
+        return {name: value for name, value in serialise(self).items() if value or name not in _WRITTEN_WHERE_GIVEN}

@@ -76,11 +76,13 @@ def idempotency_key(
     runner: RunnerSelector,
     limits: LimitRequest,
     confirms: str | None = None,
+    unsandboxed: bool = False,
 ) -> str:
     """Return the digest under which a repeated request is the same run (sha256, hex).
 
     The bus, the principal, the preset and its params, the profile, the runner selector and the limits enter it;
-    `tree` is the workload's tree, or None for host code. The run that is to be confirmed enters where there is one.
+    `tree` is the workload's tree, or None for host code. The run that is to be confirmed and a wish to run without a
+    sandbox enter where there is one.
     """
     value: dict[str, object] = {
         "bus_id": bus_id,
@@ -94,6 +96,7 @@ def idempotency_key(
     }
     if confirms is not None:
         value["confirms"] = confirms
+    value |= {"unsandboxed": True} if unsandboxed else {}
     return hashlib.sha256(strictjson.encode(value)).hexdigest()
 
 
@@ -109,6 +112,7 @@ def key_of(request: Request) -> str:
         runner=request.runner,
         limits=request.limits,
         confirms=request.confirms,
+        unsandboxed=request.unsandboxed,
     )
 
 

@@ -15,6 +15,7 @@ from bridge.client.send.draft import (
     draft_of_preset,
     offering,
     parse_selector,
+    without_sandbox,
 )
 from bridge.client.send.parameters import split, typed
 from bridge.client.send.submit import find_live
@@ -27,12 +28,13 @@ def draft_of(call: Invocation, session: BusSession) -> RequestDraft:
 
     Raises:
         PresetNotFoundError: neither this installation nor a live runner has the preset.
-        UsageError: the preset is planned, or something does not fit it.
+        UsageError: the preset is planned, something does not fit it, or --unsandboxed is meant for a bus.
     """
     confirms = None if call.args.confirms is None else call.find_beside(session, call.args.confirms).id
     preset = registry().get(call.args.preset)
     draft = _offered(call, session) if preset is None else _installed(call, session, preset)
-    return replace(draft, confirms=confirms)
+    draft = replace(draft, confirms=confirms)
+    return without_sandbox(session, draft) if call.args.unsandboxed else draft
 
 
 def _installed(call: Invocation, session: BusSession, preset: Preset) -> RequestDraft:

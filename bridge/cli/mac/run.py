@@ -12,7 +12,7 @@ from bridge.cli.signals import DetachedError
 from bridge.client.document.envelope import of_data
 from bridge.client.run.present import detached_document, document
 from bridge.client.run.run import Run
-from bridge.client.send.draft import RequestDraft
+from bridge.client.send.draft import RequestDraft, without_sandbox
 from bridge.client.send.submit import submit
 from bridge.errors import UsageError
 from bridge.run.outcomes import strongest
@@ -47,6 +47,7 @@ def retry(call: Invocation) -> int:
         retry_of=old.id,
         confirms=old.confirms,
     )
+    draft = without_sandbox(earlier.bus, draft) if old.unsandboxed else draft
     sending = submit(earlier.bus, draft, new=True, queue=call.args.queue, warn=_warner(call))
     return _after_sending(call, call.run_on(earlier.bus, sending.sent.id))
 

@@ -56,6 +56,7 @@ _RUN = (
             Argument(("--new",), "force another run although the same one is live", "flag"),
             Argument(("--dry-run",), "show the request and what it resolves to; send nothing", "flag"),
             Argument(("--queue",), "send it although no live runner is seen", "flag"),
+            Argument(("--unsandboxed",), "run it without a sandbox, on this machine only; a bus refuses it", "flag"),
             _BUS,
             Argument(("--via",), "send it to a host that is reachable over ssh", metavar="ssh://USER@HOST[:PORT]"),
         ),

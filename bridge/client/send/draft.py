@@ -6,7 +6,7 @@ import datetime as dt
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from bridge.bus.refs.names import accepts
@@ -38,6 +38,7 @@ class RequestDraft:
         workload: the code that is sent along, or None.
         expires_s: validity.
         confirms: the run whose result it is to confirm, or None.
+        unsandboxed: run without a sandbox; on this machine only.
     """
 
     preset: str
@@ -49,6 +50,7 @@ class RequestDraft:
     expires_s: float = EXPIRY_DEFAULT_S
     retry_of: str | None = None
     confirms: str | None = None
+    unsandboxed: bool = False
 
 
 def draft_of_preset(
@@ -81,6 +83,20 @@ def draft_of_offer(
     """
     valid_s = _validity_s(expires_s)
     return RequestDraft(name, untyped(texts), profile, workload=workload, runner=runner, expires_s=valid_s)
+
+
+def without_sandbox(session: BusSession, draft: RequestDraft) -> RequestDraft:
+    """Return the draft of a request that runs without a sandbox.
+
+    Raises:
+        UsageError: it would go to a bus, whose host's owner alone decides what is confined.
+    """
+    if not session.embedded:
+        raise UsageError(
+            f"--unsandboxed is for your own machine; the owner of {session.bus.route} decides there",
+            remedy="leave it out, or add --bus embedded to run here",
+        )
+    return replace(draft, unsandboxed=True)
 
 
 def _validity_s(expires_s: float | None) -> float:
@@ -167,6 +183,7 @@ def request_of(
         idempotency_key=_NO_KEY,
         retry_of=draft.retry_of,
         confirms=draft.confirms,
+        unsandboxed=draft.unsandboxed,
     )
     return request.evolve(idempotency_key=key_of(request))
 

@@ -1,16 +1,23 @@
 """Choose what confines a run: nothing, or the sandbox of this platform.
 
-A required sandbox that is not there is an error before anything starts.
+A required sandbox that is not there is an error before anything starts. So is a run on a host that would have neither a
+sandbox nor a user of its own: it could read the runner's key.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.interface import RunDirectory
 from bridge.executor.sandbox.confinement import Confinement, plain
+from bridge.executor.sandbox.user import job_uid
 from bridge.records import JobSpec, SandboxApplied
+
+_REMEDY_EMBEDDED = (
+    "kakeya-runner doctor says what is missing; on your own machine, for code you trust: kakeya-mac run --unsandboxed"
+)
 
 
 def confine(spec: JobSpec, directory: RunDirectory, offered: SandboxApplied) -> Confinement:
@@ -26,11 +33,20 @@ def confine(spec: JobSpec, directory: RunDirectory, offered: SandboxApplied) -> 
     """
     mode = spec.sandbox.mode
     if mode == "off":
-        return plain(spec, directory, "the job spec asks for none")
+        asked = "asked for with --unsandboxed" if "unsandboxed" in spec.labels else "the job spec asks for none"
+        return plain(spec, directory, asked)
     if offered.kind == "none":
         if mode == "required":
             raise SandboxUnavailableError(
-                f"this run needs a sandbox and the host has none: {offered.reason}", remedy="kakeya-runner doctor"
+                f"this run needs a sandbox and the host has none: {offered.reason}",
+                remedy=_REMEDY_EMBEDDED if "embedded" in spec.labels else "kakeya-runner doctor",
+            )
+        if "embedded" not in spec.labels and job_uid(spec.sandbox.uid) == os.getuid():
+            raise SandboxUnavailableError(
+                f"the host has no sandbox ({offered.reason}) and no other user for its runs, so this one could read "
+                "the runner's key",
+                remedy="allow user namespaces and install bubblewrap, or start the runner as root: its runs get "
+                "another user",
             )
         return plain(spec, directory, offered.reason or "the host has none")
     return enclosed(spec, directory)

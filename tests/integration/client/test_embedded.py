@@ -110,6 +110,16 @@ def bus_with_a_key(folder):
     return route, pin(keys.generate(folder / "key", "far"))
 
 
+def test_a_run_without_a_sandbox_is_asked_for_by_name_here_and_refused_by_a_bus(clone, tmp_path):
+    ran = clone.mac("run", "mlx-env-probe", "--unsandboxed", "--wait")
+    assert ran.stdout.splitlines()[0].endswith("NO SANDBOX"), ran.stdout + ran.stderr
+    assert re.search(r"^sandbox +none: asked for with --unsandboxed; it ran as user \d+$", ran.stdout, re.MULTILINE)
+    other, _ = bus_with_a_key(tmp_path)
+    refused = clone.mac("run", "mlx-env-probe", "--unsandboxed", "--bus", str(other))
+    assert refused.returncode == 2
+    assert "--unsandboxed is for your own machine" in refused.stderr
+
+
 def test_looking_from_a_second_terminal(clone, probed):
     status = clone.document("status", "@last")
     assert (status["state"], status["terminal"], status["outcome"]["reason"]) == ("published", True, "passed")

@@ -11,7 +11,7 @@ from bridge.client.clone.config import discover
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Sent, Store, check_path
 from bridge.client.connection.session import BusSession
-from bridge.client.send.draft import build, draft_of_preset, parse_selector
+from bridge.client.send.draft import build, draft_of_preset, parse_selector, without_sandbox
 from bridge.client.send.parameters import split, typed
 from bridge.client.send.submit import find_live, send
 from bridge.errors import (
@@ -41,6 +41,19 @@ def make_session(folder, faults=None, remote=None):
 def draft(**changes):
     fields = {"workload": None, "runner": parse_selector(None), "expires_s": None}
     return draft_of_preset(find("mlx-env-probe"), {}, "smoke", **{**fields, **changes})
+
+
+def test_a_request_without_a_sandbox_is_for_this_machine_only(session):
+    with pytest.raises(UsageError, match="--unsandboxed is for your own machine") as caught:
+        without_sandbox(session, draft())
+    assert "--bus embedded" in caught.value.remedy
+    choice = replace(session.settings.bus, route=None, bus_id=None)
+    here = replace(session, settings=replace(session.settings, bus=choice))
+    wanted = build(here, without_sandbox(here, draft()))
+    assert wanted.unsandboxed
+    assert b'"unsandboxed":true' in wanted.canonical()
+    assert wanted.idempotency_key != build(session, draft()).idempotency_key
+    assert b"unsandboxed" not in build(session, draft()).canonical()
 
 
 def ask(session, one, *, new=False):

@@ -25,10 +25,22 @@ def test_a_required_sandbox_that_is_not_there_is_an_error(tmp_path):
 
 
 def test_a_preferred_sandbox_that_is_not_there_is_done_without_and_said(tmp_path):
-    confinement = confine(spec("preferred"), make_directory(tmp_path / "run"), nothing("user namespaces are off"))
+    own = spec("preferred").evolve(labels=("embedded",))
+    confinement = confine(own, make_directory(tmp_path / "run"), nothing("user namespaces are off"))
 
     assert (confinement.applied.kind, confinement.applied.reason) == ("none", "user namespaces are off")
     assert confinement.applied.network
+
+
+def test_a_run_without_a_sandbox_is_another_user_than_the_runner_or_does_not_start(tmp_path):
+    wanted, none = spec("preferred", uid=os.getuid() or None), nothing("namespaces are denied")
+    if os.getuid() == 0:
+        assert confine(wanted, make_directory(tmp_path / "run"), none).applied.uid == JOB_UID
+        return
+    with pytest.raises(SandboxUnavailableError, match=r"namespaces are denied.*could read the runner's key"):
+        confine(wanted, make_directory(tmp_path / "run"), none)
+    own = wanted.evolve(labels=("embedded",))
+    assert confine(own, make_directory(tmp_path / "own"), none).applied.uid == os.getuid()
 
 
 def test_a_sandbox_that_is_off_is_said_too(tmp_path):
@@ -38,6 +50,10 @@ def test_a_sandbox_that_is_off_is_said_too(tmp_path):
         assert (wrapped.argv, wrapped.environment, wrapped.wrappers) == (expected, {"A": "1"}, 0)
 
     assert confinement.applied.reason == "the job spec asks for none"
+    asked = confine(
+        spec("off").evolve(labels=("unsandboxed",)), make_directory(tmp_path / "own"), nothing("never tried")
+    )
+    assert asked.applied.reason == "asked for with --unsandboxed"
 
 
 def test_our_own_user_needs_no_change():

@@ -50,7 +50,7 @@ def test_every_combination_of_policy_and_trust_gives_the_lesser_of_both(request_
         untrusted = request_code and code == "untrusted"
         assert spec.trust_class == ("host" if not request_code else code)
         assert STRICT[spec.sandbox.mode] >= STRICT[mode]
-        assert spec.sandbox.mode == "required" or embedded or not untrusted
+        assert spec.sandbox.mode == "required" or not request_code
         assert spec.sandbox.uid == uid
         assert spec.sandbox.network is (network and preset.sandbox.network)
         assert ("untrusted_code" in spec.labels) is untrusted

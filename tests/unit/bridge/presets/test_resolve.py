@@ -140,6 +140,22 @@ def test_trusting_pushers_needs_another_user_and_a_required_sandbox():
     assert {"trust_pushers", "untrusted_code"} <= set(spec.labels)
 
 
+def test_a_request_without_a_sandbox_is_refused_by_every_host_but_the_requesters_own_machine():
+    code = ask("pytest-path", workload=CODE, unsandboxed=True)
+    tests = registry()["pytest-path"]
+    for facts in (FACTS, replace(FACTS, sandbox_mode="off"), replace(FACTS, trust_pushers=True, sandbox_uid=1000)):
+        with pytest.raises(PolicyRefusedError, match=r"only sandbox\.mode in policy\.toml") as caught:
+            resolve(code, tests, facts, Trust(principal="agent", signer="SHA256:x", request_code="trusted"))
+        assert "--bus embedded --unsandboxed" in str(caught.value)
+        with pytest.raises(PolicyRefusedError, match="--unsandboxed"):
+            resolve(ask(unsandboxed=True), preset(), facts, Trust())
+    spec = resolve(code, tests, replace(FACTS, embedded=True), Trust())
+    assert (spec.sandbox.mode, "unsandboxed" in spec.labels) == ("off", True)
+    assert any("--unsandboxed" in line for line in explain(spec))
+    confined = resolve(ask("pytest-path", workload=CODE), tests, replace(FACTS, embedded=True), Trust())
+    assert (confined.sandbox.mode, "unsandboxed" in confined.labels) == ("required", False)
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
