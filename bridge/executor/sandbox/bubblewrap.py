@@ -141,6 +141,7 @@ class Bubble:
                 devices=self.spec.sandbox.devices,
                 shm_bytes=self.spec.limits.memory_bytes // _SHM_SHARE,
                 staged=stage,
+                covered=tuple(path for path in bwrap.COVERED if Path(path).exists()),
             )
             text = b"".join(os.fsencode(option) + b"\0" for option in bwrap.options(scene, descriptors))
             args = _memory(stack, text)

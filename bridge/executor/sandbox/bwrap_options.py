@@ -17,7 +17,12 @@ from bridge.limits import MIB
 TMP_BYTES: Final = 64 * MIB  # the sandbox's own /tmp; a run's TMPDIR is in its directory
 WRAPPERS: Final = 2  # bwrap's monitor and the first process of the new process namespace
 # What of /proc is the whole machine's: it belongs to root and not to the process namespace that is mounted there.
-_KERNEL: Final = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
+_KERNEL: Final = (
+    *("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/pressure", "/proc/fs", "/proc/mtrr"),
+    *("/proc/acpi", "/proc/scsi", "/proc/driver", "/proc/asound", "/proc/timer_stats", "/proc/latency_stats"),
+)
+# What shows the kernel's memory, addresses and keys, some of it to every user.
+COVERED: Final = ("/proc/kcore", "/proc/kmsg", "/proc/kallsyms", "/proc/keys", "/proc/key-users", "/proc/timer_list")
 _NAMESPACES: Final = ("user", "pid", "ipc", "net", "uts", "cgroup", "mount")
 
 
@@ -59,6 +64,7 @@ class Scene:
     Attributes:
         staged: where to mount a path from, when not from itself.
         shm_bytes: bound of /dev/shm.
+        covered: files of /proc that are closed, which exist on this host.
     """
 
     abilities: Abilities
@@ -69,6 +75,7 @@ class Scene:
     devices: tuple[str, ...]
     shm_bytes: int
     staged: Mapping[str, str] = field(default_factory=dict)
+    covered: tuple[str, ...] = ()
 
 
 def namespaces(*, network: bool) -> tuple[str, ...]:
@@ -114,6 +121,8 @@ def _file_system(scene: Scene, descriptors: Descriptors) -> list[str]:
     given += ["--proc", "/proc"]
     for path in _KERNEL:
         given += ["--ro-bind-try", path, path]
+    for path in scene.covered:
+        given += ["--ro-bind", "/dev/null", path]
     given += ["--dev", "/dev"]
     given += _tmpfs(scene, "/dev/shm", scene.shm_bytes) + _tmpfs(scene, "/tmp", TMP_BYTES)  # noqa: S108 - its own
     for path in (*scene.allow.system, *scene.allow.declared):

@@ -48,9 +48,9 @@ def kernel(name, *arguments):
     return getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) == 0
 def files(tops):
     for top in tops:
-        if not os.path.isdir(top):
-            yield top
-        for folder, _, names in os.walk(top):
+        for folder, below, names in os.walk(top):
+            if folder == "/proc":
+                below[:] = [name for name in below if not name.isdigit() and name not in ("self", "thread-self")]
             yield from (os.path.join(folder, name) for name in names)
 def opened(path):
     os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW))
@@ -89,7 +89,7 @@ if sys.platform == "linux":
     found["make a user namespace"] = through(lambda: kernel("unshare", 0x10000000))
     found["trace a process of the host"] = through(lambda: kernel("ptrace", 0x4206, targets["pid"], None, None))
     tops = [top for top in targets["kernel"] if os.path.exists(top)]
-    found["open a kernel setting for writing"] = any(through(lambda: opened(path)) for path in files(tops))
+    found["open a kernel setting for writing"] = any(through(lambda: opened(path)) for path in files(("/proc", "/sys")))
     found["see kernel settings that are not read-only"] = not all(os.statvfs(top).f_flag & os.ST_RDONLY for top in tops)
 through(lambda: write(targets["shared_tmp"]))
 stay()
@@ -223,6 +223,8 @@ def make_targets(root: Path) -> Iterator[TrialTargets]:
         for server, address in zip(servers, addresses, strict=False):
             server.bind(address)
             server.listen()
+        for path in (root / "host.sock", root / "models" / "s"):
+            path.chmod(0o777)  # what keeps a run of another user out has to be the sandbox
         null = os.open(os.devnull, os.O_WRONLY)
         stack.callback(os.close, null)
         # Its end of the pipe closes with this process, however that ends: the victim never outlives a killed trial.

@@ -2,9 +2,9 @@
 
 It refuses what no measurement needs and what escapes have been built from: tracing and reading other processes, new
 namespaces and mounts, kernel keys, BPF, io_uring, userfaultfd, exotic socket families (a VM's vsock is not in any
-network namespace), pushing characters into a terminal. Everything else passes: the file system and network allow-lists
-are the namespaces' work. Knows nothing about bubblewrap. An architecture without a table gets no filter, and the caller
-says so.
+network namespace), pushing characters into a terminal, leases on files. Everything else passes: the file system and
+network allow-lists are the namespaces' work. Knows nothing about bubblewrap. An architecture without a table gets no
+filter, and the caller says so.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _OFFSET_ARGS: Final = 16
 # CLONE_NEWTIME | NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET
 _NEW_NAMESPACES: Final = 0x80 | 0x20000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 _SOCKET_FAMILIES: Final = (1, 2, 10, 16)  # unix, inet, inet6, netlink
+_SET_LEASE: Final = 1024  # F_SETLEASE: a file's owner may keep its writers waiting, here those of the host
 _TERMINAL_REQUESTS: Final = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 
 
@@ -49,6 +50,7 @@ class Table:
     unshare: int
     socket: int
     ioctl: int
+    fcntl: int
 
 
 # Numbers of both architectures: x86-64's own table, and the generic one that aarch64 uses.
@@ -80,6 +82,7 @@ _REFUSED: Final[dict[str, tuple[int, int]]] = {
     "fsmount": (432, 432),
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467),
     "open_by_handle_at": (304, 265),
     "init_module": (175, 105),
     "finit_module": (313, 273),
@@ -91,6 +94,7 @@ _REFUSED: Final[dict[str, tuple[int, int]]] = {
     "swapoff": (168, 225),
     "acct": (163, 89),
     "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
     "syslog": (103, 116),
     "settimeofday": (164, 170),
     "clock_settime": (227, 112),
@@ -106,10 +110,10 @@ def _table(machine: str) -> Table | None:
     """Return the numbers of an architecture as `platform.machine()` names it, or None."""
     if machine == "x86_64":
         refused = {name: numbers[0] for name, numbers in _REFUSED.items()} | _X86_64_ONLY
-        return Table(0xC000003E, 0x40000000, refused, clone=56, clone3=435, unshare=272, socket=41, ioctl=16)
+        return Table(0xC000003E, 0x40000000, refused, clone=56, clone3=435, unshare=272, socket=41, ioctl=16, fcntl=72)
     if machine == "aarch64":
         refused = {name: numbers[1] for name, numbers in _REFUSED.items()}
-        return Table(0xC00000B7, None, refused, clone=220, clone3=435, unshare=97, socket=198, ioctl=29)
+        return Table(0xC00000B7, None, refused, clone=220, clone3=435, unshare=97, socket=198, ioctl=29, fcntl=25)
     return None
 
 
@@ -164,6 +168,7 @@ def program(machine: str) -> bytes | None:
         _instruction(_JUMP_EQUAL, request, 0, 1) + _refuse(errno.EPERM) for request in _TERMINAL_REQUESTS
     )
     code += _when_call(table.ioctl, _argument(1) + requests)
+    code += _when_call(table.fcntl, _argument(1) + _instruction(_JUMP_EQUAL, _SET_LEASE, 0, 1) + _refuse(errno.EPERM))
     return code + _instruction(_RETURN, _ALLOW)
 
 

@@ -86,7 +86,8 @@ class Stop:
 def rlimits(limits: Limits, uid: int) -> dict[str, int]:
     """Return the kernel's per-process bounds that stand behind the sampled ones, for a run as this user."""
     bounds = {
-        "RLIMIT_CORE": 0,
+        # With 0 a core pattern that is a pipe still starts its program, as root; with 1 it does not (Linux coredump.c).
+        "RLIMIT_CORE": 1,
         "RLIMIT_NOFILE": limits.open_files,
         # Counts threads, and everything else this user runs; does not bind root.
         "RLIMIT_NPROC": _threads_of(uid) + THREADS_PER_PROCESS * limits.processes,

@@ -159,13 +159,16 @@ def test_a_folder_of_models_below_home_may_be_listed(tmp_path):
 class Holed(LocalExecutor):
     """The executor of a host whose sandbox has a hole planted in it."""
 
-    def __init__(self, paths: HostPaths, hole) -> None:
+    def __init__(self, paths: HostPaths, hole, *, as_runner: bool) -> None:
         super().__init__(CLOCK, paths)
         self._hole = hole
+        self._as_runner = as_runner
 
     def trial(self, uid: int | None = None) -> SandboxTrial:
         def holed(spec, directory) -> Confinement:
             box = bubblewrap.enclose(spec, directory)
+            if not self._as_runner:
+                return self._hole(box)
             for folder in (directory.work, directory.out, directory.home, directory.tmp):
                 os.chown(folder, os.getuid(), os.getgid())
             return self._hole(replace(box, drop=(), uid=os.getuid()))
@@ -175,7 +178,7 @@ class Holed(LocalExecutor):
         return self._trials[uid]
 
 
-@pytest.mark.parametrize("hole", ["the key", "the state", "the home", "no mask"])
+@pytest.mark.parametrize("hole", ["the key", "the state", "the home", "no mask", "user 0"])
 def test_doctor_finds_a_planted_hole(tmp_path, need_sandbox, models, hole):
     need_sandbox("sandboxed")
     state = StateFolder(tmp_path / "state")
@@ -189,15 +192,22 @@ def test_doctor_finds_a_planted_hole(tmp_path, need_sandbox, models, hole):
         masked = {} if hole == "no mask" else box.allow.masked
         return replace(box, allow=replace(box.allow, declared=(*box.allow.declared, *extra), masked=masked))
 
-    executor = Holed(host_paths(load_policy(path), state.root), dig)
+    (state.root / "runner.key").chmod(0o644)
+    # Modes close the folders to anybody else: there the hole shows only to a run that is the runner's own user.
+    own = {"the state", "the home", "user 0"}
+    executor = Holed(host_paths(load_policy(path), state.root), dig, as_runner=hole in own)
     findings = list(examine(DoctorContext(path, state, executor, CLOCK, None)))
     open_ways = {
         one.text.partition("a run can ")[2] for one in findings if one.name == "escape" and one.level == "fail"
     }
 
     masks = {"read a credential below an allowed folder", "connect to a socket below an allowed folder"}
-    wanted = masks if hole == "no mask" else {"reach the runner's key, policy, state or home"}
-    assert open_ways - {"be root on the host"} == wanted
+    root = {"be root on the host"} if os.getuid() == 0 else set()
+    private = {"reach the runner's key, policy, state or home"}
+    wanted = {"no mask": masks, "user 0": root, **dict.fromkeys(("the state", "the home"), private | root)}.get(
+        hole, private
+    )
+    assert open_ways == wanted
 
 
 def test_the_trial_with_the_policys_own_lists_finds_nothing_open(tmp_path, need_sandbox, models):

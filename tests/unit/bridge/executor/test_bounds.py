@@ -141,7 +141,7 @@ def test_an_ordinary_failure_is_not_explained_away(bounds):
 def test_kernel_bounds_stand_behind_the_sampled_ones():
     found = rlimits(limits(), os.getuid())
 
-    assert found["RLIMIT_CORE"] == 0
+    assert found["RLIMIT_CORE"] == 1
     assert found["RLIMIT_NOFILE"] == 16
     assert found.get("RLIMIT_DATA", MIB + 1) > MIB
     assert found["RLIMIT_FSIZE"] > MIB

@@ -24,6 +24,7 @@ def scene(**changes) -> bwrap.Scene:
         "network": False,
         "devices": ("/dev/nvidia0",),
         "shm_bytes": 1024,
+        "covered": ("/proc/keys",),
     }
     return bwrap.Scene(**(fields | changes))
 
@@ -35,7 +36,11 @@ GOLDEN = """
 --die-with-parent --new-session --cap-drop ALL --hostname sandbox --json-status-fd 14 --seccomp 10
 --symlink usr/lib /lib
 --proc /proc --ro-bind-try /proc/sys /proc/sys --ro-bind-try /proc/sysrq-trigger /proc/sysrq-trigger
---ro-bind-try /proc/irq /proc/irq --ro-bind-try /proc/bus /proc/bus --dev /dev
+--ro-bind-try /proc/irq /proc/irq --ro-bind-try /proc/bus /proc/bus --ro-bind-try /proc/pressure /proc/pressure
+--ro-bind-try /proc/fs /proc/fs --ro-bind-try /proc/mtrr /proc/mtrr --ro-bind-try /proc/acpi /proc/acpi
+--ro-bind-try /proc/scsi /proc/scsi --ro-bind-try /proc/driver /proc/driver --ro-bind-try /proc/asound /proc/asound
+--ro-bind-try /proc/timer_stats /proc/timer_stats --ro-bind-try /proc/latency_stats /proc/latency_stats
+--ro-bind /dev/null /proc/keys --dev /dev
 --size 1024 --tmpfs /dev/shm --size 67108864 --tmpfs /tmp
 --ro-bind /usr/lib /usr/lib --ro-bind /etc/localtime /etc/localtime
 --ro-bind /opt/venv /opt/venv --ro-bind /models/tiny /models/tiny
