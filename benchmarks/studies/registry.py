@@ -5,9 +5,11 @@ from __future__ import annotations
 from benchmarks.areas import AREAS
 from benchmarks.simulation import campaign, failures
 from benchmarks.studies import fresh_clone, slow_tests
+from benchmarks.studies.escapes import study as escapes
 from benchmarks.studies.study import Study
 
 STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
     "rooms": (fresh_clone.STUDY, slow_tests.STUDY),
+    "executor": (escapes.STUDY,),
     "evidence": (campaign.STUDY, failures.STUDY),
 }

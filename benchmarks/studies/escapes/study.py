@@ -1,0 +1,25 @@
+"""How many of some hundred ways out of the sandbox reach the host, as each kind of run?"""
+
+from __future__ import annotations
+
+from benchmarks.studies.escapes.situations import SITUATIONS
+from benchmarks.studies.study import Row, Study
+
+
+def run(situation: str) -> list[Row]:
+    """Try every probe in one situation; what reached the host is named.
+
+    Raises:
+        RuntimeError: a probe is broken.
+    """
+    found, files = SITUATIONS[situation]()
+    broken = {name: said for name, said in found.items() if said and said.startswith("broken probe")}
+    if broken:
+        raise RuntimeError(f"broken probes: {broken}")
+    reached = {name: said for name, said in found.items() if said is not None}
+    return [{"situation": situation, "probes": len(found), "kernel_files": files, "reached": reached}]
+
+
+STUDY = Study(
+    "escapes", "Does a way out of the sandbox reach the host, as any kind of run?", lambda: list(SITUATIONS), run
+)

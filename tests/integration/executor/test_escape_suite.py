@@ -1,0 +1,78 @@
+"""The study's probes find nothing open in the sandbox that runs get, and find every hole that is dug into it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.studies.escapes import situations
+from benchmarks.studies.escapes.scene import host_scene
+from bridge.executor.running import RunExecution
+from bridge.executor.sandbox import bubblewrap, bwrap_options, seccomp
+from bridge.system.clock import SystemClock
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="these are ways out of a Linux sandbox"),
+    pytest.mark.skipif(os.getuid() != 0, reason="another user's runs need root"),
+]
+
+
+def test_some_hundred_ways_out_of_a_run_of_another_user_reach_nothing(need_sandbox):
+    need_sandbox("other_user")
+    found, files = situations.SITUATIONS["other user"]()
+
+    assert {name: said for name, said in found.items() if said is not None} == {}
+    assert len(found) >= 200
+    assert files > 100
+
+
+def holes(monkeypatch, scene, name):
+    """Dig a hole into the sandbox that is about to be made."""
+    if name == "no filter of system calls":
+        monkeypatch.setattr(seccomp, "program", lambda _machine: None)
+    elif name == "writable settings":
+        monkeypatch.setattr(bwrap_options, "_KERNEL", ())
+    elif name == "no namespaces":
+        kept = bwrap_options.options
+
+        def shared(scene_, descriptors):
+            gone = {"--unshare-net", "--unshare-ipc", "--disable-userns"}
+            return [option for option in kept(scene_, descriptors) if option not in gone]
+
+        monkeypatch.setattr(bwrap_options, "options", shared)
+
+
+EXPECTED = {
+    "no filter of system calls": {"be without a filter of system calls", "make a socket of family 40"},
+    "writable settings": {"open a file below /proc for writing", "see /proc/sys without its being read-only"},
+    "no namespaces": {
+        "connect to the host's loopback",
+        "be in the host's net namespace",
+        "attach the host's shared memory",
+        "connect to an abstract socket of the host, stream",
+    },
+    "the key": {"read the runner's key by its path", "read the state folder by its path"},
+    "no mask": {"read .netrc below the declared folder", "connect to a socket below the declared folder, stream"},
+}
+
+
+@pytest.mark.parametrize("hole", EXPECTED)
+def test_the_probes_find_a_hole_that_was_dug(need_sandbox, monkeypatch, hole):
+    need_sandbox("other_user")
+    uid = situations.OTHER_UID
+    with situations.new_folder() as folder, host_scene(folder, uid) as scene:
+        spec = situations.job(scene, uid=uid, code="host")
+        directory = situations.prepare(scene, spec, EXPECTED[hole])
+        holes(monkeypatch, scene, hole)
+        box = bubblewrap.enclose(spec, directory)
+        if hole == "the key":
+            box = replace(box, allow=replace(box.allow, declared=(*box.allow.declared, str(folder / "state"))))
+        if hole == "no mask":
+            box = replace(box, allow=replace(box.allow, masked={}))
+        run = RunExecution(spec, directory, situations.QUIET, secrets=(), confinement=box, clock=SystemClock())
+        probes = situations.answer_of(run.execute())["probes"]
+
+    assert EXPECTED[hole] <= {name for name, said in probes.items() if said is not None}
