@@ -108,7 +108,7 @@ def _error(a: Any, b: Any, product: Any) -> float:
 def _blas() -> dict[str, str] | None:
     if sys.platform != "linux":
         return None
-    from engine.backends.mlx.blas import loaded_blas
+    from engine.backends.mlx.blas.library import loaded_blas
 
     found = loaded_blas()
     return None if found is None else {"name": found.name, "evidence": found.evidence}

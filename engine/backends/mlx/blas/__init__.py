@@ -1,0 +1,1 @@
+"""Which matrix library MLX calls on a CPU, and giving it a fast one."""
