@@ -3,10 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-# MLX's Linux wheel carries a reference BLAS; `kakeya-engine probe mlx` shows what OpenBLAS changes.
-OPENBLAS := $(wildcard /usr/lib/x86_64-linux-gnu/libopenblas.so.0 /usr/lib/aarch64-linux-gnu/libopenblas.so.0)
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
-PYTEST := $(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m pytest
+PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest
 # Tests start many Python processes: without bytecode files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -61,13 +59,13 @@ bench: $(VENV)/.dev ## ratios inside interleaved runs; needs a quiet machine
 	$(ONE_THREAD) $(BIN)/python -m benchmarks
 
 engine-study: $(VENV)/.dev ## the engine beside its peers; long, needs a quiet machine
-	$(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m benchmarks.engine_study
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.engine_study
 
 gate-score: $(VENV)/.dev ## mutation score of the gate
 	$(BIN)/python -m tests.gate_score
 
 planted: $(VENV)/.dev ## plant every fault of tests/planted in turn; long
-	$(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m tests.planted
+	$(ONE_THREAD) $(BIN)/python -m tests.planted
 
 fuzz: $(VENV)/.dev ## millions of mutated manifests through the request parser
 	$(BIN)/python -m tests.fuzz_request
@@ -76,7 +74,7 @@ slow: $(VENV)/.dev ## the slow tests
 	$(PYTEST) -q -m slow $(PYTEST_ARGS)
 
 studies: $(VENV)/.dev ## measure what is open of an area's studies, one case at a time: make studies AREA=rooms
-	$(ONE_THREAD) LD_PRELOAD=$(OPENBLAS) $(BIN)/python -m benchmarks.studies $(AREA)
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.studies $(AREA)
 
 show: $(VENV)/.dev ## what an area promises to show, each line with its figure and command: make show AREA=rooms
 	$(BIN)/python -m benchmarks.show $(AREA)

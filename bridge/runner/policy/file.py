@@ -22,7 +22,7 @@ TRUST_FILES = ("allowed_signers", "code_signers", "revoked")
 
 
 # Of its own machine's owner the embedded runner takes these over; a served bus takes nothing from its environment.
-EMBEDDED_VARIABLES = ("LD_PRELOAD", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+EMBEDDED_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def read_policy(data: bytes, *, source: str = "policy.toml") -> Policy:
@@ -108,7 +108,7 @@ def builtin_policy(environment: Mapping[str, str], interpreter: str = sys.execut
     """Return the policy of the embedded runner: its requester owns the machine, so every preset is allowed.
 
     Args:
-        environment: of the requester; only model choices and thread and BLAS settings are taken over.
+        environment: of the requester; only model choices and thread settings are taken over.
         interpreter: absolute path of the Python that runs the engine.
     """
     own = {name: environment[name] for name in EMBEDDED_VARIABLES if environment.get(name)}

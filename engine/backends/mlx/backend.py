@@ -14,7 +14,7 @@ from mlx_lm.utils import get_total_parameters, load_model
 from engine import checkpoint
 from engine.backends.mlx import accept, sampling
 from engine.backends.mlx.accept import GreedyAccept
-from engine.backends.mlx.blas.library import loaded_blas
+from engine.backends.mlx.blas.library import loaded_blas, use_fast_blas
 from engine.backends.mlx.clock import MlxClock
 from engine.backends.mlx.dflash.drafter import MlxDFlash
 from engine.backends.mlx.models.families import family_of
@@ -34,6 +34,8 @@ class MlxBackend:
 
     def __init__(self) -> None:
         self.clock = MlxClock()
+        if self.device == "cpu":
+            use_fast_blas()
 
     @property
     def device(self) -> str:

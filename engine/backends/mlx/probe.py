@@ -15,10 +15,10 @@ REPEATS = 7
 TOLERANCE = 1e-3  # fp32 sums of 512 products of numbers below 1
 
 CPU_NOTE = (
-    "CPU timing says nothing about Metal: with the Linux wheel's reference BLAS a verify of 8 rows is compute-bound, "
+    "CPU timing says nothing about Metal: with a reference BLAS a verify of 8 rows is compute-bound, "
     "the opposite of a GPU"
 )
-SPEED_UP = "preload OpenBLAS for the runner: apt-get install libopenblas0-pthread, then env.LD_PRELOAD in policy.toml"
+SPEED_UP = "install OpenBLAS for it: python -m pip install scipy-openblas32"
 
 
 def measure(*, accelerator: bool) -> ProbeResult:
@@ -30,8 +30,8 @@ def measure(*, accelerator: bool) -> ProbeResult:
     checks.append(attempt("metal", _metal, required=accelerator))
     checks.append(attempt("mlx.distributed", _distributed, required=False))
     rates: list[MatmulRate] = []
-    checks.append(attempt("matrix product", lambda: _matmul(rates)))
     blas = _blas()
+    checks.append(attempt("matrix product", lambda: _matmul(rates)))
     if sys.platform == "linux":
         checks.append(attempt("fast BLAS", lambda: _fast_blas(blas), required=False))
     return ProbeResult("mlx", _device(), tuple(checks), tuple(rates), versions(PACKAGES), blas)
@@ -108,9 +108,9 @@ def _error(a: Any, b: Any, product: Any) -> float:
 def _blas() -> dict[str, str] | None:
     if sys.platform != "linux":
         return None
-    from engine.backends.mlx.blas.library import loaded_blas
+    from engine.backends.mlx.blas.library import use_fast_blas
 
-    found = loaded_blas()
+    found = use_fast_blas()
     return None if found is None else {"name": found.name, "evidence": found.evidence}
 
 

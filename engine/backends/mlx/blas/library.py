@@ -1,51 +1,88 @@
-"""Which matrix library MLX's CPU build calls in this process, found from the process itself.
+"""Which matrix library MLX's CPU build calls in this process, and replacing the reference one it is shipped with.
 
-The dynamic linker resolves `cblas_sgemm` in the global scope first, so a preloaded library wins over the bundled one.
+MLX's Linux wheel links a reference BLAS of a few GFLOP/s, with which verifying a block costs nearly a decode per row.
+The wheel ``scipy-openblas32`` brings OpenBLAS under names of its own, so it is put into the slots through which MLX
+calls; a library that was preloaded is left alone.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib.util
+import os
 from pathlib import Path
 
+import mlx.core as mx
+
+from engine.backends.mlx.blas.slots import CallSlot, mapping_at, mappings, slots
 from engine.types import BlasInfo
 
-_MAPS = Path("/proc/self/maps")
-_KNOWN = (("openblas", "openblas"), ("mkl", "mkl"), ("blis", "blis"), ("atlas", "atlas"))
+PRODUCTS = frozenset({"cblas_sgemm", "cblas_dgemm", "cblas_cgemm"})
+"""What MLX calls for products; its decompositions stay with the bundled library."""
+PACKAGE, PREFIX = "scipy_openblas32", "scipy_"
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+_CALLER = "libmlx.so"
+_KNOWN = ("openblas", "mkl", "blis", "atlas")
+
+
+def use_fast_blas() -> BlasInfo | None:
+    """Let MLX compute its products with the OpenBLAS of the wheel where it would use a reference library.
+
+    Returns:
+        What MLX calls from now on, None where it calls no BLAS. Without the wheel that is what it called before.
+    """
+    found = loaded_blas()
+    library = fast_library()
+    if found is None or found.name != "reference" or library is None:
+        return found
+    fast = ctypes.CDLL(str(library))
+    if not any(os.environ.get(name) for name in THREADS):
+        # MLX computes on one thread here, and rows of a decode are too few to share: more threads only wait.
+        getattr(fast, PREFIX + "openblas_set_num_threads")(1)
+    for name, slot in _product_slots().items():
+        function = ctypes.cast(getattr(fast, PREFIX + name), ctypes.c_void_p).value
+        if function is not None:
+            slot.redirect(function)
+    return loaded_blas()
+
+
+def fast_library() -> Path | None:
+    """Return the shared object of the installed wheel, None where it is not installed."""
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+        return None
+    return next(iter(sorted((Path(spec.origin).parent / "lib").glob("libscipy_openblas*.so"))), None)
 
 
 def loaded_blas() -> BlasInfo | None:
-    """Return the library behind `cblas_sgemm`, or None where the process maps none (MLX not imported, or not Linux)."""
-    if not _MAPS.exists():
-        return None
-    mapped = _mapped_libraries()
-    address = _global_sgemm()
-    if address is not None:
-        for start, end, name in mapped:
-            if start <= address < end:
-                return BlasInfo(_kind(name), f"cblas_sgemm resolves to {name}")
-    bundled = sorted({name for _, _, name in mapped if name.startswith(("libblas", "libcblas", "libopenblas-"))})
-    if not bundled:
-        return None
-    return BlasInfo(_kind(bundled[0]), f"no global cblas_sgemm; {bundled[0]} is bundled with the wheel")
-
-
-def _global_sgemm() -> int | None:
+    """Return the library whose ``cblas_sgemm`` MLX calls, None where it calls none (Metal's build, or not Linux)."""
     try:
-        return ctypes.cast(ctypes.CDLL(None).cblas_sgemm, ctypes.c_void_p).value
-    except AttributeError:
+        slot = _product_slots().get("cblas_sgemm")
+    except OSError:
         return None
+    if slot is None:
+        return None
+    called = mapping_at(slot.target())
+    if called is None or called.path.name == _CALLER:
+        # Not looked up yet: the linker does that at the first call.
+        with mx.stream(mx.cpu):
+            mx.eval(mx.ones((2, 2)) @ mx.ones((2, 2)))
+        called = mapping_at(slot.target())
+    name = "an unnamed mapping" if called is None else called.path.name
+    return BlasInfo(_kind(name), f"{_CALLER} calls cblas_sgemm of {name}")
 
 
-def _mapped_libraries() -> list[tuple[int, int, str]]:
-    found = []
-    for line in _MAPS.read_text().splitlines():
-        fields = line.split(maxsplit=5)
-        if len(fields) == 6 and ".so" in fields[5]:
-            start, end = (int(part, 16) for part in fields[0].split("-"))
-            found.append((start, end, Path(fields[5]).name))
-    return found
+def _product_slots() -> dict[str, CallSlot]:
+    """Return MLX's slots for products.
+
+    Raises:
+        OSError: If MLX's library is not mapped here, or its slots cannot be read.
+    """
+    path = next((found.path for found in mappings() if found.path.name == _CALLER), None)
+    if path is None:
+        raise OSError(f"{_CALLER} is not mapped into this process")
+    return slots(path, PRODUCTS)
 
 
 def _kind(name: str) -> str:
-    return next((kind for key, kind in _KNOWN if key in name.lower()), "reference")
+    return next((kind for kind in _KNOWN if kind in name.lower()), "reference")

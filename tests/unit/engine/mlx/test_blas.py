@@ -1,0 +1,80 @@
+"""MLX computes its products with the OpenBLAS that is installed beside it, and says what it really calls."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mlx.core", reason="the MLX backend is not installed")
+
+from engine.backends.mlx.backend import MlxBackend
+from engine.backends.mlx.blas import slots
+from engine.backends.mlx.blas.library import PRODUCTS, fast_library, loaded_blas
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="macOS has a fast library of its own")
+
+FRESH = """
+import sys
+import mlx.core as mx, numpy as np
+from engine.backends.mlx.blas.library import fast_library, loaded_blas, use_fast_blas
+
+def products():
+    made = np.random.default_rng(7)
+    a, b = made.normal(size=(2, 40, 40))
+    with mx.stream(mx.cpu):
+        for kind in (np.float32, np.float64, np.complex64):
+            x, y = (a + 1j * b).astype(kind) if kind is np.complex64 else a.astype(kind), b.astype(kind)
+            got = np.array(mx.array(x, getattr(mx, kind.__name__)) @ mx.array(y, getattr(mx, kind.__name__)))
+            assert np.abs(got - x @ y).max() < 1e-4, kind
+
+sys.modules["scipy_openblas32"] = None
+print(use_fast_blas().name, fast_library())
+products()
+del sys.modules["scipy_openblas32"]
+print(use_fast_blas().evidence)
+products()
+print(use_fast_blas() == loaded_blas())
+"""
+
+
+def test_the_backend_computes_on_openblas() -> None:
+    found = MlxBackend().blas()
+    assert found is not None
+    assert (found.name, found.evidence) == ("openblas", "libmlx.so calls cblas_sgemm of libscipy_openblas.so")
+
+
+def test_a_fresh_process_calls_the_bundled_library_until_another_is_put_in_its_place() -> None:
+    ran = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True, timeout=120, check=True)
+    assert ran.stdout.splitlines() == [
+        "reference None",
+        "libmlx.so calls cblas_sgemm of libscipy_openblas.so",
+        "True",
+    ]
+
+
+def test_the_answer_follows_the_slot_and_not_what_else_is_loaded() -> None:
+    MlxBackend()
+    mlx = next(found.path for found in slots.mappings() if found.path.name == "libmlx.so")
+    found = slots.slots(mlx, PRODUCTS | {"no_such_function"})
+    assert found.keys() == PRODUCTS
+    slot, fast = found["cblas_sgemm"], found["cblas_sgemm"].target()
+    try:
+        # Nothing multiplies until it is put back.
+        slot.redirect(ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value)
+        told = loaded_blas()
+        assert told is not None
+        assert told.name == "reference"
+        assert "libc" in told.evidence
+    finally:
+        slot.redirect(fast)
+    assert fast_library() is not None
+    assert slots.mapping_at(slot.target()) == slots.mapping_at(fast)
+
+
+def test_a_library_that_is_not_loaded_has_no_slots() -> None:
+    with pytest.raises(OSError, match="nowhere"):
+        slots.slots(Path("/nowhere/libnone.so"), PRODUCTS)
