@@ -51,14 +51,14 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_decoding_options(parser: argparse.ArgumentParser) -> None:
-    """Add cache layout and draft depth."""
+def add_decoding_options(parser: argparse.ArgumentParser, zero: str = "plain decoding") -> None:
+    """Add cache layout and draft depth, where 0 means what ``zero`` says."""
     add_cache_option(parser)
     parser.add_argument(
         "--depth",
         default=str(DEFAULT_DEPTH),
-        help="drafted tokens per step; auto for the never-slower controller; commit-gate or entropy-gate for a fixed "
-        "depth behind a gate (default: %(default)s)",
+        help=f"drafted tokens per step, 0 for {zero}; auto for the never-slower controller; commit-gate or "
+        "entropy-gate for a fixed depth behind a gate (default: %(default)s)",
     )
     add_chunk_option(parser)
 
@@ -209,6 +209,12 @@ def check_depth(text: str) -> None:
         raise UsageError(f"--depth {text!r}; expected a number of tokens, {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
 
 
+def longest_depth(engine: Engine) -> int:
+    """Return how many tokens a step may draft at most: the drafter's block without its bonus row."""
+    block = engine.drafter.info.block_size
+    return block - 1 if block else LONGEST_DRAFT
+
+
 def depth_factory(text: str, engine: Engine) -> tuple[Callable[[], Depth], dict[str, object]]:
     """Return a maker of fresh depth policies and their description for reports; a cut to the drafter's block is said.
 
@@ -216,8 +222,7 @@ def depth_factory(text: str, engine: Engine) -> tuple[Callable[[], Depth], dict[
         UsageError: If ``text`` names no policy.
     """
     check_depth(text)
-    block = engine.drafter.info.block_size
-    longest = block - 1 if block else LONGEST_DRAFT
+    longest = longest_depth(engine)
     if text == "auto":
         return lambda: ControlledDepth(longest), {"policy": "controller", "longest": longest}
     gated = min(DEFAULT_DEPTH, longest)

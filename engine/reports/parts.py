@@ -34,10 +34,15 @@ def read_parts(out: Path, kinds: Collection[str] = ()) -> list[dict[str, Any]]:
     names = sorted(found, key=lambda name: (len(name), name))
     if not names or names != [str(launch) for launch in range(len(names))]:
         raise UsageError(f"{out / FOLDER} holds launches [{', '.join(names)}]; expected 0, 1, … without gaps")
-    return [_read_part(found[name], kinds) for name in names]
+    return [read_part(found[name], kinds) for name in names]
 
 
-def _read_part(path: Path, kinds: Collection[str]) -> dict[str, Any]:
+def read_part(path: Path, kinds: Collection[str] = ()) -> dict[str, Any]:
+    """Return one part; with ``kinds`` that of another workload is refused.
+
+    Raises:
+        UsageError: If the file is not there or no part of such a workload.
+    """
     try:
         part = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

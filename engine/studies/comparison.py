@@ -9,8 +9,10 @@ import argparse
 from dataclasses import dataclass, replace
 from functools import partial
 
+from engine.loading import Engine
 from engine.measurement.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, ArmSettings
 from engine.measurement.launch import LaunchTurn, LaunchWorkload, run_part
+from engine.measurement.proposal import TrialSettings, described, proposed, try_depths
 from engine.measurement.schedule import PROFILES, Profile
 from engine.measurement.selection import PromptSet, answered, load_prompts
 from engine.options import (
@@ -21,11 +23,12 @@ from engine.options import (
     cache_layout,
     check_launch,
     depth_factory,
+    longest_depth,
     open_selected,
     positive,
 )
 from engine.reports import RunContext, write_report
-from engine.reports.parts import merge, part_name, read_parts, remove_parts
+from engine.reports.parts import merge, part_name, read_part, read_parts, remove_parts
 from engine.reports.summary import Summary, claims, summarise
 from engine.studies.command import StudyCommand, show
 from engine.tokenizer import Tokenizer
@@ -42,12 +45,13 @@ class ArmsCompared:
 
 
 KINDS = frozenset({"code_throughput", "needle_recall"})
+PROPOSAL_PROMPTS = 3
 
 
 def options(preset: ArmsCompared, parser: argparse.ArgumentParser) -> None:
     """Add the options of a launch."""
     add_model_options(parser)
-    add_decoding_options(parser)
+    add_decoding_options(parser, zero="the depth that a trial on other prompts proposes")
     parser.add_argument("--set", default=preset.prompt_set, help="prompt set or file (default: %(default)s)")
     parser.add_argument(
         "--profile", choices=tuple(PROFILES), help="how much to measure (default: KAKEYA_PROFILE, smoke)"
@@ -69,14 +73,17 @@ def measure(preset: ArmsCompared, options: argparse.Namespace) -> None:
     engine = open_selected(options)
     tokenizer = Tokenizer(engine.folder)
     profile = _profile(preset, context.profile, options)
-    make_depth, described = depth_factory(options.depth, engine)
+    prompts = _prompts(preset, profile, options, load_prompts(options.set, tokenizer, engine.target.info.name))
+    if options.depth == "0" and not preset.baseline_only:
+        options.depth = str(_proposed_depth(engine, prompts, profile, options, context))
+    make_depth, depth = depth_factory(options.depth, engine)
     workload = LaunchWorkload(
         kind=preset.kind,
-        prompts=_prompts(preset, profile, options, load_prompts(options.set, tokenizer, engine.target.info.name)),
+        prompts=prompts,
         profile=profile,
         stop=options.stop,
         settings=ArmSettings(layout, make_depth, options.prefill_chunk),
-        depth=described,
+        depth=depth,
         score=answered if preset.kind == "needle_recall" else None,
     )
     names = f"{engine.target.info.name} with {engine.drafter.info.name}"
@@ -84,6 +91,24 @@ def measure(preset: ArmsCompared, options: argparse.Namespace) -> None:
     print(f"launch {options.launch + 1} of {options.launches}: {names} on {device}", flush=True)
     part = run_part(engine, tokenizer, workload, context, LaunchTurn(options.launch, options.launches, show))
     write_report(part, context, part_name(options.launch))
+
+
+def _proposed_depth(
+    engine: Engine, prompts: PromptSet, profile: Profile, options: argparse.Namespace, context: RunContext
+) -> int:
+    """Return the depth that a trial on prompts which no launch measures proposes; later launches take the first's.
+
+    Raises:
+        UsageError: If there is no such prompt, or the first launch has not been measured.
+    """
+    if options.launch:
+        return int(read_part(context.out / part_name(0), KINDS)["config"]["depth"]["tokens"])
+    spare = prompts.prompts[profile.prompts_per_launch * options.launches :][-PROPOSAL_PROMPTS:]
+    settings = TrialSettings(cache_layout(options), options.prefill_chunk)
+    settings = replace(settings, max_new_tokens=min(profile.max_new_tokens, settings.max_new_tokens))
+    trials = try_depths(engine, [prompt.ids for prompt in spare], longest_depth(engine), settings)
+    print(f"proposed: {described(trials)}, {len(spare)} prompts that are not measured", flush=True)
+    return proposed(trials).depth
 
 
 def _profile(preset: ArmsCompared, name: str, options: argparse.Namespace) -> Profile:

@@ -80,11 +80,16 @@ def test_marks_on_the_pipe_name_every_sample_in_order(
     assert max(map(len, lines)) <= 512
 
 
-def test_launches_are_parts_of_one_report(root: Path, run_environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launches_are_parts_of_one_report_at_the_depth_that_the_first_one_proposes(
+    root: Path, run_environment: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("KAKEYA_PROFILE", "claim")
-    common = ["--set", str(root / "set.json"), "--max-new", "4", "--launches", "2"]
+    common = ["code", "--set", str(root / "set.json"), "--max-new", "4", "--launches", "2", "--depth", "0"]
+    assert eval_cli.main([*common, "--launch", "1"]) == 2
+    assert "launch-0.json" in capsys.readouterr().err
     for launch in range(2):
-        assert eval_cli.main(["code", *common, "--launch", str(launch)]) == 0
+        assert eval_cli.main([*common, "--launch", str(launch)]) == 0
+    proposals = [line for line in capsys.readouterr().out.splitlines() if line.startswith("proposed: depth ")]
     assert eval_cli.main(["assemble", "--report", "report.json"]) == 0
     report = json.loads((run_environment / "report.json").read_bytes())
     assert refusals(run_environment) == []
@@ -92,6 +97,9 @@ def test_launches_are_parts_of_one_report(root: Path, run_environment: Path, mon
     measured = [row for arm in report["arms"] for row in arm["samples"] if not row["is_warmup"]]
     assert set(Counter(row["prompt_id"] for row in measured).values()) == {3}
     assert len(measured) == 2 * 12 * 3
+    depth = report["config"]["depth"]
+    assert depth["policy"] == "fixed"
+    assert [line.split()[2] for line in proposals] == [str(depth["tokens"])]
 
 
 @pytest.mark.parametrize(

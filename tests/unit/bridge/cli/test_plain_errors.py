@@ -72,5 +72,5 @@ def test_a_parameter_out_of_bounds_leads_to_where_the_bounds_are(tmp_path) -> No
     ScriptedHost(requester.bus, requester.clock).beat()
     ran = requester.run("explain", "k3-fused-allmlx-code", "-p", "depth=99")
     assert ran.code == 2
-    assert "got '99', expected 1 to 15" in ran.err
+    assert "got '99', expected 0 to 15" in ran.err
     assert "kakeya-mac presets show" in ran.err
