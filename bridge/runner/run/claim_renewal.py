@@ -21,6 +21,7 @@ from bridge.run.outcomes import Ending
 from bridge.runner.connection.link import BusLink
 from bridge.runner.state.kept import KeptRun
 from bridge.system.clock import Clock, rfc3339
+from bridge.system.tasks import THREADS, Task, Tasks
 
 Phase = Literal["preparing", "running", "judging", "publishing"]
 _TRIES = 3
@@ -56,8 +57,9 @@ class ClaimRenewal:
         clock: Clock,
         beacon: Callable[[], Beacon | None],
         asked_s: float,
+        tasks: Tasks = THREADS,
     ) -> None:
-        self._link, self._clock, self._beacon = link, clock, beacon
+        self._link, self._clock, self._beacon, self._tasks = link, clock, beacon, tasks
         self._held = held
         self._lease = OwnLease(clock, held.claim.lease_s, asked_s)
         self._lock = threading.Lock()
@@ -67,7 +69,7 @@ class ClaimRenewal:
         self._ended = False
         self._fenced = False
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._task: Task | None = None
 
     @property
     def held(self) -> HeldClaim:
@@ -76,10 +78,8 @@ class ClaimRenewal:
 
     def start(self) -> None:
         """Begin to renew, unless it has begun."""
-        if self._thread is not None:
-            return
-        self._thread = threading.Thread(target=self._work, name=f"renewal-{self._held.claim.id[-8:]}", daemon=True)
-        self._thread.start()
+        if self._task is None:
+            self._task = self._tasks.start(self._work, f"renewal-{self._held.claim.id[-8:]}")
 
     def feed(self, data: bytes) -> None:
         """Take log bytes; they leave with one of the next pushes."""
@@ -121,8 +121,8 @@ class ClaimRenewal:
     def stop(self) -> None:
         """Stop renewing; whoever moves the claim from here on is alone."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._task is not None:
+            self._task.join()
 
     def finish(self, phase: Phase) -> HeldClaim:
         """Stop renewing, send the rest of the log with its end mark, and return the claim.
@@ -149,7 +149,7 @@ class ClaimRenewal:
         return self._held
 
     def _work(self) -> None:
-        while not self._stop.wait(min(0.25, max(0.02, self._lease.due_in_s()))):
+        while not self._tasks.wait(self._stop, min(0.25, max(0.02, self._lease.due_in_s()))):
             with self._lock:
                 waiting = bool(self._pending)
             urgent = self._lease.due_in_s() == 0.0

@@ -10,6 +10,7 @@ import datetime as dt
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from bridge.bus.views import ClaimView, HeldClaim, RequestRef
 from bridge.errors import FencedError, InfrastructureError, KakeyaError
@@ -34,6 +35,7 @@ from bridge.runner.state.folder import OpenState
 from bridge.runner.state.kept import drop_all_but
 from bridge.runner.state.log import for_run
 from bridge.system.clock import Clock, parse_rfc3339
+from bridge.system.tasks import THREADS, Task, Tasks
 
 _WAKE_S = 0.1
 
@@ -47,6 +49,7 @@ class Runner:
         stopping: set when the runner is asked to end now; what runs ends as ``interrupted``.
         log: takes what happens; the only way a runner talks.
         announce: tells the hosting site of a result.
+        tasks: starts runs beside the polling, and waits.
     """
 
     def __init__(
@@ -60,8 +63,9 @@ class Runner:
         stopping: threading.Event,
         log: logging.Logger,
         announce: Callable[[RunAnnouncement], None] = announce_nothing,
+        tasks: Tasks = THREADS,
     ) -> None:
-        self._rules, self._machine, self._link = rules, machine, link
+        self._rules, self._machine, self._link, self._tasks = rules, machine, link, tasks
         self.state, self.clock, self.stopping, self.log = state, clock, stopping, log
         self._pace = PollPace(clock, link.record.lease_s)
         self._watch = LeaseWatch(clock)
@@ -76,7 +80,7 @@ class Runner:
             rules, machine, state.folder, link, running=self._running_ids, spooled=self._spool.waiting,
             clock=clock, stopping=stopping, log=log,
         )  # fmt: skip
-        self._active: dict[str, threading.Thread] = {}
+        self._active: dict[str, Task] = {}
         self._cancels: frozenset[str] = frozenset()
         self._outcomes: list[RunOutcome] = []
         self._run_ended = threading.Event()
@@ -141,7 +145,7 @@ class Runner:
         """Wait until the next listing is due, a run ends, or the runner is asked to stop."""
         due_s = self.clock.steady_s() + self._pace.wait_s(busy=self.busy)
         while (left_s := due_s - self.clock.steady_s()) > 0 and not self._run_ended.is_set():
-            if self.stopping.wait(min(left_s, _WAKE_S)):
+            if self._tasks.wait(self.stopping, min(left_s, _WAKE_S)):
                 break
         self._run_ended.clear()
 
@@ -156,9 +160,9 @@ class Runner:
     def join(self) -> None:
         """Wait for the runs that are going on."""
         with self._lock:
-            threads = list(self._active.values())
-        for thread in threads:
-            thread.join()
+            tasks = list(self._active.values())
+        for task in tasks:
+            task.join()
 
     def _take_over_expired(self, refs: dict[str, RequestRef], watched: Mapping[str, str]) -> None:
         """Take over what another runner only claimed, finalise what it started, once its lease has run out."""
@@ -216,15 +220,15 @@ class Runner:
         self._start(ClaimedRun(ref, held, None, claimed, asked_s))
 
     def _start(self, work: ClaimedRun) -> None:
-        thread = threading.Thread(target=self._work, args=(work,), name=f"run-{work.ref.id[-8:]}", daemon=True)
-        with self._lock:
-            self._active[work.ref.id] = thread
         self._pace.happened()
-        thread.start()
+        with self._lock:  # its end is noted under the same lock, so it cannot come before its beginning
+            self._active[work.ref.id] = self._tasks.start(partial(self._work, work), f"run-{work.ref.id[-8:]}")
 
     def _work(self, work: ClaimedRun) -> None:
         run_id, clock, log = work.ref.id, self.clock, for_run(self.log, work.ref.id)
-        renewal = ClaimRenewal(self._link, work.held, clock=clock, beacon=self._beacons.due, asked_s=work.asked_s)
+        renewal = ClaimRenewal(
+            self._link, work.held, clock=clock, beacon=self._beacons.due, asked_s=work.asked_s, tasks=self._tasks
+        )
         session = ClaimedRunSession(
             self._rules, self._machine, self.state, self._link, work=work, renewal=renewal, delivery=self._delivery,
             clock=clock, cancelled=lambda: run_id in self._cancels, stopping=self.stopping, log=self.log,

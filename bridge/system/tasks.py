@@ -1,0 +1,47 @@
+"""Start work beside the caller's own and wait for events: threads in production, one step at a time in tests.
+
+Knows nothing about what the work is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Task(Protocol):
+    """Work that was started."""
+
+    def join(self) -> None:
+        """Wait for its end."""
+        ...
+
+
+class Tasks(Protocol):
+    """Starts work and waits; the only way a runner does either."""
+
+    def start(self, work: Callable[[], None], name: str) -> Task:
+        """Start work that ends with the program at the latest."""
+        ...
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        """Wait until an event is set or the time is over; return whether it is set."""
+        ...
+
+
+class Threads:
+    """`Tasks` with a thread each."""
+
+    def start(self, work: Callable[[], None], name: str) -> Task:
+        """Start work in a thread of its own."""
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        """Wait for an event on the machine's own clock."""
+        return event.wait(timeout_s)
+
+
+THREADS = Threads()
