@@ -21,6 +21,7 @@ from bridge.records import BusRecord
 from bridge.system.clock import Clock, SystemClock, rfc3339
 from bridge.system.gitobjects import SUBMODULE, GitObject, Kind, parse_commit, parse_tree
 
+ISOLATED_MAX = 64  # as many as the git store keeps
 BUS_ID = "0123456789abcdef0123456789abcdef"
 
 
@@ -128,6 +129,8 @@ class MemoryStore:
         return found.data
 
     def isolate(self, name: str, oids: Sequence[str], *, max_bytes: int, commits: int = 1) -> MemoryStore:
+        while name not in self._isolated and len(self._isolated) >= ISOLATED_MAX:
+            self._isolated.pop(next(iter(self._isolated)))
         store = self._isolated.setdefault(name, MemoryStore(self.remote, self.faults, self))
         if commits > 1 or not all(store._get(oid) for oid in oids):
             self._pass("fetch")

@@ -1,0 +1,116 @@
+"""Runners and clients of the product on one stepped bus; programs are functions, runs take virtual time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bridge.bus.views import RequestRef, RunView
+from bridge.executor.interface import RunDirectory
+from bridge.presets import registry
+from bridge.records import JobSpec
+from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.connection.link import link_to
+from bridge.runner.machine.machine import Machine
+from bridge.runner.policy.file import read_policy
+from bridge.runner.service.loop import Runner
+from bridge.runner.service.serve import serve
+from bridge.runner.state.folder import OpenState, StateFolder
+from bridge.runner.state.log import new_log
+from tests.fakes.asking import make_request, push
+from tests.fakes.fake_executor import FakeExecutor
+from tests.fakes.memory_bus import BUS_ID, MemoryBus, MemoryRemote
+from tests.steps.bus import CallMeter, new_remote
+from tests.steps.stepping import SteppedTask, Stepping
+from tests.support.runner_world import FixedCode, Lines, probe
+
+
+@dataclass
+class SteppedRunner:
+    """One runner and what it cost."""
+
+    runner: Runner
+    meter: CallMeter
+    said: list[str]
+    executor: FakeExecutor
+    stopping: threading.Event
+    task: SteppedTask | None = None
+
+
+@dataclass
+class SteppedWorld:
+    """One remote, its runners and its clients.
+
+    Attributes:
+        folder: for the runners' states.
+        seed: decides the order of what is due at the same moment.
+        run_s: how long a run takes.
+    """
+
+    folder: Path
+    seed: int = 0
+    run_s: float = 1.0
+    record: dict[str, object] = field(default_factory=dict)
+    runners: list[SteppedRunner] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.clock = Stepping(self.seed)
+        self.remote: MemoryRemote = new_remote(self.clock, **self.record)
+        self.client = MemoryBus(self.remote, clock=self.clock)
+
+    def runner(self, name: str = "mini", policy: str = "rate_per_hour = 0\n") -> SteppedRunner:
+        """Add a runner; `serve` lets it poll."""
+        text = f'schema = 1\nname = "{name}"\ninterpreter = "/usr/bin/python3"\n{policy}'
+        folder = StateFolder(self.folder / name)
+        folder.create()
+        said: list[str] = []
+        meter, stopping = CallMeter(self.clock), threading.Event()
+        executor = FakeExecutor(self.clock, self._program)
+        log = new_log(Lines(said))
+        log.setLevel(logging.DEBUG)
+        rules = OwnerRules(read_policy(text.encode()), dict(registry()))
+        state = OpenState.open(folder, name, self.clock)
+        link = link_to(MemoryBus(self.remote, clock=self.clock, faults=meter.faults()), self.clock)
+        runner = Runner(
+            rules, Machine(executor, FixedCode(), "0"), state, link,
+            clock=self.clock, stopping=stopping, log=log, tasks=self.clock,
+        )  # fmt: skip
+        made = SteppedRunner(runner, meter, said, executor, stopping)
+        self.runners.append(made)
+        return made
+
+    def serve(self, runner: SteppedRunner) -> SteppedRunner:
+        """Let a runner take requests until it is stopped."""
+        runner.task = self.clock.start(lambda: serve(runner.runner), f"serve-{len(self.runners)}")
+        return runner
+
+    def ask(self, preset: str = "mlx-env-probe") -> RequestRef:
+        """Send a request."""
+        return push(self.client, make_request(BUS_ID, preset, now=self.clock.now()))
+
+    def view(self, run_id: str) -> RunView:
+        """Return what a client knows of a run."""
+        return self.client.view(run_id)
+
+    def ended(self, run_id: str) -> bool:
+        """Return whether a run has its end."""
+        claim = self.view(run_id).claim
+        return claim is not None and claim.claim.state == "terminal"
+
+    def times_executed(self) -> Counter[str]:
+        """Return how often each run was executed, over all runners."""
+        return Counter(spec.id for runner in self.runners for spec in runner.executor.executed)
+
+    def close(self) -> None:
+        """End all runners."""
+        self.clock.close()
+        for one in self.runners:
+            one.runner.state.journal.close()
+
+    def _program(self, spec: JobSpec, directory: RunDirectory) -> Iterator[bytes]:
+        self.clock.sleep(self.run_s)
+        return (yield from probe(spec, directory))
