@@ -10,8 +10,10 @@
     │   └── RequestRejectedError       2  a request that is not a request
     ├── InfrastructureError            3  nothing is wrong with the request
     │   ├── GitError                   3
-    │   │   └── RemoteError            3  unreachable, refused, timed out
+    │   │   └── RemoteError            3  unreachable or timed out: the same call may work later
+    │   │       └── RemoteRefusedError 3  the remote says no: the same call will not work
     │   ├── BusError                   3
+    │   │   ├── ObjectError            3  an object is not what its reader needs, and never will be
     │   │   ├── BusMissingError        3  the remote carries no bus
     │   │   ├── WrongBusError          3  the remote carries another bus
     │   │   ├── NoRunnerError          3  nobody has been seen who could run it
@@ -114,10 +116,18 @@ class RemoteError(GitError):
     reason = "remote"
 
 
+class RemoteRefusedError(RemoteError):
+    """The remote answered and refuses: credentials, rights or the route are wrong, and trying again changes nothing."""
+
+
 class BusError(InfrastructureError):
     """The bus is not usable as it is."""
 
     reason = "bus"
+
+
+class ObjectError(BusError):
+    """An object is not what its reader needs and never will be: too large, malformed, or of another kind."""
 
 
 class BusMissingError(BusError):

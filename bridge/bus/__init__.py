@@ -41,6 +41,7 @@ def open_bus(
     from bridge.bus.refbus import RefBus
     from bridge.bus.store.git import GitStore, read_clone
     from bridge.bus.store.push_budget import Pacer
+    from bridge.bus.store.quarantine import Quarantine
     from bridge.bus.store.route import resolve
     from bridge.limits import PUSHES_PER_MINUTE_HOSTED
 
@@ -53,4 +54,5 @@ def open_bus(
         name = f"{hashlib.sha256(found.shown.encode()).hexdigest()[:16]}.json"
         budget = platformdirs.user_state_path("kakeya") / "pushes" / name
     pacer = Pacer(None if found.is_local else budget, PUSHES_PER_MINUTE_HOSTED, clock)
-    return RefBus(store, clock=clock, pacer=pacer, expect_id=expect_id)
+    quarantine = Quarantine(state / "quarantine.jsonl", clock)
+    return RefBus(store, clock=clock, pacer=pacer, expect_id=expect_id, quarantine=quarantine)

@@ -7,15 +7,18 @@ judges evidence or prints.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from bridge.bus.content.large_files import Handling
+from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import (
+    ClaimTip,
     ClaimView,
     HeldClaim,
     LogChunk,
+    ReadRequests,
     ReceivedRequest,
     RequestRef,
     RunView,
@@ -86,7 +89,21 @@ class SharedBus(Protocol):
         ...
 
     def read_claim(self, run_id: str, oid: str | None = None) -> ClaimView | None:
-        """Return the claim chain of a run, or None when there is none."""
+        """Return the claim chain of a run, or None when there is none.
+
+        Raises:
+            ObjectError: what is there is no claim chain of this run.
+        """
+        ...
+
+    def newest_claims(self, tips: Mapping[str, str], budget: WorkBudget) -> Mapping[str, ClaimTip]:
+        """Return the newest claims, by run id, of {run id: tip}, without their chains.
+
+        Read in few fetches and each once; what is no claim is left out, and so is what the budget does not reach.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
         ...
 
     def read_result(self, oid: str) -> Tree:
@@ -168,6 +185,18 @@ class RunnerBus(SharedBus, Protocol):
     @property
     def history(self) -> History:
         """The commits and cancel branches that a decision about trust reads."""
+        ...
+
+    def read_requests(self, refs: Sequence[RequestRef], budget: WorkBudget) -> ReadRequests:
+        """Return what is pushed at many branches, in few fetches; a bad one costs only itself.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
+        ...
+
+    def bad_claim(self, oid: str) -> str | None:
+        """Return why what was read at a claim ref is no claim, None where it is one or was not read."""
         ...
 
     def create(self, record: BusRecord) -> None:

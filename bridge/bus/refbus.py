@@ -7,7 +7,7 @@ later is refused. Knows nothing about git, policy or evidence.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -25,13 +25,17 @@ from bridge.bus.refs.logs import Logs
 from bridge.bus.refs.requests import Requests, base_name
 from bridge.bus.refs.runs import Runs
 from bridge.bus.refs.snapshots import build_snapshot
+from bridge.bus.store.gather import WorkBudget
 from bridge.bus.store.interface import RefStore
 from bridge.bus.store.push_budget import Pacer
+from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.store.swap import swap
 from bridge.bus.views import (
+    ClaimTip,
     ClaimView,
     HeldClaim,
     LogChunk,
+    ReadRequests,
     ReceivedRequest,
     RequestRef,
     RunView,
@@ -55,16 +59,25 @@ class RefBus:
         pacer: the push budget of this host.
         expect_id: the pinned bus id, or None for a first contact.
         prefix: where the runner's refs are, or None to find out.
+        quarantine: the objects that are not read again; None remembers them in memory only.
     """
 
     def __init__(
-        self, store: RefStore, *, clock: Clock, pacer: Pacer, expect_id: str | None = None, prefix: str | None = None
+        self,
+        store: RefStore,
+        *,
+        clock: Clock,
+        pacer: Pacer,
+        expect_id: str | None = None,
+        prefix: str | None = None,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._pacer = pacer
+        self._quarantine = quarantine or Quarantine(None, clock)
         self._identity = BusIdentity(store, expect_id, prefix)
-        self._requests = Requests(store)
+        self._requests = Requests(store, self._quarantine)
         self._runs = Runs(store, self._requests)
         self._results = Results(store)
         self._seals = BusSeals(self.identity)
@@ -79,7 +92,7 @@ class RefBus:
     @property
     def history(self) -> StoreHistory:
         """The commits and cancels that a decision about trust reads; see the interface."""
-        return StoreHistory(self._store, self.identity())
+        return StoreHistory(self._store, self.identity(), self._quarantine)
 
     def identity(self) -> BusRecord:
         """Return the bus record; see the interface."""
@@ -100,9 +113,23 @@ class RefBus:
             self._done.add(ref.oid)
             raise
 
+    def read_requests(self, refs: Sequence[RequestRef], budget: WorkBudget) -> ReadRequests:
+        """Return what is pushed at many branches, as far as the budget goes; see the interface."""
+        found = self._requests.read_many(refs, budget)
+        self._done |= found.done
+        return found
+
     def read_claim(self, run_id: str, oid: str | None = None) -> ClaimView | None:
         """Return the claim chain of a run, or None when there is none."""
         return self._claims.read(run_id, oid)
+
+    def newest_claims(self, tips: Mapping[str, str], budget: WorkBudget) -> Mapping[str, ClaimTip]:
+        """Return the newest claims of runs without their chains, as far as the budget goes; see the interface."""
+        return self._claims.newest(tips, budget)
+
+    def bad_claim(self, oid: str) -> str | None:
+        """Return why what was read at a claim ref is no claim, None where it is one or was not read."""
+        return self._claims.bad(oid)
 
     def read_beacons(self) -> tuple[tuple[str, Beacon], ...]:
         """Return (tip oid, beacon) of every runner; unreadable and refused ones are left out."""
@@ -274,15 +301,15 @@ class RefBus:
 
     @cached_property
     def _claims(self) -> Claims:
-        return Claims(self._store, self.identity().prefix, self._seals)
+        return Claims(self._store, self.identity().prefix, self._seals, self._quarantine)
 
     @cached_property
     def _logs(self) -> Logs:
-        return Logs(self._store, self.identity().prefix, self._seals)
+        return Logs(self._store, self.identity().prefix, self._seals, self._quarantine)
 
     @cached_property
     def _beacons(self) -> BeaconRefs:
-        return BeaconRefs(self._store, self.identity().prefix, self._seals)
+        return BeaconRefs(self._store, self.identity().prefix, self._seals, self._quarantine)
 
     def _check_out(
         self, found: tuple[RefStore, str], into: Path, large_files: Handling, left: CheckoutBounds | None = None

@@ -31,6 +31,21 @@ class ReceivedRequest:
 
 
 @dataclass(frozen=True)
+class ReadRequests:
+    """What was found at many request branches, by commit; those that are in none of the three were not read yet.
+
+    Attributes:
+        received: their bytes.
+        rejected: why what is there is no request.
+        done: those that carry a result already.
+    """
+
+    received: Mapping[str, ReceivedRequest]
+    rejected: Mapping[str, str]
+    done: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """One listing of the bus: what exists now, nothing fetched.
 
@@ -58,6 +73,16 @@ class HeldClaim:
     oid: str
     claim: Claim
     chain: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ClaimTip:
+    """The newest claim of a run without its chain: its commit, its record, and what its signature is worth here."""
+
+    oid: str
+    claim: Claim
+    sealed: bool
+    signature: SignatureState
 
 
 @dataclass(frozen=True)

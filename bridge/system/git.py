@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
-from bridge.errors import GitError, RemoteError
+from bridge.errors import GitError, RemoteError, RemoteRefusedError
 from bridge.limits import GIT_LOCAL_WALL_S, MIB
 from bridge.system.clock import SystemClock
 
@@ -32,6 +32,12 @@ _USER_INFO = re.compile(r"(?<=://)[^/@\s]*@")
 # What the environment may say about a transport; every other GIT_* variable of ours is taken away.
 _TRANSPORT = re.compile(r"GIT_(SSH(_COMMAND|_VARIANT)?|ASKPASS|SSL_.*|PROXY_SSL_.*|HTTP_.*|ALLOW_PROTOCOL)")
 _CONFIGURATION = re.compile(r"GIT_(CONFIG.*|ATTR.*)")
+# What a remote or its transport says when it will say so again: credentials, rights, a route that leads nowhere.
+_REFUSAL = re.compile(
+    r"authentication failed|permission denied|access denied|could not read username|returned error: 40[134]"
+    r"|repository not found|does not appear to be a git repository|host key verification failed|not authorized",
+    re.IGNORECASE,
+)
 _NOISE = ("hint:", "remote: Counting", "remote: Compressing", "remote: Enumerating", "remote: Total")
 
 
@@ -81,7 +87,8 @@ def explain(finished: Finished, what: str) -> RemoteError:
     """Return the error of a call to a remote: what was tried, and git's own last words without user information."""
     if finished.timed_out:
         return RemoteError(f"{what}: no answer within the time limit", remedy="check the connection to the remote")
-    return RemoteError(
+    kind = RemoteRefusedError if _REFUSAL.search(finished.stderr) else RemoteError
+    return kind(
         f"{what}: git ended with {finished.exit_code}: {last_words(finished.stderr)}",
         remedy="check the network, the route and the credentials: git ls-remote ROUTE",
     )

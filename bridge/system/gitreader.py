@@ -15,7 +15,11 @@ from bridge.system.gitobjects import Kind
 
 
 class GitObjectMissingError(GitError):
-    """An object is not in the repository, or is of another kind."""
+    """An object is not in the repository."""
+
+
+class GitObjectKindError(GitError):
+    """An object is of another kind than its reader expects."""
 
 
 class GitObjectTooLargeError(GitError):
@@ -46,7 +50,8 @@ class ObjectReader:
         """Return an object's content.
 
         Raises:
-            GitObjectMissingError: it is not here, or is of another kind.
+            GitObjectMissingError: it is not here.
+            GitObjectKindError: it is of another kind.
             GitObjectTooLargeError: it is larger than `max_bytes`.
             GitError: git failed.
         """
@@ -88,7 +93,7 @@ class ObjectReader:
     @staticmethod
     def _check(oid: str, kind: Kind, found_kind: str, size: int, max_bytes: int) -> None:
         if found_kind != kind:
-            raise GitObjectMissingError(f"object {oid[:12]} is a {found_kind}; expected a {kind}")
+            raise GitObjectKindError(f"object {oid[:12]} is a {found_kind}; expected a {kind}")
         if size > max_bytes:
             raise GitObjectTooLargeError(f"{kind} {oid[:12]} has {size} bytes; at most {max_bytes} are read")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from bridge.bus.refbus import RefBus
 from bridge.bus.refs import names
-from bridge.bus.store.interface import Listing, MissingObjectError, ObjectBoundError, RefUpdate
+from bridge.bus.store.interface import Listing, MalformedObjectError, MissingObjectError, ObjectBoundError, RefUpdate
 from bridge.bus.store.push_budget import Pacer
 from bridge.errors import RemoteError
 from bridge.limits import BEACON_INTERVAL_LOCAL_S, LEASE_LOCAL_S
@@ -109,12 +109,12 @@ class MemoryStore:
     def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
         self.objects.update((one.oid, one) for one in objects)
 
-    def obtain(self, refs: Mapping[str, str]) -> None:
+    def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         if all(self._get(oid) is not None for oid in refs.values()):
             return
         self._pass("fetch")
         for oid in refs.values():
-            self._fetch(oid, history=True)
+            self._fetch(oid, history=True, max_bytes=max_bytes)
 
     @contextmanager
     def reader(self) -> Iterator[MemoryStore]:
@@ -122,22 +122,24 @@ class MemoryStore:
 
     def read(self, oid: str, kind: Kind, max_bytes: int) -> bytes:
         found = self._get(oid)
-        if found is None or found.kind != kind:
-            raise MissingObjectError(f"{oid[:12]} is no {kind} here")
+        if found is None:
+            raise MissingObjectError(f"{oid[:12]} is not here")
+        if found.kind != kind:
+            raise MalformedObjectError(f"{oid[:12]} is a {found.kind}; expected a {kind}")
         if len(found.data) > max_bytes:
             raise ObjectBoundError(f"{oid[:12]} has {len(found.data)} bytes, at most {max_bytes}")
         return found.data
 
-    def isolate(self, name: str, oids: Sequence[str], *, max_bytes: int, commits: int = 1) -> MemoryStore:
+    def isolate(
+        self, name: str, oids: Sequence[str], *, max_bytes: int, commits: int = 1, checked: bool = True
+    ) -> MemoryStore:
         while name not in self._isolated and len(self._isolated) >= ISOLATED_MAX:
             self._isolated.pop(next(iter(self._isolated)))
         store = self._isolated.setdefault(name, MemoryStore(self.remote, self.faults, self))
         if commits > 1 or not all(store._get(oid) for oid in oids):
             self._pass("fetch")
             for oid in oids:
-                store._fetch(oid, history=commits > 1)
-        if sum(len(one.data) for one in store.objects.values()) > max_bytes:
-            raise ObjectBoundError(f"more than {max_bytes} bytes")
+                store._fetch(oid, history=commits > 1, max_bytes=max_bytes)
         return store
 
     def drop(self, name: str) -> None:
@@ -152,12 +154,15 @@ class MemoryStore:
         own = self.objects.get(oid)
         return own if own is not None or self._parent is None else self._parent._get(oid)
 
-    def _fetch(self, oid: str, *, history: bool) -> None:
+    def _fetch(self, oid: str, *, history: bool, max_bytes: int) -> None:
         with self.remote.lock:
             if oid not in self.remote.objects:
                 raise MissingObjectError(f"the remote does not give {oid[:12]}")
             found: dict[str, GitObject] = {}
             _walk(oid, self.remote.objects.get, found, stop=self.objects, history=history)
+        before = self.objects.values() if self._parent else ()
+        if sum(len(one.data) for one in (*before, *found.values())) > max_bytes:
+            raise ObjectBoundError(f"more than {max_bytes} bytes")
         self.objects.update(found)
 
     def _reach(self, oid: str, into: dict[str, GitObject], *, stop: Mapping[str, GitObject]) -> None:
@@ -179,7 +184,7 @@ def _walk(
             continue
         found = get(at)
         if found is None:
-            raise RemoteError(f"memory: object {at[:12]} is missing")
+            raise MissingObjectError(f"memory: object {at[:12]} is missing")
         into[at] = found
         if found.kind == "commit":
             head = parse_commit(found.data)

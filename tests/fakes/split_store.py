@@ -40,8 +40,8 @@ class SplitStore:
     def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
         self._requester.write(objects, durable=durable)
 
-    def obtain(self, refs: Mapping[str, str]) -> None:
-        self._requester.obtain(refs)
+    def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
+        self._requester.obtain(refs, max_bytes=max_bytes)
 
     def reader(self) -> AbstractContextManager[Reader]:
         return self._requester.reader()

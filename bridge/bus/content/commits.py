@@ -22,9 +22,8 @@ from typing import Final, TypeVar
 from pydantic import ValidationError
 
 from bridge import strictjson
-from bridge.bus.store.interface import Reader
+from bridge.bus.store.interface import MalformedObjectError, Reader
 from bridge.bus.views import LogChunk
-from bridge.errors import BusError
 from bridge.limits import KIB, LOG_CHUNK_MAX_BYTES, REQUEST_MAX_BYTES
 from bridge.records import Beacon, BusRecord, Claim, LogHead, Record
 from bridge.system.clock import parse_rfc3339
@@ -155,7 +154,7 @@ def read_commit(reader: Reader, oid: str) -> Commit:
     try:
         return parse_commit(reader.read(oid, "commit", COMMIT_MAX_BYTES))
     except ObjectFormatError as error:
-        raise BusError(f"{oid[:12]} is no commit the bridge reads: {error}") from error
+        raise MalformedObjectError(f"{oid[:12]} is no commit the bridge reads: {error}") from error
 
 
 def read_entries(reader: Reader, tree_oid: str, max_bytes: int = SMALL_TREE_MAX_BYTES) -> dict[bytes, TreeEntry]:
@@ -167,7 +166,7 @@ def read_entries(reader: Reader, tree_oid: str, max_bytes: int = SMALL_TREE_MAX_
     try:
         return {entry.name: entry for entry in parse_tree(reader.read(tree_oid, "tree", max_bytes))}
     except ObjectFormatError as error:
-        raise BusError(f"{tree_oid[:12]}: {error}") from error
+        raise MalformedObjectError(f"{tree_oid[:12]}: {error}") from error
 
 
 def read_file(reader: Reader, entries: Mapping[bytes, TreeEntry], name: bytes, max_bytes: int) -> bytes | None:
@@ -191,11 +190,13 @@ def read_record(reader: Reader, oid: str, name: bytes, kind: type[R]) -> tuple[R
     head = read_commit(reader, oid)
     data = read_file(reader, read_entries(reader, head.tree), name, RECORD_MAX_BYTES)
     if data is None:
-        raise BusError(f"{oid[:12]} holds no {name.decode()}")
+        raise MalformedObjectError(f"{oid[:12]} holds no {name.decode()}")
     try:
         record = kind.parse(data, max_bytes=RECORD_MAX_BYTES, max_depth=RECORD_MAX_DEPTH)
     except (strictjson.StrictJsonError, ValidationError) as error:
-        raise BusError(f"{name.decode()} in {oid[:12]} is unreadable: {str(error).splitlines()[0]}") from error
+        raise MalformedObjectError(
+            f"{name.decode()} in {oid[:12]} is unreadable: {str(error).splitlines()[0]}"
+        ) from error
     return record, head
 
 
@@ -208,7 +209,7 @@ def read_chunk(reader: Reader, oid: str) -> tuple[LogChunk, Commit]:
     head, found = read_record(reader, oid, HEAD_FILE, LogHead)
     data = read_file(reader, read_entries(reader, found.tree), CHUNK_FILE, LOG_CHUNK_MAX_BYTES)
     if data is None or len(data) != head.length or hashlib.sha256(data).hexdigest() != head.sha256:
-        raise BusError(f"log chunk {head.seq} in {oid[:12]} is not what its head says")
+        raise MalformedObjectError(f"log chunk {head.seq} in {oid[:12]} is not what its head says")
     return LogChunk(head, data), found
 
 

@@ -45,7 +45,7 @@ class Results:
         """
         files: dict[str, bytes] = {}
         try:
-            self._store.obtain({"": oid})
+            self._store.obtain({"": oid}, max_bytes=2 * RESULT_MAX_BYTES)
             with self._store.reader() as reader:
                 head = commits.read_commit(reader, oid)
                 _collect(reader, head.tree, "", files, 0)

@@ -6,24 +6,29 @@ small. Below ``refs/heads`` it never does: shared remotes refuse a branch that d
 
 from __future__ import annotations
 
+from typing import Final
+
 from bridge.bus.content import commits
 from bridge.bus.refs import names
-from bridge.bus.store.interface import MissingObjectError, RefStore, RefUpdate
+from bridge.bus.store.gather import Gatherer, Tip, WorkBudget
+from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, Reader, RefStore, RefUpdate
+from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.store.swap import SwapResult, tips_of
-from bridge.errors import BusError
+from bridge.errors import ObjectError
 from bridge.limits import BEACON_CHAIN_COUNT, MIB
 from bridge.records import Beacon
 from bridge.system.gitobjects import Commit
 from bridge.trust.seals import BusSeals, SignatureState
 
+_READ_CALLS: Final = 24  # fetches of one reading: enough to find several bad beacons among good ones
+
 
 class BeaconRefs:
     """The beacon refs of one bus."""
 
-    def __init__(self, store: RefStore, prefix: str, seals: BusSeals) -> None:
-        self._store = store
-        self._prefix = prefix
-        self._seals = seals
+    def __init__(self, store: RefStore, prefix: str, seals: BusSeals, quarantine: Quarantine) -> None:
+        self._store, self._prefix, self._seals = store, prefix, seals
+        self._tips = Gatherer(store, quarantine, "beacons", batch_max_bytes=4 * MIB, one_max_bytes=MIB)
         self._mine: dict[str, str | None] = {}
         self._read: dict[str, tuple[Beacon, Commit]] = {}
         self._newest: dict[str, int] = {}
@@ -38,8 +43,8 @@ class BeaconRefs:
             before = None
         if before is not None:
             try:
-                self._store.obtain({ref: before})
-            except MissingObjectError:  # moved meanwhile; the swap will say where to
+                self._store.obtain({ref: before}, max_bytes=MIB)
+            except (MissingObjectError, ObjectError):  # moved meanwhile, and the swap will say where to; or no beacon
                 before = None
         parents = () if before is None else (before,)
         head, objects = commits.beacon_commit(
@@ -61,22 +66,21 @@ class BeaconRefs:
             for ref, oid in self._store.list([head]).refs.items()
             if (name := names.runner_name_of(self._prefix, ref)) is not None
         }
-        fresh = [oid for oid in tips.values() if oid not in self._read]
+        fresh = [Tip(names.beacon_ref(self._prefix, name), oid) for name, oid in tips.items() if oid not in self._read]
         if fresh:
-            store = self._store.isolate("beacons", fresh, max_bytes=MIB)
-            with store.reader() as reader:
-                for oid in fresh:
-                    try:
-                        self._read[oid] = commits.read_record(reader, oid, commits.BEACON_FILE, Beacon)
-                    except BusError:  # unreadable: left out, as the interface says
-                        continue
-            self._store.drop("beacons")
+            self._tips.gather(fresh, WorkBudget(_READ_CALLS), self._take)
         self._read = {oid: self._read[oid] for oid in tips.values() if oid in self._read}
         return tuple(
             (oid, self._read[oid][0])
             for name, oid in sorted(tips.items())
-            if oid in self._read and self._read[oid][0].runner == name and not self._verify(name, oid).refused
+            if oid in self._read and not self._verify(name, oid).refused
         )
+
+    def _take(self, reader: Reader, tip: Tip) -> None:
+        beacon, head = commits.read_record(reader, tip.oid, commits.BEACON_FILE, Beacon)
+        if names.beacon_ref(self._prefix, beacon.runner) != tip.ref:
+            raise MalformedObjectError(f"holds a beacon of runner {beacon.runner}")
+        self._read[tip.oid] = (beacon, head)
 
     def _verify(self, name: str, oid: str) -> SignatureState:
         """Return the state of a beacon's seal; a verified one with a lower number than one seen before is a replay."""

@@ -6,13 +6,15 @@ A remote that carries another bus is most likely a fork. Knows nothing about rou
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from importlib.metadata import version
 
 from bridge.bus.content import commits
 from bridge.bus.refs import names
-from bridge.bus.store.interface import RefStore, RefUpdate
+from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, RefStore, RefUpdate
 from bridge.bus.store.swap import swap, tips_of
-from bridge.errors import BusError, BusMissingError, WrongBusError
+from bridge.errors import BusError, BusMissingError, ObjectError, WrongBusError
+from bridge.limits import MIB
 from bridge.records import BusRecord
 
 
@@ -50,9 +52,17 @@ class BusIdentity:
         Raises:
             BusMissingError, WrongBusError, BusError: as `record`.
         """
-        if tip != self._tip:
-            self._record = None
+        if tip == self._tip:
+            return
+        known = self._record
+        self._record = None
+        try:
             self.record()
+        except (ObjectError, MissingObjectError):
+            # Whoever may push can put anything there; what was read stands until a record can be read again.
+            if known is None:
+                raise
+            self._record, self._tip = known, tip
 
     def create(self, record: BusRecord) -> None:
         """Write the record on a remote that carries none.
@@ -94,7 +104,9 @@ class BusIdentity:
 
     def _find(self) -> tuple[str, BusRecord]:
         tips = tips_of(self._store, [names.bus_ref(prefix) for prefix in self._prefixes])
-        found = [(ref, oid, self._read(ref, oid)) for ref, oid in sorted(tips.items())]
+        found, unreadable = self._readable(tips)
+        if not found and unreadable is not None:
+            raise unreadable
         if not found:
             raise BusMissingError(
                 f"{self._store.route} carries no bus",
@@ -117,8 +129,19 @@ class BusIdentity:
         _check_client(record)
         return oid, record
 
+    def _readable(self, tips: Mapping[str, str]) -> tuple[list[tuple[str, str, BusRecord]], BusError | None]:
+        """Return the records that can be read, and what is wrong with one that cannot."""
+        found: list[tuple[str, str, BusRecord]] = []
+        unreadable: BusError | None = None
+        for ref, oid in sorted(tips.items()):
+            try:
+                found.append((ref, oid, self._read(ref, oid)))
+            except (ObjectError, MissingObjectError) as error:
+                unreadable = type(error)(f"{ref}: {error.message}", remedy="on the host: kakeya-runner doctor --repair")
+        return found, unreadable
+
     def _read(self, ref: str, oid: str) -> BusRecord:
-        self._store.obtain({ref: oid})
+        self._store.obtain({ref: oid}, max_bytes=MIB)
         with self._store.reader() as reader:
             head = commits.read_commit(reader, oid)
             entries = commits.read_entries(reader, head.tree)
@@ -132,7 +155,7 @@ def _check_schema(ref: str, data: bytes | None) -> None:
     try:
         schema = json.loads(data or b"")["schema_version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise BusError(f"{ref} holds no bus record") from error
+        raise MalformedObjectError(f"{ref} holds no bus record") from error
     if isinstance(schema, int) and schema > 1:
         raise BusError(f"the bus record has schema {schema}, this client reads 1", remedy="upgrade kakeya")
 

@@ -6,32 +6,39 @@ that repeating a call after a lost reply is harmless: the same commit arrives tw
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final
 
 from bridge.bus.content import commits
 from bridge.bus.refs import names
-from bridge.bus.store.interface import Reader, RefStore, RefUpdate
+from bridge.bus.store.gather import Gatherer, Tip, WorkBudget
+from bridge.bus.store.interface import MalformedObjectError, Reader, RefStore, RefUpdate
+from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.store.swap import SwapResult, swap, tips_of
-from bridge.bus.views import ClaimView, HeldClaim
+from bridge.bus.views import ClaimTip, ClaimView, HeldClaim
 from bridge.errors import BusError, FencedError, RemoteError
-from bridge.limits import CLAIM_CHAIN_MAX_COUNT
+from bridge.limits import CLAIM_CHAIN_MAX_COUNT, MIB
 from bridge.records import Claim
 from bridge.run.state import check_first, check_next
 from bridge.system.gitobjects import Commit, blob, parse_commit
 from bridge.trust.seals import BusSeals, SignatureState, seal_in
 
 RESTORE_TRIES: Final = 4
+CHAIN_MAX_BYTES: Final = 64 * MIB  # a chain with all its parents: a terminal claim brings its result along
+TIPS_MAX_BYTES: Final = 16 * MIB  # a batch of newest claims without parents
+TIP_MAX_BYTES: Final = MIB
+REMEMBERED_MAX_COUNT: Final = 8192
 
 
 class Claims:
     """The claim refs of one bus."""
 
-    def __init__(self, store: RefStore, prefix: str, seals: BusSeals) -> None:
-        self._store = store
-        self._prefix = prefix
-        self._seals = seals
+    def __init__(self, store: RefStore, prefix: str, seals: BusSeals, quarantine: Quarantine) -> None:
+        self._store, self._prefix, self._seals, self._quarantine = store, prefix, seals, quarantine
         self._read: dict[str, tuple[Claim, Commit]] = {}
+        self._absent: set[str] = set()
+        self._tips = Gatherer(store, quarantine, "claim", batch_max_bytes=TIPS_MAX_BYTES, one_max_bytes=TIP_MAX_BYTES)
 
     def create(self, claim: Claim, over: str | None = None) -> HeldClaim:
         """Create the claim ref, one winner; `over` is the refused tip that it replaces.
@@ -83,43 +90,55 @@ class Claims:
         """Return the chain that ends at a commit, or at the ref's tip; None when there is no claim.
 
         Raises:
-            BusError: the ref holds no claim chain of this run.
+            ObjectError: the ref holds no claim chain of this run.
         """
         ref = names.claim_ref(self._prefix, run_id)
         tip = tips_of(self._store, [ref]).get(ref) if oid is None else oid
         if tip is None:
             return None
-        if tip not in self._read:
-            self._store.obtain({ref: tip})
-        history: list[Claim] = []
-        chain: list[str] = []
-        at: str | None = tip
-        with self._store.reader() as reader:
-            while at is not None:
-                claim, head = self._one(reader, at)
-                history.append(claim)
-                chain.append(at)
-                at = head.parents[0] if head.parents else None
-                if len(chain) > CLAIM_CHAIN_MAX_COUNT:
-                    raise BusError(f"claim chain of run {run_id} is longer than {CLAIM_CHAIN_MAX_COUNT}")
-        history.reverse()
-        chain.reverse()
-        _check_chain(run_id, history)
-        signature = self._signature(run_id, tuple(chain))
+        with self._quarantine.reading("claim", ref, tip):
+            self._store.obtain({ref: tip}, max_bytes=CHAIN_MAX_BYTES)
+            history, chain = self._walk(run_id, tip)
+            _check_chain(run_id, history)
+        signature = self._signature(run_id, chain)
         self._seals.note("claim", history[-1].runner, ref, tip, signature)
-        return ClaimView(tip, history[-1], tuple(history), tuple(chain), self._is_sealed(tip), signature)
+        return ClaimView(tip, history[-1], history, chain, self._is_sealed(tip), signature)
+
+    def newest(self, tips: Mapping[str, str], budget: WorkBudget) -> dict[str, ClaimTip]:
+        """Return the newest claims, by run id, of {run id: tip}: those that could be read, newest run first.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
+        unread = [
+            Tip(names.claim_ref(self._prefix, run_id), oid)
+            for run_id, oid in sorted(tips.items(), reverse=True)
+            if oid not in self._read
+        ]
+        if unread:
+            self._tips.gather(unread, budget, self._take_tip)
+        return {run_id: self._tip(run_id, oid) for run_id, oid in tips.items() if oid in self._read}
+
+    def bad(self, oid: str) -> str | None:
+        """Return why a tip is no claim, None where it is one or was not read."""
+        return self._quarantine.reason("claim", oid)
 
     def is_terminal(self, oids: dict[str, str]) -> set[str]:
         """Return the run ids, of {run id: claim tip}, whose tip is known to be terminal; nothing is fetched."""
         ended = set()
         with self._store.reader() as reader:
             for run_id, oid in oids.items():
+                if oid in self._absent:
+                    continue
                 try:
                     claim, _ = self._one(reader, oid)
                 except BusError:
+                    self._absent.add(oid)
                     continue
                 if claim.state == "terminal" and claim.id == run_id and not self._signature(run_id, (oid,)).refused:
                     ended.add(run_id)
+        if len(self._absent) > REMEMBERED_MAX_COUNT:
+            self._absent.intersection_update(oids.values())
         return ended
 
     def raw(self, chain: tuple[str, ...]) -> tuple[tuple[bytes, bytes], ...]:
@@ -180,11 +199,49 @@ class Claims:
             return True  # no claim chain of this run
         return view is None or view.signature.state != "verified"
 
+    def _walk(self, run_id: str, tip: str) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
+        """Return the claims of a chain that is here, and their commits, oldest first.
+
+        Raises:
+            ObjectError: one of them is no claim, or there are too many.
+        """
+        history: list[Claim] = []
+        chain: list[str] = []
+        at: str | None = tip
+        with self._store.reader() as reader:
+            while at is not None:
+                claim, head = self._one(reader, at)
+                history.append(claim)
+                chain.append(at)
+                at = head.parents[0] if head.parents else None
+                if len(chain) > CLAIM_CHAIN_MAX_COUNT:
+                    raise MalformedObjectError(f"claim chain of run {run_id} is longer than {CLAIM_CHAIN_MAX_COUNT}")
+        return tuple(reversed(history)), tuple(reversed(chain))
+
+    def _take_tip(self, reader: Reader, tip: Tip) -> None:
+        claim, head = commits.read_record(reader, tip.oid, commits.CLAIM_FILE, Claim)
+        if names.claim_ref(self._prefix, claim.id) != tip.ref:
+            raise MalformedObjectError(f"holds a claim of run {claim.id}")
+        self._remember(tip.oid, claim, head)
+
+    def _tip(self, run_id: str, oid: str) -> ClaimTip:
+        claim, _ = self._read[oid]
+        signature = self._signature(run_id, (oid,))
+        self._seals.note("claim", claim.runner, names.claim_ref(self._prefix, run_id), oid, signature)
+        return ClaimTip(oid, claim, self._is_sealed(oid), signature)
+
     def _one(self, reader: Reader, oid: str) -> tuple[Claim, Commit]:
         known = self._read.get(oid)
         if known is None:
-            known = self._read[oid] = commits.read_record(reader, oid, commits.CLAIM_FILE, Claim)
+            known = commits.read_record(reader, oid, commits.CLAIM_FILE, Claim)
+            self._remember(oid, *known)
         return known
+
+    def _remember(self, oid: str, claim: Claim, head: Commit) -> None:
+        self._absent.discard(oid)
+        self._read[oid] = (claim, head)
+        while len(self._read) > REMEMBERED_MAX_COUNT:
+            self._read.pop(next(iter(self._read)))
 
     def _move(
         self, claim: Claim, parents: tuple[str, ...], expect: str | None, along: list[RefUpdate]
@@ -195,13 +252,21 @@ class Claims:
         self._store.write(objects)
         outcomes = swap(self._store, [RefUpdate(ref, head.oid, expect), *along], authority=ref)
         if outcomes[ref].landed:
-            self._read[head.oid] = (claim, parse_commit(head.data))
+            self._remember(head.oid, claim, parse_commit(head.data))
         return head.oid, dict(outcomes)
 
 
-def _check_chain(run_id: str, history: list[Claim]) -> None:
+def _check_chain(run_id: str, history: tuple[Claim, ...]) -> None:
+    """Refuse a chain of another run, or one whose claims do not follow each other.
+
+    Raises:
+        MalformedObjectError: with the reason.
+    """
     if history[0].id != run_id:
-        raise BusError(f"the claim ref of run {run_id} holds a claim of run {history[0].id}")
-    check_first(history[0])
-    for before, after in pairwise(history):
-        check_next(before, after)
+        raise MalformedObjectError(f"the claim ref of run {run_id} holds a claim of run {history[0].id}")
+    try:
+        check_first(history[0])
+        for before, after in pairwise(history):
+            check_next(before, after)
+    except BusError as error:
+        raise MalformedObjectError(error.message) from error

@@ -13,7 +13,9 @@ from typing import Final
 
 from bridge.bus.content import commits
 from bridge.bus.refs import names
+from bridge.bus.store.gather import Gatherer, Tip, WorkBudget
 from bridge.bus.store.interface import MissingObjectError, Reader, RefStore
+from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.store.swap import tips_of
 from bridge.bus.views import ReceivedRequest, RequestRef, WorkloadCommit
 from bridge.errors import BusError
@@ -31,8 +33,9 @@ CANCELS_MAX_COUNT: Final = 16  # read by one call; the next call reads the other
 class StoreHistory:
     """Implements `bridge.bus.interface.History` over a store."""
 
-    def __init__(self, store: RefStore, record: BusRecord) -> None:
+    def __init__(self, store: RefStore, record: BusRecord, quarantine: Quarantine) -> None:
         self._store, self._record = store, record
+        self._cancels = Gatherer(store, quarantine, "cancel", batch_max_bytes=4 * MIB, one_max_bytes=MIB)
 
     def workload_commit(self, ref: RequestRef, oid: str) -> WorkloadCommit:
         """Return the commit that a request names as its workload; see the interface."""
@@ -52,7 +55,7 @@ class StoreHistory:
         tip = tips_of(self._store, [ref]).get(ref)
         if tip is None:
             raise MissingObjectError(f"{self._store.route} has no {ref}")
-        self._store.obtain({ref: tip})
+        self._store.obtain({ref: tip}, max_bytes=TREE_MAX_BYTES)
         at: str | None = tip
         with self._store.reader() as reader:
             for _ in range(CHAIN_MAX_COUNT):
@@ -72,21 +75,17 @@ class StoreHistory:
             for ref, oid in listed.items()
             if cancelled_id_of(ref) == run_id and names.accepts(accepted, ref) and oid not in seen
         }
-        found: list[ReceivedRequest] = []
         # Pushers choose branch names: read in order of name, forged cancels could keep the signed one from being read.
         chosen = sorted(tips.items(), key=lambda _: secrets.randbits(64))[:CANCELS_MAX_COUNT]
-        for ref, oid in chosen:
-            name = f"cancel-{run_id}"
-            try:
-                with self._store.isolate(name, [oid], max_bytes=MIB).reader() as reader:
-                    folder = commits.read_folder(reader, commits.read_commit(reader, oid), MIB)
-                    data, signature = commits.read_signed(reader, folder, commits.CANCEL_FILE)
-            except BusError:
-                data = signature = None  # malformed or too large: no cancel
-            finally:
-                self._store.drop(name)
-            found.append(ReceivedRequest(RequestRef(run_id, ref, oid), data or b"", signature))
-        return tuple(found)
+        found = {Tip(ref, oid): ReceivedRequest(RequestRef(run_id, ref, oid), b"", None) for ref, oid in chosen}
+
+        def read(reader: Reader, tip: Tip) -> None:
+            folder = commits.read_folder(reader, commits.read_commit(reader, tip.oid), MIB)
+            data, signature = commits.read_signed(reader, folder, commits.CANCEL_FILE)
+            found[tip] = ReceivedRequest(found[tip].ref, data or b"", signature)
+
+        self._cancels.gather(list(found), WorkBudget(CANCELS_MAX_COUNT), read)
+        return tuple(found.values())
 
 
 def reaches(reader: Reader, start: str, wanted: str, most: int) -> bool:

@@ -6,16 +6,20 @@ Knows nothing about the content of a log; its bytes are untrusted.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from bridge.bus.content import commits
 from bridge.bus.refs import names
-from bridge.bus.store.interface import RefStore, RefUpdate
+from bridge.bus.store.interface import MalformedObjectError, RefStore, RefUpdate
+from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.store.swap import SwapResult, tips_of
 from bridge.bus.views import LogChunk
 from bridge.errors import BusError, UntrustedLogError
-from bridge.limits import LOG_CHUNK_MAX_BYTES
+from bridge.limits import LOG_CHUNK_MAX_BYTES, LOG_MAX_BYTES
 from bridge.system.gitobjects import Commit
 from bridge.trust.seals import UNVERIFIED, BusSeals, SignatureState, seal_in
+
+CHAIN_MAX_BYTES: Final = 4 * LOG_MAX_BYTES  # a whole log with its commits and trees
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,8 @@ class _Sent:
 class Logs:
     """The log refs of one bus."""
 
-    def __init__(self, store: RefStore, prefix: str, seals: BusSeals) -> None:
-        self._store = store
-        self._prefix = prefix
-        self._seals = seals
+    def __init__(self, store: RefStore, prefix: str, seals: BusSeals, quarantine: Quarantine) -> None:
+        self._store, self._prefix, self._seals, self._quarantine = store, prefix, seals, quarantine
         self._sent: dict[str, _Sent] = {}
         self._signatures: dict[str, SignatureState] = {}
 
@@ -84,13 +86,17 @@ class Logs:
 
         Raises:
             UntrustedLogError: it is not signed by its runner, or was set back behind what this reader has seen.
-            BusError: the chain has a gap, or holds something else.
+            ObjectError: the chain has a gap, or holds something else.
         """
         ref = names.log_ref(self._prefix, run_id)
         tip = tips_of(self._store, [ref]).get(ref)
         if tip is None:
             return ()
-        self._store.obtain({ref: tip})
+        with self._quarantine.reading("log", ref, tip):
+            return self._chunks(run_id, ref, tip, after_seq)
+
+    def _chunks(self, run_id: str, ref: str, tip: str, after_seq: int) -> tuple[LogChunk, ...]:
+        self._store.obtain({ref: tip}, max_bytes=CHAIN_MAX_BYTES)
         found: list[LogChunk] = []
         at: str | None = tip
         with self._store.reader() as reader:
@@ -99,13 +105,15 @@ class Logs:
                 if at == tip:
                     self._check(ref, tip, chunk, head, after_seq)
                 if chunk.head.id != run_id or (found and chunk.head.seq != found[-1].head.seq - 1):
-                    raise BusError(f"log of run {run_id} has a gap before chunk {found[-1].head.seq if found else '?'}")
+                    raise MalformedObjectError(
+                        f"log of run {run_id} has a gap before chunk {found[-1].head.seq if found else '?'}"
+                    )
                 if chunk.head.seq <= after_seq:
                     break
                 found.append(chunk)
                 at = head.parents[0] if head.parents else None
         if found and found[-1].head.seq > max(0, after_seq + 1):
-            raise BusError(f"log of run {run_id} begins at chunk {found[-1].head.seq}")
+            raise MalformedObjectError(f"log of run {run_id} begins at chunk {found[-1].head.seq}")
         return tuple(reversed(found))
 
     def signature(self, run_id: str) -> SignatureState:

@@ -6,22 +6,17 @@ The requester creates branches and never overwrites one; what is read back is un
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bridge.bus.content import commits
 from bridge.bus.refs.history import reaches
-from bridge.bus.store.interface import (
-    MalformedObjectError,
-    MissingObjectError,
-    ObjectBoundError,
-    Reader,
-    RefStore,
-    RefUpdate,
-)
+from bridge.bus.store.gather import Gatherer, Tip, WorkBudget, from_both_ends
+from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, Reader, RefStore, RefUpdate
+from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.store.swap import swap, tips_of
-from bridge.bus.views import ReceivedRequest, RequestRef, Submission
-from bridge.errors import BusError, FencedError, RemoteError, RequestRejectedError
+from bridge.bus.views import ReadRequests, ReceivedRequest, RequestRef, Submission
+from bridge.errors import BusError, FencedError, ObjectError, RemoteError, RequestRejectedError
 from bridge.limits import HISTORY_MAX_COMMITS, MIB, TREE_MAX_BYTES
 from bridge.records import Delivery, Workload
 from bridge.request import cancel_branch
@@ -29,13 +24,17 @@ from bridge.system.clock import parse_rfc3339
 from bridge.system.gitobjects import DIRECTORY, GitObject, TreeEntry, commit, parse_tree, tree
 
 TOP_TREE_MAX_BYTES: Final = MIB
+BATCH_MAX_BYTES: Final = 64 * MIB
 
 
 class Requests:
     """Requests of one bus."""
 
-    def __init__(self, store: RefStore) -> None:
-        self._store = store
+    def __init__(self, store: RefStore, quarantine: Quarantine) -> None:
+        self._store, self._quarantine = store, quarantine
+        self._waiting = Gatherer(
+            store, quarantine, "request", batch_max_bytes=BATCH_MAX_BYTES, one_max_bytes=TREE_MAX_BYTES
+        )
 
     def submit(self, data: bytes, ref: RequestRef, workload: Workload | None, signature: bytes | None) -> Submission:
         """Create a request branch; `ref.oid` is ignored.
@@ -67,25 +66,43 @@ class Requests:
         raise FencedError(f"{ref.ref} exists with another commit, {known}; a request branch is never overwritten")
 
     def read(self, ref: RequestRef) -> ReceivedRequest:
-        """Return the pushed bytes.
+        """Return the pushed bytes of one branch; what it brings is kept for `workload`.
 
         Raises:
             RequestRejectedError: no request, or too large.
             FencedError: the branch already carries a result.
         """
+        known = self._quarantine.reason("request", ref.oid)
+        if known is not None:
+            raise RequestRejectedError(known)
         store = self._isolated(ref)
         try:
-            with store.reader() as reader:
-                head = commits.read_commit(reader, ref.oid)
-                folder = commits.read_folder(reader, head, TOP_TREE_MAX_BYTES)
-                data, signature = commits.read_signed(reader, folder, commits.REQUEST_FILE)
+            with self._quarantine.reading("request", ref.ref, ref.oid), store.reader() as reader:
+                return _received(reader, ref)
+        except FencedError:
+            raise
         except BusError as error:
-            raise RequestRejectedError(f"{ref.ref}: {error.message}") from error
-        if commits.RESULT_FOLDER in folder:
-            raise FencedError(f"{ref.ref} already carries a result")
-        if data is None:
-            raise RequestRejectedError(f"{ref.ref} holds no .mac-bridge/request.json")
-        return ReceivedRequest(ref, data, signature)
+            raise RequestRejectedError(error.message) from error
+
+    def read_many(self, refs: Sequence[RequestRef], budget: WorkBudget) -> ReadRequests:
+        """Return what is pushed at many branches, oldest and newest in turn as far as the budget goes.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
+        received: dict[str, ReceivedRequest] = {}
+        done: set[str] = set()
+        by_tip = {Tip(ref.ref, ref.oid): ref for ref in refs}
+
+        def read(reader: Reader, tip: Tip) -> None:
+            try:
+                received[tip.oid] = _received(reader, by_tip[tip])
+            except FencedError:
+                done.add(tip.oid)
+
+        self._waiting.gather(from_both_ends(list(by_tip)), budget, read)
+        rejected = {tip.oid: why for tip in by_tip if (why := self._quarantine.reason("request", tip.oid)) is not None}
+        return ReadRequests(received, rejected, frozenset(done))
 
     def workload(self, ref: RequestRef, tree_oid: str) -> tuple[RefStore, str]:
         """Return the store and the tree that a request brought, `.mac-bridge` taken out.
@@ -163,6 +180,8 @@ class Requests:
         Raises:
             RemoteError: the remote did not answer; the same call may be repeated.
         """
+        if self._quarantine.reason("request", ref.oid) is not None:
+            return self._delivery_elsewhere(ref, "branch_moved")
         try:
             store = self._isolated(ref)
         except RequestRejectedError as error:
@@ -170,10 +189,13 @@ class Requests:
                 return "branch_moved"
             return self._delivery_elsewhere(ref)
         with store.reader() as reader:
-            request = commits.read_commit(reader, ref.oid)
             result = commits.read_commit(reader, result_oid)
-            entries = commits.read_entries(reader, request.tree, TOP_TREE_MAX_BYTES)
-            folder = commits.read_folder(reader, request, TOP_TREE_MAX_BYTES)
+            try:
+                request = commits.read_commit(reader, ref.oid)
+                entries = commits.read_entries(reader, request.tree, TOP_TREE_MAX_BYTES)
+                folder = commits.read_folder(reader, request, TOP_TREE_MAX_BYTES)
+            except (ObjectError, MissingObjectError):  # no commit to append to, and none will become of it
+                return "branch_moved"
         folder[commits.RESULT_FOLDER] = TreeEntry(DIRECTORY, commits.RESULT_FOLDER, result.tree)
         inner = tree(folder.values())
         entries[commits.FOLDER] = TreeEntry(DIRECTORY, commits.FOLDER, inner.oid)
@@ -194,10 +216,11 @@ class Requests:
             return None
         name = f"copy-{run_id}"
         try:
-            store = self._store.isolate(name, [tip], max_bytes=TREE_MAX_BYTES)
-            with store.reader() as reader:
-                entry = _result_entry(reader, tip)
-                copied = entry is not None and entry.oid == commits.read_commit(reader, result_oid).tree
+            with self._quarantine.reading("copy", run_id, tip):
+                store = self._store.isolate(name, [tip], max_bytes=TREE_MAX_BYTES, checked=False)
+                with store.reader() as reader:
+                    entry = _result_entry(reader, tip)
+                    copied = entry is not None and entry.oid == commits.read_commit(reader, result_oid).tree
         except BusError:
             copied = False
         finally:
@@ -205,20 +228,30 @@ class Requests:
         return "copied" if copied else "branch_moved"
 
     def _isolated(self, ref: RequestRef) -> RefStore:
+        """Return a store with a request's commit; one that is no good is not fetched again.
+
+        Raises:
+            RequestRejectedError: it is no good, or is not there any more.
+            RemoteError: the remote did not answer.
+        """
         try:
-            return self._store.isolate(ref.id, [ref.oid], max_bytes=TREE_MAX_BYTES)
-        except ObjectBoundError as error:
-            raise RequestRejectedError(f"{ref.ref} is too large: {error.message}") from error
-        except MalformedObjectError as error:
-            raise RequestRejectedError(f"{ref.ref}: {error.message}") from error
+            with self._quarantine.reading("request", ref.ref, ref.oid):
+                return self._store.isolate(ref.id, [ref.oid], max_bytes=TREE_MAX_BYTES)
+        except ObjectError as error:
+            raise RequestRejectedError(error.message) from error
         except MissingObjectError as error:
             raise RequestRejectedError(f"{ref.ref} no longer leads to {ref.oid[:12]}: {error.message}") from error
 
-    def _delivery_elsewhere(self, ref: RequestRef) -> Delivery:
+    def _delivery_elsewhere(self, ref: RequestRef, unmoved: Delivery | None = None) -> Delivery:
+        """Return why nothing is appended to a branch; `unmoved` is the answer where it is where it was.
+
+        Raises:
+            RemoteError: the remote lists the commit and does not give it, and no answer was given for that.
+        """
         tip = tips_of(self._store, [ref.ref]).get(ref.ref)
-        if tip == ref.oid:
+        if tip == ref.oid and unmoved is None:
             raise RemoteError(f"{self._store.route} lists {ref.oid[:12]} at {ref.ref} but does not give it")
-        return "branch_deleted" if tip is None else "branch_moved"
+        return "branch_deleted" if tip is None else unmoved or "branch_moved"
 
     def _is_copy(self, pushed: RequestRef, tip: str) -> bool:
         """Whether a tip is the runner's copy on top of our request."""
@@ -228,6 +261,23 @@ class Requests:
                 return pushed.oid in commits.read_commit(reader, tip).parents
         finally:
             self._store.drop(name)
+
+
+def _received(reader: Reader, ref: RequestRef) -> ReceivedRequest:
+    """Return what a fetched request branch holds.
+
+    Raises:
+        ObjectError: no request that can be read.
+        FencedError: it carries a result already.
+    """
+    head = commits.read_commit(reader, ref.oid)
+    folder = commits.read_folder(reader, head, TOP_TREE_MAX_BYTES)
+    if commits.RESULT_FOLDER in folder:
+        raise FencedError(f"{ref.ref} already carries a result")
+    data, signature = commits.read_signed(reader, folder, commits.REQUEST_FILE)
+    if data is None:
+        raise MalformedObjectError(f"{ref.ref} holds no .mac-bridge/request.json")
+    return ReceivedRequest(ref, data, signature)
 
 
 def base_name(run_id: str) -> str:

@@ -11,6 +11,7 @@ from bridge.bus.refs import names
 from bridge.bus.refs.requests import Requests
 from bridge.bus.store.interface import RefStore
 from bridge.bus.views import ClaimView, RequestRef, RunView
+from bridge.errors import ObjectError
 from bridge.records import BusRecord, Delivery
 from bridge.request import cancelled_id_of, run_id_of
 from bridge.trust.seals import Refused
@@ -53,8 +54,11 @@ class Runs:
         refs = self._list_for(record, run_id)
         claim_ref = names.claim_ref(record.prefix, run_id)
         claim_oid = refs.get(claim_ref)
-        claim = None if claim_oid is None else read_claim(run_id, claim_oid)
-        ignored = None
+        claim, ignored = None, None
+        try:
+            claim = None if claim_oid is None else read_claim(run_id, claim_oid)
+        except ObjectError as error:
+            ignored = Refused("claim", "nobody", claim_ref, claim_oid or "", f"it is no claim: {error.message}")
         if claim is not None and claim.signature.refused:
             ignored = Refused("claim", claim.claim.runner, claim_ref, claim.oid, claim.signature.why)
             claim = None

@@ -29,10 +29,10 @@ from bridge.bus.store.interface import (
 from bridge.bus.store.listing import parse_ls_remote, parse_trace
 from bridge.bus.store.route import Route
 from bridge.errors import InfrastructureError, UsageError
-from bridge.limits import GIT_WALL_S, TREE_MAX_BYTES
+from bridge.limits import GIT_WALL_S
 from bridge.system.git import Finished, explain, run_in_work_tree
 from bridge.system.gitobjects import GitObject, Kind
-from bridge.system.gitreader import GitObjectMissingError, GitObjectTooLargeError, ObjectReader
+from bridge.system.gitreader import GitObjectKindError, GitObjectMissingError, GitObjectTooLargeError, ObjectReader
 from bridge.system.gitrepository import BareRepository, GitSettings
 
 # Not --atomic: git leaves unchanged refs out of an atomic push, so an unchanged claim would fence nothing.
@@ -47,6 +47,10 @@ _PUSH: Final = (
 )
 _FETCH: Final = ("fetch", "--quiet", "--no-write-fetch-head", "--no-auto-maintenance", "--no-tags")
 _ABSENT = re.compile(r"couldn't find remote ref|not our ref|no such (remote )?ref|unadvertised object", re.IGNORECASE)
+# The remote's own git failed on an object that it has lost: another object may still be had.
+_LOST = re.compile(
+    r"possible repository corruption|pack-objects died|bad object|missing (tree|blob|commit)", re.IGNORECASE
+)
 _MALFORMED = re.compile(r"error in (tree|commit|blob|tag|object) [0-9a-f]{40}|fsck error|invalid object", re.IGNORECASE)
 _TOO_LARGE = re.compile(r"signal 25|signal 31|File size limit|File too large", re.IGNORECASE)
 _TIDY_EVERY: Final = 256
@@ -154,18 +158,18 @@ class GitStore:
         if self._written % _TIDY_EVERY == 0:
             self._repository.tidy()
 
-    def obtain(self, refs: Mapping[str, str]) -> None:
+    def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         """Make tips, with all that they reach, readable here; see the interface."""
         missing = self._missing(refs)
         if not missing:
             return
         specs = [f"+{ref}:{_kept(ref)}" if ref else oid for ref, oid in missing.items()]
-        finished = self._fetch(specs, TREE_MAX_BYTES)
+        finished = self._fetch(specs, max_bytes)
         left = self._missing(missing)
         if left and finished.exit_code != 0 and not _ABSENT.search(finished.stderr):
             raise _fetch_error(finished, self.route)
         for ref, oid in left.items():  # the ref moved on since it was listed, to something that does not contain it
-            finished = self._fetch([oid], TREE_MAX_BYTES)
+            finished = self._fetch([oid], max_bytes)
             if finished.exit_code != 0:
                 raise _fetch_error(finished, f"{self.route} {ref}")
 
@@ -175,7 +179,9 @@ class GitStore:
         with self._repository.reader() as reader:
             yield _Reader(reader)
 
-    def isolate(self, name: str, oids: Sequence[str], *, max_bytes: int, commits: int = 1) -> GitStore:
+    def isolate(
+        self, name: str, oids: Sequence[str], *, max_bytes: int, commits: int = 1, checked: bool = True
+    ) -> GitStore:
         """Return a store of its own holding these untrusted commits, no more history than asked; see the interface."""
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name for an isolated store")
@@ -186,8 +192,9 @@ class GitStore:
         wanted = {oid: oid for oid in oids}
         missing = store._missing(wanted) if commits == 1 else wanted
         if missing:
-            finished = store._fetch([f"--depth={commits}", *missing], max_bytes)
-            if finished.exit_code != 0:
+            finished = store._fetch([f"--depth={commits}", *missing], max_bytes, checked=checked)
+            # What was not checked may be all here although git could not walk it, so its reader decides.
+            if finished.exit_code != 0 and (checked or store._missing(wanted)):
                 raise _fetch_error(finished, self.route)
         return store
 
@@ -213,11 +220,12 @@ class GitStore:
         with self._repository.reader() as reader:
             return {ref: oid for ref, oid in refs.items() if not reader.has(oid)}
 
-    def _fetch(self, arguments: Sequence[str], max_bytes: int) -> Finished:
+    def _fetch(self, arguments: Sequence[str], max_bytes: int, *, checked: bool = True) -> Finished:
         options = [one for one in arguments if one.startswith("--")]
         specs = [one for one in arguments if not one.startswith("--")]
+        unchecked = () if checked else ("-c", "fetch.fsckObjects=false")
         return self._repository.run(
-            [*_FETCH, *options, self._route.url, *specs], timeout_s=self._wall_s, max_file_bytes=max_bytes
+            [*unchecked, *_FETCH, *options, self._route.url, *specs], timeout_s=self._wall_s, max_file_bytes=max_bytes
         )
 
     def _run(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Finished:
@@ -236,6 +244,8 @@ class _Reader:
             return self._reader.read(oid, kind, max_bytes)
         except GitObjectMissingError as error:
             raise MissingObjectError(error.message) from error
+        except GitObjectKindError as error:
+            raise MalformedObjectError(error.message) from error
         except GitObjectTooLargeError as error:
             raise ObjectBoundError(error.message) from error
 
@@ -278,6 +288,6 @@ def _fetch_error(finished: Finished, what: str) -> InfrastructureError:
         return ObjectBoundError(f"{what}: more would be received than the bound allows")
     if _MALFORMED.search(finished.stderr):
         return MalformedObjectError(explain(finished, f"{what} gave a malformed object").message)
-    if _ABSENT.search(finished.stderr):
+    if _ABSENT.search(finished.stderr) or _LOST.search(finished.stderr):
         return MissingObjectError(f"{what}: {explain(finished, 'not there any more').message}")
     return explain(finished, f"cannot fetch from {what}")

@@ -11,20 +11,20 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from bridge.errors import BusError
+from bridge.errors import BusError, ObjectError
 from bridge.system.gitobjects import GitObject, Kind
 
 
 class MissingObjectError(BusError):
-    """An object is not here, and the remote does not give it."""
+    """An object is not here, and the remote does not give it: its ref moved, or the remote has lost it."""
 
 
-class ObjectBoundError(BusError):
+class ObjectBoundError(ObjectError):
     """An object, or what had to be fetched for it, is larger than its reader allows."""
 
 
-class MalformedObjectError(BusError):
-    """The remote gave an object that git's own check refuses."""
+class MalformedObjectError(ObjectError):
+    """An object is of another kind than expected, or git's own check or the bridge's parser refuses it."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class Reader(Protocol):
         """Return an object's content.
 
         Raises:
-            MissingObjectError: it is not here, or is of another kind.
+            MissingObjectError: it is not here.
+            MalformedObjectError: it is of another kind.
             ObjectBoundError: it is larger than `max_bytes`.
         """
         ...
@@ -87,11 +88,13 @@ class RefStore(Protocol):
         """Store objects locally; `durable` means that they survive a power cut once this returns."""
         ...
 
-    def obtain(self, refs: Mapping[str, str]) -> None:
+    def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         """Make tips (ref -> oid), with all that they reach, readable here; what is here already costs nothing.
 
         Raises:
             MissingObjectError: the remote does not give one of them.
+            ObjectBoundError: more than `max_bytes` would have to be received.
+            MalformedObjectError: one of them does not pass git's check.
             RemoteError: the remote did not answer.
         """
         ...
@@ -100,11 +103,15 @@ class RefStore(Protocol):
         """Open the local objects for reading."""
         ...
 
-    def isolate(self, name: str, oids: Sequence[str], *, max_bytes: int, commits: int = 1) -> RefStore:
+    def isolate(
+        self, name: str, oids: Sequence[str], *, max_bytes: int, commits: int = 1, checked: bool = True
+    ) -> RefStore:
         """Return a store of its own, over this one's objects, holding these untrusted commits without their history.
 
         With more than one of `commits` it holds so much of their history too, and all of it where it is shorter.
-        Kept under its name until `drop`; a second call with the same commits fetches nothing.
+        Kept under its name until `drop`; a second call with the same commits fetches nothing. Without `checked` git's
+        own check of each object is left out, as one malformed object would cost all of them: only for what strict
+        parsers read and nobody checks out.
 
         Raises:
             MissingObjectError: the remote does not give one of them.

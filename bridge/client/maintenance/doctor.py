@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from bridge.bus.store.gather import WorkBudget
 from bridge.client.clone.config import ClientSettings
 from bridge.client.connection.liveness import DISTRUSTED, ago, look
 from bridge.client.connection.session import BusSession
@@ -19,6 +20,7 @@ from bridge.hosting.checkup import check_place
 from bridge.limits import DISK_FLOOR_BYTES
 
 MINIMUM_PYTHON: Final = (3, 11)
+CLAIM_FETCHES: Final = 24  # fetches that a look at all waiting claims may cost
 
 
 def diagnose(
@@ -150,8 +152,9 @@ def _runners(session: BusSession) -> Iterator[Check]:
 def _claims(session: BusSession) -> Iterator[Check]:
     """Say what on the bus does not count because of its signature: claims of waiting requests, and beacons."""
     seen = session.bus.snapshot()
-    for run_id in {ref.id for ref in seen.requests} & set(seen.claims):
-        session.bus.read_claim(run_id, seen.claims[run_id])
+    waiting = {ref.id for ref in seen.requests}
+    tips = {run_id: oid for run_id, oid in seen.claims.items() if run_id in waiting}
+    session.bus.newest_claims(tips, WorkBudget(CLAIM_FETCHES))
     for one in session.bus.refused:
         text = f"a {one.kind} in the name of {one.runner} at {one.ref} does not count: {one.why}"
         yield Check("forged", "warn", text, f"keep strangers from pushing there; {DISTRUSTED}")

@@ -1,15 +1,18 @@
-"""List runs: what this clone sent and what the bus shows, newest first. One listing, one claim read per shown run."""
+"""List runs: what this clone sent and what the bus shows, newest first. One listing, and a page's claims at once."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
-from bridge.bus.views import Snapshot
+from bridge.bus.store.gather import WorkBudget
+from bridge.bus.views import ClaimTip, Snapshot
 from bridge.client.connection.session import BusSession
 from bridge.ids import short, unix_ms
 from bridge.records import Request
 from bridge.run.state import RunState, state_of
+
+CLAIM_FETCHES: Final = 24  # fetches that one page of runs may cost, however many of its claims are none
 
 
 @dataclass(frozen=True)
@@ -38,22 +41,33 @@ def rows(session: BusSession, *, state: str | None, preset: str | None, limit: i
     branches = {ref.id: ref.ref for ref in seen.requests}
     ids = sorted({*branches, *seen.claims, *session.store.ids()}, reverse=True)
     found: list[Row] = []
-    for run_id in ids:
+    claims: dict[str, ClaimTip] = {}
+    for number, run_id in enumerate(ids):
         if len(found) >= limit:
             break
+        if number % limit == 0:  # as many at a time as are shown: what is left out by a filter makes room for more
+            part = {one: seen.claims[one] for one in ids[number : number + limit] if one in seen.claims}
+            claims |= session.bus.newest_claims(part, WorkBudget(CLAIM_FETCHES))
         request = _request(session, run_id)
         name = request.preset if request is not None else _preset_of(branches.get(run_id), run_id)
         if preset is not None and name is not None and name != preset:
             continue
-        row = _row(session, run_id, request, name, seen)
+        row = _row(session, run_id, request, name, seen=seen, claim=claims.get(run_id))
         if (state is None or row.state == state) and (preset is None or row.preset == preset):
             found.append(row)
     return found
 
 
-def _row(session: BusSession, run_id: str, request: Request | None, preset: str | None, seen: Snapshot) -> Row:
+def _row(
+    session: BusSession,
+    run_id: str,
+    request: Request | None,
+    preset: str | None,
+    *,
+    seen: Snapshot,
+    claim: ClaimTip | None,
+) -> Row:
     fetched = session.store.has_result(run_id)
-    claim = session.bus.read_claim(run_id, seen.claims[run_id]) if run_id in seen.claims else None
     if claim is not None and claim.signature.refused:
         claim = None  # as if it were not there: `status` says why
     if claim is not None:

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.bus.open.embedded import embedded_route, ensure_embedded
 from bridge.bus.store.git import GitStore
-from bridge.bus.store.interface import MissingObjectError, ObjectBoundError, RefUpdate
+from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, ObjectBoundError, RefUpdate
 from bridge.bus.store.route import Route
 from bridge.system.git import run_in_work_tree
 from bridge.system.gitobjects import blob, commit, tree
@@ -63,7 +63,7 @@ def test_a_read_is_bounded_whether_loose_or_packed(store: GitStore, tmp_path: Pa
             assert len(reader.read(one.oid, "blob", 10_000)) == 10_000
             with pytest.raises(ObjectBoundError, match="10000 bytes"):
                 reader.read(one.oid, "blob", 9_999)
-            with pytest.raises(MissingObjectError, match="is a blob"):
+            with pytest.raises(MalformedObjectError, match="is a blob"):
                 reader.read(one.oid, "tree", 10_000)
             with pytest.raises(MissingObjectError):
                 reader.read("0" * 40, "blob", 1)

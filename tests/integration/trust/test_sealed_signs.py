@@ -50,7 +50,7 @@ def plant(fleet: Fleet, ref: str, made, expect: str | None) -> None:
     store = fleet.open("forger")._store
     store.write(objects)
     if expect is not None:
-        store.obtain({ref: expect})
+        store.obtain({ref: expect}, max_bytes=1 << 20)
     assert store.push([RefUpdate(ref, head.oid, expect)])[ref]
 
 

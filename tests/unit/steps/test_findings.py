@@ -23,7 +23,6 @@ def world(tmp_path: Path) -> Iterator[SteppedWorld]:
     made.close()
 
 
-@pytest.mark.xfail(strict=True, reason="found, not mended yet")
 def test_a_request_with_a_long_commit_message_is_tried_once(world: SteppedWorld) -> None:
     request = make_request(BUS_ID, "mlx-env-probe", now=world.clock.now())
     ref = request_with_message(world.remote, request, "m" * 20_000)
