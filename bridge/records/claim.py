@@ -56,3 +56,8 @@ class Claim(Record):
     exit_code: int | None = None
     result_oid: Oid | None = None
     time: Moment
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Where it stands in its chain: of two claims of a chain the later one compares as higher."""
+        return (self.sequence, 0)

@@ -5,32 +5,68 @@ Knows no bus; both clocks count through sleep.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
 
-from bridge.limits import LEASE_MARGIN_SHARE
+from bridge.limits import LEASE_LISTINGS_COUNT, LEASE_MARGIN_SHARE
 from bridge.system.clock import Clock
+
+_TIPS_MAX_COUNT: Final = 64
+
+
+@dataclass
+class _Watched:
+    """A claim ref as it was listed: its tips with when each was first listed, and the highest claim that was read."""
+
+    tips: dict[str, tuple[float, int]]
+    listings: int
+    since: tuple[float, int]
+    position: tuple[int, int] | None = None
 
 
 class LeaseWatch:
-    """Measures how long the claims of others have not changed, for a runner and for a requester who waits."""
+    """Measures how long the claims of others have not moved on, for a runner and for a requester who waits.
+
+    Only a claim that stands higher in its chain begins a lease anew: tips that are pushed again, by whomever, keep no
+    dead run alive. Time in which the bus could not be listed is not held against a runner: a lease has run out when
+    its seconds have passed and the bus was listed a few times meanwhile.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._seen: dict[str, tuple[str, float]] = {}
+        self._watched: dict[str, _Watched] = {}
 
-    def expired(self, run_id: str, oid: str, lease_s: float) -> bool:
-        """Return whether this claim tip has been seen unchanged for its whole lease."""
+    def listed(self, tips: Mapping[str, str]) -> None:
+        """Note what a listing shows, {run id: tip}; what it does not show is forgotten."""
         now_s = self._clock.steady_s()
-        known = self._seen.get(run_id)
-        if known is None or known[0] != oid:
-            self._seen[run_id] = (oid, now_s)
-            return False
-        return now_s - known[1] > lease_s
+        self._watched = {run_id: one for run_id, one in self._watched.items() if run_id in tips}
+        for run_id, oid in tips.items():
+            one = self._watched.get(run_id)
+            if one is None:
+                self._watched[run_id] = _Watched({oid: (now_s, 0)}, 0, (now_s, 0))
+                continue
+            one.listings += 1
+            one.tips.setdefault(oid, (now_s, one.listings))
+            while len(one.tips) > _TIPS_MAX_COUNT:
+                one.tips.pop(next(iter(one.tips)))
 
-    def forget_all_but(self, run_ids: Iterable[str]) -> None:
-        """Keep only these runs in memory."""
-        kept = set(run_ids)
-        self._seen = {run_id: seen for run_id, seen in self._seen.items() if run_id in kept}
+    def read(self, run_id: str, oid: str, position: tuple[int, int]) -> None:
+        """Note where in its chain a tip stands that was listed, (sequence, beat)."""
+        one = self._watched.get(run_id)
+        if one is None or (one.position is not None and position <= one.position):
+            return
+        if one.position is not None:
+            one.since = one.tips.get(oid, one.since)
+        one.position = position
+
+    def expired(self, run_id: str, lease_s: float) -> bool:
+        """Return whether a run's claim has not moved on for a whole lease."""
+        one = self._watched.get(run_id)
+        if one is None:
+            return False
+        since_s, listings = one.since
+        return self._clock.steady_s() - since_s > lease_s and one.listings - listings >= LEASE_LISTINGS_COUNT
 
 
 class OwnLease:

@@ -144,6 +144,9 @@ class Follower:
     def _poll(self) -> Iterator[Progress]:
         view = self.session.bus.view(self.run_id)
         self._view = view
+        self._lease.listed({} if view.claim is None else {self.run_id: view.claim.oid})
+        if view.claim is not None:
+            self._lease.read(self.run_id, view.claim.oid, view.claim.claim.position)
         history = view.claim.history if view.claim is not None else ()
         passed = list(_new_states(history[self._shown :], self._state, state_of_view(view)))
         self._shown = len(history)
@@ -229,7 +232,7 @@ class Follower:
         """Whether the claim's lease has passed and no runner is left that would end the run."""
         view, clock = self._view, self.session.clock
         claim = None if view is None else view.claim
-        if claim is None or not self._lease.expired(self.run_id, claim.oid, claim.claim.lease_s):
+        if claim is None or not self._lease.expired(self.run_id, claim.claim.lease_s):
             self._lost_since_s = None
             return False
         if self._lost_since_s is None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import psutil
@@ -56,14 +55,14 @@ class Admission:
         return condition_wait(policy.only_when, self._clock)
 
     def request_wait(
-        self, request: Request | None, preset: Preset | None, principal: Callable[[], str] = lambda: UNSIGNED
+        self, request: Request | None, preset: Preset | None, principal: str = UNSIGNED
     ) -> NotTaken | None:
         """Return why this runner does not take this request now, or None; a malformed one is taken and rejected.
 
         Args:
             request: what was pushed, None when it is no request.
             preset: what it asks for, None when this host has no such preset.
-            principal: returns whose quota it counts against; asked last, as it verifies a signature.
+            principal: whose quota it counts against.
         """
         if request is None:
             return self._rate_wait(UNSIGNED)
@@ -81,7 +80,7 @@ class Admission:
             waiting = condition_wait(preset.only_when, self._clock)
             if waiting is not None:
                 return waiting
-        return self._rate_wait(principal())
+        return self._rate_wait(principal)
 
     def _rate_wait(self, principal: str) -> NotTaken | None:
         """Return whether the hour's share of a principal, or of all unsigned requests together, is used up."""

@@ -9,15 +9,16 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
 
-from bridge.bus.views import ReceivedRequest, RequestRef
-from bridge.errors import FencedError, InfrastructureError, RequestRejectedError
-from bridge.records import Claim, Request
-from bridge.request import UNSIGNED, parse
+from bridge.bus.store.gather import WorkBudget
+from bridge.bus.views import RequestRef
+from bridge.errors import FencedError, InfrastructureError
+from bridge.limits import STEP_REQUEST_FETCHES, STEP_SIGNATURES_COUNT
+from bridge.records import Claim
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import BusLink
 from bridge.runner.queue.admission import Admission, NotTaken
+from bridge.runner.queue.inbox import Inbox, WaitingRequest
 from bridge.runner.run.claim_renewal import ClaimedRun
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.log import for_run
@@ -50,56 +51,69 @@ class Queue:
         self._running_ids, self._start = running_ids, start
         self._clock, self._stopping, self._log = clock, stopping, log
         self._admission = Admission(rules, state, clock)
+        self._inbox = Inbox(rules, state.journal, link, clock)
         self._told: dict[str, str] = {}
         self._not_ours: set[str] = set()
 
     def take(self, queue: list[RequestRef], forged: Mapping[str, str]) -> int:
-        """Take what may be taken, in order; return how many requests this runner could still take later.
+        """Take what may be taken, each principal in turn; return how many requests could still be taken later.
 
         Args:
             queue: requests without a claim that counts, oldest first.
             forged: tips, by run id, of claims on them that do not count.
+
+        Raises:
+            RemoteError: the bus does not answer.
         """
-        waiting = 0
         oids = {ref.oid for ref in queue}
         self._not_ours &= oids
         self._told = {oid: reason for oid, reason in self._told.items() if oid in oids}
-        for ref in queue:
-            running = self._running_ids()
-            if ref.id in running or ref.oid in self._not_ours:
-                continue
-            free = len(running) < self._rules.policy.slots
-            blocked = self._admission.host_wait() if free else NotTaken("all slots are busy")
-            if self._stopping.is_set() or self._state.folder.drain.exists():
-                blocked = NotTaken("this runner is about to end")
-            if blocked is None:
-                try:
-                    blocked = self._take(ref, forged.get(ref.id))
-                except FencedError:
-                    continue
-                except InfrastructureError as error:
-                    blocked = NotTaken(error.message)
-            if blocked is not None:
+        running = self._running_ids()
+        wanted = [ref for ref in queue if ref.id not in running and ref.oid not in self._not_ours]
+        blocked = self._blocked()
+        if blocked is not None:
+            for ref in wanted:
                 self._tell(ref, blocked.reason)
-            if blocked is not None and blocked.permanent:
-                self._not_ours.add(ref.oid)
-            elif blocked is not None:
-                waiting += 1
-        return waiting
+            return len(wanted)
+        self._inbox.read(wanted, WorkBudget(STEP_REQUEST_FETCHES, self._stopping.is_set))
+        waiting = {ref.oid for ref in wanted if not self._inbox.is_done(ref)}
+        for one in self._inbox.in_turn(wanted, WorkBudget(STEP_SIGNATURES_COUNT, self._stopping.is_set)):
+            wait = self._blocked() or self._tried(one, forged.get(one.ref.id))
+            if wait is None or wait.permanent:
+                waiting.discard(one.ref.oid)
+            if wait is not None:
+                self._tell(one.ref, wait.reason)
+            if wait is not None and wait.permanent:
+                self._not_ours.add(one.ref.oid)
+        return len(waiting)
 
-    def _take(self, ref: RequestRef, over: str | None) -> NotTaken | None:
+    def _blocked(self) -> NotTaken | None:
+        """Return why this runner takes nothing at all now, or None."""
+        if self._stopping.is_set() or self._state.folder.drain.exists():
+            return NotTaken("this runner is about to end")
+        if len(self._running_ids()) >= self._rules.policy.slots:
+            return NotTaken("all slots are busy")
+        return self._admission.host_wait()
+
+    def _tried(self, one: WaitingRequest, over: str | None) -> NotTaken | None:
+        """Take one request; return why it has to wait, None when it is taken, by us or by another runner."""
+        try:
+            return self._take(one, over)
+        except FencedError:
+            return None
+        except InfrastructureError as error:
+            return NotTaken(error.message)
+
+    def _take(self, one: WaitingRequest, over: str | None) -> NotTaken | None:
         """Claim a request and start its run, or say why not; `over` is a claim on it that does not count.
 
         Raises:
             FencedError: another runner has it.
             InfrastructureError: the bus did not answer.
         """
-        link, journal = self._link, self._state.journal
-        received = self._receive(ref)
-        request = self._peek(ref, received)
+        link, journal, ref, request = self._link, self._state.journal, one.ref, one.request
         preset = self._rules.presets.get(request.preset) if request is not None else None
-        who = partial(self._quota_name, request, received)
-        blocked = self._admission.request_wait(request, preset, who)
+        blocked = self._admission.request_wait(request, preset, one.principal)
         if blocked is not None:
             return blocked
         claim = Claim(
@@ -120,39 +134,11 @@ class Queue:
             held = link.bus.claim(claim, over)
         if over is not None:
             for_run(self._log, ref.id).warning("taken over the head of a claim that its runner did not sign")
-        journal.append("claimed", ref.id, held.oid, principal=who())
-        self._start(ClaimedRun(ref, held, received, claim.time, asked_s))
+        journal.append("claimed", ref.id, held.oid, principal=one.principal)
+        self._start(ClaimedRun(ref, held, one.received, claim.time, asked_s))
         return None
 
     def _tell(self, ref: RequestRef, reason: str) -> None:
         if self._told.get(ref.oid) != reason:
             self._told[ref.oid] = reason
             for_run(self._log, ref.id).info("waits: %s", reason)
-
-    def _receive(self, ref: RequestRef) -> ReceivedRequest | None:
-        """Return the pushed bytes, or None when there are none to read: whoever claims it publishes the rejection.
-
-        Raises:
-            FencedError: it is done already.
-            RemoteError: the bus did not answer.
-        """
-        try:
-            with self._link.lock:
-                return self._link.bus.read_request(ref)
-        except RequestRejectedError:
-            return None
-
-    def _peek(self, ref: RequestRef, received: ReceivedRequest | None) -> Request | None:
-        """Return the request if it is one; whether it may run is judged after the claim."""
-        if received is None:
-            return None
-        try:
-            return parse(received.data, ref=ref.ref, bus_id=self._link.record.bus_id, now=self._clock.now())
-        except RequestRejectedError:
-            return None
-
-    def _quota_name(self, request: Request | None, received: ReceivedRequest | None) -> str:
-        """Return whose quota a request counts against."""
-        if received is None:
-            return UNSIGNED
-        return self._rules.signers.quota_name(request, received.data, received.signature)

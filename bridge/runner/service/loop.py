@@ -9,14 +9,14 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
-from bridge.bus.views import ClaimView, HeldClaim, RequestRef
+from bridge.bus.store.gather import WorkBudget
+from bridge.bus.views import ClaimTip, ClaimView, HeldClaim, RequestRef
 from bridge.errors import FencedError, InfrastructureError, KakeyaError
-from bridge.limits import EXPIRY_MAX_S
+from bridge.limits import EXPIRY_MAX_S, STEP_CLAIM_FETCHES
 from bridge.pipeline import finish, run_once
-from bridge.run.lease import LeaseWatch
 from bridge.run.outcomes import Ending, RunOutcome
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.runner.authorisation.rules import OwnerRules
@@ -24,7 +24,7 @@ from bridge.runner.connection.link import BusLink
 from bridge.runner.connection.pacing import PollPace
 from bridge.runner.machine.machine import Machine
 from bridge.runner.queue.admission import Admission
-from bridge.runner.queue.forged_claims import ForgedClaims
+from bridge.runner.queue.foreign_claims import ForeignClaims
 from bridge.runner.queue.queue import Queue
 from bridge.runner.run.claim_renewal import ClaimedRun, ClaimRenewal, following
 from bridge.runner.run.delivery import ResultDelivery, Spool
@@ -68,8 +68,7 @@ class Runner:
         self._rules, self._machine, self._link, self._tasks = rules, machine, link, tasks
         self.state, self.clock, self.stopping, self.log = state, clock, stopping, log
         self._pace = PollPace(clock, link.record.lease_s)
-        self._watch = LeaseWatch(clock)
-        self._forged_claims = ForgedClaims(link, clock)
+        self._foreign = ForeignClaims(link, clock)
         self._admission = Admission(rules, state, clock)
         self._delivery = ResultDelivery(rules.name, state.journal, link, clock=clock, log=log, announce=announce)
         self._recovery = Recovery(
@@ -121,11 +120,11 @@ class Runner:
         for left in self._recovery.recover(refs, snapshot.claims, {*self._running_ids(), *resting}):
             self._go_on(left.ref, left.view, resume=left.resume)
         self._spool.tried(resting)
-        watched = {run_id: oid for run_id, oid in snapshot.claims.items() if run_id in refs}
-        forged = self._forged_claims.among(
-            {run_id: oid for run_id, oid in watched.items() if run_id not in self._active}
-        )
-        self._take_over_expired(refs, {run_id: oid for run_id, oid in watched.items() if run_id not in forged})
+        running = self._running_ids()
+        foreign = {run_id: oid for run_id, oid in snapshot.claims.items() if run_id in refs and run_id not in running}
+        self._foreign.look(foreign, WorkBudget(STEP_CLAIM_FETCHES, self.stopping.is_set))
+        self._take_over_expired(refs)
+        forged = self._foreign.not_counting()
         free = [ref for ref in requests if ref.id not in snapshot.claims or ref.id in forged]
         waiting = self._queue.take(free, forged)
         self._beacons.saw_queue(waiting)
@@ -164,29 +163,28 @@ class Runner:
         for task in tasks:
             task.join()
 
-    def _take_over_expired(self, refs: dict[str, RequestRef], watched: Mapping[str, str]) -> None:
+    def _take_over_expired(self, refs: dict[str, RequestRef]) -> None:
         """Take over what another runner only claimed, finalise what it started, once its lease has run out."""
-        self._watch.forget_all_but(watched)
-        for run_id, oid in watched.items():
-            if run_id in self._active or not self._watch.expired(run_id, oid, self._link.record.lease_s):
+        budget = WorkBudget(STEP_CLAIM_FETCHES, self.stopping.is_set)
+        for tip in self._foreign.expired():
+            if not self._may_take_over(tip) or not budget.take():
                 continue
+            run_id = tip.claim.id
             try:
                 with self._link.lock:
-                    view = self._link.bus.read_claim(run_id, oid)
-                if view is not None and view.claim.state != "terminal" and self._may_take_over(run_id, view):
+                    view = self._link.bus.read_claim(run_id, tip.oid)
+                if view is not None and not view.signature.refused:
                     self._go_on(refs[run_id], view, resume=view.claim.state == "claimed")
             except InfrastructureError as error:
                 for_run(self.log, run_id).warning("cannot be looked at: %s", error.message)
 
-    def _may_take_over(self, run_id: str, view: ClaimView) -> bool:
-        if not self._watch.expired(run_id, view.oid, view.claim.lease_s):
-            return False
-        if view.signature.refused or (view.sealed and not self._link.signs):
+    def _may_take_over(self, tip: ClaimTip) -> bool:
+        if tip.sealed and not self._link.signs:
             return False  # what a signed claim holds, only a signed one moves on
-        if view.claim.state == "started" and self._is_spooled(run_id, view.claim.runner):
+        if tip.claim.state == "started" and self._is_spooled(tip.claim.id, tip.claim.runner):
             return False  # it ran, and its runner says that it still holds the result
         full = len(self._active) >= self._rules.policy.slots or self._admission.host_wait() is not None
-        return not (view.claim.state == "claimed" and full)
+        return not (tip.claim.state == "claimed" and full)
 
     def _is_spooled(self, run_id: str, runner: str) -> bool:
         """Whether a runner's beacon of the last day says that it could not deliver this run's result yet."""

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from bridge.bus.views import ClaimView, HeldClaim, RequestRef
-from bridge.errors import BusError, FencedError, InfrastructureError
+from bridge.errors import BusError, FencedError, InfrastructureError, ObjectError
 from bridge.executor.interface import Executor
 from bridge.runner.connection.link import BusLink
 from bridge.runner.run.delivery import ResultDelivery
@@ -172,8 +172,11 @@ class Recovery:
         if tip is None or history.stage == JournalStage.COPIED:
             return OnBus.UNCLAIMED if history.id in refs else OnBus.GONE, None
         with self._link.lock:
-            view = self._link.bus.read_claim(history.id, tip)
-            if view is not None and view.signature.refused:
+            try:
+                view = self._link.bus.read_claim(history.id, tip)
+            except ObjectError:
+                view = None  # no claim at all
+            if view is None or view.signature.refused:
                 view = self._last_own(history) or view  # displaced while this runner was down
         # Another host may use the same name, never the same nonce.
         ours = view is not None and view.claim.runner == self._name

@@ -36,7 +36,6 @@ def test_a_request_with_a_long_commit_message_is_tried_once(world: SteppedWorld)
     assert sum("not copied" in line for line in mini.said) == 0
 
 
-@pytest.mark.xfail(strict=True, reason="found, not mended yet")
 def test_a_runner_new_to_a_bus_with_a_thousand_ended_runs_takes_a_request_at_once(world: SteppedWorld) -> None:
     for _ in range(1000):
         ended_run(world.remote, world.clock)
@@ -59,7 +58,6 @@ def test_a_runner_new_to_a_bus_with_a_thousand_ended_runs_takes_a_request_at_onc
     assert sum(polls[-20:]) <= 2 * 20 + CALLS_MAX
 
 
-@pytest.mark.xfail(strict=True, reason="found, not mended yet")
 def test_requests_that_have_to_wait_are_fetched_once(world: SteppedWorld) -> None:
     for _ in range(300):
         world.ask()

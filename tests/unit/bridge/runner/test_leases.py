@@ -26,21 +26,64 @@ class HandClock:
         self.steady += seconds
 
 
+def listed(watch: LeaseWatch, clock: HandClock, oid: str, *, seconds: float = 0.0, times: int = 1) -> None:
+    """List the same tip several times over some seconds."""
+    for _ in range(times):
+        clock.steady += seconds / times
+        watch.listed({"r": oid})
+
+
 def test_an_observer_waits_a_whole_lease_from_what_it_saw_itself():
     clock = HandClock()
     watch = LeaseWatch(clock)
-    assert not watch.expired("r", "a", 15.0)
+    assert not watch.expired("r", 15.0)
+    listed(watch, clock, "a")
+    watch.read("r", "a", (1, 0))
     clock.wall += dt.timedelta(days=1)  # a jumping wall clock decides nothing
-    assert not watch.expired("r", "a", 15.0)
-    clock.steady += 14.9
-    assert not watch.expired("r", "a", 15.0)
-    assert not watch.expired("r", "b", 15.0)  # it moved: the lease begins anew
-    clock.steady += 14.9
-    assert not watch.expired("r", "b", 15.0)
+    listed(watch, clock, "a", seconds=14.9, times=3)
+    assert not watch.expired("r", 15.0)
+    listed(watch, clock, "b")
+    watch.read("r", "b", (2, 0))  # it moved on: the lease begins anew
+    listed(watch, clock, "b", seconds=14.9, times=3)
+    assert not watch.expired("r", 15.0)
     clock.steady += 0.2
-    assert watch.expired("r", "b", 15.0)
-    watch.forget_all_but([])
-    assert not watch.expired("r", "b", 15.0)
+    assert watch.expired("r", 15.0)
+    watch.listed({})
+    assert not watch.expired("r", 15.0)
+
+
+def test_a_lease_runs_out_only_when_the_bus_was_listed_a_few_times_meanwhile():
+    clock = HandClock()
+    watch = LeaseWatch(clock)
+    listed(watch, clock, "a")
+    listed(watch, clock, "a", seconds=60.0, times=2)
+    assert not watch.expired("r", 15.0)
+    listed(watch, clock, "a")
+    assert watch.expired("r", 15.0)
+
+
+def test_old_tips_that_are_pushed_again_begin_no_lease_anew():
+    clock = HandClock()
+    watch = LeaseWatch(clock)
+    listed(watch, clock, "a")
+    watch.read("r", "a", (3, 7))
+    for oid in "bcbcbc":
+        listed(watch, clock, oid, seconds=3.0)
+        watch.read("r", oid, (3, 5))
+    assert watch.expired("r", 15.0)
+
+
+def test_a_claim_that_was_read_late_counts_from_when_it_was_listed():
+    clock = HandClock()
+    watch = LeaseWatch(clock)
+    listed(watch, clock, "a")
+    watch.read("r", "a", (1, 0))
+    listed(watch, clock, "b", seconds=10.0)
+    listed(watch, clock, "b", seconds=10.0, times=3)
+    watch.read("r", "b", (2, 0))
+    assert not watch.expired("r", 15.0)
+    clock.steady += 5.1
+    assert watch.expired("r", 15.0)
 
 
 def test_the_owner_stops_a_margin_before_anybody_else_could_take_over():

@@ -1,0 +1,122 @@
+"""Waiting requests as they were pushed, kept by their commit, and whose turn is next.
+
+Each is fetched once and its signature verified once, within the budget of a step. Those whose signature holds have
+shares by principal; all others share one. Decides nothing about what may run.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.bus.store.gather import WorkBudget
+from bridge.bus.views import ReceivedRequest, RequestRef
+from bridge.errors import RequestRejectedError
+from bridge.records import Request
+from bridge.request import UNSIGNED, parse
+from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.connection.link import BusLink
+from bridge.runner.state.journal import Journal
+from bridge.system.clock import Clock
+
+_HOUR: Final = dt.timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class WaitingRequest:
+    """A request that was read.
+
+    Attributes:
+        ref: its branch.
+        received: its bytes; None where what is pushed is no request, which whoever claims it says in a result.
+        request: what it asks, None where it is malformed.
+        principal: whose share and quota it counts against.
+    """
+
+    ref: RequestRef
+    received: ReceivedRequest | None
+    request: Request | None
+    principal: str
+
+
+class Inbox:
+    """The waiting requests of one bus as one runner knows them."""
+
+    def __init__(self, rules: OwnerRules, journal: Journal, link: BusLink, clock: Clock) -> None:
+        self._rules, self._journal, self._link, self._clock = rules, journal, link, clock
+        self._received: dict[str, ReceivedRequest | None] = {}
+        self._requests: dict[str, Request] = {}
+        self._principals: dict[str, tuple[tuple[object, ...], str]] = {}
+        self._done: set[str] = set()
+
+    def read(self, refs: Sequence[RequestRef], budget: WorkBudget) -> None:
+        """Read those that are not known yet, as far as the budget goes; what is listed no more is forgotten.
+
+        Raises:
+            RemoteError: the bus does not answer.
+        """
+        listed = {ref.oid for ref in refs}
+        self._received = {oid: one for oid, one in self._received.items() if oid in listed}
+        self._requests = {oid: one for oid, one in self._requests.items() if oid in listed}
+        self._principals = {oid: one for oid, one in self._principals.items() if oid in listed}
+        self._done &= listed
+        fresh = [ref for ref in refs if ref.oid not in self._received and ref.oid not in self._done]
+        if not fresh:
+            return
+        with self._link.lock:
+            found = self._link.bus.read_requests(fresh, budget)
+        self._received |= found.received
+        self._received |= dict.fromkeys(found.rejected)
+        self._done |= found.done
+
+    def in_turn(self, refs: Sequence[RequestRef], budget: WorkBudget) -> Iterator[WaitingRequest]:
+        """Yield the requests that were read, always of the principal that was served least in the last hour.
+
+        Verifying a signature is work too: what the budget does not reach is not yielded.
+        """
+        waiting: dict[str, list[WaitingRequest]] = {}
+        for ref in refs:
+            if ref.oid in self._received and (one := self._waiting(ref, budget)) is not None:
+                waiting.setdefault(one.principal, []).append(one)
+        since = self._clock.now() - _HOUR
+        served = {name: self._journal.claims_since(since, name) for name in waiting}
+        while waiting:
+            name = min(waiting, key=lambda one: (served[one], waiting[one][0].ref.id))
+            yield waiting[name].pop(0)
+            served[name] += 1
+            if not waiting[name]:
+                del waiting[name]
+
+    def is_done(self, ref: RequestRef) -> bool:
+        """Return whether a branch was found to carry a result already."""
+        return ref.oid in self._done
+
+    def _waiting(self, ref: RequestRef, budget: WorkBudget) -> WaitingRequest | None:
+        received = self._received[ref.oid]
+        if received is None:
+            return WaitingRequest(ref, None, None, UNSIGNED)
+        request = self._requests.get(ref.oid)
+        if request is None:
+            try:
+                now = self._clock.now()
+                request = parse(received.data, ref=ref.ref, bus_id=self._link.record.bus_id, now=now)
+            except RequestRejectedError:
+                return WaitingRequest(ref, received, None, UNSIGNED)
+            self._requests[ref.oid] = request
+        principal = self._principal(request, received, budget)
+        return None if principal is None else WaitingRequest(ref, received, request, principal)
+
+    def _principal(self, request: Request, received: ReceivedRequest, budget: WorkBudget) -> str | None:
+        """Return whose share a request has; None where finding out has to wait."""
+        if received.signature is None:
+            return UNSIGNED
+        stamp = self._rules.signers.stamp()
+        known = self._principals.get(received.ref.oid)
+        if known is None or known[0] != stamp:
+            if not budget.take():
+                return None
+            name = self._rules.signers.quota_name(request, received.data, received.signature)
+            known = self._principals[received.ref.oid] = (stamp, name)
+        return known[1]
