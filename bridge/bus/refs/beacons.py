@@ -73,7 +73,8 @@ class BeaconRefs:
         return tuple(
             (oid, self._read[oid][0])
             for name, oid in sorted(tips.items())
-            if oid in self._read and not self._verify(name, oid).refused
+            # A beacon pushed again at another runner's ref is nobody's.
+            if oid in self._read and self._read[oid][0].runner == name and not self._verify(name, oid).refused
         )
 
     def _take(self, reader: Reader, tip: Tip) -> None:

@@ -74,11 +74,17 @@ class Inbox:
     def in_turn(self, refs: Sequence[RequestRef], budget: WorkBudget) -> Iterator[WaitingRequest]:
         """Yield the requests that were read, always of the principal that was served least in the last hour.
 
-        Verifying a signature is work too: what the budget does not reach is not yielded.
+        What is no request comes last: it only wants to be told so. Verifying a signature is work too: what the budget
+        does not reach is not yielded.
         """
         waiting: dict[str, list[WaitingRequest]] = {}
+        malformed: list[WaitingRequest] = []
         for ref in refs:
-            if ref.oid in self._received and (one := self._waiting(ref, budget)) is not None:
+            if ref.oid not in self._received or (one := self._waiting(ref, budget)) is None:
+                continue
+            if one.request is None:
+                malformed.append(one)
+            else:
                 waiting.setdefault(one.principal, []).append(one)
         since = self._clock.now() - _HOUR
         served = {name: self._journal.claims_since(since, name) for name in waiting}
@@ -88,6 +94,7 @@ class Inbox:
             served[name] += 1
             if not waiting[name]:
                 del waiting[name]
+        yield from malformed
 
     def is_done(self, ref: RequestRef) -> bool:
         """Return whether a branch was found to carry a result already."""

@@ -1,0 +1,139 @@
+"""Every kind of hostile ref at once over real git: a request starts soon, clients work, each object is read once."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bridge.bus import open_bus
+from bridge.bus.refbus import RefBus
+from bridge.bus.store.gather import WorkBudget
+from bridge.presets import registry
+from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.connection.link import link_to
+from bridge.runner.machine.machine import Machine
+from bridge.runner.policy.file import read_policy
+from bridge.runner.service.loop import Runner
+from bridge.runner.state.folder import OpenState, StateFolder
+from bridge.runner.state.log import new_log
+from bridge.system.clock import SystemClock
+from tests.fakes.asking import make_request, push
+from tests.fakes.fake_executor import FakeExecutor
+from tests.fakes.git_servers import bare
+from tests.fakes.memory_bus import bus_record
+from tests.support.hostile_refs import leave_all
+from tests.support.runner_world import FixedCode, Lines, probe
+
+POLICY = b'schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\nrate_per_hour = 0\n'
+CLOCK = SystemClock()
+POLLS_MAX, CALLS_MAX, KINDS_MIN = 3, 40, 40
+WITH_REMOTE = ("fetch", "push", "ls-remote")
+
+
+class CountedGit:
+    """A git on PATH that writes down how it is called."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "calls"
+        self.log.touch()
+        shim = folder / "bin" / "git"
+        shim.parent.mkdir()
+        shim.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {self.log}\nexec {shutil.which("git")} "$@"\n')
+        shim.chmod(0o755)
+        self.path = str(shim.parent)
+
+    def take(self) -> Counter[str]:
+        """Return the calls since the last time, by verb: of those with the remote, and of all others as `local`."""
+        lines = self.log.read_text().splitlines()
+        self.log.write_text("")
+        found: Counter[str] = Counter()
+        for line in lines:
+            verb = next((word for word in line.split() if word in WITH_REMOTE), "local")
+            found["list" if "^refs/*" in line else verb] += 1
+        return found
+
+
+@pytest.fixture
+def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CountedGit:
+    made = CountedGit(tmp_path)
+    monkeypatch.setenv("PATH", made.path, prepend=":")
+    return made
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a remote that carries a bus and every kind of hostile ref."""
+    folder = tmp_path_factory.mktemp("hostile")
+    path = bare(folder / "remote.git")
+    open_bus(str(path), repository=None, state=folder / "maker", clock=CLOCK).create(bus_record(CLOCK))
+    assert len(leave_all(path, int(CLOCK.now().timestamp() * 1000), huge_bytes=5 << 18)) >= KINDS_MIN
+    return path
+
+
+def runner_at(remote: Path, folder: Path, said: list[str]) -> Runner:
+    state = StateFolder(folder / "runner")
+    state.create()
+    bus = open_bus(str(remote), repository=None, state=folder / "bus", clock=CLOCK)
+    return Runner(
+        OwnerRules(read_policy(POLICY), dict(registry())),
+        Machine(FakeExecutor(CLOCK, probe), FixedCode(), "0"),
+        OpenState.open(state, "mini", CLOCK),
+        link_to(bus, CLOCK),
+        clock=CLOCK,
+        stopping=threading.Event(),
+        log=new_log(Lines(said)),
+    )
+
+
+def read_all(bus: RefBus, known: set[str]) -> None:
+    """Read what a runner reads of a listing."""
+    seen = bus.snapshot()
+    bus.read_beacons()
+    bus.newest_claims(seen.claims, WorkBudget(20))
+    found = bus.read_requests([ref for ref in seen.requests if ref.oid not in known], WorkBudget(20))
+    known |= {*found.received, *found.rejected}
+
+
+def test_what_was_looked_at_is_not_fetched_again_also_after_a_restart(
+    hostile: Path, tmp_path: Path, counted: CountedGit
+) -> None:
+    known: set[str] = set()
+    bus = open_bus(str(hostile), repository=None, state=tmp_path / "bus", clock=CLOCK)
+    for _ in range(3):
+        read_all(bus, known)
+    counted.take()
+    read_all(bus, known)
+    assert counted.take()["fetch"] == 0
+    read_all(open_bus(str(hostile), repository=None, state=tmp_path / "bus", clock=CLOCK), set())
+    # Only what is no object for ever is kept: what the remote has lost is asked for once more, and requests are.
+    assert counted.take()["fetch"] <= 20
+
+
+def test_no_kind_of_hostile_ref_holds_anybody_up(hostile: Path, tmp_path: Path, counted: CountedGit) -> None:
+    client = open_bus(str(hostile), repository=None, state=tmp_path / "client", clock=CLOCK)
+    ref = push(client, make_request(client.identity().bus_id, "mlx-env-probe", now=CLOCK.now()))
+
+    said: list[str] = []
+    counted.take()
+    runner = runner_at(hostile, tmp_path / "host", said)
+    calls: Counter[str] = Counter()
+    for _ in range(POLLS_MAX):
+        runner.step()
+        calls += counted.take()
+        if client.view(ref.id).claim is not None:
+            break
+        counted.take()
+    assert client.view(ref.id).claim is not None, (calls, said)
+    assert sum(calls[verb] for verb in ("list", *WITH_REMOTE)) <= CALLS_MAX, calls
+    runner.stopping.set()
+    runner.join()
+
+    seen = client.snapshot()
+    tips = client.newest_claims(seen.claims, WorkBudget(CALLS_MAX))
+    assert tips[ref.id].claim.state == "terminal"
+    assert [beacon.runner for _, beacon in client.read_beacons()] == ["mini"]
+    assert client.view(ref.id).claim is not None
