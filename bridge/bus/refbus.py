@@ -301,7 +301,7 @@ class RefBus:
 
     @cached_property
     def _claims(self) -> Claims:
-        return Claims(self._store, self.identity().prefix, self._seals, self._quarantine)
+        return Claims(self._store, self.identity(), self._seals, self._quarantine)
 
     @cached_property
     def _logs(self) -> Logs:

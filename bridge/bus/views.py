@@ -68,11 +68,15 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class HeldClaim:
-    """A claim this runner owns: the tip it may replace and the chain up to it (commit ids, oldest first)."""
+    """A claim this runner owns: the tip it may replace and the chain up to it (commit ids, oldest first).
+
+    `amends` says whether a renewal of a renewal takes its place on this bus.
+    """
 
     oid: str
     claim: Claim
     chain: tuple[str, ...]
+    amends: bool = True
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,11 @@ class ClaimView:
     chain: tuple[str, ...]
     sealed: bool = False
     signature: SignatureState = UNVERIFIED
+    amends: bool = True
+
+    def held(self) -> HeldClaim:
+        """Return it as a claim that may be moved on."""
+        return HeldClaim(self.oid, self.claim, self.chain, self.amends)
 
 
 @dataclass(frozen=True)

@@ -31,11 +31,14 @@ class BusRecord(Record):
         request_branches: glob patterns of branches on which requests are accepted.
         prefix: prefix of the runner-written refs.
         attestation: whether results carry a signature.
-        lease_s, beacon_interval_s: protocol times of this bus.
+        renewals: whether a renewed claim takes the place of the one before (``amend``), or follows it (``chain``), on
+            remotes that refuse a ref that does not descend from its tip.
+        lease_s: the longest lease a runner may take.
+        beacon_interval_s: how often runners that are busy show themselves.
         minimum_client: the oldest client version that understands this bus.
     """
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     bus_id: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
     wake: Wake
     request_form: Literal["manifest", "workload"]
@@ -43,6 +46,7 @@ class BusRecord(Record):
     prefix: Text
     attestation: Literal["none", "dsse"]
     keys: tuple[KeyRecord, ...] = ()
+    renewals: Literal["amend", "chain"] = "amend"
     lease_s: Seconds
     beacon_interval_s: Seconds
     minimum_client: Text

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from bridge.records.base import Count, Moment, Name, Oid, Record, RunId, Seconds, Text
 
@@ -33,7 +33,9 @@ class Claim(Record):
         request_oid: the request commit this claim is about; another one under the same id is rejected.
         runner: the runner's name.
         nonce: 16 random bytes in hex: no two claims are the same commit.
-        sequence: 0 for the first commit of the chain, then one more each time.
+        sequence: 0 for the first commit of the chain, then one more for each commit below it.
+        beat: 0 for a change of state or hands; a renewal has one more than the claim it renews, and takes the place of
+            an earlier renewal, with its sequence and its parent. Written only where it is not 0.
         lease_s: seconds without a new commit after which the runner is gone, on the observer's own clock.
         phase: what a started run is doing.
         reason, message: of a terminal claim; the message is one line for people.
@@ -49,6 +51,7 @@ class Claim(Record):
     runner: Name
     nonce: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
     sequence: Count
+    beat: Count = 0
     lease_s: Seconds
     phase: Literal["preparing", "running", "judging", "publishing"] | None = None
     reason: Reason | None = None
@@ -60,4 +63,11 @@ class Claim(Record):
     @property
     def position(self) -> tuple[int, int]:
         """Where it stands in its chain: of two claims of a chain the later one compares as higher."""
-        return (self.sequence, 0)
+        return (self.sequence, self.beat)
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = handler(self)
+        if not self.beat:
+            found.pop("beat", None)
+        return found

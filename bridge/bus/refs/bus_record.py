@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from importlib.metadata import version
+from typing import Final, Literal
 
 from bridge.bus.content import commits
 from bridge.bus.refs import names
@@ -16,6 +17,8 @@ from bridge.bus.store.swap import swap, tips_of
 from bridge.errors import BusError, BusMissingError, ObjectError, WrongBusError
 from bridge.limits import MIB
 from bridge.records import BusRecord
+
+PROTOCOL: Final = 2
 
 
 class BusIdentity:
@@ -70,7 +73,7 @@ class BusIdentity:
         Raises:
             BusError: it carries one already.
         """
-        if not self.create_if_missing(record):
+        if not self.create_if_missing(record.evolve(renewals=self._renewals(record))):
             raise BusError(f"{self._store.route} carries a bus already", remedy="leave out --create-bus")
 
     def create_if_missing(self, record: BusRecord) -> bool:
@@ -81,6 +84,19 @@ class BusIdentity:
         head, objects = commits.bus_commit(record, record.created)
         self._store.write(objects)
         return swap(self._store, [RefUpdate(ref, head.oid, None)], authority=ref)[ref].landed
+
+    def _renewals(self, record: BusRecord) -> Literal["amend", "chain"]:
+        """Return whether this remote lets a ref move to a commit that does not descend from its tip, by trying it."""
+        ref = names.probe_ref(record.prefix)
+        one, objects = commits.bus_commit(record, record.created)
+        other, more = commits.bus_commit(record.evolve(renewals="chain"), record.created)
+        self._store.write([*objects, *more])
+        tip = tips_of(self._store, [ref]).get(ref)
+        if not self._store.push([RefUpdate(ref, one.oid, tip)]).get(ref):
+            return "chain"
+        amends = self._store.push([RefUpdate(ref, other.oid, one.oid)]).get(ref)
+        self._store.push([RefUpdate(ref, None, other.oid if amends else one.oid)])
+        return "amend" if amends else "chain"
 
     def update(self, record: BusRecord, moment: str) -> None:
         """Replace the record by a newer one of the same bus: a child of the old one, by compare-and-swap.
@@ -156,8 +172,14 @@ def _check_schema(ref: str, data: bytes | None) -> None:
         schema = json.loads(data or b"")["schema_version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MalformedObjectError(f"{ref} holds no bus record") from error
-    if isinstance(schema, int) and schema > 1:
-        raise BusError(f"the bus record has schema {schema}, this client reads 1", remedy="upgrade kakeya")
+    if not isinstance(schema, int) or schema == PROTOCOL:
+        return
+    if schema > PROTOCOL:
+        raise BusError(f"the bus speaks protocol {schema}, this version {PROTOCOL}", remedy="upgrade kakeya")
+    raise BusError(
+        f"the bus speaks protocol {schema}, this version {PROTOCOL}; its results stay readable where they were fetched",
+        remedy=f"on the host: git push ROUTE :{ref}, then kakeya-runner setup --bus ROUTE --create-bus",
+    )
 
 
 def _check_client(record: BusRecord) -> None:

@@ -17,9 +17,9 @@ from bridge.bus.store.interface import MalformedObjectError, Reader, RefStore, R
 from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.store.swap import SwapResult, swap, tips_of
 from bridge.bus.views import ClaimTip, ClaimView, HeldClaim
-from bridge.errors import BusError, FencedError, RemoteError
+from bridge.errors import BusError, FencedError, ObjectError, RemoteError
 from bridge.limits import CLAIM_CHAIN_MAX_COUNT, MIB
-from bridge.records import Claim
+from bridge.records import BusRecord, Claim
 from bridge.run.state import check_first, check_next
 from bridge.system.gitobjects import Commit, blob, parse_commit
 from bridge.trust.seals import BusSeals, SignatureState, seal_in
@@ -34,8 +34,9 @@ REMEMBERED_MAX_COUNT: Final = 8192
 class Claims:
     """The claim refs of one bus."""
 
-    def __init__(self, store: RefStore, prefix: str, seals: BusSeals, quarantine: Quarantine) -> None:
-        self._store, self._prefix, self._seals, self._quarantine = store, prefix, seals, quarantine
+    def __init__(self, store: RefStore, record: BusRecord, seals: BusSeals, quarantine: Quarantine) -> None:
+        self._store, self._prefix, self._seals, self._quarantine = store, record.prefix, seals, quarantine
+        self._amends = record.renewals == "amend"
         self._read: dict[str, tuple[Claim, Commit]] = {}
         self._absent: set[str] = set()
         self._tips = Gatherer(store, quarantine, "claim", batch_max_bytes=TIPS_MAX_BYTES, one_max_bytes=TIP_MAX_BYTES)
@@ -52,7 +53,7 @@ class Claims:
         # The ref is read again: a remote that acknowledged but did not keep the claim has no single winner.
         if not outcomes[ref].landed or tips_of(self._store, [ref]).get(ref) != oid:
             raise FencedError(f"run {claim.id} is already claimed")
-        return HeldClaim(oid, claim, (oid,))
+        return HeldClaim(oid, claim, (oid,), self._amends)
 
     def take_over(self, seen: ClaimView, claim: Claim) -> HeldClaim:
         """Replace a claim at exactly the tip that was seen.
@@ -60,31 +61,32 @@ class Claims:
         Raises:
             FencedError: the tip moved.
         """
-        return self.advance(HeldClaim(seen.oid, seen.claim, seen.chain), claim, [])[0]
+        return self.advance(seen.held(), claim, [])[0]
 
     def advance(
         self, held: HeldClaim, claim: Claim, along: list[RefUpdate], *, result_oid: str | None = None
     ) -> tuple[HeldClaim, dict[str, SwapResult]]:
         """Move a held claim on, sending other updates along; return the new hold and those updates' outcomes.
 
-        A runner that signs replaces an unsigned tip that took the place of its signed claim, and tries again.
+        A renewal of a renewal takes its place: it has the same parent. A claim of ours that was pushed again, and a
+        tip that took the place of our signed claim without being one, are replaced, and the move is tried again.
 
         Raises:
             FencedError: the tip moved.
         """
-        check_next(held.claim, claim)
-        parents = (held.oid,) if result_oid is None else (held.oid, result_oid)
+        below = self._below(held, claim)
+        parents = (below[-1],) if result_oid is None else (below[-1], result_oid)
         ref = names.claim_ref(self._prefix, claim.id)
         oid, outcomes = self._move(claim, parents, held.oid, along)
         for _ in range(RESTORE_TRIES):
             tip = outcomes[ref].tip
-            if outcomes[ref].landed or tip is None or not self._is_replaced_unsigned(held, tip):
+            if outcomes[ref].landed or tip is None or not self._is_set_back(held, tip):
                 break
             oid, outcomes = self._move(claim, parents, tip, along)
         if not outcomes[ref].landed:
             raise FencedError(f"the claim of run {claim.id} moved on without us, to {outcomes[ref].tip}")
         others = {name: outcome for name, outcome in outcomes.items() if name != ref}
-        return HeldClaim(oid, claim, (*held.chain, oid)), others
+        return HeldClaim(oid, claim, (*below, oid), self._amends), others
 
     def read(self, run_id: str, oid: str | None) -> ClaimView | None:
         """Return the chain that ends at a commit, or at the ref's tip; None when there is no claim.
@@ -102,7 +104,7 @@ class Claims:
             _check_chain(run_id, history)
         signature = self._signature(run_id, chain)
         self._seals.note("claim", history[-1].runner, ref, tip, signature)
-        return ClaimView(tip, history[-1], history, chain, self._is_sealed(tip), signature)
+        return ClaimView(tip, history[-1], history, chain, self._is_sealed(tip), signature, self._amends)
 
     def newest(self, tips: Mapping[str, str], budget: WorkBudget) -> dict[str, ClaimTip]:
         """Return the newest claims, by run id, of {run id: tip}: those that could be read, newest run first.
@@ -184,20 +186,35 @@ class Claims:
             return SignatureState("refused", "a signed claim in a commit that its runner did not make")
         return signature
 
-    def _is_replaced_unsigned(self, held: HeldClaim, tip: str) -> bool:
-        """Return whether a tip replaced a signed claim without being a signed claim itself."""
-        claim, head = self._read.get(held.oid, (None, None))
-        if claim is None or head is None or self._seal_of(held.claim.id, held.oid).state != "verified":
-            return False
+    def _below(self, held: HeldClaim, claim: Claim) -> tuple[str, ...]:
+        """Return the chain that a new claim is put on.
+
+        Raises:
+            BusError: it cannot follow there.
+        """
+        if not (claim.beat and held.claim.beat and claim.sequence == held.claim.sequence):
+            check_next(held.claim, claim)
+            return held.chain
+        if claim.beat <= held.claim.beat:
+            raise BusError(f"renewal {claim.beat} does not count on from {held.claim.beat}")
+        with self._store.reader() as reader:
+            check_next(self._one(reader, held.chain[-2])[0], claim)
+        return held.chain[:-1]
+
+    def _is_set_back(self, held: HeldClaim, tip: str) -> bool:
+        """Return whether a tip is an earlier claim of ours, or replaced our signed one without being a signed claim."""
         if tip in held.chain:
-            return True  # set back to an older claim of this chain
+            return True
+        signed = held.oid in self._read and self._seal_of(held.claim.id, held.oid).state == "verified"
         try:
             view = self.read(held.claim.id, tip)
-        except RemoteError:
+        except ObjectError:
+            return signed  # no claim chain of this run
+        except (RemoteError, BusError):
             return False
-        except BusError:
-            return True  # no claim chain of this run
-        return view is None or view.signature.state != "verified"
+        if view is not None and view.chain[:-1] == held.chain[:-1] and view.claim.runner == held.claim.runner:
+            return view.claim.position < held.claim.position
+        return signed and (view is None or view.signature.state != "verified")
 
     def _walk(self, run_id: str, tip: str) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
         """Return the claims of a chain that is here, and their commits, oldest first.

@@ -30,6 +30,11 @@ def bus_ref(prefix: str) -> str:
     return f"{prefix}bus"
 
 
+def probe_ref(prefix: str) -> str:
+    """Return the ref on which the maker of a bus tries what the remote allows; it is deleted again."""
+    return f"{prefix}probe"
+
+
 def claim_ref(prefix: str, run_id: str) -> str:
     """Return the ref of a run's claim."""
     return f"{prefix}claim/{run_id}"

@@ -75,7 +75,7 @@ class Follower:
     def __post_init__(self) -> None:
         self._lease = LeaseWatch(self.session.clock)
         self._joiner = LineJoiner()
-        self._shown = 0
+        self._shown = (-1, 0)  # the position of the newest claim whose state was shown
         self._log_tip: str | None = None
         self._log_seq = -1
         self._log_bytes = 0
@@ -148,8 +148,9 @@ class Follower:
         if view.claim is not None:
             self._lease.read(self.run_id, view.claim.oid, view.claim.claim.position)
         history = view.claim.history if view.claim is not None else ()
-        passed = list(_new_states(history[self._shown :], self._state, state_of_view(view)))
-        self._shown = len(history)
+        fresh = tuple(claim for claim in history if claim.position > self._shown)
+        passed = list(_new_states(fresh, self._state, state_of_view(view)))
+        self._shown = max((claim.position for claim in history), default=self._shown)
         for state in passed:
             if state.terminal:
                 yield from self._read_log(view.log)  # a run's last lines come before its end

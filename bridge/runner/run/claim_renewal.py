@@ -28,9 +28,20 @@ _TRIES = 3
 
 
 def following(held: HeldClaim, clock: Clock, **changes: Any) -> Claim:
-    """Return the claim that may replace the held one: next number, fresh nonce, and these changes."""
-    fresh = {"sequence": held.claim.sequence + 1, "nonce": secrets.token_hex(16), "time": rfc3339(clock.now())}
-    return held.claim.evolve(**fresh, **changes)
+    """Return the claim that may replace the held one, with these changes: a renewal, or another state or runner.
+
+    A renewal counts beats; where the bus lets it, it takes the place of an earlier renewal and its number.
+    """
+    old = held.claim
+    renews = all(changes.get(name, getattr(old, name)) == getattr(old, name) for name in ("state", "runner"))
+    amends = renews and held.amends and old.beat > 0
+    fresh = {
+        "sequence": old.sequence if amends else old.sequence + 1,
+        "beat": old.beat + 1 if renews else 0,
+        "nonce": secrets.token_hex(16),
+        "time": rfc3339(clock.now()),
+    }
+    return old.evolve(**fresh, **changes)
 
 
 @dataclass(frozen=True)

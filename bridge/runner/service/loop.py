@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from bridge.bus.store.gather import WorkBudget
-from bridge.bus.views import ClaimTip, ClaimView, HeldClaim, RequestRef
+from bridge.bus.views import ClaimTip, ClaimView, RequestRef
 from bridge.errors import FencedError, InfrastructureError, KakeyaError
 from bridge.limits import EXPIRY_MAX_S, STEP_CLAIM_FETCHES
 from bridge.pipeline import finish, run_once
@@ -202,7 +202,7 @@ class Runner:
         link, clock, journal = self._link, self.clock, self.state.journal
         if ref.oid != view.claim.request_oid:
             ref = RequestRef(ref.id, ref.ref, view.claim.request_oid)
-        held = HeldClaim(view.oid, view.claim, view.chain)
+        held = view.held()
         claimed = view.history[0].time
         if not resume:
             found = self._recovery.saved(ref.id, ref.oid)

@@ -14,7 +14,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from bridge.bus.views import ClaimView, HeldClaim, RequestRef
+from bridge.bus.views import ClaimView, RequestRef
 from bridge.errors import BusError, FencedError, InfrastructureError, ObjectError
 from bridge.executor.interface import Executor
 from bridge.runner.connection.link import BusLink
@@ -217,8 +217,7 @@ class Recovery:
             if action is Action.COPY:
                 self._delivery.copy(ref, view.claim.result_oid, tries=1)
             elif history.built is not None and history.built.oid is not None:
-                held = HeldClaim(view.oid, view.claim, view.chain)
-                self._delivery.deliver(ref, held, history.built.ending, history.built.oid, tries=1)
+                self._delivery.deliver(ref, view.held(), history.built.ending, history.built.oid, tries=1)
             copied = journal.of(run_id)
             if copied is not None and copied.stage == JournalStage.COPIED:
                 self._notify(copied)
