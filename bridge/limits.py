@@ -58,17 +58,22 @@ RUNNER_LOG_FILES_COUNT: Final = 5
 RUNNER_LOG_TEXT_MAX_CHARS: Final = 32 * KIB  # a message, or a traceback
 
 # Bus protocol.
-LEASE_HOSTED_S: Final = 600.0
-LEASE_LOCAL_S: Final = 15.0
+LEASE_MAX_S: Final = 600.0  # what a bus record says unless its maker says otherwise
+LEASE_MIN_S: Final = 60.0  # but for a bus whose record allows less
+LEASE_PUSHES: Final = 12  # a lease is as long as so many slow pushes to this remote
+LEASE_SAMPLE_COUNT: Final = 20  # of the last pushes, whose slowest hundredth is taken
 LEASE_MARGIN_SHARE: Final = 1 / 3
 LEASE_LISTINGS_COUNT: Final = 3  # good listings, without the claim moving on, before anybody else may act for its run
+LISTING_WHOLE_EVERY_S: Final = 3600.0  # between listings of all refs; all others show the last days
+LISTING_WHOLE_FIRST_S: Final = 20.0  # and before the first one
+LISTING_SMALL_BYTES: Final = 16 * KIB  # of a listing of all refs that is no dearer than one of the last days
 STEP_CLAIM_FETCHES: Final = 4  # fetches of one step of a runner that read claims of others
 STEP_REQUEST_FETCHES: Final = 7  # and those that read requests
 STEP_SIGNATURES_COUNT: Final = 64  # signatures of requests that one step verifies
 PUSHES_PER_MINUTE_HOSTED: Final = 4.0
 BEACON_INTERVAL_HOSTED_S: Final = 120.0
 BEACON_INTERVAL_LOCAL_S: Final = 5.0
-BEACON_INTERVAL_IDLE_S: Final = 300.0  # what the interval grows to while nothing changes
+BEACON_INTERVAL_IDLE_S: Final = 600.0  # what the interval grows to while nothing changes
 BEACON_CHAIN_COUNT: Final = 256  # commits a runner's beacon ref leads to at most, where the remote lets it begin anew
 BEACON_LIVE_INTERVALS: Final = 3
 BEACON_LIVE_SLACK_S: Final = 120.0

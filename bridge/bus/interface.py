@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bridge.bus.content.large_files import Handling
+from bridge.bus.refs.windows import ListingWindow
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import (
     ClaimTip,
@@ -68,6 +69,11 @@ class SharedBus(Protocol):
         """Where this bus is, without user information."""
         ...
 
+    @property
+    def hosted(self) -> bool:
+        """Whether the remote is another's machine by its name, where pushes and listings are to be spared."""
+        ...
+
     def identity(self) -> BusRecord:
         """Return the bus record.
 
@@ -76,8 +82,8 @@ class SharedBus(Protocol):
         """
         ...
 
-    def snapshot(self) -> Snapshot:
-        """List the bus once."""
+    def snapshot(self, window: ListingWindow | None = None) -> Snapshot:
+        """List the bus once: all of it, or what a window shows, which costs the same however full the bus is."""
         ...
 
     def read_request(self, ref: RequestRef) -> ReceivedRequest:
@@ -155,6 +161,10 @@ class RequesterBus(SharedBus, Protocol):
         Raises:
             RemoteError: the remote refuses it.
         """
+        ...
+
+    def remember(self, run_id: str, ref: str) -> None:
+        """Note the request branch of a run, so that it is listed by its exact names, also on a full bus."""
         ...
 
     def view(self, run_id: str) -> RunView:

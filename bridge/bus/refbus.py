@@ -25,6 +25,7 @@ from bridge.bus.refs.logs import Logs
 from bridge.bus.refs.requests import Requests, base_name
 from bridge.bus.refs.runs import Runs
 from bridge.bus.refs.snapshots import build_snapshot
+from bridge.bus.refs.windows import ListingWindow, all_prefixes, window_prefixes
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.store.interface import RefStore
 from bridge.bus.store.push_budget import Pacer
@@ -90,6 +91,11 @@ class RefBus:
         return self._store.route
 
     @property
+    def hosted(self) -> bool:
+        """Whether pushes and listings are to be spared, see the interface."""
+        return self._pacer.hosted
+
+    @property
     def history(self) -> StoreHistory:
         """The commits and cancels that a decision about trust reads; see the interface."""
         return StoreHistory(self._store, self.identity(), self._quarantine)
@@ -98,10 +104,10 @@ class RefBus:
         """Return the bus record; see the interface."""
         return self._identity.record()
 
-    def snapshot(self) -> Snapshot:
-        """List the bus once."""
+    def snapshot(self, window: ListingWindow | None = None) -> Snapshot:
+        """List the bus once, or what a window of it shows."""
         record = self.identity()
-        listing = self._store.list([record.prefix, *names.listing_prefixes(record.request_branches)])
+        listing = self._store.list(all_prefixes(record) if window is None else window_prefixes(record, window))
         self._identity.check_tip(listing.refs.get(names.bus_ref(record.prefix)))
         return build_snapshot(record, listing, self._claims, self._done)
 
@@ -175,6 +181,10 @@ class RefBus:
         """Push and delete the cancel branch of a request that was never sent; see the interface."""
         self.identity()
         return self._requests.probe(cancel_branch(ref), int(self._clock.now().timestamp()))
+
+    def remember(self, run_id: str, ref: str) -> None:
+        """Note the request branch of a run that was sent from here; see the interface."""
+        self._runs.remember(run_id, ref)
 
     def view(self, run_id: str) -> RunView:
         """Return what is known of a run."""

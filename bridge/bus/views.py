@@ -54,7 +54,6 @@ class Snapshot:
         claims: claim ref tips by run id.
         cancels: run ids with a cancel branch.
         beacons: beacon ref tips by runner name.
-        logs: log ref tips by run id.
         bytes_received: what this listing cost on the wire, 0 when unknown.
     """
 
@@ -62,7 +61,6 @@ class Snapshot:
     claims: Mapping[str, str]
     cancels: frozenset[str]
     beacons: Mapping[str, str]
-    logs: Mapping[str, str]
     bytes_received: int = 0
 
 

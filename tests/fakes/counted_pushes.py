@@ -15,7 +15,7 @@ from pathlib import Path
 from bridge.bus.refbus import RefBus
 from bridge.bus.store.interface import RefUpdate
 from bridge.bus.store.push_budget import Pacer
-from bridge.limits import BEACON_INTERVAL_HOSTED_S, LEASE_HOSTED_S, PUSHES_PER_MINUTE_HOSTED
+from bridge.limits import BEACON_INTERVAL_HOSTED_S, LEASE_MAX_S, PUSHES_PER_MINUTE_HOSTED
 from bridge.runner.connection.link import link_to
 from bridge.runner.run.claim_renewal import ClaimRenewal
 from bridge.runner.service.loop import Runner
@@ -24,7 +24,7 @@ from tests.fakes.memory_bus import MemoryRemote, MemoryStore, bus_record
 from tests.support.runner_world import RunnerProcess
 
 DAY_S = 24 * 3600.0
-HOSTED = {"lease_s": LEASE_HOSTED_S, "beacon_interval_s": BEACON_INTERVAL_HOSTED_S}
+HOSTED = {"lease_s": LEASE_MAX_S, "beacon_interval_s": BEACON_INTERVAL_HOSTED_S}
 BUDGET_FILE = "pushes.json"
 
 
@@ -98,8 +98,8 @@ def busy(process: RunnerProcess, clock: FakeClock, folder: Path, seconds: int, p
     link = link_to(bus, clock)
     actor = Actor(bus, clock, "mini")
     sent = actor.submit()
-    held = bus.claim(actor.record(sent.ref, "claimed", 0, lease_s=LEASE_HOSTED_S))
-    held = bus.advance(held, actor.record(sent.ref, "started", 1, lease_s=LEASE_HOSTED_S, phase="running"))
+    held = bus.claim(actor.record(sent.ref, "claimed", 0, lease_s=LEASE_MAX_S))
+    held = bus.advance(held, actor.record(sent.ref, "started", 1, lease_s=LEASE_MAX_S, phase="running"))
     clock.advance(120.0)
     beacons = process.on(link)._beacons
     renewal = ClaimRenewal(link, held, clock=clock, beacon=beacons.due, asked_s=clock.steady_s())

@@ -16,11 +16,12 @@ from bridge.bus.refs import names
 from bridge.bus.store.interface import Listing, MalformedObjectError, MissingObjectError, ObjectBoundError, RefUpdate
 from bridge.bus.store.push_budget import Pacer
 from bridge.errors import RemoteError
-from bridge.limits import BEACON_INTERVAL_LOCAL_S, LEASE_LOCAL_S
+from bridge.limits import BEACON_INTERVAL_LOCAL_S
 from bridge.records import BusRecord
 from bridge.system.clock import Clock, SystemClock, rfc3339
 from bridge.system.gitobjects import SUBMODULE, GitObject, Kind, parse_commit, parse_tree
 
+LEASE_S = 15.0  # shorter than a runner takes by itself, so that tests need not wait
 ISOLATED_MAX = 64  # as many as the git store keeps
 BUS_ID = "0123456789abcdef0123456789abcdef"
 
@@ -222,7 +223,7 @@ def bus_record(clock: Clock, **changes: object) -> BusRecord:
         "request_branches": names.DEFAULT_PATTERNS,
         "prefix": names.DEFAULT_PREFIX,
         "attestation": "none",
-        "lease_s": LEASE_LOCAL_S,
+        "lease_s": LEASE_S,
         "beacon_interval_s": BEACON_INTERVAL_LOCAL_S,
         "minimum_client": "0.1.0",
         "created": rfc3339(clock.now()),

@@ -10,7 +10,7 @@ from bridge.bus.refs.bus_record import BusIdentity
 from bridge.bus.store.git import GitStore
 from bridge.bus.store.route import Route
 from bridge.errors import BusMissingError
-from bridge.limits import BEACON_INTERVAL_HOSTED_S, BEACON_INTERVAL_LOCAL_S, LEASE_HOSTED_S, LEASE_LOCAL_S
+from bridge.limits import BEACON_INTERVAL_HOSTED_S, BEACON_INTERVAL_LOCAL_S, LEASE_MAX_S
 from bridge.records import BusRecord, Wake
 from bridge.system.clock import Clock, rfc3339
 from bridge.system.gitrepository import BareRepository
@@ -26,7 +26,7 @@ def new_record(
     Args:
         clock: for the time of creation.
         wake: what makes its runners look.
-        local: whether the remote is on this machine, which allows short leases.
+        local: whether pushes cost nothing there, so that beacons may come often.
         branch_prefix: keep the runner's refs below ``refs/heads/kakeya/``, for hosts that protect only branches.
         entropy: 16 random bytes; tests pass their own.
     """
@@ -37,7 +37,7 @@ def new_record(
         request_branches=names.DEFAULT_PATTERNS,
         prefix=names.BRANCH_PREFIX if branch_prefix else names.DEFAULT_PREFIX,
         attestation="none",
-        lease_s=LEASE_LOCAL_S if local else LEASE_HOSTED_S,
+        lease_s=LEASE_MAX_S,
         beacon_interval_s=BEACON_INTERVAL_LOCAL_S if local else BEACON_INTERVAL_HOSTED_S,
         minimum_client=MINIMUM_CLIENT,
         created=rfc3339(clock.now()),

@@ -13,6 +13,7 @@ from typing import Final
 
 from bridge.bus.content import commits
 from bridge.bus.refs import names
+from bridge.bus.refs.windows import cancel_prefixes
 from bridge.bus.store.gather import Gatherer, Tip, WorkBudget
 from bridge.bus.store.interface import MissingObjectError, Reader, RefStore
 from bridge.bus.store.quarantine import Quarantine
@@ -68,7 +69,7 @@ class StoreHistory:
 
     def cancels(self, run_id: str, seen: Container[str] = ()) -> tuple[ReceivedRequest, ...]:
         """Return what was pushed on some cancel branches of a run; see the interface."""
-        listed = self._store.list(names.listing_prefixes(self._record.request_branches)).refs
+        listed = self._store.list(cancel_prefixes(self._record, run_id)).refs
         accepted = self._record.request_branches
         tips = {
             ref: oid

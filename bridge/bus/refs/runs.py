@@ -78,7 +78,7 @@ class Runs:
 
     def _list_for(self, record: BusRecord, run_id: str) -> Mapping[str, str]:
         """List one run's refs; by their exact names once its branch is known, which costs the same on a full bus."""
-        own = [names.claim_ref(record.prefix, run_id), names.log_ref(record.prefix, run_id)]
+        own = (names.claim_ref(record.prefix, run_id), names.log_ref(record.prefix, run_id))
         known = self._request_refs.get(run_id)
         branches = (
             names.listing_prefixes(record.request_branches) if known is None else (known, names.cancel_prefix(known))

@@ -44,7 +44,6 @@ def build_snapshot(record: BusRecord, listing: Listing, claims: Claims, done: Co
         beacons={
             name: oid for ref, oid in refs.items() if (name := names.runner_name_of(record.prefix, ref)) is not None
         },
-        logs=_by_id(record.prefix, "log", refs),
         bytes_received=listing.bytes_received,
     )
 

@@ -37,6 +37,11 @@ class Pacer:
         self._last_s = float("-inf")
         self._turns = 0
 
+    @property
+    def hosted(self) -> bool:
+        """Whether pushes to this remote are counted, because somebody else's machine carries them."""
+        return self._path is not None
+
     def wait_s(self) -> float:
         """Return the seconds after which a push that can wait may go; 0 means now."""
         if self._path is None:

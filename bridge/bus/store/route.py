@@ -31,7 +31,8 @@ class Route:
         url: what git is given; may hold user information, so it is never shown.
         shown: the same without user information.
         config: transport configuration to carry, in order.
-        is_local: whether the remote is on this machine.
+        is_local: whether the remote is on this machine by its name, where pushes need no budget; how far away what
+            answers there really is shows only in how long its answers take.
     """
 
     url: str

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bridge.bus.interface import RequesterBus, SharedBus
+from bridge.bus.views import RunView
 from bridge.client.clone.config import BusChoice, ClientSettings
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
@@ -58,6 +59,13 @@ class BusSession:
     def find(self, text: str) -> str:
         """Return the run id that a text means, asking this clone first and the bus only when it must."""
         return resolve(text, self.store.ids(), self._ids_on_bus)
+
+    def view(self, run_id: str) -> RunView:
+        """Return what the bus shows of a run; one that was sent from here costs the same on a full bus."""
+        sent = self.store.sent(run_id)
+        if sent is not None and sent.bus_id == self.record.bus_id:
+            self.bus.remember(run_id, sent.ref)
+        return self.bus.view(run_id)
 
     def _ids_on_bus(self) -> set[str]:
         seen = self.bus.snapshot()

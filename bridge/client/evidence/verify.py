@@ -73,7 +73,7 @@ def verify_id(session: BusSession, run_id: str, trusted: Pins) -> Verification:
     Raises:
         RunNotFoundError: there is no result of this run, here or on the bus.
     """
-    view = session.bus.view(run_id)
+    view = session.view(run_id)
     claim = view.claim.claim if view.claim is not None else None
     if session.store.has_result(run_id):
         tree, source = session.store.read_result(run_id), str(session.store.folder(run_id))

@@ -40,7 +40,7 @@ def tidy(session: BusSession, *, older_than_s: float, branches: bool, dry_run: b
 
 
 def _is_over(session: BusSession, run_id: str) -> bool:
-    state = state_of_view(session.bus.view(run_id))
+    state = state_of_view(session.view(run_id))
     if state is RunState.QUEUED and (sent := session.store.sent(run_id)) is not None:
         return expired(sent.request(), session.clock.now())
     return state in {RunState.UNKNOWN, RunState.DONE}

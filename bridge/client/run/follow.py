@@ -15,7 +15,7 @@ from bridge.client.connection.liveness import look, spooled_at
 from bridge.client.connection.session import BusSession
 from bridge.client.document.untrusted import LineJoiner
 from bridge.errors import BusError, RemoteError, UntrustedLogError
-from bridge.limits import CLOCK_SKEW_MAX_S, LEASE_LOCAL_S
+from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.records import Claim
 from bridge.run.lease import LeaseWatch
 from bridge.run.state import RunState, state_of
@@ -142,7 +142,7 @@ class Follower:
         return news, end
 
     def _poll(self) -> Iterator[Progress]:
-        view = self.session.bus.view(self.run_id)
+        view = self.session.view(self.run_id)
         self._view = view
         self._lease.listed({} if view.claim is None else {self.run_id: view.claim.oid})
         if view.claim is not None:
@@ -280,8 +280,8 @@ def unproven_log(session: BusSession, run_id: str) -> str | None:
 
 
 def poll_bounds(session: BusSession) -> tuple[float, float]:
-    """Return the shortest and the longest pause between two looks at the bus; a short lease means a near bus."""
-    return _LOCAL_POLL_S if session.record.lease_s <= LEASE_LOCAL_S else _HOSTED_POLL_S
+    """Return the shortest and the longest pause between two looks at the bus."""
+    return _HOSTED_POLL_S if session.bus.hosted else _LOCAL_POLL_S
 
 
 def _new_states(claims: tuple[Claim, ...], last: RunState, now: RunState) -> Iterator[RunState]:

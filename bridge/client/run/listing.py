@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from bridge.bus.refs.windows import ListingWindow
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import ClaimTip, Snapshot
 from bridge.client.connection.session import BusSession
 from bridge.ids import short, unix_ms
+from bridge.presets import registry
 from bridge.records import Request
 from bridge.run.state import RunState, state_of
 
@@ -37,7 +39,7 @@ class Row:
 
 def rows(session: BusSession, *, state: str | None, preset: str | None, limit: int) -> list[Row]:
     """Return the newest runs that match."""
-    seen = session.bus.snapshot()
+    seen = _listing(session, limit)
     branches = {ref.id: ref.ref for ref in seen.requests}
     ids = sorted({*branches, *seen.claims, *session.store.ids()}, reverse=True)
     found: list[Row] = []
@@ -56,6 +58,15 @@ def rows(session: BusSession, *, state: str | None, preset: str | None, limit: i
         if (state is None or row.state == state) and (preset is None or row.preset == preset):
             found.append(row)
     return found
+
+
+def _listing(session: BusSession, limit: int) -> Snapshot:
+    """Return a listing of the last days where that shows enough runs, else of the whole bus."""
+    now_ms = int(session.clock.now().timestamp() * 1000)
+    if session.embedded:
+        return session.bus.snapshot()
+    seen = session.bus.snapshot(ListingWindow(now_ms, tuple(registry())))
+    return seen if len({*seen.claims, *(ref.id for ref in seen.requests)}) >= limit else session.bus.snapshot()
 
 
 def _row(

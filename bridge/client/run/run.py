@@ -122,7 +122,7 @@ class Run:
         if self._ended is not None:
             return self._ended
         last, session = self._last, self.bus
-        view = last.view if last is not None and last.view is not None else session.bus.view(self.id)
+        view = last.view if last is not None and last.view is not None else session.view(self.id)
         end = None if last is None else last.end
         status = run_status(session, self.id, view, end=end, require=require, fetch=fetch)
         status = replace(status, reattached=self.reattached)

@@ -77,7 +77,7 @@ def find_live(session: BusSession, draft: RequestDraft) -> Sending | None:
     unsent = request_of(draft, _ANY_ID, session.record.bus_id, _ANY_REF, session.clock.now(), who=who)
     key = unsent.idempotency_key  # of neither id nor branch nor time
     for sent, request in _same_key(session, key, draft.preset, who):
-        view = session.bus.view(sent.id)
+        view = session.view(sent.id)
         if _live(session, view, request):
             arrived = view.request is not None or view.claim is not None
             return Sending(sent, request, reattached=arrived)

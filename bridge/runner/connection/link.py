@@ -53,4 +53,6 @@ def link_to(bus: RunnerBus, clock: Clock, seals: Callable[[], RunnerSeals | None
     if mine is not None:
         bus.use_seals(mine)
     signs = mine is not None and mine.signs
-    return BusLink(bus, record, PushBudget(clock, record.lease_s), judges=mine is not None, signs=signs)
+    return BusLink(
+        bus, record, PushBudget(clock, record.lease_s, hosted=bus.hosted), judges=mine is not None, signs=signs
+    )

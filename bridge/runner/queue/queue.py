@@ -123,7 +123,7 @@ class Queue:
             runner=self._rules.name,
             nonce=secrets.token_hex(16),
             sequence=0,
-            lease_s=link.record.lease_s,
+            lease_s=link.budget.lease_s(),
             phase="preparing",
             time=rfc3339(self._clock.now()),
         )
@@ -132,6 +132,7 @@ class Queue:
         with link.lock:
             # Who has it when this is fenced off, recovery finds out: perhaps we, late.
             held = link.bus.claim(claim, over)
+        link.budget.measured(self._clock.steady_s() - asked_s)
         if over is not None:
             for_run(self._log, ref.id).warning("taken over the head of a claim that its runner did not sign")
         journal.append("claimed", ref.id, held.oid, principal=one.principal)

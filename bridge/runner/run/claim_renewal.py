@@ -184,10 +184,10 @@ class ClaimRenewal:
             try:
                 self._held = self._link.bus.advance(self._held, make(self._held), log=chunk, beacon=self._beacon())
             except InfrastructureError as error:
-                self._link.budget.spent(ok=False)
+                self._link.budget.spent(ok=False, took_s=self._clock.steady_s() - asked_s)
                 self._fenced = self._fenced or isinstance(error, FencedError)
                 raise
-            self._link.budget.spent(ok=True)
+            self._link.budget.spent(ok=True, took_s=self._clock.steady_s() - asked_s)
             self._lease.renewed(asked_s)
         return self._held
 

@@ -21,6 +21,7 @@ from bridge.run.outcomes import Ending, RunOutcome
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import BusLink
+from bridge.runner.connection.listings import Listings
 from bridge.runner.connection.pacing import PollPace
 from bridge.runner.machine.machine import Machine
 from bridge.runner.queue.admission import Admission
@@ -67,8 +68,9 @@ class Runner:
     ) -> None:
         self._rules, self._machine, self._link, self._tasks = rules, machine, link, tasks
         self.state, self.clock, self.stopping, self.log = state, clock, stopping, log
-        self._pace = PollPace(clock, link.record.lease_s)
+        self._pace = PollPace(clock, hosted=link.bus.hosted)
         self._foreign = ForeignClaims(link, clock)
+        self._listings = Listings(rules.presets, state.journal, clock, local=link.record.wake == "embedded")
         self._admission = Admission(rules, state, clock)
         self._delivery = ResultDelivery(rules.name, state.journal, link, clock=clock, log=log, announce=announce)
         self._recovery = Recovery(
@@ -111,8 +113,12 @@ class Runner:
         Raises:
             InfrastructureError: the bus cannot be listed.
         """
+        window = None if only is not None else self._listings.next_window()
+        began_s = self.clock.steady_s()
         with self._link.lock:
-            snapshot = self._link.bus.snapshot()
+            snapshot = self._link.bus.snapshot(window)
+        took_s = self.clock.steady_s() - began_s
+        self._listings.listed(window, snapshot.bytes_received)
         self._cancels = snapshot.cancels
         requests = [ref for ref in snapshot.requests if only is None or ref.ref == only]
         refs = {ref.id: ref for ref in requests}
@@ -129,16 +135,16 @@ class Runner:
         waiting = self._queue.take(free, forged)
         self._beacons.saw_queue(waiting)
         self._beacons.send()
+        self._pace.listed(ok=True, took_s=took_s)
         return waiting
 
     def read_cancels(self) -> None:
         """List the bus for requests to cancel what is running."""
         try:
             with self._link.lock:
-                self._cancels = self._link.bus.snapshot().cancels
-            self.listed(ok=True)
+                self._cancels = self._link.bus.snapshot(self._listings.window()).cancels
         except InfrastructureError:
-            self.listed(ok=False)
+            self.failed()
 
     def wait(self) -> None:
         """Wait until the next listing is due, a run ends, or the runner is asked to stop."""
@@ -148,9 +154,9 @@ class Runner:
                 break
         self._run_ended.clear()
 
-    def listed(self, *, ok: bool) -> None:
-        """Note whether the last listing worked, which decides when the next one is due."""
-        self._pace.listed(ok=ok)
+    def failed(self) -> None:
+        """Note that the bus could not be listed, so that the next listing comes later."""
+        self._pace.listed(ok=False)
 
     def announce_end(self) -> None:
         """Send the last beacon: this runner takes nothing any more."""
@@ -209,7 +215,7 @@ class Runner:
             vanished = Ending("runner_lost", f"runner {view.claim.runner} vanished while the run was going on")
             self._start(ClaimedRun(ref, held, None, claimed, clock.steady_s(), ending=vanished, kept=found))
             return
-        claim = following(held, clock, runner=self._rules.name, state="claimed", lease_s=link.record.lease_s)
+        claim = following(held, clock, runner=self._rules.name, state="claimed", lease_s=link.budget.lease_s())
         journal.append("fetched", ref.id, ref.oid, nonce=claim.nonce)
         asked_s = clock.steady_s()
         with link.lock:

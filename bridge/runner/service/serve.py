@@ -95,11 +95,10 @@ def serve(runner: Runner, *, idle_s: float | None = None) -> None:
     while not runner.stopping.is_set():
         try:
             waiting = runner.step()
-            runner.listed(ok=True)
             problem = ""
         except InfrastructureError as error:
             waiting = 0
-            runner.listed(ok=False)
+            runner.failed()
             if error.message != problem:
                 runner.log.warning("trying on: %s", error.message)
             problem = error.message

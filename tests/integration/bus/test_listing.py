@@ -8,8 +8,11 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.refs import names
+from bridge.bus.refs.windows import ListingWindow
 from bridge.bus.store.git import GitStore
 from bridge.bus.store.route import Route
+from bridge.ids import new_id
+from bridge.presets import registry
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.git_servers import bare, git
 from tests.fakes.memory_bus import bus_record
@@ -89,3 +92,44 @@ def test_a_prefix_is_no_glob(remote: Path, tmp_path: Path) -> None:
 
 def test_an_empty_remote_lists_nothing(tmp_path: Path) -> None:
     assert store(bare(tmp_path / "empty.git"), tmp_path / "s").list(["refs/"]).refs == {}
+
+
+def runs_over_days(remote: Path, count: int, days: int, clock: FakeClock) -> None:
+    """Add request branches and claims of runs that ended, spread evenly over the last days."""
+    (oid, *_) = git("for-each-ref", "--format=%(objectname)", "refs/heads", cwd=remote).split()
+    now_ms = int(clock.now().timestamp() * 1000)
+    lines = git("for-each-ref", "--format=%(objectname) %(refname)", cwd=remote).splitlines()
+    for number in range(count):
+        run_id = new_id(now_ms - number * days * 86_400_000 // count, number.to_bytes(10, "big"))
+        lines += [f"{oid} {names.claim_ref(names.DEFAULT_PREFIX, run_id)}"]
+        lines += [f"{oid} refs/heads/mac-bridge/mlx-env-probe-{run_id}"]
+    (remote / "packed-refs").write_text(
+        "# pack-refs with: sorted\n" + "\n".join(sorted(set(lines), key=lambda line: line.split(" ")[1])) + "\n"
+    )
+
+
+def test_a_listing_of_the_last_days_costs_the_same_however_many_runs_ended_before(remote: Path, tmp_path: Path) -> None:
+    clock = FakeClock()
+    host = open_bus(str(remote), repository=None, state=tmp_path / "h", clock=clock)
+    window = ListingWindow(int(clock.now().timestamp() * 1000), tuple(registry()))
+    cost = {}
+    for count in (300, 10_000):
+        runs_over_days(remote, count, count // 10, clock)  # ten a day, for longer and longer
+        seen = host.snapshot(window)
+        cost[count] = seen.bytes_received
+        assert 20 <= len(seen.claims) <= 30
+        assert len(seen.claims) <= len(seen.requests) + 1
+        assert seen.bytes_received <= 200 * len(seen.claims) + 20_000
+    assert cost[10_000] <= 1.2 * cost[300]
+    assert host.snapshot().bytes_received > 10 * cost[10_000]
+
+
+def test_a_window_shows_a_known_run_of_any_age_and_what_was_asked_a_moment_ago(remote: Path, tmp_path: Path) -> None:
+    clock = FakeClock()
+    runs_over_days(remote, 200, 300, clock)
+    host = open_bus(str(remote), repository=None, state=tmp_path / "h", clock=clock)
+    oldest = min(host.snapshot().claims)
+    sent = Actor(open_bus(str(remote), repository=None, state=tmp_path / "c", clock=clock), clock).submit()
+    seen = host.snapshot(ListingWindow(int(clock.now().timestamp() * 1000), tuple(registry()), (oldest,)))
+    assert oldest in seen.claims
+    assert sent.ref.id in {ref.id for ref in seen.requests}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from bridge.run.lease import LeaseWatch, OwnLease
-from bridge.runner.connection.pacing import PollPace, PushBudget
+from bridge.runner.connection.pacing import MeasuredLease, PollPace, PushBudget
 from bridge.runner.queue.admission import condition_wait
 
 
@@ -116,7 +116,7 @@ def test_the_owner_asks_again_well_before_its_own_bound():
 
 def test_pushes_to_a_hosted_remote_are_spaced_and_failures_stretch_the_space():
     clock = HandClock()
-    budget = PushBudget(clock, lease_s=600.0)
+    budget = PushBudget(clock, lease_s=600.0, hosted=True)
     assert budget.wait_s() == 0.0
     budget.spent(ok=True)
     first = budget.wait_s()
@@ -125,14 +125,14 @@ def test_pushes_to_a_hosted_remote_are_spaced_and_failures_stretch_the_space():
     assert budget.wait_s() == 2 * first
     budget.spent(ok=True)
     assert budget.wait_s() == first
-    local = PushBudget(clock, lease_s=15.0)
+    local = PushBudget(clock, lease_s=600.0, hosted=False)
     local.spent(ok=True)
     assert 0 < local.wait_s() <= 1.0
 
 
 def test_polling_slows_down_when_nothing_happens_and_when_nothing_answers():
     clock = HandClock()
-    pace = PollPace(clock, lease_s=600.0)
+    pace = PollPace(clock, hosted=True)
     busy = pace.wait_s(busy=False)
     clock.steady += 3600
     idle = pace.wait_s(busy=False)
@@ -157,5 +157,27 @@ def test_the_owners_hours_may_span_midnight():
 
 
 def test_a_local_runner_looks_less_often_while_it_measures():
-    pace = PollPace(HandClock(), lease_s=15.0)
+    pace = PollPace(HandClock(), hosted=False)
     assert pace.wait_s(busy=True) > pace.wait_s(busy=False)
+
+
+def test_a_lease_is_as_long_as_a_dozen_slow_pushes_within_its_bounds():
+    lease = MeasuredLease(600.0)
+    assert lease.seconds == 60.0
+    lease.pushed(0.1)
+    assert lease.seconds == 60.0
+    lease.pushed(20.0)
+    assert lease.seconds == 240.0  # at once
+    for _ in range(30):
+        lease.pushed(0.1)
+    assert 60.0 < lease.seconds < 240.0  # slowly
+    lease.pushed(1000.0)
+    assert lease.seconds == 600.0
+    assert MeasuredLease(15.0).seconds == 15.0
+
+
+def test_a_near_bus_that_answers_slowly_is_asked_less_often():
+    pace = PollPace(HandClock(), hosted=False)
+    quick_s = pace.wait_s(busy=False)
+    pace.listed(ok=True, took_s=2.0)
+    assert pace.wait_s(busy=False) == 8.0 > quick_s

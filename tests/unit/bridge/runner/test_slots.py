@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from bridge.limits import LEASE_HOSTED_S, PUSHES_PER_MINUTE_HOSTED
+from bridge.limits import LEASE_MAX_S, PUSHES_PER_MINUTE_HOSTED
 from bridge.runner.connection.link import link_to
 from bridge.runner.run.claim_renewal import ClaimRenewal
 from tests.fakes.bus_actors import Actor, FakeClock
@@ -25,13 +25,13 @@ def test_all_slots_of_all_runners_of_a_host_stay_within_one_budget_and_no_lease_
     """Two runners with two slots each, all four runs writing log lines without end."""
     remote = MemoryRemote()
     stores, buses = zip(*(counted_bus(remote, clock, tmp_path) for _ in range(2)), strict=True)
-    buses[0].create(bus_record(clock, lease_s=LEASE_HOSTED_S))
+    buses[0].create(bus_record(clock, lease_s=LEASE_MAX_S))
     renewals = []
     for name, bus in zip(("one", "two"), buses, strict=True):
         link, actor = link_to(bus, clock), Actor(bus, clock, name)
         for _ in range(2):
             sent = actor.submit()
-            held = bus.claim(actor.record(sent.ref, "claimed", 0, lease_s=LEASE_HOSTED_S))
+            held = bus.claim(actor.record(sent.ref, "claimed", 0, lease_s=LEASE_MAX_S))
             renewals.append(ClaimRenewal(link, held, clock=clock, beacon=lambda: None, asked_s=clock.steady_s()))
     clock.advance(120.0)
     before = sum(len(store.pushes) for store in stores)
