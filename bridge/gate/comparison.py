@@ -7,6 +7,7 @@ two times cancels. Knows reports and records, no file and no bus.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,6 +17,7 @@ from bridge.gate.claims import CONFIDENCE
 from bridge.gate.claims.generation import committed_of
 from bridge.gate.claims.speed import control_ratio, effect
 from bridge.gate.comparability import NEVER_CITABLE, MeasuredRun, Reason, of_prompts, of_reports, of_runs
+from bridge.gate.facts.launch_series import series_ratio
 from bridge.gate.facts.samples import Arm, Arms, Sample, arms_of, by_prompt
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.report_kinds import SAMPLED
@@ -23,6 +25,7 @@ from bridge.gate.reports.loading import load
 from bridge.gate.stats.binomial import paired_difference_lower
 from bridge.gate.stats.multiple import holm
 from bridge.gate.stats.ratio import Ratio, known_ratio, paired_double_ratio
+from bridge.launches.sittings import agree
 
 STAGES: Final = {"decode_s": "decode", "prefill_s": "prefill"}
 
@@ -33,8 +36,8 @@ class Difference:
 
     Attributes:
         metric: ``decode_time_ratio`` and ``prefill_time_ratio`` are A's time over B's (above 1: B is faster);
-            ``speedup_ratio`` and ``acceptance_ratio`` are B's over A's; ``recall_difference`` is B's minus A's;
-            ``identical_outputs`` counts prompts.
+            ``speedup_ratio``, ``speedup_sittings`` and ``acceptance_ratio`` are B's over A's;
+            ``recall_difference`` is B's minus A's; ``identical_outputs`` counts prompts.
         detail: ``holm_p`` of a ratio, counts of the others.
     """
 
@@ -95,6 +98,7 @@ def compare(a: MeasuredRun, b: MeasuredRun) -> Comparison:
         reasons += of_reports(first, second)
         noise += _noise(first.path, arms, profile)
         differences += _of_report(first, arms, profile, reasons)
+        differences += _sittings((a, first), (b, second))
     return Comparison(tuple(differences), tuple(noise), tuple(reasons))
 
 
@@ -143,7 +147,7 @@ def _of_report(
     drafted += _speedup(arms)
     adjusted = holm({f"{index}": one.ratio.p_value() for index, one in enumerate(drafted)})
     for index, one in enumerate(drafted):
-        yield _said(report.path, one, adjusted[f"{index}"], profile)
+        yield _said(report.path, one, adjusted[f"{index}"])
     yield from others
 
 
@@ -213,9 +217,9 @@ def _acceptance(first: Arm, second: Arm) -> Iterator[_Drafted]:
         yield _Drafted("acceptance_ratio", first, ratio, f"acceptance length of {first.name}")
 
 
-def _said(path: str, one: _Drafted, adjusted: float, profile: Mapping[str, Any]) -> Difference:
+def _said(path: str, one: _Drafted, adjusted: float) -> Difference:
     low, high = one.ratio.interval(CONFIDENCE)
-    word = effect(one.ratio, profile)
+    word = effect(one.ratio)
     if word in {"faster", "slower"} and adjusted >= 1.0 - CONFIDENCE:
         word = "no difference shown"
     if one.metric in {"speedup_ratio", "acceptance_ratio"}:
@@ -234,6 +238,26 @@ def _said(path: str, one: _Drafted, adjusted: float, profile: Mapping[str, Any])
         wording=f"{said}: {one.ratio.value:.3f}x [{low:.3f}, {high:.3f}] 95 %, {one.ratio.n} prompts",
         detail={"effect": word, "holm_p": adjusted},
     )
+
+
+def _sittings(*sides: tuple[MeasuredRun, Report]) -> Iterator[Difference]:
+    """Yield whether the ratios that both runs' supervisors stamped agree: two sittings of one question."""
+    runs = [Evidence(reports=(report,), record=run.record, spec=run.spec, profile={}) for run, report in sides]
+    found = [series_ratio(report, evidence) for (_, report), evidence in zip(sides, runs, strict=True)]
+    candidate = _arms(sides[0][1]).candidate
+    if found[0] is None or found[1] is None or candidate is None:
+        return
+    first, second = (one.pooled for one in found if one is not None)
+    apart, reach = second.log_ratio - first.log_ratio, math.hypot(first.half_width(), second.half_width())
+    low, value, high = (math.exp(one) for one in (apart - reach, apart, apart + reach))
+    said = "agree" if agree(first, second) else "differ by more than their launches say"
+    yield Difference(
+        sides[0][1].path, "speedup_sittings", candidate.name, candidate.role, value, (low, high), CONFIDENCE, "ratio",
+        min(first.launches, second.launches),
+        f"speed-ups over {first.launches} and {second.launches} launches {said}: {first.value:.3f}x and "
+        f"{second.value:.3f}x, B over A {value:.3f}x [{low:.3f}, {high:.3f}] 95 %",
+        {"agree": agree(first, second)},
+    )  # fmt: skip
 
 
 def _outputs(path: str, first: Arm, second: Arm, profile: Mapping[str, Any]) -> Iterator[Difference]:

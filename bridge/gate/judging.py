@@ -23,6 +23,7 @@ FINDINGS_PER_RULE_MAX: Final = 20
 _SEVERITIES: Final = ("reject", "not_citable", "note")
 _Stored = TypeVar("_Stored", RunRecord, JobSpec)
 BARE_ID: Final = "0" * 26
+RECORD_NAME: Final = "/run.json"  # no report has an absolute path
 
 
 def judge(
@@ -42,8 +43,11 @@ def judge(
         record: what the runner saw; None for report files outside a run.
         spec: what was to run; None for report files outside a run.
         authority: who vouches for the record; see `Evidence`.
-        earlier: reports of earlier attempts of the same configuration on the same host, by run id.
+        earlier: reports of earlier attempts of the same configuration on the same host, by run id; under `RECORD_NAME`
+            the record of one.
     """
+    before = {run_id: dict(files) for run_id, files in (earlier or {}).items()}
+    records = {run_id: data for run_id, files in before.items() if (data := files.pop(RECORD_NAME, None)) is not None}
     names = _report_paths(reports, spec)
     loaded, problems = load({path: reports[path] for path in names[:REPORTS_MAX_COUNT]})
     evidence = Evidence(
@@ -54,7 +58,8 @@ def judge(
         run_id=run_id,
         authority=authority,
         files=reports,
-        earlier={key: load(value)[0] for key, value in (earlier or {}).items()},
+        earlier={key: load(value)[0] for key, value in before.items() if value},
+        earlier_records={key: RunRecord.parse(data, max_bytes=REPORT_MAX_BYTES) for key, data in records.items()},
         problems=problems,
         gate=identity(),
     )

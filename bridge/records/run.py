@@ -235,7 +235,7 @@ class Attempt(Record):
     """How often this host has run this (preset, params, profile, code) within 30 days: `number` counts this one.
 
     Attributes:
-        unseen: which of the earlier ones left no report on this host when this one was judged.
+        unseen: which of the earlier ones had left neither a report nor a finished pair when this one was judged.
         looks: of how many questions that this host measured within 30 days this is one, presets, parameters and commits
             alike; 1 where it confirms an earlier run.
         confirms: the run whose result it was begun to confirm, or None; such runs are attempts of their own.

@@ -7,10 +7,15 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft
+from bridge.gate.facts.launch_series import SeriesRatio, series_of, series_ratio
 from bridge.gate.facts.samples import Arm, Arms, Sample, arms_of, by_prompt, stage_means, steps_before
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.stats.multiple import holm
 from bridge.gate.stats.ratio import Ratio, known_ratio
+from bridge.launches import wording
+from bridge.launches.attempts import ShownInterval
+from bridge.launches.estimate import over_launches, prompts_like_these
+from bridge.launches.stopping import decide
 
 SECONDARY: Final = {"prefill_speedup": ("prefill_s", "prefill"), "total_speedup": ("total_s", "end to end")}
 
@@ -49,7 +54,71 @@ def earlier_arms(report: Report, evidence: Evidence) -> tuple[Arms, ...]:
 
 
 def speedups(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
-    """Yield the speed claims of a report with baseline and candidate; nothing without both."""
+    """Yield the speed claims of a report with baseline and candidate; nothing without both.
+
+    Where the supervisor handed out turns, its stamps over launches are the ratio. Otherwise it is the program's own
+    word over prompts.
+    """
+    series = series_ratio(report, evidence)
+    if series is None:
+        yield from _over_prompts(report, evidence)
+        return
+    yield _over_launches(report, evidence, series)
+    yield from (draft for draft in _over_prompts(report, evidence) if draft.role != "primary")
+
+
+def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> ClaimDraft:
+    """Return the ratio of the supervisor's stamps: its interval decides every word."""
+    arms, own = arms_of(report, evidence), series_of(report, evidence)
+    if own is None or arms.candidate is None or arms.baseline is None:
+        raise ValueError("the ratio is of no series of launches")
+    bounds, pooled, stated = found.shown, found.pooled, time_ratio(arms, "decode_s")
+    decision = decide(own.rule, own.launches)
+    said, baseline = wording.effect(bounds), baseline_name(arms)
+    sd = None if decision.ratio is None else decision.ratio.sd
+    shown = wording.shown(bounds, pooled.launches, looks=found.looks, sd=sd)
+    shown += f", {pooled.sittings} sittings" if pooled.sittings > 1 else ", one sitting"
+    shown += ", sittings as units" if pooled.unit == "sitting" else ""
+    return ClaimDraft(
+        id="decode_speedup",
+        role="primary",
+        value=bounds.value,
+        interval=(bounds.low, bounds.high),
+        confidence=CONFIDENCE,
+        unit="ratio",
+        n=pooled.launches,
+        wording=f"decode {said}: {shown}, vs {baseline}",
+        stated=None if stated is None else stated.value,
+        baseline=baseline,
+        arms=(arms.candidate.name, *(arm.name for arm in arms.reference)),
+        detail={
+            "effect": said,
+            "over": "launches",
+            "attempts": pooled.sittings,
+            "unit": pooled.unit,
+            "looks": found.looks,
+            "launch_sd": sd,
+            "half_width": bounds.half_width,
+            "width": wording.wide(bounds, own.rule.half_width) or "reached",
+            "ended": decision.reason,
+            "cut_launches": sum(record.cut is not None for record in own.records),
+            "prompts_like_these": _other_prompts(report, evidence),
+            "summary": f"{shown}, vs {baseline}",
+        },
+    )
+
+
+def _other_prompts(report: Report, evidence: Evidence) -> tuple[float, float] | None:
+    """Return the wider interval of prompts like these, from the scatter of the program's own times over prompts."""
+    series, sides = series_of(report, evidence), _one_run(arms_of(report, evidence), "decode_s")
+    ratio = None if series is None else over_launches(series.launches, series.rule.blocks)
+    if ratio is None or not sides or not all(value > 0.0 for pair in sides.values() for value in pair):
+        return None
+    found = prompts_like_these(ratio, [a for a, _ in sides.values()], [b for _, b in sides.values()])
+    return None if found is None else found.interval()
+
+
+def _over_prompts(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     arms = arms_of(report, evidence)
     earlier = earlier_arms(report, evidence)
     ratio, stated = time_ratio(arms, "decode_s", earlier), time_ratio(arms, "decode_s")
@@ -64,7 +133,7 @@ def speedups(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     shown = shown_ratio(worse)
     shown += ", before loops" if over == "before loops" else ""
     shown += f", {attempts} attempts pooled" if attempts > 1 else ""
-    said = effect(worse, evidence.profile)
+    said = effect(worse)
     yield replace(
         ClaimDraft.of_ratio("decode_speedup", "primary", worse, f"decode {said}: {shown}, vs {baseline}"),
         stated=stated.value,
@@ -78,7 +147,7 @@ def speedups(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
             "summary": f"{shown}, vs {baseline}",
         },
     )
-    yield from _secondaries(arms, earlier, names, evidence.profile)
+    yield from _secondaries(arms, earlier, names)
 
 
 def shown_ratio(ratio: Ratio) -> str:
@@ -87,9 +156,7 @@ def shown_ratio(ratio: Ratio) -> str:
     return f"{ratio.value:.2f}x [{low:.2f}, {high:.2f}] 95 %, {ratio.n} prompts"
 
 
-def _secondaries(
-    arms: Arms, earlier: tuple[Arms, ...], names: tuple[str, ...], profile: Mapping[str, Any]
-) -> Iterator[ClaimDraft]:
+def _secondaries(arms: Arms, earlier: tuple[Arms, ...], names: tuple[str, ...]) -> Iterator[ClaimDraft]:
     ratios: dict[str, Ratio] = {}
     for name, (stage, _) in SECONDARY.items():
         ratio = time_ratio(arms, stage, earlier)
@@ -98,7 +165,7 @@ def _secondaries(
     adjusted = holm({name: ratio.p_value() for name, ratio in ratios.items()})
     baseline = baseline_name(arms)
     for name, ratio in ratios.items():
-        said = effect(ratio, profile) if adjusted[name] < 1.0 - CONFIDENCE else "no difference shown"
+        said = effect(ratio) if adjusted[name] < 1.0 - CONFIDENCE else "no difference shown"
         shown = shown_ratio(ratio)
         yield replace(
             ClaimDraft.of_ratio(name, "secondary", ratio, f"{SECONDARY[name][1]} {said}: {shown}, vs {baseline}"),
@@ -108,20 +175,9 @@ def _secondaries(
         )
 
 
-def effect(ratio: Ratio, profile: Mapping[str, Any]) -> str:
-    """Return the word that the interval allows."""
-    faster, margin = float(profile["faster_min_ratio"]), float(profile["equivalence_margin"])
-    low, high = ratio.interval(CONFIDENCE)
-    if low > faster:
-        return "faster"
-    if high < 1.0 / faster:
-        return "slower"
-    inner_low, inner_high = ratio.interval(0.90)
-    if inner_low >= 1.0 - margin and inner_high <= 1.0 + margin:
-        return f"equivalent within {margin * 100:.0f} %"
-    if ratio.lower(0.95) >= float(profile["not_slower_min_ratio"]):
-        return f"not slower ({(1 - float(profile['not_slower_min_ratio'])) * 100:.0f} % margin)"
-    return "no difference shown"
+def effect(ratio: Ratio) -> str:
+    """Return the word that the interval over prompts allows."""
+    return wording.effect(ShownInterval(ratio.value, *ratio.interval(CONFIDENCE)))
 
 
 def control_ratio(arms: Arms, stage: str = "decode_s") -> Ratio | None:

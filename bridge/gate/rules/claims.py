@@ -118,7 +118,11 @@ def _earlier_attempts(evidence: Evidence, attempt: Attempt) -> Iterator[Violatio
     if too_many_unseen(len(unseen)):
         yield Violation(f"{len(unseen)} earlier attempts within {LOOK_DAYS} days left nothing to pool", "attempt")
     left = [one for one in attempt.earlier if one not in unseen]
-    missing = [one for one in left if not any(r.value for r in evidence.earlier.get(one, ()))]
+    missing = [
+        one
+        for one in left
+        if one not in evidence.earlier_records and not any(r.value for r in evidence.earlier.get(one, ()))
+    ]
     if missing:
         yield Violation(
             f"attempt {attempt.number}: {len(missing)} earlier attempts are not pooled, e.g. {missing[0]}", "attempt"

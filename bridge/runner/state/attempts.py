@@ -18,13 +18,15 @@ from pathlib import Path
 from bridge import strictjson
 from bridge.errors import JournalError
 from bridge.launches.attempts import LOOK_DAYS, count_looks
-from bridge.records import Attempt, JobSpec
+from bridge.limits import REPORT_MAX_BYTES
+from bridge.records import Attempt, JobSpec, RunRecord
 from bridge.records.base import Moment, Record, RunId, Sha256
 from bridge.runner.state.journal import append_line
 from bridge.system.clock import parse_rfc3339, rfc3339
 from bridge.system.durable import write_atomically
 
 _PREFIX = "reports/"
+RECORD_NAME = "/run.json"  # as the gate looks for it; no report has an absolute path
 _LOADED_MAX_COUNT = 64  # more attempts than that of one configuration are not pooled, and the gate says so
 
 
@@ -108,14 +110,26 @@ class Attempts:
 
 
 def save_reports(folder: Path, run_id: str, files: Mapping[str, bytes]) -> None:
-    """Store the reports of a result tree."""
+    """Store the reports of a result tree, and its record where a launch finished a pair: all that a cut run left."""
     reports = {path.removeprefix(_PREFIX): data.hex() for path, data in files.items() if path.startswith(_PREFIX)}
+    record = files.get("run.json")
+    if record is not None and _finished_a_pair(RunRecord.parse(record, max_bytes=REPORT_MAX_BYTES)):
+        reports[RECORD_NAME] = record.hex()
     if reports:
         write_atomically(folder / f"{run_id}.json.gz", gzip.compress(json.dumps(reports).encode(), 1, mtime=0))
 
 
+def _finished_a_pair(record: RunRecord) -> bool:
+    """Return whether a launch that counts has a sample that both arms finished."""
+    for launch in record.launches:
+        ended = {(turn.sample, turn.arm) for turn in launch.turns if turn.over}
+        if launch.number > 0 and len({sample for sample, _ in ended}) < len(ended):
+            return True
+    return False
+
+
 def unreported(folder: Path, run_ids: Sequence[str]) -> tuple[str, ...]:
-    """Return which of these runs left no report: cancelled before it was written, or still going on."""
+    """Return which of these runs left nothing to pool: cancelled before a pair was finished, or still going on."""
     return tuple(run_id for run_id in run_ids if not (folder / f"{run_id}.json.gz").exists())
 
 

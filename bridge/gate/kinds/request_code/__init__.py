@@ -25,7 +25,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     ratio, stated = time_ratio(arms, "total_s", earlier), time_ratio(arms, "total_s")
     if ratio is None or stated is None or arms.candidate is None:  # G4-STAGES says where a time is not positive
         return
-    said, baseline = effect(ratio, evidence.profile), baseline_name(arms)
+    said, baseline = effect(ratio), baseline_name(arms)
     shown = shown_ratio(ratio)
     shown += f", {1 + len(earlier)} attempts pooled" if earlier else ""
     yield replace(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.corpus.gate.breaks.registry import SMALL, breaks, retoken, samples
 from tests.corpus.gate.builders import Case
 from tests.corpus.gate.generations import Plan, code_throughput
+from tests.corpus.gate.launches import launched, scattered
 
 
 @breaks("G5-DESIGN", "claim")
@@ -74,3 +75,21 @@ def _(case: Case) -> None:
 @breaks("G8-TELEMETRY")
 def _(case: Case) -> None:
     case.record["telemetry"]["samples"][2]["cpu_share"] = 7.0
+
+
+@breaks("G5-LAUNCHES", "claim")
+def _(case: Case) -> None:
+    launched(case, scattered(5))
+
+
+@breaks("G5-SOLO", "claim")
+def _(case: Case) -> None:
+    launched(case, scattered(8))
+    for one in case.record["launches"]:
+        one["solos"][1].update(cpu_s=0.01, waited_s=0.0)
+
+
+@breaks("G5-CLOCK", "claim")
+def _(case: Case) -> None:
+    for sample in samples(case, 1):
+        sample["stages"]["decode_s"] = round(sample["stages"]["decode_s"], 2)

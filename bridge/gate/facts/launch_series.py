@@ -1,0 +1,143 @@
+"""The launches of a run as the supervisor stamped them: what a ratio rests on, this run's and its earlier attempts'.
+
+Knows records and ratios; what may be said of them is for claims and rules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bridge.gate.facts.samples import arms_of
+from bridge.gate.interface import Evidence, Report
+from bridge.launches.attempts import ShownInterval, weaker
+from bridge.launches.estimate import Launch
+from bridge.launches.sittings import PooledRatio, pool
+from bridge.launches.stopping import LaunchRule
+from bridge.records import JobSpec, LaunchRecord, LaunchSeries, RunRecord, SoloStretch
+from bridge.run.stop_rule import counting, finished
+
+
+@dataclass(frozen=True)
+class Series:
+    """The launches of one command.
+
+    Attributes:
+        plan: what the job spec asked for.
+        records: as stamped, launch 0 first.
+        launches: those that count and finished a pair.
+    """
+
+    plan: LaunchSeries
+    records: tuple[LaunchRecord, ...]
+    launches: tuple[Launch, ...]
+
+    @property
+    def rule(self) -> LaunchRule:
+        """When it was to end."""
+        rule = self.plan.rule
+        return LaunchRule(rule.least, rule.most, rule.blocks, rule.half_width)
+
+    @property
+    def counted(self) -> list[LaunchRecord]:
+        """All but the launch that calibrates."""
+        return counting(self.records)
+
+    @property
+    def cut(self) -> bool:
+        """Whether a launch did not come to its end."""
+        return any(record.cut is not None for record in self.records)
+
+
+@dataclass(frozen=True)
+class SeriesRatio:
+    """What this run and its earlier attempts say together.
+
+    Attributes:
+        pooled: every launch with a finished pair.
+        shown: the interval that holds with and without cut runs, corrected for looks.
+        looks: how many ratios it was chosen from.
+    """
+
+    pooled: PooledRatio
+    shown: ShownInterval
+    looks: int
+
+
+def series_of(report: Report, evidence: Evidence) -> Series | None:
+    """Return the launches whose two arms are the report's; None where no turns were handed out."""
+    return evidence.derived(("series", report.path), lambda: _of_record(report, evidence, evidence.record))
+
+
+def _of_record(report: Report, evidence: Evidence, record: RunRecord | None) -> Series | None:
+    arms = arms_of(report, evidence)
+    if record is None or evidence.spec is None or arms.baseline is None or arms.candidate is None:
+        return None
+    names = (arms.baseline.name, arms.candidate.name)
+    for command, plan in _plans(evidence.spec):
+        records = tuple(one for one in record.launches if one.command == command)
+        if plan.arms == names and records:
+            return Series(plan, records, tuple(finished(plan, records)))
+    return None
+
+
+def _plans(spec: JobSpec) -> list[tuple[str, LaunchSeries]]:
+    return [(command.name, command.launches) for command in spec.commands if command.launches is not None]
+
+
+def series_ratio(report: Report, evidence: Evidence) -> SeriesRatio | None:
+    """Return the ratio over this run's launches and those of its earlier attempts; None without enough of them."""
+    own = series_of(report, evidence)
+    if own is None:
+        return None
+    earlier = [_of_record(report, evidence, record) for record in evidence.earlier_records.values()]
+    known = [one for one in (own, *earlier) if one is not None and one.plan == own.plan]
+    every = pool([one.launches for one in known], own.plan.rule.blocks)
+    if every is None:
+        return None
+    whole = pool([one.launches for one in known if not one.cut], own.plan.rule.blocks)
+    looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
+    shown = weaker(ShownInterval.of(every, looks), None if whole is None else ShownInterval.of(whole, looks))
+    return SeriesRatio(every, shown, looks)
+
+
+def solo_ratios(series: Series) -> tuple[list[float], list[float]]:
+    """Return the log ratio of each launch's solo stretches, and that of its turns, in seconds a token.
+
+    Launches without a stretch of both arms are left out.
+    """
+    solo, turns = [], []
+    for record in series.counted:
+        alone = [_token_s([one for one in record.solos if one.arm == arm]) for arm in series.plan.arms]
+        together = [
+            _rate([(turn.done_s - turn.go_s, turn.tokens) for turn in record.turns if turn.arm == arm])
+            for arm in series.plan.arms
+        ]
+        known = [value for value in (*alone, *together) if value is not None]
+        if len(known) == 4:
+            solo.append(math.log(known[0] / known[1]))
+            turns.append(math.log(known[2] / known[3]))
+    return solo, turns
+
+
+def worked(series: Series) -> tuple[float, float] | None:
+    """Return the processor time and run-queue wait by wall time of each arm alone; None where no source saw it."""
+    shares = []
+    for arm in series.plan.arms:
+        stretches = [one for record in series.counted for one in record.solos if one.arm == arm]
+        busy = [one.cpu_s + one.waited_s for one in stretches if one.cpu_s is not None and one.waited_s is not None]
+        wall = math.fsum(one.done_s - one.go_s for one in stretches)
+        if len(busy) < len(stretches) or wall <= 0.0:
+            return None
+        shares.append(math.fsum(busy) / wall)
+    return shares[0], shares[1]
+
+
+def _token_s(stretches: Sequence[SoloStretch]) -> float | None:
+    return _rate([(one.done_s - one.go_s, one.tokens) for one in stretches])
+
+
+def _rate(spent: Sequence[tuple[float, int]]) -> float | None:
+    seconds, tokens = math.fsum(s for s, _ in spent), sum(t for _, t in spent)
+    return seconds / tokens if seconds > 0.0 and tokens > 0 else None

@@ -1,0 +1,90 @@
+"""Rules on the launches of a run: how many there are, when they ended, and what was timed beside their turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from bridge.gate.facts.launch_series import series_of, solo_ratios, worked
+from bridge.gate.facts.samples import arms_of
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.report_kinds import PAIRED, UNSEEN
+from bridge.gate.rule import report_rule
+from bridge.launches.checks import EQUAL_TIMES_MOST, is_clock, mean_interval, solo_disagrees
+from bridge.launches.stopping import BLOCKS, MODELS, PROCESS_PAIRS, decide, seconds_needed, stopping_point
+from bridge.launches.wording import too_few
+
+STUDIED: Final = (MODELS, BLOCKS, PROCESS_PAIRS)
+SLEPT_MOST_S: Final = 0.1
+WORKED_LEAST: Final = 0.5
+
+
+@report_rule(
+    "G5-LAUNCHES", severity="not_citable", kinds=PAIRED, remedy="Give the run the minutes it names; unchanged rule."
+)
+def require_launches(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Enough launches ran, and they ended when the rule over launches says so.
+
+    A launch is a process and the unit of every ratio: what is timed inside one shares its memory layout and its minute.
+    Error rates were simulated for this rule; a run that ends when its author likes the number has others. How wide the
+    interval came out decides nothing.
+    """
+    series = series_of(report, evidence)
+    if series is None:
+        return
+    if series.rule not in STUDIED:
+        yield Violation(f"the launches followed {series.rule}, whose error rates nobody simulated", "launches")
+    decision = decide(series.rule, series.launches)
+    if decision.launches < series.rule.least:
+        spent = [record.ended_s - record.started_s for record in series.counted]
+        yield Violation(too_few(decision.launches, series.rule.least, seconds_needed(series.rule, spent)), "launches")
+    end = stopping_point(series.rule, series.launches)
+    if end is not None and end < len(series.launches):
+        yield Violation(
+            f"{len(series.launches)} launches finished a pair, the rule stops after {end}",
+            "launches",
+            severity="reject",
+        )
+
+
+@report_rule("G5-SOLO", severity="not_citable", kinds=PAIRED, remedy="Measure whole samples instead of turns.")
+def compare_solo_stretches(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Each arm alone shows the ratio that the turns show, to 10 %, and no arm mostly slept while the other worked.
+
+    Turns may slow one arm down more than the other, where a queue drains between them. Processor time says nothing
+    within a turn, since workers of the other arm spin; alone it does.
+    """
+    series = series_of(report, evidence)
+    if series is None:
+        return
+    solo, turns = solo_ratios(series)
+    if solo and solo_disagrees(solo, turns):
+        found = mean_interval([a - b for a, b in zip(solo, turns, strict=True)])
+        apart = f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+        yield Violation(f"alone the arms' log ratio differs from that of the turns by {apart}", "launches")
+    shares = worked(series)
+    if shares is not None and min(shares) < WORKED_LEAST * max(shares):
+        lazy = series.plan.arms[shares.index(min(shares))]
+        yield Violation(
+            f"arm {lazy!r} alone kept the processor busy {min(shares):.2f} of the time, the other {max(shares):.2f}",
+            "launches",
+        )
+
+
+@report_rule("G5-CLOCK", severity="not_citable", kinds=PAIRED, remedy="Time with the backend's clock, awake.")
+def require_clock(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Times come from a clock: they do not repeat, and the machine did not sleep in between.
+
+    Single equal values are honest where a clock ticks every 42 ns; more than 5 % of an arm's are from a table.
+    """
+    for arm in arms_of(report, evidence).all:
+        stage = "total_s" if arm.name in UNSEEN else "decode_s"  # such an arm may hold its first token back
+        times = [float(sample["stages"][stage]) for sample in arm.measured if sample["stages"][stage] > 0]
+        if not is_clock(times):
+            share = 1.0 - len(set(times)) / len(times)
+            most = f"at most {EQUAL_TIMES_MOST * 100:.0f} %"
+            yield Violation(f"arm {arm.name!r}: {share * 100:.0f} % of its times repeat another, {most}", "/arms")
+    series = series_of(report, evidence)
+    for record in () if series is None else series.records:
+        if record.slept_s > SLEPT_MOST_S:
+            yield Violation(f"the machine slept {record.slept_s:.1f} s in launch {record.number}", "launches")

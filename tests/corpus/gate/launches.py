@@ -1,0 +1,57 @@
+"""Launches as the supervisor stamps them, put into an honest run."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from tests.corpus.gate.builders import Case, sha
+
+ARMS = ("autoregressive", "speculative")
+SAMPLES, TURNS, TOKENS = 3, 2, 40
+
+
+def launch(command: str, number: int, log_ratio: float, *, began_s: float = 0.0, block: int = 0) -> dict[str, Any]:
+    """Return a launch in which both arms finish every sample, each in two turns, and run alone once."""
+    rng, now = random.Random(f"{command} {number} {log_ratio}"), began_s + 2.0
+    turns, solos = [], []
+    for sample in range(SAMPLES):
+        for turn in range(TURNS):
+            for arm in ARMS:
+                spent = 0.1 * rng.uniform(0.98, 1.02) * (math.exp(log_ratio) if arm == ARMS[0] else 1.0)
+                stamp = {"number": len(turns) + 1, "arm": arm, "sample": sample, "tokens": TOKENS}
+                turns.append(stamp | {"go_s": now, "done_s": now + spent, "over": turn == TURNS - 1})
+                now += spent + 0.001
+    for arm in ARMS:
+        spent = 0.1 * (math.exp(log_ratio) if arm == ARMS[0] else 1.0) * 30
+        stretch = {"number": 100 + len(solos), "arm": arm, "sample": 1, "tokens": TOKENS * 30}
+        stretch |= {"go_s": now, "done_s": now + spent, "cpu_s": 0.7 * spent, "waited_s": 0.2 * spent, "source": "proc"}
+        solos.append(stretch)
+        now += spent
+    return {
+        "schema_version": 1, "command": command, "number": number, "block": block, "nonce": sha(f"{command} {number}"),
+        "turn_tokens": TOKENS, "started_s": began_s, "ready_s": began_s + 1.0, "ended_s": now + 0.5, "slept_s": 0.0,
+        "turns": turns, "solos": solos, "cut": None,
+    }  # fmt: skip
+
+
+def launched(case: Case, logs: Sequence[float], *, blocks: int = 1, **rule: Any) -> Case:
+    """Return the run with launch 0 and one launch for each of these log ratios."""
+    command = case.spec["commands"][0]
+    least = {1: 8, 5: 10}.get(blocks, 2 * blocks)
+    asked = {"least": least, "most": 20, "blocks": blocks, "half_width": 0.03, "allowed_s": None} | rule
+    plan = {"arms": list(ARMS), "rule": asked, "unit": "tokens", "turn_least_s": 0.05, "solo_s": 3.0}
+    command["launches"] = plan
+    case.record["launches"] = [
+        launch(command["name"], number, value, began_s=60.0 * number, block=max(0, number - 1) % blocks)
+        for number, value in enumerate([0.0, *logs])
+    ]
+    return case
+
+
+def scattered(count: int, middle: float = 0.3, sd: float = 0.01, seed: int = 1) -> list[float]:
+    """Return log ratios of launches."""
+    rng = random.Random(seed)
+    return [rng.gauss(middle, sd) for _ in range(count)]

@@ -1,0 +1,179 @@
+"""A ratio of turns that the supervisor stamped: over launches, pooled with earlier attempts, in words it allows."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from scipy import stats
+
+from bridge import strictjson
+from bridge.gate import MeasuredRun, compare, judge
+from bridge.gate.judging import RECORD_NAME
+from tests.corpus.gate.breaks import honest
+from tests.corpus.gate.launches import launched, scattered
+
+EARLIER = "01jd7zk3v8q4w2m6x9c5b7n1t0"
+CODES = {"G5-LAUNCHES", "G5-SOLO", "G5-CLOCK"}
+
+
+def judged(case, earlier=None):
+    case.report["claims"] = []
+    case.seal()
+    return judge(case.run_id, case.files(), case.record_value(), case.spec_value(), earlier=earlier)
+
+
+def speed(verdict):
+    return next(claim for claim in verdict.claims if claim.id == "decode_speedup")
+
+
+def said(verdict):
+    return {finding.code: finding.message for finding in verdict.findings if finding.code in CODES}
+
+
+def logs_of(case):
+    found = []
+    for one in case.record["launches"][1:]:
+        spent = [
+            math.fsum(turn["done_s"] - turn["go_s"] for turn in one["turns"] if turn["arm"] == arm)
+            for arm in ("autoregressive", "speculative")
+        ]
+        found.append(math.log(spent[0] / spent[1]))
+    return found
+
+
+def test_the_ratio_is_the_supervisors_over_launches_and_its_interval_is_students():
+    case = launched(honest("claim"), scattered(8))
+    verdict = judged(case)
+    claim, logs = speed(verdict), logs_of(case)
+    low, high = stats.t.interval(0.96, 7, loc=sum(logs) / 8, scale=stats.sem(logs))
+    assert claim.interval == pytest.approx((math.exp(low), math.exp(high)))
+    assert (claim.n, claim.detail["over"], claim.detail["looks"]) == (8, "launches", 1)
+    assert claim.wording.startswith("decode faster: 1.3")
+    assert "8 launches (sd " in claim.wording
+    assert "one sitting" in claim.wording
+    wide = claim.detail["prompts_like_these"]
+    assert wide[0] < claim.interval[0] < claim.interval[1] < wide[1]
+    assert said(verdict) == {}
+
+
+def test_fewer_launches_carry_no_claim_and_name_the_minutes_that_enough_need():
+    found = said(judged(launched(honest("claim"), scattered(5))))
+    assert found == {"G5-LAUNCHES": "5 launches, a claim needs 8: about 2 minutes on this machine"}
+
+
+def test_a_wide_interval_stays_citable_and_says_its_width():
+    verdict = judged(launched(honest("claim"), scattered(20, sd=0.12)))
+    assert said(verdict) == {}
+    assert "not 3 %" in speed(verdict).detail["width"]
+    assert speed(verdict).detail["ended"] == "most launches"
+
+
+def test_a_run_that_went_on_beyond_the_rule_is_refused():
+    found = said(judged(launched(honest("claim"), scattered(12, sd=0.001))))
+    assert found == {"G5-LAUNCHES": "12 launches finished a pair, the rule stops after 8"}
+
+
+def test_a_rule_that_nobody_simulated_carries_no_claim():
+    found = said(judged(launched(honest("claim"), scattered(3, sd=0.001), least=3)))
+    assert "error rates nobody simulated" in found["G5-LAUNCHES"]
+
+
+def test_with_blocks_their_means_are_removed_and_a_cut_rotation_stays_outside():
+    steps = [0.0, 0.2, -0.2, 0.4, -0.4]
+    logs = [value + steps[place % 5] for place, value in enumerate(scattered(12, sd=0.004))]
+    claim = speed(judged(launched(honest("claim"), logs, blocks=5)))
+    assert claim.n == 10
+    assert claim.detail["half_width"] < 0.02
+
+
+def test_other_looks_widen_the_interval_and_are_said():
+    alone = speed(judged(launched(honest("claim"), scattered(8))))
+    case = launched(honest("claim"), scattered(8))
+    case.record["attempt"]["looks"] = 6
+    best = speed(judged(case))
+    assert best.interval[0] < alone.interval[0]
+    assert "best of 6" in best.wording
+
+
+def earlier_run(logs, *, cut=False):
+    case = launched(honest("claim"), logs)
+    case.record["id"] = case.spec["id"] = EARLIER
+    if cut:
+        case.record["launches"][-1]["cut"] = "the run was cancelled"
+    return {EARLIER: {RECORD_NAME: strictjson.encode(case.record)}}
+
+
+def again(logs):
+    case = launched(honest("claim"), logs)
+    case.record["attempt"].update(number=2, earlier=[EARLIER])
+    return case
+
+
+def test_a_second_attempt_is_pooled_launch_by_launch():
+    verdict = judged(again(scattered(8, seed=2)), earlier_run(scattered(8)))
+    claim = speed(verdict)
+    assert (claim.n, claim.detail["attempts"]) == (16, 2)
+    assert "2 sittings" in claim.wording
+    assert not [finding for finding in verdict.findings if finding.code == "G5-ATTEMPTS"]
+
+
+def test_a_cancelled_run_enters_and_the_claim_is_the_weaker_of_with_and_without():
+    bad = scattered(3, middle=-0.2)
+    with_cut = speed(judged(again(scattered(8, middle=0.06)), earlier_run(bad, cut=True)))
+    without = speed(judged(launched(honest("claim"), scattered(8, middle=0.06))))
+    assert without.detail["effect"] == "faster"
+    assert with_cut.n == 11
+    assert with_cut.interval[0] < without.interval[0]
+    assert with_cut.detail["effect"] == "no difference shown"
+
+
+def test_three_sittings_that_differ_are_the_units():
+    earlier = earlier_run(scattered(8, middle=0.1, sd=0.004))
+    other = "01jd7zk3v8q4w2m6x9c5b7n2t0"
+    earlier[other] = earlier_run(scattered(8, middle=0.5, sd=0.004))[EARLIER]
+    case = again(scattered(8, middle=0.3, sd=0.004))
+    case.record["attempt"].update(number=3, earlier=[EARLIER, other])
+    claim = speed(judged(case, earlier))
+    assert claim.detail["unit"] == "sitting"
+    assert "sittings as units" in claim.wording
+    assert claim.interval[1] / claim.interval[0] > 2
+
+
+def test_an_arm_that_is_slower_in_turns_than_alone_is_found():
+    case = launched(honest("claim"), scattered(8))
+    for one in case.record["launches"]:
+        one["solos"][0]["done_s"] += 0.25 * (one["solos"][0]["done_s"] - one["solos"][0]["go_s"])
+        one["solos"][0]["cpu_s"] *= 1.25
+    assert said(judged(case))["G5-SOLO"].startswith("alone the arms' log ratio differs from that of the turns by +0.2")
+
+
+def test_an_arm_that_mostly_sleeps_is_found_and_a_missing_source_is_not_held_against_it():
+    case = launched(honest("claim"), scattered(8))
+    for one in case.record["launches"]:
+        one["solos"][1].update(cpu_s=0.01, waited_s=0.0)
+    assert "arm 'speculative' alone kept the processor busy 0.00" in said(judged(case))["G5-SOLO"]
+    for one in case.record["launches"]:
+        one["solos"][1].update(cpu_s=None, waited_s=None)
+    assert said(judged(case)) == {}
+
+
+def test_times_from_a_table_and_a_machine_that_slept_are_no_clock():
+    case = launched(honest("claim"), scattered(8))
+    case.record["launches"][4]["slept_s"] = 40.0
+    assert said(judged(case)) == {"G5-CLOCK": "the machine slept 40.0 s in launch 4"}
+
+
+def test_two_sittings_are_compared_by_their_launches():
+    def side(middle):
+        case = launched(honest("claim"), scattered(8, middle=middle, sd=0.005))
+        return MeasuredRun(case.files(), case.record_value(), case.spec_value(), "valid_not_citable")
+
+    one, same, other = side(0.30), side(0.302), side(0.36)
+    found = {
+        name: next(row for row in compare(one, two).differences if row.metric == "speedup_sittings")
+        for name, two in (("same", same), ("other", other))
+    }
+    assert (found["same"].detail["agree"], found["other"].detail["agree"]) == (True, False)
+    assert "differ by more than their launches say" in found["other"].wording
+    assert found["other"].value == pytest.approx(math.exp(0.06), rel=0.02)
