@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from benchmarks.equal_arms import campaign
+from benchmarks.equal_arms.figures import figures
 from benchmarks.show.line import Line
 from benchmarks.simulation.page import bars, done, rows
 
@@ -36,6 +38,12 @@ def beginnings() -> str | None:
     return None
 
 
+def equal_arms() -> str | None:
+    """Return what the runs of a model against its copy came to, and how many of them are done."""
+    found = figures(rows(campaign.STUDY.name))
+    return None if found is None else f"{found.runs} of {campaign.RUNS}: {found}"
+
+
 LINES = (
     Line(
         "simulated, Gaussian and t3 launches: coverage ≥ .94, false citable ≤ .5 % each sign, 5 % slower faster in "
@@ -45,4 +53,10 @@ LINES = (
     ),
     Line("two-mode launches and persisting ratios printed beside, no bar", STUDIES, known_failures),
     Line("dropping bad beginnings gains nothing", STUDIES, beginnings),
+    Line(
+        "an A/A campaign of 40 claim runs of 8 launches of 64 tokens, without blocks (≤ 2 minutes each; copied "
+        "candidate): the count, its bound, the between-run sd, the rate by resampling launches across runs",
+        STUDIES,
+        equal_arms,
+    ),
 )

@@ -1,0 +1,1 @@
+"""A model against its copy, launch after launch under the real supervisor: whatever it shows is noise."""
