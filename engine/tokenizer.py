@@ -1,15 +1,16 @@
 """Text to token ids and back, from a model folder's own tokenizer.json.
 
-Uses the `tokenizers` library alone: no array library, and no code from the checkpoint except its chat template, which
-is rendered in a sandbox.
+Uses the `tokenizers` library alone: no array library, and no code from the checkpoint except its chat templates, which
+``engine.chat`` renders in a sandbox.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoint import read_object
+from engine.chat import Message, render_chat
 from engine.errors import ModelConfigError
 
 
@@ -50,28 +51,14 @@ class Tokenizer:
         """Return text without special tokens."""
         return str(self._implementation.decode(list(ids), skip_special_tokens=True))
 
-    def chat(self, text: str) -> tuple[int, ...]:
-        """Return ids of ``text`` as one user turn, ready for the model's answer.
+    def chat(
+        self, messages: Sequence[Message], *, template: str | None = None, thinking: bool | None = None
+    ) -> tuple[int, ...]:
+        """Return ids of a conversation, ready for the model's answer; see ``engine.chat.render_chat``.
 
         Raises:
             ModelConfigError: If the folder has no chat template, or a broken one.
+            UsageError: If it has none of that name, or one that does not know thinking.
         """
-        from jinja2 import TemplateError
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-        path = self.folder / "chat_template.jinja"
-        if not path.is_file():
-            raise ModelConfigError(f"no chat_template.jinja in {self.folder}; complete raw text instead of a chat turn")
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        try:
-            rendered = environment.from_string(path.read_text(encoding="utf-8")).render(
-                messages=[{"role": "user", "content": text}], add_generation_prompt=True, bos_token=self._beginning()
-            )
-        except (TemplateError, TypeError, ValueError) as error:
-            raise ModelConfigError(f"{path} cannot be rendered: {error}; complete raw text instead") from error
+        rendered = render_chat(self.folder, messages, template=template, thinking=thinking)
         return tuple(self._implementation.encode(rendered, add_special_tokens=False).ids)
-
-    def _beginning(self) -> str:
-        path = self.folder / "tokenizer_config.json"
-        value = read_object(path).get("bos_token") if path.is_file() else None
-        return str(value.get("content", "")) if isinstance(value, dict) else str(value or "")

@@ -52,6 +52,14 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument(
         "--chat", action="store_true", help="send the prompt as a chat turn through the model's template"
     )
+    built.add_argument(
+        "--chat-template", metavar="NAME", help="which of the model's templates (default: the usual one)"
+    )
+    built.add_argument(
+        "--thinking",
+        choices=("on", "off"),
+        help="tell a template that knows thinking (default: what it does by itself)",
+    )
     built.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; repeatable")
     built.add_argument("--ignore-stop-tokens", action="store_true", help="go on past the model's own stop tokens")
     built.add_argument("--temperature", type=float, default=0.0, help="0 is greedy, above samples (default: 0)")
@@ -72,10 +80,12 @@ def _run(options: argparse.Namespace) -> int:
     text, layout, settings = _prompt_text(options.prompt), cache_layout(options), _settings(options)
     if "" in options.stop:
         raise UsageError("--stop is empty, which ends every answer before it begins; give the text to end at")
+    if not options.chat and (options.chat_template or options.thinking):
+        raise UsageError("--chat-template and --thinking are for a chat turn; add --chat")
     engine = open_selected(options)
     tokenizer = Tokenizer(engine.folder)
     make_depth, _ = depth_factory(options.depth, engine)
-    prompt = tokenizer.chat(text) if options.chat else tokenizer.encode(text)
+    prompt = _chat_turn(tokenizer, text, options) if options.chat else tokenizer.encode(text)
     asked = GenerationRequest(
         prompt=prompt,
         max_new_tokens=options.max_new or _default_budget(prompt, engine),
@@ -93,6 +103,13 @@ def _run(options: argparse.Namespace) -> int:
         _write("" if answer.text.endswith("\n") else "\n")
         _report(engine, answer)
     return 0
+
+
+def _chat_turn(tokenizer: Tokenizer, text: str, options: argparse.Namespace) -> tuple[int, ...]:
+    """Return the ids of ``text`` as the user's turn."""
+    thinking = None if options.thinking is None else options.thinking == "on"
+    turn = {"role": "user", "content": text}
+    return tokenizer.chat([turn], template=options.chat_template, thinking=thinking)
 
 
 def _settings(options: argparse.Namespace) -> Sampling | None:

@@ -1,0 +1,132 @@
+"""Chat turns as text, through the templates that come with a model folder.
+
+Knows every place in which the hub keeps them, and nothing of tokens. transformers renders, in its sandbox and with the
+functions that published templates call, so that a turn reads here as it does there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from engine.checkpoint import read_object
+from engine.errors import ModelConfigError, UsageError
+
+DEFAULT = "default"
+FILE = "chat_template.jinja"
+MORE = "additional_chat_templates"
+CONFIG = "tokenizer_config.json"
+LEGACY = "chat_template.json"
+SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+THINKING = "enable_thinking"
+
+Message = Mapping[str, Any]
+"""One turn: ``role`` and ``content``, and whatever else the template reads."""
+
+
+def chat_templates(folder: Path) -> dict[str, str]:
+    """Return the templates of a folder by name, the usual one under ``default``.
+
+    Files of their own come before tokenizer_config.json, as in transformers, and chat_template.json comes last.
+
+    Raises:
+        ModelConfigError: If one cannot be read.
+    """
+    files = {path.stem: path for path in sorted((folder / MORE).glob("*.jinja"))}
+    if (folder / FILE).is_file():
+        files[DEFAULT] = folder / FILE
+    if files:
+        return {name: _text(path) for name, path in files.items()}
+    for path in (folder / CONFIG, folder / LEGACY):
+        found = _listed(read_object(path).get("chat_template"), path) if path.is_file() else {}
+        if found:
+            return found
+    return {}
+
+
+def render_chat(
+    folder: Path, messages: Sequence[Message], *, template: str | None = None, thinking: bool | None = None
+) -> str:
+    """Return a conversation as text that ends where the model's answer begins.
+
+    Args:
+        folder: The model's.
+        messages: The turns so far, the newest last.
+        template: Name of the template; None for the default one, or the only one.
+        thinking: Whether the model is to think before it answers; None leaves that to the template.
+
+    Raises:
+        ModelConfigError: If the folder has no template, or one that cannot be rendered.
+        UsageError: If it has none of that name, or one that does not know thinking.
+    """
+    from jinja2 import TemplateError
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    name, source = _chosen(folder, template)
+    values: dict[str, Any] = _special_tokens(folder)
+    if thinking is not None:
+        if THINKING not in source:
+            raise UsageError(f"the chat template of {folder} does not read {THINKING}; leave --thinking out")
+        values[THINKING] = thinking
+    try:
+        rendered = render_jinja_template(
+            [[dict(message) for message in messages]], chat_template=source, add_generation_prompt=True, **values
+        )
+    except (TemplateError, ImportError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise ModelConfigError(
+            f"chat template {name!r} of {folder} cannot be rendered: {error}; fetch the folder's templates again, or "
+            "complete raw text instead of a chat turn"
+        ) from error
+    texts = rendered[0] if isinstance(rendered, tuple) else rendered
+    return str(texts[0])
+
+
+def _chosen(folder: Path, name: str | None) -> tuple[str, str]:
+    """Return a template by name: the default one, or the only one, where none is asked for."""
+    found = chat_templates(folder)
+    if not found:
+        raise ModelConfigError(
+            f"no chat template in {folder}: looked in {FILE}, {MORE}/, {CONFIG} and {LEGACY}; complete raw text "
+            "instead of a chat turn"
+        )
+    wanted = name or (DEFAULT if len(found) > 1 else next(iter(found)))
+    if wanted not in found:
+        raise UsageError(
+            f"no chat template {wanted!r} in {folder}; it has {', '.join(sorted(found))}. Name one with --chat-template"
+        )
+    return wanted, found[wanted]
+
+
+def _listed(value: Any, path: Path) -> dict[str, str]:
+    """Return the templates of a JSON file: one text, a list of named ones, or an object of them."""
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        return {DEFAULT: value}
+    if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
+        value = {item.get("name"): item.get("template") for item in value}
+    if not isinstance(value, Mapping) or not all(isinstance(part, str) for item in value.items() for part in item):
+        raise ModelConfigError(f"chat_template in {path} is no text and no list of objects with name and template")
+    return dict(value)
+
+
+def _special_tokens(folder: Path) -> dict[str, Any]:
+    """Return the special tokens that templates write, as text."""
+    path = folder / CONFIG
+    config = read_object(path) if path.is_file() else {}
+    found: dict[str, Any] = {}
+    for name in SPECIAL:
+        value = config.get(name)
+        text = value.get("content") if isinstance(value, Mapping) else value
+        if text is not None:
+            found[name] = str(text)
+    # A template that writes a token the folder does not name writes nothing.
+    return {"bos_token": "", "eos_token": "", **found}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelConfigError(f"cannot read {path}: {error}; fetch the file again") from error

@@ -1,0 +1,141 @@
+"""Chat templates are found in every place of the hub and read as transformers reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.chat import chat_templates, render_chat
+from engine.errors import ModelConfigError, UsageError
+from engine.tokenizer import Tokenizer
+
+PLAIN = "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{{ eos_token }}\n{% endfor %}<model>"
+THINKING = """{%- set ns = namespace(system=false) -%}
+{%- for message in messages %}
+    {%- if message.role == 'system' %}{% set ns.system = true %}{% endif %}
+    {%- if message.role not in ['system', 'user', 'assistant'] %}{{ raise_exception('no such role') }}{% endif %}
+    {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+    {%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{% endif %}
+{%- endif %}"""
+TALK = [
+    {"role": "user", "content": " hi <b> "},
+    {"role": "assistant", "content": "yes"},
+    {"role": "user", "content": "so"},
+]
+
+
+def config(folder: Path, template: Any) -> None:
+    beginning = {"__type": "AddedToken", "content": "<s>", "special": True}
+    tokens = {"bos_token": beginning, "eos_token": "</s>", "tokenizer_class": "PreTrainedTokenizerFast"}
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template, **tokens}))
+
+
+def as_file(folder: Path, template: str) -> None:
+    config(folder, "not this one")
+    (folder / "chat_template.jinja").write_text(template)
+
+
+def as_legacy(folder: Path, template: str) -> None:
+    config(folder, None)
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": template}))
+
+
+def as_list(folder: Path, template: str) -> None:
+    named = {"default": template, "tool_use": "tools {{ messages[0].content }}"}
+    config(folder, [{"name": name, "template": text} for name, text in named.items()])
+
+
+def as_more(folder: Path, template: str) -> None:
+    as_file(folder, template)
+    (folder / "additional_chat_templates").mkdir()
+    (folder / "additional_chat_templates" / "tool_use.jinja").write_text("tools {{ messages[0].content }}")
+
+
+PLACES: dict[str, Callable[[Path, str], None]] = {
+    "text": config,
+    "file": as_file,
+    "legacy": as_legacy,
+    "list": as_list,
+    "more": as_more,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    from tokenizers import Tokenizer as Implementation
+    from tokenizers import models, pre_tokenizers
+
+    letters = [chr(code) for code in range(128)]
+    tokenizer = Implementation(models.WordLevel({text: index for index, text in enumerate(letters)}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_template_is_found_in_every_place_and_read_as_stock_reads_it(folder: Path, place: str) -> None:
+    PLACES[place](folder, PLAIN)
+    rendered = render_chat(folder, TALK)
+    assert rendered == "<s><user>hi <b></s>\n<assistant>yes</s>\n<user>so</s>\n<model>"
+    if place != "legacy":  # transformers reads that place with processors alone
+        from transformers import AutoTokenizer
+
+        stock = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        assert stock.apply_chat_template(TALK, tokenize=False, add_generation_prompt=True) == rendered
+    if place in {"list", "more"}:
+        assert render_chat(folder, TALK, template="tool_use") == "tools  hi <b> "
+        with pytest.raises(UsageError, match=r"no chat template 'rag'.*it has default, tool_use"):
+            render_chat(folder, TALK, template="rag")
+    ids = Tokenizer(folder).chat(TALK)
+    assert "".join(chr(index) for index in ids) == rendered
+
+
+def test_thinking_is_told_to_a_template_that_knows_it(folder: Path) -> None:
+    config(folder, THINKING)
+    turn = TALK[:1]
+    usual, on, off = (render_chat(folder, turn, thinking=thinking) for thinking in (None, True, False))
+    assert usual == on == "<|im_start|>user\n hi <b> <|im_end|>\n<|im_start|>assistant\n"
+    assert off == on + "<think>\n\n</think>\n\n"
+    config(folder, PLAIN)
+    with pytest.raises(UsageError, match="does not read enable_thinking"):
+        render_chat(folder, turn, thinking=False)
+
+
+def test_several_templates_without_a_default_one_have_to_be_named(folder: Path) -> None:
+    config(folder, {"a": "A", "b": "B"})
+    with pytest.raises(UsageError, match=r"no chat template 'default'.*it has a, b"):
+        render_chat(folder, TALK)
+    assert render_chat(folder, TALK, template="b") == "B"
+
+
+BROKEN = {
+    "syntax": ("{% for %}", "cannot be rendered"),
+    "a function that is not there": ("{{ nowhere(1) }}", "'nowhere' is undefined"),
+    "its own objection": ("{{ raise_exception('no such role') }}", "no such role"),
+    "a way out of the sandbox": ("{{ ''.__class__.__mro__ }}", "unsafe"),
+    "no text": (7, "is no text and no list"),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_template_is_one_error_that_names_the_folder(folder: Path, fault: str) -> None:
+    template, message = BROKEN[fault]
+    config(folder, template)
+    with pytest.raises(ModelConfigError, match=message) as caught:
+        render_chat(folder, TALK)
+    assert str(folder) in str(caught.value)
+
+
+def test_without_a_template_every_place_that_was_looked_in_is_named(folder: Path) -> None:
+    assert chat_templates(folder) == {}
+    with pytest.raises(
+        ModelConfigError, match=r"chat_template\.jinja, additional_chat_templates/, tokenizer_config\.json"
+    ):
+        render_chat(folder, TALK)
