@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from engine.digests import file_digest
 from engine.errors import ModelConfigError, ModelNotFoundError, ModelWeightsError
 
 ASSETS = Path(__file__).parent / "assets"
-HASH_CHUNK_BYTES = 1 << 22
 SIZES = frozenset(
     {
         "block_size", "head_dim", "hidden_size", "intermediate_size", "max_position_embeddings", "num_attention_heads",
@@ -125,7 +125,7 @@ def folder_digest(folder: Path) -> str:
 
     A runner takes the same digest by itself (`weights_sha256` of its record's models), and the gate compares the two.
     """
-    lines = [f"{path.name} {_file_digest(path)}\n" for path in [folder / "config.json", *weight_files(folder)]]
+    lines = [f"{path.name} {file_digest(path)}\n" for path in [folder / "config.json", *weight_files(folder)]]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
@@ -162,11 +162,3 @@ def number_format(config: Mapping[str, Any]) -> str:
         return f"{quantization['bits']}bit"
     inner = text_config(config)
     return str(inner.get("dtype") or inner.get("torch_dtype") or config.get("torch_dtype") or "unknown")
-
-
-def _file_digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(HASH_CHUNK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()

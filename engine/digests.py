@@ -1,0 +1,79 @@
+"""Digests of large files, taken once: a folder of tens of gigabytes takes minutes, and every process wants it.
+
+A digest is known again by the file's device, inode, size, and times of last change. It saves time and proves nothing: a
+runner digests weights by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import platformdirs
+
+CHUNK_BYTES = 1 << 22
+SMALLEST_BYTES = 1 << 22
+"""Files below are digested each time: looking one up costs as much."""
+SETTLED_S = 2.0
+"""A file changed more recently might change again within what its times can tell apart."""
+ENTRIES = 1024
+
+
+def file_digest(path: Path, cache: Path | None = None) -> str:
+    """Return sha256 hex of a file, from the cache if the file is the one that was digested.
+
+    Args:
+        path: The file.
+        cache: Where digests are kept; None for a file in the user's cache folder. One that cannot be read or written
+            is done without.
+    """
+    before = path.stat()
+    if before.st_size < SMALLEST_BYTES:
+        return _digest(path)
+    place = cache or Path(platformdirs.user_cache_dir("kakeya")) / "weights.json"
+    known, key = _read(place), _key(before)
+    if key in known:
+        return known[key]
+    digest = _digest(path)
+    settled = time.time() - max(before.st_mtime, before.st_ctime) > SETTLED_S
+    if settled and _key(path.stat()) == key:
+        _write(place, {**known, key: digest})
+    return digest
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(CHUNK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _key(found: os.stat_result) -> str:
+    return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+
+
+def _read(place: Path) -> dict[str, str]:
+    try:
+        known = json.loads(place.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(known, dict):
+        return {}
+    return {key: digest for key, digest in known.items() if isinstance(digest, str) and len(digest) == 64}
+
+
+def _write(place: Path, known: dict[str, str]) -> None:
+    """Replace the cache as a whole, the newest entries kept."""
+    newest = dict(list(known.items())[-ENTRIES:])
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False) as stream:
+            json.dump(newest, stream)
+        Path(stream.name).replace(place)
+    except OSError:
+        return
