@@ -35,6 +35,10 @@ class Sequence(Protocol):
     def length(self) -> int:
         """Positions in the cache; the bonus sits at this position and is not in it."""
 
+    @property
+    def max_positions(self) -> int:
+        """Positions that the target holds: prompt and answer end there."""
+
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
         """Forward the prompt in chunks of at most ``chunk`` rows; only the last forward carries logits (one row)."""
 

@@ -24,11 +24,14 @@ class Stopping:
     loop_guard: Callable[[list[int]], bool] | None = None
     cancelled: Callable[[], bool] = lambda: False
     emitted: list[int] = field(default_factory=list)
+    room_tokens: int | None = None
+    """New tokens that the context has room for; a loop fills it in, None until then."""
 
     @property
     def remaining_tokens(self) -> int:
         """Tokens that may still be emitted."""
-        return self.budget_tokens - len(self.emitted)
+        limit = self.budget_tokens if self.room_tokens is None else min(self.budget_tokens, self.room_tokens)
+        return limit - len(self.emitted)
 
     def cut(self, tokens: tuple[int, ...]) -> tuple[tuple[int, ...], StopReason | None]:
         """Emit ``tokens`` up to the first one that ends the sequence.
@@ -51,7 +54,7 @@ class Stopping:
         if self.loop_guard is not None and self.loop_guard(self.emitted):
             return StopReason.LOOP_GUARD
         if self.remaining_tokens <= 0:
-            return StopReason.BUDGET
+            return StopReason.BUDGET if len(self.emitted) >= self.budget_tokens else StopReason.CONTEXT
         return None
 
     def _completes_a_stop_string(self) -> bool:

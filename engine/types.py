@@ -119,6 +119,7 @@ class StopReason(StrEnum):
 
     EOS = "eos"
     BUDGET = "budget"
+    CONTEXT = "context"
     LOOP_GUARD = "loop_guard"
     STOP_STRING = "stop_string"
     CANCELLED = "cancelled"

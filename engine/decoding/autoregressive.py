@@ -22,6 +22,7 @@ def autoregressive(
     Raises:
         NonFiniteLogitsError: If a forward yields no usable token.
     """
+    stopping.room_tokens = sequence.max_positions - len(prompt)
     forwards = list(sequence.prefill(prompt, chunk))
     outcome, prefill = accept.first(forwards[-1]), True
     while True:

@@ -38,6 +38,8 @@ def speculative(parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk
 
     The drafter is closed when the sequence ends or is left.
 
+    Decoding ends where the target's context does, whatever the budget.
+
     In fp32 the emitted tokens equal plain autoregressive decoding, whatever the drafter proposes.
 
     Raises:
@@ -52,6 +54,7 @@ def speculative(parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk
         depth=TimedDepth(parts.depth, parts.clock),
         stopping=stopping,
     )
+    stopping.room_tokens = parts.sequence.max_positions - len(prompt)
     try:
         for step in _decode(run, prompt, chunk):
             yield times.filled(step)

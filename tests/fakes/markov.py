@@ -21,6 +21,7 @@ class MarkovSequence:
     table: np.ndarray
     array: Callable[[np.ndarray], Any]
     length: int = 0
+    max_positions: int = 1 << 20
 
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
         del chunk

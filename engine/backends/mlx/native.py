@@ -11,7 +11,7 @@ from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import make_prompt_cache
 
 from engine.backends.mlx.target import MlxTarget
-from engine.decoding.prompt import check_prompt
+from engine.decoding.prompt import check_prompt, room_tokens
 from engine.stopping import Stopping
 from engine.types import Step, StopReason
 
@@ -44,6 +44,7 @@ class MlxNative:
             PromptError: If the prompt cannot be decoded.
         """
         check_prompt(prompt, self.target.info)
+        stopping.room_tokens = room_tokens(len(prompt), self.target.info)
         model = _CountedModel(self.target.module)
         self._cache = make_prompt_cache(self.target.module)
         counted, first = 0, True

@@ -9,7 +9,7 @@ import torch
 from transformers import DynamicCache
 
 from engine.backends.torch.target import TorchTarget
-from engine.decoding.prompt import check_prompt
+from engine.decoding.prompt import check_prompt, room_tokens
 from engine.stopping import Stopping
 from engine.types import Step, StopReason
 
@@ -38,6 +38,7 @@ class TorchNative:
             PromptError: If the prompt cannot be decoded.
         """
         check_prompt(prompt, self.target.info)
+        stopping.room_tokens = room_tokens(len(prompt), self.target.info)
         self._cache = DynamicCache(config=self.target.module.config)
         chunks = [prompt[start : start + chunk] for start in range(0, len(prompt), chunk)]
         for part in chunks[:-1]:

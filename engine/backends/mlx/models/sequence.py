@@ -33,6 +33,11 @@ class MlxSequence:
         """Positions in the cache."""
         return self.caches[0].length
 
+    @property
+    def max_positions(self) -> int:
+        """Positions that the target holds."""
+        return self.target.info.max_positions
+
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
         """Forward the prompt chunk by chunk; a chunk is evaluated before the next is built, which bounds memory.
 

@@ -32,6 +32,11 @@ class TorchSequence:
         """Positions in the cache."""
         return self.caches.length
 
+    @property
+    def max_positions(self) -> int:
+        """Positions that the target holds."""
+        return self.target.info.max_positions
+
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
         """Forward the prompt chunk by chunk.
 

@@ -35,6 +35,7 @@ class Target:
     row: int
     every: int
     length: int = 0
+    max_positions: int = 1 << 20
     blocks: int = 0
 
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:

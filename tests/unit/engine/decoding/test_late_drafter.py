@@ -48,6 +48,7 @@ class VirtualClock:
 class TableSequence:
     clock: VirtualClock
     length: int = 0
+    max_positions: int = 1 << 20
 
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
         self.length = len(ids)

@@ -39,6 +39,7 @@ class ScriptedSequence:
     bad: set[tuple[int, int]] = field(default_factory=set)
     length: int = 0
     blocks: int = 0
+    max_positions: int = 1 << 20
     floor: int = 0
     crops: list[int] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
