@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +32,10 @@ class Engine:
     accept: Accept
     native: NativeDecoder
     folder: Path
+
+    def resident(self) -> AbstractContextManager[None]:
+        """Return what keeps the target's weights in the accelerator's memory while it decodes."""
+        return self.backend.resident(self.target)
 
 
 def load_backend(name: str, device: str | None = None, dtype: str | None = None, cuda_graphs: str = "auto") -> Backend:

@@ -7,6 +7,7 @@ protocols structurally and pass ``tests/conformance/engine``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -247,6 +248,9 @@ class Backend(Protocol):
 
     def native(self, target: Any) -> NativeDecoder:
         """Return the library's own autoregressive decoder."""
+
+    def resident(self, target: Any) -> AbstractContextManager[None]:
+        """Return what keeps a target's weights in the accelerator's memory while it decodes; decodes may overlap."""
 
     def allocator_active_bytes(self) -> int | None:
         """Return the allocator's live bytes, None where the library has no counter."""

@@ -161,6 +161,7 @@ class ControllerTrial:
             engine.accept,
             world.depth(self.longest),
             engine.backend.clock,
+            engine.resident,
         )
         return speculative(parts, prompt.ids, Stopping(self.budget_tokens), PREFILL_CHUNK_TOKENS)
 

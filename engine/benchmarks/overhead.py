@@ -57,6 +57,7 @@ def loop_overhead(
         verifying.around(engine.accept, "decide"),
         depth,
         clock,
+        engine.resident,
     )
     steps = speculative(parts, prompt, stopping(engine, prompt, budget_tokens))
     next(steps)

@@ -54,7 +54,8 @@ class EnginePeer:
     def _tokens(self, prompt: tuple[int, ...], budget_tokens: int) -> Generator[tuple[int, ...]]:
         engine = self.engine
         sequence = engine.target.open(self.drafter.capture, self.layout)
-        parts = Parts(sequence, self.drafter.open(), engine.accept, self.depth(), engine.backend.clock)
+        drafter, clock = self.drafter.open(), engine.backend.clock
+        parts = Parts(sequence, drafter, engine.accept, self.depth(), clock, engine.resident)
         for step in speculative(parts, prompt, stopping(engine, prompt, budget_tokens)):
             yield step.tokens
 

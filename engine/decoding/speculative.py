@@ -11,7 +11,8 @@ Knows nothing about tensors, text or clocks; ``engine.decoding.timing`` wraps wh
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from engine.decoding.timing import StepTimes, TimedDepth
@@ -31,6 +32,8 @@ class Parts:
     accept: Accept
     depth: Depth
     clock: Clock
+    resident: Callable[[], AbstractContextManager[None]] = nullcontext
+    """What holds the weights where they are computed with, entered while the loop runs."""
 
 
 def speculative(parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk: int = 512) -> Iterator[Step]:
@@ -56,8 +59,9 @@ def speculative(parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk
     )
     stopping.room_tokens = parts.sequence.max_positions - len(prompt)
     try:
-        for step in _decode(run, prompt, chunk):
-            yield times.filled(step)
+        with parts.resident():
+            for step in _decode(run, prompt, chunk):
+                yield times.filled(step)
     finally:
         parts.drafter.close()
 

@@ -68,7 +68,7 @@ def generate(
     sequence = engine.target.open(engine.drafter.capture, asked.layout)
     drafter = engine.drafter.open()
     stopping = Stopping(asked.max_new_tokens, asked.stop_ids, asked.stop_strings, tokenizer.decode)
-    parts = Parts(sequence, drafter, rule[0], rule[1], clock)
+    parts = Parts(sequence, drafter, rule[0], rule[1], clock, engine.resident)
     pieces = Pieces(tokenizer, asked.stop_strings, show)
     steps: list[Step] = []
     began_ns = first_ns = last_ns = clock.now_ns()

@@ -71,7 +71,7 @@ def undrafted(
 ) -> Running:
     """Begin decoding with the engine's own loop on a cache layout, without a drafter."""
     sequence = engine.target.open((), layout)
-    parts = Parts(sequence, NoDrafter(), engine.accept, FixedDepth(0), engine.backend.clock)
+    parts = Parts(sequence, NoDrafter(), engine.accept, FixedDepth(0), engine.backend.clock, engine.resident)
     return Running(speculative(parts, prompt, stopping, chunk_tokens), sequence.measured_bytes, lambda: None)
 
 
@@ -81,7 +81,7 @@ def start(engine: Engine, arm: str, settings: ArmSettings, prompt: tuple[int, ..
         return native(engine.native, prompt, stopping, settings.chunk_tokens)
     sequence = engine.target.open(engine.drafter.capture, settings.layout)
     drafter = engine.drafter.open()
-    parts = Parts(sequence, drafter, engine.accept, settings.depth(), engine.backend.clock)
+    parts = Parts(sequence, drafter, engine.accept, settings.depth(), engine.backend.clock, engine.resident)
     return Running(
         steps=speculative(parts, prompt, stopping, settings.chunk_tokens),
         kv_bytes=sequence.measured_bytes,

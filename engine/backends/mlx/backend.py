@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from engine.backends.mlx.dflash.drafter import MlxDFlash
 from engine.backends.mlx.models.families import family_of
 from engine.backends.mlx.native import MlxNative
 from engine.backends.mlx.target import MlxTarget
+from engine.backends.mlx.wired import WiredWeights
 from engine.drafters import dflash
 from engine.errors import ModelConfigError, ModelWeightsError
 from engine.types import BlasInfo, TargetInfo
@@ -32,7 +34,8 @@ class MlxBackend:
 
     name = "mlx"
 
-    def __init__(self) -> None:
+    def __init__(self, wired: WiredWeights | None = None) -> None:
+        self._wired = wired or WiredWeights()
         self.clock = MlxClock()
         if self.device == "cpu":
             use_fast_blas()
@@ -117,7 +120,11 @@ class MlxBackend:
 
     def native(self, target: MlxTarget) -> MlxNative:
         """Return mlx-lm's own decoding."""
-        return MlxNative(target)
+        return MlxNative(target, self._wired)
+
+    def resident(self, target: MlxTarget) -> AbstractContextManager[None]:
+        """Keep a target's weights wired on Metal while it decodes."""
+        return self._wired.holding(target.module)
 
     def allocator_active_bytes(self) -> int | None:
         """Return MLX's live bytes."""

@@ -11,6 +11,7 @@ from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import make_prompt_cache
 
 from engine.backends.mlx.target import MlxTarget
+from engine.backends.mlx.wired import WiredWeights
 from engine.decoding.prompt import check_prompt, room_tokens
 from engine.stopping import Stopping
 from engine.types import Step, StopReason
@@ -29,12 +30,13 @@ class _CountedModel:
 
 
 class MlxNative:
-    """``mlx_lm.generate.generate_step`` with its native cache: pipelined, greedy, no speculation."""
+    """``mlx_lm.generate.generate_step`` with its native cache, under the wired limit that mlx-lm's own users get."""
 
     code_path = "mlx_lm.generate:generate_step"
 
-    def __init__(self, target: MlxTarget) -> None:
+    def __init__(self, target: MlxTarget, wired: WiredWeights) -> None:
         self.target = target
+        self._wired = wired
         self._cache: list[Any] = []
 
     def decode(self, prompt: tuple[int, ...], stopping: Stopping, chunk: int) -> Iterator[Step]:
@@ -55,7 +57,7 @@ class MlxNative:
             prompt_cache=self._cache,
             prefill_step_size=chunk,
         )
-        with closing(steps):
+        with self._wired.holding(self.target.module), closing(steps):
             for token, _ in steps:
                 # When the first token arrives the forward after it is already queued: that one belongs to decoding.
                 calls = model.calls - counted - (1 if first else 0)

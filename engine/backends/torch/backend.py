@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -147,6 +148,11 @@ class TorchBackend:
     def native(self, target: TorchTarget) -> TorchNative:
         """Return transformers' own decoding."""
         return TorchNative(target)
+
+    def resident(self, target: TorchTarget) -> AbstractContextManager[None]:
+        """Do nothing: torch's weights stay where they were put."""
+        del target
+        return nullcontext()
 
     def allocator_active_bytes(self) -> int | None:
         """Return the CUDA allocator's live bytes; torch counts nothing on a CPU."""
