@@ -39,7 +39,7 @@ class Engine:
 
 
 def load_backend(name: str, device: str | None = None, dtype: str | None = None, cuda_graphs: str = "auto") -> Backend:
-    """Import a backend; the other arguments are choices of torch alone, None and ``auto`` leave them to it.
+    """Import a backend; device and graphs are choices of torch alone, None and ``auto`` leave all of them to it.
 
     Raises:
         BackendMissingError: If its library is not installed, its shared objects do not load or the device is not there.
@@ -47,15 +47,15 @@ def load_backend(name: str, device: str | None = None, dtype: str | None = None,
     """
     if name not in BACKENDS:
         raise UsageError(f"unknown backend {name!r}; expected one of {', '.join(BACKENDS)}")
-    if name == "mlx" and (device or dtype):
-        raise UsageError("--device and --dtype choose for --backend torch; MLX uses its default device as it is")
+    if name == "mlx" and device:
+        raise UsageError("--device chooses for --backend torch; MLX uses its default device as it is")
     if name == "mlx" and cuda_graphs == "on":
         raise UsageError("--cuda-graphs on is a choice for --backend torch on an NVIDIA device; leave it out for mlx")
     try:
         if name == "mlx":
             from engine.backends.mlx.backend import MlxBackend
 
-            return MlxBackend()
+            return MlxBackend(dtype)
         from engine.backends.torch.backend import TorchBackend
 
         return TorchBackend(device, dtype, cuda_graphs)

@@ -32,8 +32,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), help="torch only: where to run (default: cuda if there)")
     parser.add_argument(
         "--dtype",
-        choices=("float32", "bfloat16", "auto"),
-        help="torch only: dtype of the weights (default: float32 on a cpu, else the checkpoint's)",
+        choices=("float32", "bfloat16", "float16", "auto"),
+        help="dtype of the weights, auto for the checkpoint's (default: float32 with torch on a cpu, else auto)",
     )
     parser.add_argument(
         "--cuda-graphs",

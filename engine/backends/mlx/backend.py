@@ -23,10 +23,12 @@ from engine.backends.mlx.native import MlxNative
 from engine.backends.mlx.target import MlxTarget
 from engine.backends.mlx.wired import WiredWeights
 from engine.drafters import dflash
-from engine.errors import ModelConfigError, ModelWeightsError
+from engine.errors import ModelConfigError, ModelWeightsError, UsageError
 from engine.types import BlasInfo, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
+
+DTYPES = ("float32", "bfloat16", "float16")
 
 
 class MlxBackend:
@@ -34,7 +36,13 @@ class MlxBackend:
 
     name = "mlx"
 
-    def __init__(self, wired: WiredWeights | None = None) -> None:
+    def __init__(self, dtype: str | None = None, wired: WiredWeights | None = None) -> None:
+        """Choose the dtype of the weights, None or ``auto`` for what the folder holds.
+
+        Raises:
+            UsageError: If there is no such dtype.
+        """
+        self._dtype = None if dtype in {None, "auto"} else _dtype(str(dtype))
         self._wired = wired or WiredWeights()
         self.clock = MlxClock()
         if self.device == "cpu":
@@ -68,6 +76,8 @@ class MlxBackend:
             raise ModelWeightsError(
                 f"cannot load {folder}: {type(error).__name__}: {error}; check its files"
             ) from error
+        if self._dtype is not None:
+            module.set_dtype(self._dtype)
         _check_finite(dict(tree_flatten(module.parameters())), folder)
         text = checkpoint.text_config(config)
         rows = int(family_of(module).embed(mx.arange(1)).shape[-1])
@@ -141,6 +151,13 @@ class MlxBackend:
     def blas(self) -> BlasInfo | None:
         """Say which BLAS the CPU backend's products run on, from the process itself."""
         return loaded_blas() if self.device == "cpu" else None
+
+
+def _dtype(name: str) -> mx.Dtype:
+    """Return a dtype that weights may have, or raise UsageError."""
+    if name not in DTYPES:
+        raise UsageError(f"dtype {name!r}; expected one of {', '.join(DTYPES)} or auto")
+    return getattr(mx, name)
 
 
 def _completed(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from engine.backends.torch.native import TorchNative
 from engine.backends.torch.target import TorchTarget
 from engine.backends.torch.trial import refusal
 from engine.drafters import dflash
-from engine.errors import BackendMissingError, ModelConfigError, ModelWeightsError
+from engine.errors import BackendMissingError, ModelConfigError, ModelWeightsError, UsageError
 from engine.huggingface import check_finite, open_causal
 from engine.types import BlasInfo, TargetInfo
 from engine.verification.rejection import Sampling
@@ -32,6 +32,7 @@ from engine.verification.sampled import SamplingAccept
 OLDEST_TRANSFORMERS = (5, 20)
 WARM_UP_ROWS = 17
 """Block lengths run once on an accelerator before anything is timed: the longest published block and the bonus."""
+DTYPES = ("float32", "bfloat16", "float16")
 ROPE_TYPES = {"default", "linear", "proportional", "llama3", "yarn"}
 """Rotary types without state: ``dynamic`` and ``longrope`` change shared tables during a forward."""
 
@@ -51,6 +52,7 @@ class TorchBackend:
         self._device = pick_device(device)
         self._graphs, self._must_pay = wants_graphs(cuda_graphs, self._device), cuda_graphs == "auto"
         self._dtype = dtype or ("float32" if self._device.type == "cpu" else "auto")
+        check_dtype(self._dtype, self._device)
         self.clock = TorchClock(self._device)
 
     @property
@@ -96,7 +98,7 @@ class TorchBackend:
         """
         from engine.backends.torch.random_target import random_target
 
-        dtype = torch.bfloat16 if self._dtype in {"auto", "bfloat16"} else torch.float32
+        dtype = torch.bfloat16 if self._dtype == "auto" else getattr(torch, self._dtype)
         return self._graphed(random_target(shape, self._device, dtype))
 
     def load_dflash(self, folder: Path, target: TorchTarget) -> TorchDFlash:
@@ -205,6 +207,26 @@ def pick_device(wanted: str | None) -> torch.device:
             "Use --device cpu, or a CUDA build of torch on a machine with a card."
         )
     return torch.device(wanted)
+
+
+def check_dtype(name: str, device: torch.device) -> None:
+    """Check with a product that a device computes in a dtype; ``auto`` is the folder's own.
+
+    Raises:
+        BackendMissingError: If it does not.
+        UsageError: If there is no such dtype.
+    """
+    if name == "auto":
+        return
+    if name not in DTYPES:
+        raise UsageError(f"dtype {name!r}; expected one of {', '.join(DTYPES)} or auto")
+    try:
+        ones = torch.ones((2, 2), dtype=getattr(torch, name), device=device)
+        (ones @ ones).sum().item()
+    except (RuntimeError, TypeError) as error:
+        raise BackendMissingError(
+            f"device {device} does not compute in {name}: {error}. Use --dtype float32, or another device."
+        ) from error
 
 
 def wants_graphs(asked: str, device: torch.device) -> bool:

@@ -46,7 +46,7 @@ OPTIONS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "shaping draws that greedy does not make": (("--top-p", "0.5"), 2, "add --temperature"),
     "an end before the beginning": (("--stop", ""), 2, "--stop is empty"),
     "a device that is none": (("--device", "tpu"), 2, "'tpu'"),
-    "another library's device": (("--device", "cpu"), 2, "choose for --backend torch"),
+    "another library's device": (("--device", "cpu"), 2, "--device chooses for --backend torch"),
     "a model that is nowhere": (("--target", "/nowhere"), 3, "no model '/nowhere'"),
     "a drafter that is nowhere": (("--drafter", "nowhere"), 3, "no model 'nowhere'"),
 }

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.backends.torch.backend import TorchBackend, check_transformers, pick_device, wants_graphs
+from engine.backends.torch.backend import TorchBackend, check_dtype, check_transformers, pick_device, wants_graphs
 from engine.backends.torch.graphs.recording import too_old
 from engine.errors import (
     BackendMissingError,
@@ -191,6 +191,14 @@ def test_a_missing_device_is_named() -> None:
 def test_an_unknown_device_is_named() -> None:
     with pytest.raises(BackendMissingError, match="'tpu'; the torch backend knows cpu and cuda"):
         pick_device("tpu")
+
+
+def test_a_dtype_that_a_device_does_not_compute_in_is_named() -> None:
+    # The meta device computes nothing at all.
+    with pytest.raises(BackendMissingError, match="device meta does not compute in float16.*--dtype float32"):
+        check_dtype("float16", torch.device("meta"))
+    with pytest.raises(UsageError, match="dtype 'float8'"):
+        check_dtype("float8", torch.device("cpu"))
 
 
 def test_graphs_that_must_be_and_cannot_are_refused_before_anything_is_loaded() -> None:
