@@ -38,7 +38,9 @@ class MlxDFlash(DFlashModel):
         super().__init__(config, info)
         self.target = target
         # One dtype throughout: a 16-bit drafter of another kind than its target would promote every product to fp32.
-        named = {name: tensor.astype(target.dtype) for name, tensor in tensors.items()}
+        # Features times a drafter's weights leave float16's range, so beside such a target it computes in bfloat16.
+        self.dtype = mx.bfloat16 if target.dtype == mx.float16 else target.dtype
+        named = {name: tensor.astype(self.dtype) for name, tensor in tensors.items()}
         self.fc = named["fc.weight"].T
         self.hidden_norm = named["hidden_norm.weight"]
         self.norm = named["norm.weight"]
@@ -69,6 +71,7 @@ class MlxDFlash(DFlashModel):
     def project_context(self, features_NF: mx.array, start: int) -> tuple[mx.array, mx.array]:
         """Return every layer's context keys and values ``[L, G, N, E]`` for positions from ``start`` on."""
         config, rows = self.config, features_NF.shape[0]
+        features_NF = features_NF.astype(self.dtype)
         context_ND = mx.fast.rms_norm(features_NF @ self.fc, self.hidden_norm, config.rms_norm_eps)
         both = (context_ND @ self.context_kv).reshape(rows, 2, len(self.layers), config.kv_head_count, config.head_dim)
         keys, values = both.transpose(1, 2, 3, 0, 4)
@@ -78,7 +81,7 @@ class MlxDFlash(DFlashModel):
     def hidden_rows(self, ids_N: mx.array, position: int, context: tuple[mx.array, mx.array] | None) -> mx.array:
         """Run the block ``ids_N`` whose first row sits at ``position``; return normed hidden states ``[N, D]``."""
         config = self.config
-        x_ND = self.target.family.embed(ids_N)
+        x_ND = self.target.family.embed(ids_N).astype(self.dtype)
         if config.input_embedding_scale != 1.0:
             x_ND = x_ND * config.input_embedding_scale
         rows, shown = ids_N.shape[0], 0 if context is None else context[0].shape[2]
@@ -103,7 +106,7 @@ class MlxDFlash(DFlashModel):
     def logits(self, hidden_ND: mx.array) -> mx.array:
         """Return the target head's logits with the drafter's own multiplier and soft cap."""
         config = self.config
-        logits = self.target.family.head(hidden_ND, soft_capped=False)
+        logits = self.target.family.head(hidden_ND.astype(self.target.dtype), soft_capped=False)
         if config.output_multiplier != 1.0:
             logits = logits * config.output_multiplier
         return logits if config.softcap is None else mx.tanh(logits / config.softcap) * config.softcap

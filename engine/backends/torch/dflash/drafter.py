@@ -36,8 +36,10 @@ class TorchDFlash(DFlashModel):
     ) -> None:
         super().__init__(config, info)
         self.target = target
-        # One dtype throughout: a 16-bit drafter of another kind than its target would promote every product to fp32.
-        named = {name: tensor.to(target.device, target.dtype) for name, tensor in tensors.items()}
+        # Products need one dtype. Features times a drafter's weights leave float16's range, so beside such a target the
+        # drafter computes in bfloat16.
+        self.dtype = torch.bfloat16 if target.dtype == torch.float16 else target.dtype
+        named = {name: tensor.to(target.device, self.dtype) for name, tensor in tensors.items()}
         self.fc = named["fc.weight"]
         self.hidden_norm = named["hidden_norm.weight"]
         self.norm = named["norm.weight"]
@@ -64,13 +66,13 @@ class TorchDFlash(DFlashModel):
         angles = position_ids[..., None].float() * self._frequencies
         both = torch.cat((angles, angles), dim=-1)
         cos, sin = both.cos() * self._rope_scale, both.sin() * self._rope_scale
-        return {"all": (cos.to(self.target.dtype), sin.to(self.target.dtype))}
+        return {"all": (cos.to(self.dtype), sin.to(self.dtype))}
 
     @torch.inference_mode()
     def project_context(self, features_NF: torch.Tensor, table: RotaryTable, start: int) -> tuple[Any, Any]:
         """Return every layer's context keys and values ``[L, G, N, E]`` for positions from ``start`` on."""
         config, rows = self.config, features_NF.shape[0]
-        context_ND = self._normed(functional.linear(features_NF, self.fc), self.hidden_norm)
+        context_ND = self._normed(functional.linear(features_NF.to(self.dtype), self.fc), self.hidden_norm)
         both = functional.linear(context_ND, self.context_kv)
         both = both.view(rows, 2, len(self.layers), config.kv_head_count, config.head_dim).permute(1, 2, 3, 0, 4)
         keys, values = both.unbind(0)
@@ -82,7 +84,7 @@ class TorchDFlash(DFlashModel):
     def hidden_rows(self, ids_N: torch.Tensor, position: int, context: WindowRows, table: RotaryTable) -> torch.Tensor:
         """Run the block ``ids_N`` whose first row sits at ``position``; return normed hidden states ``[N, D]``."""
         config, rows = self.config, ids_N.shape[0]
-        x_ND = self.target.family.embed(ids_N)
+        x_ND = self.target.family.embed(ids_N).to(self.dtype)
         if config.input_embedding_scale != 1.0:
             x_ND = x_ND * config.input_embedding_scale
         keys_LGCE, values_LGCE = context.room(rows, self._no_rows(), self._no_rows())
@@ -115,7 +117,7 @@ class TorchDFlash(DFlashModel):
     def logits(self, hidden_ND: torch.Tensor) -> torch.Tensor:
         """Return the target head's logits with the drafter's own multiplier and soft cap."""
         config = self.config
-        logits = self.target.family.head(hidden_ND, soft_capped=False)
+        logits = self.target.family.head(hidden_ND.to(self.target.dtype), soft_capped=False)
         if config.output_multiplier != 1.0:
             logits = logits * config.output_multiplier
         return logits if config.softcap is None else torch.tanh(logits / config.softcap) * config.softcap
