@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 
@@ -13,6 +14,8 @@ INTERRUPTED = 130
 CLOSED_PIPE = 141
 """The same for SIGPIPE."""
 LINE_CHARS = 500
+OUT_OF_MEMORY = re.compile(r"unable to allocate|out of memory|can't allocate|malloc", re.IGNORECASE)
+"""What MLX and torch write where an array does not fit; neither has a class for it on every device."""
 
 
 def guarded(run: Callable[[], int]) -> int:
@@ -35,6 +38,11 @@ def guarded(run: Callable[[], int]) -> int:
         return CLOSED_PIPE
     except OSError as error:
         _say(error)
+        return EngineError.exit_code
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and OUT_OF_MEMORY.search(str(error)) is None:
+            raise
+        _say(EngineError(f"not enough memory: {error}. Use a smaller model, a shorter prompt or --cache affine8"))
         return EngineError.exit_code
 
 

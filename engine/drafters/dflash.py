@@ -16,11 +16,12 @@ Published files and engines disagree on some rules; the reading here:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from engine.drafters import dflash2
+from engine.drafters import affine, dflash2
+from engine.drafters.affine import AffineCodes
 from engine.drafters.dflash2 import DFlash2Config
 from engine.drafters.dflash_settings import DFlashSettings, rope
 from engine.errors import ModelConfigError, ModelMismatchError, ModelWeightsError
@@ -140,13 +141,15 @@ def parse(config: Mapping[str, Any]) -> DFlashConfig:
 
 def _architecture(config: Mapping[str, Any]) -> str:
     """Return the architecture, or raise ModelConfigError for one that is not supported."""
-    architecture: str = next(iter(config.get("architectures") or ()), "DFlashDraftModel")
-    if architecture not in SUPPORTED:
+    named = str(next(iter(config.get("architectures") or ()), SUPPORTED[0]))
+    # Trainers write the class of their own tree, such as Qwen3DFlashDraftModel; config and tensors say the rest.
+    known = next((architecture for architecture in SUPPORTED if named.endswith(architecture)), None)
+    if known is None:
         raise ModelConfigError(
-            f"drafter architecture {architecture!r} cannot be loaded; expected one of {', '.join(SUPPORTED)}. "
-            "Use a DFlash checkpoint."
+            f"drafter architecture {named!r} cannot be loaded; expected one of {', '.join(SUPPORTED)}, or one that "
+            "ends like that. Use a DFlash checkpoint."
         )
-    return architecture
+    return known
 
 
 def _layer_rules(config: Mapping[str, Any], nested: Mapping[str, Any], architecture: str) -> tuple[LayerRule, ...]:
@@ -242,6 +245,20 @@ def canonical_name(name: str) -> str:
         if name.startswith(alias):
             return canonical + name.removeprefix(alias)
     return name
+
+
+def dense_tensors(
+    config: DFlashConfig, loaded: Mapping[str, Any], dequantise: Callable[[AffineCodes[Any]], Any]
+) -> dict[str, Any]:
+    """Return a checkpoint's tensors by canonical name, those stored as codes as the values they stand for.
+
+    Raises:
+        ModelWeightsError: If a tensor is missing, unexpected, of another shape or of codes that cannot be read.
+    """
+    named = {canonical_name(name): tensor for name, tensor in loaded.items()}
+    tensors = affine.dense(named, config.tensor_shapes, dequantise)
+    check_tensors(config, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
+    return tensors
 
 
 def check_tensors(config: DFlashConfig, shapes: Mapping[str, tuple[int, ...]]) -> None:

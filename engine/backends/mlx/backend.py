@@ -17,6 +17,7 @@ from engine.backends.mlx import accept, sampling
 from engine.backends.mlx.accept import GreedyAccept
 from engine.backends.mlx.blas.library import loaded_blas, use_fast_blas
 from engine.backends.mlx.clock import MlxClock
+from engine.backends.mlx.dflash.affine import values_of
 from engine.backends.mlx.dflash.drafter import MlxDFlash
 from engine.backends.mlx.models.families import family_of
 from engine.backends.mlx.native import MlxNative
@@ -112,8 +113,8 @@ class MlxBackend:
                 loaded: Any = mx.load(str(file))
             except RuntimeError as error:
                 raise ModelWeightsError(f"cannot read {file}: {error}; fetch the file again") from error
-            tensors |= {dflash.canonical_name(name): tensor for name, tensor in loaded.items()}
-        dflash.check_tensors(config, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
+            tensors |= loaded
+        tensors = dflash.dense_tensors(config, tensors, values_of)
         _check_finite(tensors, folder)
         parameters = sum(int(tensor.size) for tensor in tensors.values())
         info = dflash.info_of(config, folder.name, checkpoint.folder_digest(folder), parameters)

@@ -15,6 +15,7 @@ from engine import checkpoint
 from engine.backends.torch import accept, sampling
 from engine.backends.torch.accept import GreedyAccept
 from engine.backends.torch.clock import TorchClock
+from engine.backends.torch.dflash.affine import values_of
 from engine.backends.torch.dflash.drafter import TorchDFlash
 from engine.backends.torch.graphs.recording import CudaGraphs, too_old
 from engine.backends.torch.graphs.slots import Slots
@@ -120,8 +121,8 @@ class TorchBackend:
                 loaded = load_file(file)
             except (OSError, SafetensorError) as error:
                 raise ModelWeightsError(f"cannot read {file}: {error}; fetch the file again") from error
-            tensors |= {dflash.canonical_name(name): tensor for name, tensor in loaded.items()}
-        dflash.check_tensors(config, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
+            tensors |= loaded
+        tensors = dflash.dense_tensors(config, tensors, values_of)
         check_finite(tensors, folder)
         parameters = sum(int(tensor.numel()) for tensor in tensors.values())
         info = dflash.info_of(config, folder.name, checkpoint.folder_digest(folder), parameters)
