@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from engine.drafters.none import NoDrafter
 from engine.stopping import Stopping
 from engine.types import CacheLayout, Step, StopReason
 from tests.fakes.scripted_drafter import ScriptedModel
-from tests.fakes.tiny_torch import CONFIGS, MASK_ID, VOCAB, WINDOW, write_wrapped
+from tests.fakes.tiny_torch import CONFIGS, GEMMA, MASK_ID, VOCAB, WINDOW, write_wrapped
 from tests.support.pairwise import matrix
 
 KINDS = list(CONFIGS)
@@ -243,3 +244,16 @@ def _draft(count: int) -> Any:
     from engine.types import Draft
 
     return Draft(tokens=tuple(range(5, 5 + count)), count=count)
+
+
+def test_the_unified_model_s_text_decodes_as_stock_does(backend: Any, tmp_path: Path) -> None:
+    import transformers
+
+    values = {key: value for key, value in GEMMA.items() if "per_layer_input" not in key}
+    torch.manual_seed(5)
+    module = transformers.Gemma4UnifiedForCausalLM(transformers.Gemma4UnifiedTextConfig(**values)).float()
+    module.save_pretrained(tmp_path)
+    target = backend.load_target(tmp_path)
+    prompt = tuple(range(5, 25))
+    native = tokens_of(list(backend.native(target).decode(prompt, Stopping(12), 512)))
+    assert tokens_of(drafted(backend, target, NgramModel(), prompt, Stopping(12), depth=3)) == native

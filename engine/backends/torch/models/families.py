@@ -19,7 +19,7 @@ from engine.errors import ModelConfigError
 from engine.types import TargetInfo
 
 FULL, SLIDING = "full_attention", "sliding_attention"
-SUPPORTED = ("gemma4", "gemma4_text", "qwen3")
+SUPPORTED = ("gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text", "qwen3")
 
 
 class KeyValueCaches(Protocol):
@@ -85,7 +85,8 @@ class Gemma4Family:
         text, ids = self.text, ids_S[None]
         hidden = text.embed_tokens(ids)
         extra: Any = None
-        if text.hidden_size_per_layer_input:
+        # The unified model has no per-layer inputs, and its layers take none.
+        if getattr(text, "hidden_size_per_layer_input", 0):
             extra = text.project_per_layer_inputs(hidden, text.get_per_layer_inputs(ids))
         masks = {kind: caches.mask(index, ids_S.shape[0], ids.device) for kind, index in self.first_of.items()}
         shared: dict[str, Any] = {}
@@ -93,7 +94,7 @@ class Gemma4Family:
         for index, (layer, kind) in enumerate(zip(text.layers, self.kinds, strict=True)):
             hidden = layer(
                 hidden,
-                None if extra is None else extra[:, :, index, :],
+                *(() if extra is None else (extra[:, :, index, :],)),
                 shared_kv_states=shared,
                 position_embeddings=tables[kind],
                 attention_mask=masks[kind],
@@ -160,7 +161,7 @@ def family_of(module: Any) -> Family:
         ModelConfigError: If the engine has no layer-by-layer forward for it.
     """
     kind = module.config.model_type
-    if kind in {"gemma4", "gemma4_text"}:
+    if kind in {"gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"}:
         return Gemma4Family(module)
     if kind == "qwen3":
         return Qwen3Family(module)
