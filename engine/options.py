@@ -177,8 +177,8 @@ def open_selected(options: argparse.Namespace) -> Engine:
     """Load what the options and the environment name; a path that begins with ./ or ../ is taken from here."""
     if getattr(options, "depth", None) is not None:
         check_depth(str(options.depth))
-    target = resolve_model(_from_here(options.target) or os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET)
-    drafter = chosen_drafter(_from_here(options.drafter), target)
+    target = resolve_model(from_here(options.target) or os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET)
+    drafter = chosen_drafter(from_here(options.drafter), target)
     backend = load_backend(options.backend, options.device, options.dtype, options.cuda_graphs)
     return open_engine(backend, str(target), drafter)
 
@@ -193,7 +193,7 @@ def chosen_drafter(asked: str | None, target: Path) -> str | None:
     return None if named == "none" else named
 
 
-def _from_here(model: str | None) -> str | None:
+def from_here(model: str | None) -> str | None:
     """Return a relative path that says it is one as an absolute one; a bare name never means a folder in here."""
     relative = model is not None and model.split("/", 1)[0] in {".", ".."}
     return str(Path(str(model)).absolute()) if relative else model

@@ -16,6 +16,7 @@ VERBS = {
     "bench": ("engine.cli.bench", "interleaved comparison against other implementations"),
     "probe": ("engine.cli.probe", "say what this machine can run, and measure a small matrix product"),
     "tests": ("engine.cli.tests", "run a test suite and write its outcome as a report"),
+    "convert": ("engine.cli.convert", "write a drafter in the file format of another engine"),
     "train": ("engine.cli.train", "train the tokenizer, a target or a DFlash drafter"),
 }
 

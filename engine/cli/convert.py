@@ -1,0 +1,51 @@
+"""``kakeya-engine convert``: a DFlash drafter in the file format of another engine."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from engine.checkpoint import resolve_model
+from engine.cli.boundary import guarded
+from engine.conversion.drafter_file import read_drafter
+from engine.conversion.gguf_file import ARCHITECTURE, STORED, TYPES, write_gguf
+from engine.conversion.mlx_folder import write_mlx
+from engine.drafters.affine import BITS, GROUPS
+from engine.options import from_here
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line of this verb."""
+    built = argparse.ArgumentParser(prog="kakeya-engine convert", description=__doc__)
+    built.add_argument("format", choices=("gguf", "mlx"), help="gguf: one file; mlx: a folder of quantised weights")
+    built.add_argument("drafter", help="folder or name of a DFlash drafter")
+    built.add_argument("out", type=Path, help="file or folder to write; none may be there")
+    built.add_argument(
+        "--type", choices=TYPES, default=STORED, help="gguf: type of the matrices (default: %(default)s, bit for bit)"
+    )
+    built.add_argument(
+        "--arch", default=ARCHITECTURE, help="gguf: architecture readers look for (default: %(default)s)"
+    )
+    built.add_argument("--bits", type=int, choices=BITS, default=BITS[0], help="mlx: of a code (default: %(default)s)")
+    built.add_argument(
+        "--group-size", type=int, choices=GROUPS, default=64, help="mlx: values that share a scale (default: 64)"
+    )
+    return built
+
+
+def main(argv: list[str]) -> int:
+    """Convert; exit 0 when the file or folder was written."""
+    options = parser().parse_args(argv)
+    return guarded(lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
+    drafter = read_drafter(resolve_model(str(from_here(options.drafter))))
+    if options.format == "gguf":
+        kept = write_gguf(drafter, options.out, options.type, options.arch)
+    else:
+        kept = write_mlx(drafter, options.out, options.bits, options.group_size)
+    print(f"{options.out}: {len(drafter.tensors)} tensors of {drafter.folder.name}")
+    if kept:
+        print(f"stored as they were, because their rows do not divide: {', '.join(kept)}")
+    return 0

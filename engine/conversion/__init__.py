@@ -1,0 +1,1 @@
+"""Drafters in the file formats of other engines."""
