@@ -63,6 +63,21 @@ def add_decoding_options(parser: argparse.ArgumentParser, zero: str = "plain dec
     add_chunk_option(parser)
 
 
+def add_chat_options(parser: argparse.ArgumentParser) -> None:
+    """Add how a conversation becomes a prompt."""
+    parser.add_argument("--chat-template", metavar="NAME", help="one of the model's templates (default: the usual one)")
+    parser.add_argument(
+        "--thinking",
+        choices=("on", "off"),
+        help="tell a template that knows it (default: what it does by itself)",
+    )
+
+
+def thinking(options: argparse.Namespace) -> bool | None:
+    """Return whether the model is to think first, None to leave that to its template."""
+    return None if options.thinking is None else str(options.thinking) == "on"
+
+
 def out_folder(text: str) -> Path:
     """Return a folder reports can be written to, an ``argparse`` type: found out before anything is measured.
 

@@ -66,6 +66,13 @@ class Sequence(Protocol):
     def crop(self, length: int) -> None:
         """Crop every layer's cache to ``length`` positions; called exactly once after each ``forward_block``."""
 
+    def rewind(self, length: int) -> None:
+        """Go back to any earlier ``length``, between decodes, to continue from there with other tokens.
+
+        Raises:
+            CacheCropError: If rows that later ones may see are gone: the sequence has to begin anew.
+        """
+
     def measured_bytes(self) -> int:
         """Return the bytes of all cache buffers, each shared buffer counted once."""
 
@@ -116,6 +123,13 @@ class Drafter(Protocol):
         Raises:
             ObservationError: If ``start`` is not the number of positions observed so far: after a gap or a repeat every
                 later position would be another one, without a sign but fewer accepted tokens.
+        """
+
+    def rewind(self, length: int) -> int:
+        """Go back to the first ``length`` positions, between decodes; return how many of them it has observed.
+
+        Raises:
+            CacheCropError: If the context before it is gone: the drafter has to begin anew.
         """
 
     def close(self) -> None:

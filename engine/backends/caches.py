@@ -46,6 +46,14 @@ class LayerRows(ABC):
             CacheCropError: If rows needed to be exact are gone, or ``length`` is beyond what was seen.
         """
 
+    def rewind(self, length: int) -> None:
+        """Forget positions >= ``length``, however far back, where every row that later ones may see is still here.
+
+        Raises:
+            CacheCropError: If one is gone, or ``length`` is beyond what was seen.
+        """
+        self.crop(length)
+
     def update_and_fetch(self, keys: Array, values: Array) -> Rows:
         """Append rows, under the name that mlx-lm's attention modules call."""
         return self.append(keys, values)
@@ -171,6 +179,16 @@ class WindowRows(LayerRows):
                 "rows older than the last append are gone"
             )
         self._length = length
+
+    def rewind(self, length: int) -> None:
+        """Forget positions >= ``length`` where the window before it is still here.
+
+        Raises:
+            CacheCropError: If a row of it is gone, or ``length`` is beyond what was seen.
+        """
+        if 0 <= length <= self._length and max(0, length - self._reach) >= self._base:
+            self._floor = min(self._floor, length)
+        self.crop(length)
 
 
 class SinkWindowRows(WindowRows):

@@ -51,6 +51,10 @@ class SpoiltDrafter:
         """Pass on what was committed."""
         self.inside.observe(start, tokens, features)
 
+    def rewind(self, length: int) -> int:
+        """Take the drafter inside back."""
+        return self.inside.rewind(length)
+
     def close(self) -> None:
         """Close the drafter inside."""
         self.inside.close()

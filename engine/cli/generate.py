@@ -15,12 +15,14 @@ from engine.errors import UsageError
 from engine.generation.answer import Answer, GenerationRequest, generate
 from engine.loading import Engine
 from engine.options import (
+    add_chat_options,
     add_decoding_options,
     add_model_options,
     cache_layout,
     depth_factory,
     open_selected,
     positive,
+    thinking,
     whole,
 )
 from engine.protocols import Accept, SamplingDrafterModel
@@ -52,14 +54,7 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument(
         "--chat", action="store_true", help="send the prompt as a chat turn through the model's template"
     )
-    built.add_argument(
-        "--chat-template", metavar="NAME", help="which of the model's templates (default: the usual one)"
-    )
-    built.add_argument(
-        "--thinking",
-        choices=("on", "off"),
-        help="tell a template that knows thinking (default: what it does by itself)",
-    )
+    add_chat_options(built)
     built.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; repeatable")
     built.add_argument("--ignore-stop-tokens", action="store_true", help="go on past the model's own stop tokens")
     built.add_argument("--temperature", type=float, default=0.0, help="0 is greedy, above samples (default: 0)")
@@ -107,9 +102,8 @@ def _run(options: argparse.Namespace) -> int:
 
 def _chat_turn(tokenizer: Tokenizer, text: str, options: argparse.Namespace) -> tuple[int, ...]:
     """Return the ids of ``text`` as the user's turn."""
-    thinking = None if options.thinking is None else options.thinking == "on"
     turn = {"role": "user", "content": text}
-    return tokenizer.chat([turn], template=options.chat_template, thinking=thinking)
+    return tokenizer.chat([turn], template=options.chat_template, thinking=thinking(options))
 
 
 def _settings(options: argparse.Namespace) -> Sampling | None:

@@ -16,6 +16,7 @@ VERBS = {
     "bench": ("engine.cli.bench", "interleaved comparison against other implementations"),
     "probe": ("engine.cli.probe", "say what this machine can run, and measure a small matrix product"),
     "tests": ("engine.cli.tests", "run a test suite and write its outcome as a report"),
+    "chat": ("engine.cli.chat", "talk to a model, the caches kept from turn to turn"),
     "convert": ("engine.cli.convert", "write a drafter in the file format of another engine"),
     "train": ("engine.cli.train", "train the tokenizer, a target or a DFlash drafter"),
 }

@@ -36,10 +36,13 @@ class Parts:
     """What holds the weights where they are computed with, entered while the loop runs."""
 
 
-def speculative(parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk: int = 512) -> Iterator[Step]:
+def speculative(
+    parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk: int = 512, held: int = 0
+) -> Iterator[Step]:
     """Decode ``prompt`` and yield every step with its counts and times; the first step is the prefill's token.
 
-    The drafter is closed when the sequence ends or is left.
+    The first ``held`` tokens of the prompt are in the caches of sequence and drafter already. The drafter is closed
+    when the sequence ends or is left; what the last step committed is not shown to it.
 
     Decoding ends where the target's context does, whatever the budget.
 
@@ -60,7 +63,7 @@ def speculative(parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk
     stopping.room_tokens = parts.sequence.max_positions - len(prompt)
     try:
         with parts.resident():
-            for step in _decode(run, prompt, chunk):
+            for step in _decode(run, prompt, chunk, held):
                 yield times.filled(step)
     finally:
         parts.drafter.close()
@@ -77,10 +80,10 @@ class _Run:
     stopping: Stopping
 
 
-def _decode(run: _Run, prompt: tuple[int, ...], chunk: int) -> Iterator[Step]:
+def _decode(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Iterator[Step]:
     """Draft, verify, accept, crop and emit until a stop rule ends the sequence."""
     sequence, drafter, depth, stopping = run.sequence, run.drafter, run.depth, run.stopping
-    bonus = yield from _prefill(run, prompt, chunk)
+    bonus = yield from _prefill(run, prompt, chunk, held)
     # The forward after a rejected first row is a plain one: if that fails too, the target itself is broken.
     force_plain = False
     while bonus is not None:
@@ -123,18 +126,18 @@ def _decode(run: _Run, prompt: tuple[int, ...], chunk: int) -> Iterator[Step]:
             bonus = decision.bonus if stop is None else None
 
 
-def _prefill(run: _Run, prompt: tuple[int, ...], chunk: int) -> Generator[Step, None, int | None]:
-    """Forward the prompt, show every chunk to the drafter and yield the first token's step.
+def _prefill(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Generator[Step, None, int | None]:
+    """Forward what is not held of the prompt, show every chunk to the drafter and yield the first token's step.
 
     Returns:
         The first bonus, None when the sequence ended with it.
     """
     last: Forward | None = None
-    chunks = 0
-    for forward in run.sequence.prefill(prompt, chunk):
-        shown = prompt[forward.start : forward.start + forward.rows]
-        run.drafter.observe(forward.start, shown, run.sequence.committed(forward, forward.rows))
-        last = forward
+    chunks, position = 0, held
+    for forward in run.sequence.prefill(prompt[held:], chunk):
+        shown = prompt[position : position + forward.rows]
+        run.drafter.observe(position, shown, run.sequence.committed(forward, forward.rows))
+        last, position = forward, position + forward.rows
         chunks += 1
     if last is None:
         raise PromptError("the prompt has no tokens; expected at least one")

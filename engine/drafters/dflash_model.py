@@ -161,6 +161,21 @@ class DFlashDrafter(LocalDrafter, ABC):
         if self._waiting_rows >= FLUSH_ROWS:
             self._flush_early()
 
+    def rewind(self, length: int) -> int:
+        """Go back to the first ``length`` positions; return how many of them were observed.
+
+        Raises:
+            CacheCropError: If rows that the context would show then are gone.
+        """
+        self._flush()
+        self._seen = min(length, self._seen)
+        self._rewind_context(self._seen)
+        return self._seen
+
+    @abstractmethod
+    def _rewind_context(self, length: int) -> None:
+        """Take the context back to an earlier length."""
+
     def _flush_early(self) -> None:
         """Project while no draft is wanted yet."""
         self._flush()

@@ -74,6 +74,14 @@ class DraftModelDrafter(LocalDrafter):
             self.sequence.crop(start + kept)
         self._committed.extend(tokens)
 
+    def rewind(self, length: int) -> int:
+        """Forget what came after the first ``length`` tokens, and the draft behind them; return how many are left."""
+        self._draft = Draft()
+        del self._committed[length:]
+        if self.sequence.length > len(self._committed):
+            self.sequence.rewind(len(self._committed))
+        return len(self._committed)
+
     def measured_bytes(self) -> int:
         """Return the bytes of the small model's cache."""
         return self.sequence.measured_bytes()

@@ -90,6 +90,16 @@ class NgramDrafter(LocalDrafter):
                 if len(ends) > self.model.max_candidates:
                     ends.popleft()
 
+    def rewind(self, length: int) -> int:
+        """Forget what came after the first ``length`` tokens; return how many are left."""
+        size = self.model.min_tokens
+        for end in range(len(self.tokens), max(length, size - 1), -1):
+            ends = self._ends[tuple(self.tokens[end - size : end])]
+            if ends and ends[-1] == end:
+                ends.pop()
+        del self.tokens[length:]
+        return len(self.tokens)
+
     def measured_bytes(self) -> int:
         """Return 0: nothing is held on the device."""
         return 0

@@ -40,6 +40,10 @@ class NoDrafter(LocalDrafter):
         """Ignore committed tokens, whatever their position."""
         del start, tokens, features
 
+    def rewind(self, length: int) -> int:
+        """Forget nothing: no position is kept."""
+        return length
+
     def measured_bytes(self) -> int:
         """Return 0: nothing runs and nothing is held."""
         return 0

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from engine.decoding.prompt import check_prompt
 from engine.decoding.speculative import Parts, speculative
+from engine.generation.conversation import Conversation
 from engine.generation.text_stream import Pieces
 from engine.loading import Engine
 from engine.measurement.arms import fell_back
@@ -31,11 +32,16 @@ class GenerationRequest:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The text and what it took. ``acceptance_length`` is committed tokens per target forward of decoding."""
+    """The text and what it took.
+
+    ``reused_tokens`` of the prompt were in the caches. ``acceptance_length`` is committed tokens per target forward of
+    decoding.
+    """
 
     text: str
     tokens: tuple[int, ...]
     prompt_tokens: int
+    reused_tokens: int
     stop_reason: str
     prefill_s: float
     decode_s: float
@@ -57,26 +63,31 @@ def generate(
     asked: GenerationRequest,
     rule: tuple[Accept, Depth],
     show: Callable[[str], None] = lambda _: None,
+    *,
+    conversation: Conversation | None = None,
 ) -> Answer:
     """Decode one prompt; ``show`` gets the text piece by piece, cut before a stop string.
+
+    Turns of one ``conversation`` go on with the caches of the turn before, on its engine and cache layout.
 
     Raises:
         PromptError: If prompt and budget do not fit the target.
     """
     check_prompt(asked.prompt, engine.target.info, new_tokens=asked.max_new_tokens)
     clock = engine.backend.clock
-    sequence = engine.target.open(engine.drafter.capture, asked.layout)
-    drafter = engine.drafter.open()
+    conversation = conversation or Conversation(engine, asked.layout)
+    sequence, drafter, held = conversation.resume(asked.prompt)
     stopping = Stopping(asked.max_new_tokens, asked.stop_ids, asked.stop_strings, tokenizer.decode)
     parts = Parts(sequence, drafter, rule[0], rule[1], clock, engine.resident)
     pieces = Pieces(tokenizer, asked.stop_strings, show)
     steps: list[Step] = []
     began_ns = first_ns = last_ns = clock.now_ns()
-    for step in speculative(parts, asked.prompt, stopping, asked.chunk_tokens):
+    for step in speculative(parts, asked.prompt, stopping, asked.chunk_tokens, held):
         last_ns = clock.host_ns()
         first_ns = last_ns if step.prefill else first_ns
         steps.append(step)
         pieces.add(step.tokens, final=step.stop is not None)
+    conversation.keep((*asked.prompt, *stopping.emitted))
     decoding = [step for step in steps if not step.prefill]
     forwards = sum(step.target_forwards for step in decoding)
     decode_s = (last_ns - first_ns) / 1e9
@@ -84,6 +95,7 @@ def generate(
         text=pieces.text,
         tokens=tuple(stopping.emitted),
         prompt_tokens=len(asked.prompt),
+        reused_tokens=held,
         stop_reason=str(steps[-1].stop),
         prefill_s=(first_ns - began_ns) / 1e9,
         decode_s=decode_s,

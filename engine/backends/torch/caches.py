@@ -93,6 +93,11 @@ class LayerCaches:
         for layer in self.layers:
             layer.crop(length)
 
+    def rewind(self, length: int) -> None:
+        """Take the cache of every layer back to an earlier length."""
+        for layer in self.layers:
+            layer.rewind(length)
+
     def measured_bytes(self) -> int:
         """Return the bytes of all buffers."""
         return sum(layer.measured_bytes() for layer in self.layers)

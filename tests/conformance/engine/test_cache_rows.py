@@ -13,7 +13,8 @@ from tests.conformance.engine.row_libraries import HEADS, RowLibrary, library
 
 DIM = 4
 LAYOUTS = ["native", "full", "affine8", "affine4/4", "sink0+window5", "sink3+window1", "sink4+window9"]
-turns = st.lists(st.tuples(st.integers(1, 12), st.floats(0, 1)), min_size=1, max_size=25)
+back = st.none() | st.floats(0, 1)
+turns = st.lists(st.tuples(st.integers(1, 12), st.floats(0, 1), back), min_size=1, max_size=25)
 
 
 @pytest.fixture(params=["mlx", "torch"], scope="module")
@@ -30,7 +31,7 @@ def test_every_row_sees_what_a_cache_that_keeps_everything_would_show(held, wind
     codec = None if rules.bits is None else held.rows.Affine(rules.bits, rules.group_of(DIM))
     sink, bound = (rules.sink, rules.window) if window is None else (0, window)
     history: list[float] = []
-    for salt, (rows, kept_share) in enumerate(plan):
+    for salt, (rows, kept_share, back_share) in enumerate(plan):
         before = cache.length
         fresh = held.rows_of(before, rows, DIM, salt / 1000)
         mask = held.mask(cache, rows)
@@ -45,6 +46,26 @@ def test_every_row_sees_what_a_cache_that_keeps_everything_would_show(held, wind
             assert seen == history[: min(sink, first)] + history[first : position + 1]
         cache.crop(before + round(kept_share * rows))
         assert cache.length == before + round(kept_share * rows)
+        if back_share is not None:
+            length = cache.length
+            try:
+                cache.rewind(round(back_share * length))
+            except CacheCropError:
+                assert cache.length == length
+            else:
+                assert cache.length == round(back_share * length)
+
+
+def test_a_cache_goes_back_as_far_as_its_window_reaches_and_no_further(held) -> None:
+    cache = held.caches.window_cache(8, 4)
+    for _ in range(3):
+        held.append(cache, held.rows_of(cache.length, 4, DIM), held.rows_of(cache.length, 4, DIM))
+    cache.rewind(3)
+    held.append(cache, held.rows_of(3, 40, DIM), held.rows_of(3, 40, DIM))
+    held.append(cache, held.rows_of(43, 1, DIM), held.rows_of(43, 1, DIM))
+    with pytest.raises(CacheCropError, match="rows older than the last append are gone"):
+        cache.rewind(9)
+    assert cache.length == 44
 
 
 @settings(max_examples=60, deadline=None)

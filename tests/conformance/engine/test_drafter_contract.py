@@ -106,6 +106,21 @@ def test_what_is_drafted_does_not_depend_on_how_the_text_was_cut(shown: Shown) -
     assert len(found[0]) == 3
 
 
+def test_what_a_drafter_goes_back_over_leaves_no_trace(shown: Shown) -> None:
+    straight = Shown(shown.open, shown.rows)
+    straight.show(0, len(PROMPT))
+    shown.show(0, 9)
+    shown.drafter.ask(BONUS, 9, 3).take()
+    assert shown.drafter.rewind(20) == 9
+    assert shown.drafter.rewind(4) == 4
+    with pytest.raises(ObservationError, match="expected 4"):
+        shown.show(9, 10)
+    shown.show(4, len(PROMPT))
+    found = [ids(one.drafter.ask(BONUS, len(PROMPT), 3).take()) for one in (straight, shown)]
+    assert found[0] == found[1]
+    assert len(found[0]) == 3
+
+
 def test_a_local_draft_is_there_at_once_and_may_be_taken_twice(shown: Shown) -> None:
     shown.show(0, len(PROMPT))
     pending = shown.drafter.ask(BONUS, len(PROMPT), 3)

@@ -190,6 +190,12 @@ class MlxDFlashDrafter(DFlashDrafter):
         cap = self.model.config.context_tokens
         self._shown = (keys[..., -cap:, :], values[..., -cap:, :])
 
+    def _rewind_context(self, length: int) -> None:
+        self.context.rewind(length)
+        _, (keys, values) = self.context.kept()
+        cap = self.model.config.context_tokens
+        self._shown = (keys[..., -cap:, :], values[..., -cap:, :]) if length else None
+
 
 def _joined(projections: Sequence[mx.array]) -> mx.array:
     """Return projections of one input as one matrix to multiply with."""

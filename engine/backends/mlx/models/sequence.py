@@ -96,6 +96,11 @@ class MlxSequence:
         for cache in self.caches:
             cache.crop(length)
 
+    def rewind(self, length: int) -> None:
+        """Go back to an earlier length."""
+        for cache in self.caches:
+            cache.rewind(length)
+
     def measured_bytes(self) -> int:
         """Return the bytes of every cache buffer."""
         return sum(cache.measured_bytes() for cache in self.caches)

@@ -187,6 +187,9 @@ class TorchDFlashDrafter(DFlashDrafter):
         keys, values = self.model.project_context(torch.cat(waiting), self._table, self.context.length)
         self.context.append(keys, values)
 
+    def _rewind_context(self, length: int) -> None:
+        self.context.rewind(length)
+
 
 def _rope(config: DFlashConfig, device: torch.device) -> tuple[torch.Tensor, float]:
     """Return inverse frequencies ``[head_dim / 2]`` and the factor on cosines and sines, scaled rotary included."""

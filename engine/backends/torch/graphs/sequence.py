@@ -56,6 +56,11 @@ class GraphedSequence(TorchSequence):
         else:
             self._static.crop(length)
 
+    def rewind(self, length: int) -> None:
+        """Go back to an earlier length, outside of a recording's fixed rows."""
+        self._leave()
+        super().rewind(length)
+
     def measured_bytes(self) -> int:
         """Return the bytes of every cache buffer, of the whole slot once rows are in it."""
         return super().measured_bytes() if self._static is None else self._static.measured_bytes()

@@ -83,6 +83,10 @@ class TorchSequence:
         """Crop every cache."""
         self.caches.crop(length)
 
+    def rewind(self, length: int) -> None:
+        """Go back to an earlier length."""
+        self.caches.rewind(length)
+
     def measured_bytes(self) -> int:
         """Return the bytes of every cache buffer."""
         return self.caches.measured_bytes()

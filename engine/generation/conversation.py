@@ -1,0 +1,50 @@
+"""A sequence and its drafter kept from turn to turn: what a prompt shares with them is not forwarded again."""
+
+from __future__ import annotations
+
+from engine.errors import CacheCropError
+from engine.loading import Engine
+from engine.protocols import Drafter, Sequence
+from engine.types import CacheLayout
+
+
+class Conversation:
+    """The caches of one conversation on an engine, on one cache layout.
+
+    A template may write earlier turns otherwise than they were decoded, without their thoughts for instance: the caches
+    go back to the first token that differs. Where a sliding window has dropped rows that this needs, both begin anew.
+    """
+
+    def __init__(self, engine: Engine, layout: CacheLayout) -> None:
+        self._engine = engine
+        self._layout = layout
+        self._held: tuple[Sequence, Drafter] | None = None
+        self._tokens: tuple[int, ...] = ()
+
+    def resume(self, prompt: tuple[int, ...]) -> tuple[Sequence, Drafter, int]:
+        """Return sequence and drafter for a prompt, and how many of its tokens they hold; at least one is left."""
+        shared = min(_shared(self._tokens, prompt), len(prompt) - 1)
+        # Whatever breaks off from here on leaves caches that nobody may continue.
+        self._tokens, held = (), self._held
+        if held is not None and shared > 0:
+            try:
+                # The last step of a decode is not shown to a drafter: it may have seen less than the target.
+                shared = held[1].rewind(shared)
+                held[0].rewind(shared)
+            except CacheCropError:
+                shared = 0
+            if shared > 0:
+                return *held, shared
+        self._held = self._engine.target.open(self._engine.drafter.capture, self._layout), self._engine.drafter.open()
+        return *self._held, 0
+
+    def keep(self, tokens: tuple[int, ...]) -> None:
+        """Take what a decode has ended with, prompt and answer; rows behind them are never used."""
+        if self._held is not None:
+            self._tokens = tokens[: self._held[0].length]
+
+
+def _shared(left: tuple[int, ...], right: tuple[int, ...]) -> int:
+    """Return how many tokens two prompts share from the start."""
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(left), len(right)))
