@@ -195,7 +195,7 @@ def test_an_unknown_device_is_named() -> None:
 
 def test_a_dtype_that_a_device_does_not_compute_in_is_named() -> None:
     # The meta device computes nothing at all.
-    with pytest.raises(BackendMissingError, match="device meta does not compute in float16.*--dtype float32"):
+    with pytest.raises(BackendMissingError, match=r"device meta does not compute in float16.*--dtype float32"):
         check_dtype("float16", torch.device("meta"))
     with pytest.raises(UsageError, match="dtype 'float8'"):
         check_dtype("float8", torch.device("cpu"))
