@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bridge.executor.interface import Executor, HostPaths
     from bridge.system.clock import Clock
 
 
-def local_executor(clock: Clock, paths: HostPaths | None = None) -> Executor:
-    """Return the executor of this machine, whose sandbox keeps and shows these paths; None hides the home alone."""
+def local_executor(clock: Clock, paths: HostPaths | None = None, trials: Path | None = None) -> Executor:
+    """Return the executor of this machine.
+
+    Args:
+        clock: the machine's clocks.
+        paths: what its sandbox hides and shows; None hides the home alone.
+        trials: a folder where outcomes of sandbox trials are kept for other processes; None tries anew.
+    """
     from bridge.executor.local import LocalExecutor
 
-    return LocalExecutor(clock, paths)
+    return LocalExecutor(clock, paths, trials)

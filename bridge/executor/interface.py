@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from bridge.records import (
     CommandResult,
@@ -116,6 +116,24 @@ class HostPaths:
     interpreter: str | None = None
 
 
+@dataclass(frozen=True)
+class RunKind:
+    """What of a run decides its sandbox, beside its user: each kind is tried by itself.
+
+    Attributes:
+        name: the host's programs, code of a request, or code of a request that the host's programs ask and measure.
+        network: whether it may reach a network.
+        devices: whether it may open the policy's device nodes.
+    """
+
+    name: Literal["host", "request", "peer"] = "host"
+    network: bool = False
+    devices: bool = False
+
+
+HOST_KIND: Final = RunKind()
+
+
 class Executor(Protocol):
     """Executes job specs: one call runs all commands of one run."""
 
@@ -123,11 +141,11 @@ class Executor(Protocol):
         """Describe the machine; measured once, `unknown` where there is no source."""
         ...
 
-    def sandbox(self, uid: int | None = None) -> SandboxApplied:
-        """Try the sandbox for real, once, and say what a run as this user would get; None as in a `SandboxSpec`."""
+    def sandbox(self, uid: int | None = None, kind: RunKind = HOST_KIND) -> SandboxApplied:
+        """Try the sandbox for real, once, and say what such a run as this user would get; None as in `SandboxSpec`."""
         ...
 
-    def escapes(self, uid: int | None = None) -> tuple[Escape, ...]:
+    def escapes(self, uid: int | None = None, kind: RunKind = HOST_KIND) -> tuple[Escape, ...]:
         """Return the ways out of the sandbox that were tried, and whether each was refused."""
         ...
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import functools
 import threading
 from dataclasses import replace
+from pathlib import Path
 
-from bridge.executor.interface import Escape, Execution, Hooks, HostPaths, RunDirectory
+from bridge.executor.interface import HOST_KIND, Escape, Execution, Hooks, HostPaths, RunDirectory, RunKind
 from bridge.executor.observe import host as machine
 from bridge.executor.process import tree
 from bridge.executor.running import RunExecution
@@ -19,44 +20,66 @@ from bridge.executor.sandbox.held_folders import sweep_run_folders, within_reach
 from bridge.executor.sandbox.private_paths import own_home, refuse_exposed
 from bridge.executor.sandbox.user import job_uid
 from bridge.executor.supervision.peer_isolation import set_apart
-from bridge.executor.trial import SandboxTrial, try_sandbox
+from bridge.executor.trial import SandboxTrial, kind_of, try_sandbox
+from bridge.executor.trial_cache import TrialCache, trial_key
 from bridge.records import HostRecord, JobSpec, SandboxApplied
 from bridge.system.clock import Clock
 
 
 class LocalExecutor:
-    """Implements `bridge.executor.interface.Executor` with processes of this machine."""
+    """Implements `bridge.executor.interface.Executor` with processes of this machine.
 
-    def __init__(self, clock: Clock, paths: HostPaths | None = None) -> None:
+    Args:
+        clock: the machine's clocks.
+        paths: what its sandbox hides and shows; None hides the home alone.
+        trials: a folder where outcomes of trials are kept for other processes; None tries the sandbox anew.
+    """
+
+    def __init__(self, clock: Clock, paths: HostPaths | None = None, trials: Path | None = None) -> None:
         sweep_run_folders()
         self._clock = clock
         given = HostPaths() if paths is None else paths
         self._paths = replace(given, private=(own_home(), *given.private))
-        self._trials: dict[int | None, SandboxTrial] = {}
+        self._trials: dict[tuple[int | None, RunKind], SandboxTrial] = {}
+        self._cache = None if trials is None else TrialCache(trials)
         self._trying = threading.Lock()
 
     @functools.cached_property
     def _host(self) -> HostRecord:
         return machine.describe()
 
-    def trial(self, uid: int | None = None) -> SandboxTrial:
-        """Return what the sandbox proved to be for runs as this user; tried once."""
+    def trial(self, uid: int | None = None, kind: RunKind = HOST_KIND) -> SandboxTrial:
+        """Return what the sandbox proved to be for such runs as this user; tried once."""
         with self._trying:
-            if uid not in self._trials:
-                self._trials[uid] = try_sandbox(self._clock, uid, paths=self._paths)
-            return self._trials[uid]
+            if (uid, kind) not in self._trials:
+                self._trials[uid, kind] = self._find_trial(uid, kind)
+            return self._trials[uid, kind]
+
+    def _find_trial(self, uid: int | None, kind: RunKind) -> SandboxTrial:
+        key = trial_key(uid, kind, self._paths)
+        known = None if self._cache is None else self._cache.load(key)
+        if known is not None:
+            return known
+        found = self.try_out(uid, kind).under(key, kind, self._clock)
+        if self._cache is not None:
+            self._cache.store(key, found)
+        return found
+
+    def try_out(self, uid: int | None, kind: RunKind) -> SandboxTrial:
+        """Try the sandbox of such runs now, whatever is known of it."""
+        return try_sandbox(self._clock, uid, kind=kind, paths=self._paths)
 
     def host(self) -> HostRecord:
         """Describe the machine; measured once, `unknown` where there is no source."""
         return self._host
 
-    def sandbox(self, uid: int | None = None) -> SandboxApplied:
-        """Try the sandbox for real, once, and say what a run as this user would get."""
-        return self.trial(uid).applied
+    def sandbox(self, uid: int | None = None, kind: RunKind = HOST_KIND) -> SandboxApplied:
+        """Try the sandbox for real, once, and say what such a run as this user would get."""
+        return self.trial(uid, kind).applied
 
-    def escapes(self, uid: int | None = None) -> tuple[Escape, ...]:
+    def escapes(self, uid: int | None = None, kind: RunKind = HOST_KIND) -> tuple[Escape, ...]:
         """Return the ways out of the sandbox that were tried, and whether each was refused."""
-        return self.trial(uid).escapes
+        return self.trial(uid, kind).escapes
 
     def kill_leftovers(self, pid: int, started: float, marker: str) -> int:
         """Kill what an earlier runner left behind of one run; return how many processes were killed."""
@@ -73,9 +96,11 @@ class LocalExecutor:
         """
         if spec.sandbox.mode != "off":
             refuse_exposed(spec.sandbox.read_only, self._paths.private)
-        offered = nothing("not asked for") if spec.sandbox.mode == "off" else self.sandbox(spec.sandbox.uid)
+        offered = (
+            nothing("not asked for") if spec.sandbox.mode == "off" else self.sandbox(spec.sandbox.uid, kind_of(spec))
+        )
         with within_reach(directory, job_uid(spec.sandbox.uid)) as place:
-            beside = set_apart(spec, place, self.sandbox)
+            beside = set_apart(spec, place, lambda uid: self.sandbox(uid, RunKind("peer")))
             confinement = confine(spec, place, offered)
             return RunExecution(
                 spec, place, hooks, secrets=secrets, confinement=confinement, clock=self._clock, beside=beside

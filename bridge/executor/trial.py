@@ -10,20 +10,20 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from bridge.errors import InfrastructureError
-from bridge.executor.interface import Escape, Execution, Hooks, HostPaths, RunDirectory
+from bridge.executor.interface import HOST_KIND, Escape, Execution, Hooks, HostPaths, RunDirectory, RunKind
 from bridge.executor.running import RunExecution
 from bridge.executor.sandbox.choice import enclosed
 from bridge.executor.sandbox.confinement import Confinement, nothing
 from bridge.executor.sandbox.escapes import TrialTargets, Witness, make_targets
 from bridge.executor.sandbox.held_folders import held_folder, sweep
 from bridge.limits import MIB
-from bridge.records import Command, JobSpec, Limits, SandboxApplied, SandboxSpec
-from bridge.system.clock import Clock
+from bridge.records import Command, JobSpec, Limits, SandboxApplied, SandboxSpec, TrialOutcome
+from bridge.system.clock import Clock, rfc3339
 
 PREFIX: Final = "kakeya-sandbox-"
 _NOBODYS_DIGEST: Final = "0" * 64
@@ -51,20 +51,35 @@ class SandboxTrial:
     applied: SandboxApplied
     escapes: tuple[Escape, ...] = ()
 
+    def under(self, key: str, kind: RunKind, clock: Clock) -> SandboxTrial:
+        """Return the same outcome with the note of it that results carry, where there is a sandbox."""
+        if self.applied.kind == "none":
+            return self
+        outcome = TrialOutcome(kind=kind.name, tried=len(self.escapes), key=key, time=rfc3339(clock.now()))
+        return replace(self, applied=self.applied.evolve(trial=outcome))
+
+
+def kind_of(spec: JobSpec) -> RunKind:
+    """Return the kind of a run, by what decides its sandbox."""
+    name: Literal["host", "request"] = "request" if spec.code == "request" else "host"
+    return RunKind(name, network=spec.sandbox.network, devices=bool(spec.sandbox.devices))
+
 
 def try_sandbox(
     clock: Clock,
     uid: int | None,
     enclose: Callable[[JobSpec, RunDirectory], Confinement] = enclosed,
     paths: HostPaths = HostPaths(),  # noqa: B008 - frozen
+    kind: RunKind = HOST_KIND,
 ) -> SandboxTrial:
-    """Run the escape program in this platform's sandbox and say what a run as this user would get.
+    """Run the escape program in this platform's sandbox and say what such a run as this user would get.
 
     Args:
         clock: measures the try's own limits.
         uid: the user runs will be; None is ours, or an ordinary one when we are root.
         enclose: puts the sandbox around a run.
         paths: the private paths to try to reach, and the allow-list that runs get.
+        kind: the kind of run that is tried, with its tools, network and devices.
     """
     try:
         shared = Path(tempfile.gettempdir())
@@ -74,7 +89,7 @@ def try_sandbox(
             (directory.work / "kakeya_planted.py").write_text("")
             given = paths.interpreter
             program = given if given is not None and os.access(given, os.X_OK) else sys.executable
-            spec = _spec(targets.argv(program, paths.private), uid, paths, targets.models)
+            spec = _spec(targets.argv(program, paths.private, network=kind.network), uid, paths, targets.models, kind)
             confinement = enclose(spec, directory)
             witness = Witness(directory.work)
             quiet = Hooks(on_log=lambda _: None, on_started=witness.started, should_stop=witness.record_users)
@@ -125,9 +140,9 @@ def _parse_answer(execution: Execution) -> dict[str, Any] | str:
     return found
 
 
-def _spec(argv: tuple[str, ...], uid: int | None, paths: HostPaths, models: Path) -> JobSpec:
+def _spec(argv: tuple[str, ...], uid: int | None, paths: HostPaths, models: Path, kind: RunKind) -> JobSpec:
     read_only = (str(models), *(path for path in paths.read_only if Path(path).exists()))
-    devices = tuple(path for path in paths.devices if Path(path).is_char_device())
+    devices = tuple(path for path in paths.devices if kind.devices and Path(path).is_char_device())
     return JobSpec(
         id="0" * 26,
         request_digest=_NOBODYS_DIGEST,
@@ -136,12 +151,12 @@ def _spec(argv: tuple[str, ...], uid: int | None, paths: HostPaths, models: Path
         policy_digest=_NOBODYS_DIGEST,
         params={},
         profile="smoke",
-        code="host",
-        trust_class="host",
+        code="host" if kind.name == "host" else "request",
+        trust_class="host" if kind.name == "host" else "untrusted",
         commands=(Command(name="trial", argv=argv),),
         environment=(),
         limits=_LIMITS,
-        sandbox=SandboxSpec(mode="required", uid=uid, read_only=read_only, devices=devices),
+        sandbox=SandboxSpec(mode="required", uid=uid, read_only=read_only, devices=devices, network=kind.network),
         outputs=(),
         gate_profile="smoke",
     )

@@ -27,6 +27,7 @@ from bridge.records.run import (
     SandboxApplied,
     Telemetry,
     TelemetrySample,
+    TrialOutcome,
 )
 from bridge.records.turns import LaunchRecord, LaunchSeries, SoloStretch, StopRule, Turn
 from bridge.records.verdict import ClaimResult, Decision, Finding, GateIdentity, Severity, Verdict
@@ -78,6 +79,7 @@ __all__ = [
     "StopRule",
     "Telemetry",
     "TelemetrySample",
+    "TrialOutcome",
     "Turn",
     "Verdict",
     "Wake",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from bridge.records.base import Count, Moment, Name, Oid, Record, RunId, Seconds, Sha256, Text
 from bridge.records.turns import LaunchRecord
@@ -142,6 +142,22 @@ class LimitHit(Record):
     action: Literal["killed", "truncated", "refused"]
 
 
+class TrialOutcome(Record):
+    """What came of trying the sandbox that a run got, before it was promised.
+
+    Attributes:
+        kind: the kind of run that was tried: ``host`` programs, code of a ``request``, or a ``peer``.
+        tried: ways out that were tried and refused.
+        key: digest over boot, policy, interpreter, sandbox program and user, for which the outcome holds.
+        time: when it was tried.
+    """
+
+    kind: Literal["host", "request", "peer"]
+    tried: Count
+    key: Sha256
+    time: Moment
+
+
 class SandboxApplied(Record):
     """What confined the run in fact.
 
@@ -151,6 +167,8 @@ class SandboxApplied(Record):
         network: whether the run could reach a network.
         namespaces, filters: as applied, for people and the gate.
         uid: numeric user it ran as.
+        trial: what came of trying it; None in records from before that was kept, and without a sandbox. Left out then,
+            so that those records keep their bytes.
     """
 
     kind: Literal["none", "bwrap", "seatbelt"]
@@ -159,6 +177,11 @@ class SandboxApplied(Record):
     namespaces: tuple[Text, ...]
     filters: tuple[Text, ...]
     uid: int
+    trial: TrialOutcome | None = None
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialise(self).items() if value is not None or name != "trial"}
 
 
 class PeerRecord(Record):

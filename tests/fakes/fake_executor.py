@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bridge.executor.interface import Escape, Execution, Hooks, RunDirectory
+from bridge.executor.interface import HOST_KIND, Escape, Execution, Hooks, RunDirectory, RunKind
 from bridge.records import CommandResult, HostRecord, JobSpec, OutputRecord, SandboxApplied
 from bridge.system.clock import Clock
 
@@ -41,10 +41,10 @@ class FakeExecutor:
             virtualised="unknown",
         )
 
-    def sandbox(self, uid: int | None = None) -> SandboxApplied:
+    def sandbox(self, uid: int | None = None, kind: RunKind = HOST_KIND) -> SandboxApplied:
         return NO_SANDBOX
 
-    def escapes(self, uid: int | None = None) -> tuple[Escape, ...]:
+    def escapes(self, uid: int | None = None, kind: RunKind = HOST_KIND) -> tuple[Escape, ...]:
         return ()
 
     def kill_leftovers(self, pid: int, started: float, marker: str) -> int:

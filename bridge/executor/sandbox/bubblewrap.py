@@ -12,9 +12,9 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.interface import RunDirectory
@@ -25,7 +25,7 @@ from bridge.executor.sandbox.allowlist import AllowList, allow_list
 from bridge.executor.sandbox.confinement import Wrapped
 from bridge.executor.sandbox.user import check_readable, drop_to, give_to, group_of, job_uid, may_mount
 from bridge.limits import TEXT_MAX_CHARS
-from bridge.records import JobSpec, SandboxApplied
+from bridge.records import JobSpec, SandboxApplied, TrialOutcome
 from bridge.system.process import run
 
 _HELP_S: Final = 10.0
@@ -91,6 +91,11 @@ class Bubble:
     allow: AllowList
     drop: tuple[str, ...]
     uid: int
+    trial: TrialOutcome | None = None
+
+    def tried(self, trial: TrialOutcome | None) -> Self:
+        """Return the same sandbox with the outcome of its trial."""
+        return replace(self, trial=trial)
 
     @property
     def applied(self) -> SandboxApplied:
@@ -115,6 +120,7 @@ class Bubble:
             namespaces=bwrap.namespaces(network=network),
             filters=tuple(text[:TEXT_MAX_CHARS] for text in filters),
             uid=self.uid,
+            trial=self.trial,
         )
 
     @contextmanager

@@ -11,7 +11,7 @@ import sys
 
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.interface import RunDirectory
-from bridge.executor.sandbox.confinement import Confinement, plain
+from bridge.executor.sandbox.confinement import Confinement, Sandbox, plain
 from bridge.executor.sandbox.user import job_uid
 from bridge.records import JobSpec, SandboxApplied
 
@@ -49,10 +49,10 @@ def confine(spec: JobSpec, directory: RunDirectory, offered: SandboxApplied) -> 
                 "another user",
             )
         return plain(spec, directory, offered.reason or "the host has none")
-    return enclosed(spec, directory)
+    return enclosed(spec, directory).tried(offered.trial)
 
 
-def enclosed(spec: JobSpec, directory: RunDirectory) -> Confinement:
+def enclosed(spec: JobSpec, directory: RunDirectory) -> Sandbox:
     """Return this platform's sandbox around a run, whether or not it has been tried.
 
     Raises:

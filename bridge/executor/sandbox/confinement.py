@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from bridge.errors import InfrastructureError, SandboxUnavailableError
 from bridge.executor.interface import RunDirectory
 from bridge.executor.sandbox.allowlist import allow_list
 from bridge.executor.sandbox.user import check_readable, closed_to, drop_to, give_to, job_uid, may_mount
-from bridge.records import JobSpec, SandboxApplied
+from bridge.records import JobSpec, SandboxApplied, TrialOutcome
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,14 @@ class Confinement(Protocol):
 
     def command(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> AbstractContextManager[Wrapped]:
         """Wrap a command; its descriptors live until the end of the block."""
+        ...
+
+
+class Sandbox(Confinement, Protocol):
+    """A confinement that can be tried before it is promised."""
+
+    def tried(self, trial: TrialOutcome | None) -> Self:
+        """Return the same sandbox with the outcome of its trial, for the record."""
         ...
 
 

@@ -85,12 +85,16 @@ found = {
 }
 if sys.platform == "linux":
     abstract = "\0" + targets["token"]
-    found["connect to a socket of the host"] |= through(lambda: call("abstract", socket.AF_UNIX, abstract))
+    if not targets["network"]:
+        found["connect to a socket of the host"] |= through(lambda: call("abstract", socket.AF_UNIX, abstract))
     found["make a user namespace"] = through(lambda: kernel("unshare", 0x10000000))
     found["trace a process of the host"] = through(lambda: kernel("ptrace", 0x4206, targets["pid"], None, None))
     tops = [top for top in targets["kernel"] if os.path.exists(top)]
     found["open a kernel setting for writing"] = any(through(lambda: opened(path)) for path in files(("/proc", "/sys")))
     found["see kernel settings that are not read-only"] = not all(os.statvfs(top).f_flag & os.ST_RDONLY for top in tops)
+if targets["network"]:
+    # The owner lets such runs reach the network, and with it this host's loopback, devices and abstract sockets.
+    del found["connect to the host's loopback"], found["see a network device"]
 through(lambda: write(targets["shared_tmp"]))
 stay()
 wrote = through(lambda: write("here"))
@@ -132,8 +136,14 @@ class TrialTargets:
         """A file in the shared temporary folder that is there only when a run wrote it."""
         return Path(_SHARED_TMP) / f"kakeya-{self.token}"
 
-    def argv(self, interpreter: str, private: Iterable[str] = ()) -> tuple[str, ...]:
-        """Return the command of the trial run; it also tries to reach private paths of the host."""
+    def argv(self, interpreter: str, private: Iterable[str] = (), *, network: bool = False) -> tuple[str, ...]:
+        """Return the command of the trial run; it also tries to reach private paths of the host.
+
+        Args:
+            interpreter: absolute path of a Python.
+            private: paths of the host that no run reaches.
+            network: whether such runs may reach a network, which is tried then as far as the owner did not open it.
+        """
         told = {
             "key": str(self.root / "runner.key"),
             "other_run": str(self.root / "other-run"),
@@ -144,6 +154,7 @@ class TrialTargets:
             "inner": str(self.models / "s"),
             "private": list(_identities(private)),
             "kernel": _KERNEL,
+            "network": network,
             "port": self.port,
             "pid": self.victim.pid,
             "token": self.token,

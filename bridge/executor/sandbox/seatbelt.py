@@ -10,16 +10,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.interface import RunDirectory
 from bridge.executor.sandbox.allowlist import allow_list
 from bridge.executor.sandbox.confinement import Wrapped
 from bridge.executor.sandbox.user import drop_to, job_uid
-from bridge.records import JobSpec, SandboxApplied
+from bridge.records import JobSpec, SandboxApplied, TrialOutcome
 
 PROGRAM: Final = "/usr/bin/sandbox-exec"
 _SYSTEM_FOLDERS: Final = (
@@ -111,6 +111,11 @@ class Seatbelt:
     directory: RunDirectory
     network: bool
     uid: int
+    trial: TrialOutcome | None = None
+
+    def tried(self, trial: TrialOutcome | None) -> Self:
+        """Return the same sandbox with the outcome of its trial."""
+        return replace(self, trial=trial)
 
     @property
     def applied(self) -> SandboxApplied:
@@ -118,7 +123,13 @@ class Seatbelt:
         network = "network allowed" if self.network else "no network"
         filters = ("experimental", "deny default, reads included", network, "Metal services allowed")
         return SandboxApplied(
-            kind="seatbelt", reason=None, network=self.network, namespaces=(), filters=filters, uid=self.uid
+            kind="seatbelt",
+            reason=None,
+            network=self.network,
+            namespaces=(),
+            filters=filters,
+            uid=self.uid,
+            trial=self.trial,
         )
 
     @contextmanager

@@ -6,6 +6,8 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+import platformdirs
+
 from bridge.executor import local_executor
 from bridge.executor.interface import Executor
 from bridge.runner.machine.identity import CodeFacts, CodeWatch, runner_version
@@ -35,14 +37,15 @@ class Machine:
 def this_machine(policy: Policy, state: Path, clock: Clock) -> Machine:
     """Return this machine, with its sandbox being tried in the background.
 
-    It is tried while the bus is being listed: the first run need not wait for it, and the first beacon names it.
+    It is tried while the bus is being listed: the first run need not wait for it, and the first beacon names it. What
+    came of it is kept for every runner of this user, embedded or served, until boot, policy or programs change.
 
     Args:
         policy: what the owner allows.
         state: the runner's state folder, which no run may see.
         clock: the machine's clocks.
     """
-    executor = local_executor(clock, host_paths(policy, state))
+    executor = local_executor(clock, host_paths(policy, state), platformdirs.user_state_path("kakeya") / "trials")
     if policy.sandbox.mode != "off":
         threading.Thread(target=executor.sandbox, args=(policy.sandbox.uid,), name="sandbox-trial").start()
     return Machine(executor, CodeWatch(policy.interpreter), runner_version())

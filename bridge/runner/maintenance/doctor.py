@@ -16,7 +16,7 @@ from pathlib import Path
 from bridge.bus.interface import RunnerBus
 from bridge.diagnostics import Check, Level
 from bridge.errors import KakeyaError, PolicyRefusedError, install_remedy
-from bridge.executor.interface import Executor
+from bridge.executor.interface import Executor, RunKind
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.presets import registry
 from bridge.runner.authorisation.signers import Signers
@@ -180,8 +180,38 @@ def _sandbox(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
         if escape.refused:
             yield Check("escape", "ok", f"{sys.platform}: a run is refused to {escape.what}")
         else:
-            remedy = "no run here is confined: set sandbox.mode to required, and nothing runs that needs to be"
-            yield Check("escape", bad, f"{sys.platform}: a run can {escape.what}", remedy)
+            yield Check("escape", bad, f"{sys.platform}: a run can {escape.what}", _NOT_CONFINED)
+    if applied.kind != "none" and policy is not None:
+        for name, user, kind in _further_kinds(policy):
+            yield from _kind_of_run(context, name, user, kind)
+
+
+_NOT_CONFINED = "no run here is confined: set sandbox.mode to required, and nothing runs that needs to be"
+
+
+def _further_kinds(policy: Policy) -> Iterator[tuple[str, int | None, RunKind]]:
+    """Yield the kinds of run that get another sandbox than the host's programs, each with its user."""
+    own = policy.sandbox
+    yield "request code", own.uid, RunKind("request")
+    if own.peer_uid is not None:
+        yield "a peer", own.peer_uid, RunKind("peer")
+    if own.network:
+        yield "a run with a network", own.uid, RunKind("host", network=True)
+    if own.devices:
+        yield "a run with devices", own.uid, RunKind("host", devices=True)
+
+
+def _kind_of_run(context: DoctorContext, name: str, uid: int | None, kind: RunKind) -> Iterator[Check]:
+    """Yield one line for a kind of run whose sandbox holds, else what is open."""
+    applied, escapes = context.executor.sandbox(uid, kind), context.executor.escapes(uid, kind)
+    if applied.kind != "none":
+        text = f"{name}, uid {applied.uid}: refused to do any of {len(escapes)} things that were tried"
+        yield Check("sandbox", "ok", text)
+        return
+    yield Check("sandbox", "fail", f"{name}: {applied.reason}", "such runs are refused until the sandbox holds")
+    for escape in escapes:
+        if not escape.refused:
+            yield Check("escape", "fail", f"{sys.platform}: {name} can {escape.what}", _NOT_CONFINED)
 
 
 def _presets(policy: Policy | None) -> Iterator[Check]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bridge.errors import SandboxUnavailableError
+from bridge.executor.interface import RunKind
 from bridge.executor.local import LocalExecutor
 from bridge.executor.sandbox.confinement import Unconfined, nothing
 from bridge.executor.trial import SandboxTrial, try_sandbox
@@ -24,12 +25,8 @@ CLOCK = SystemClock()
 class Leaky(LocalExecutor):
     """The executor of a host whose sandbox holds nothing back, as its own trial finds out."""
 
-    def trial(self, uid: int | None = None) -> SandboxTrial:
-        if uid not in self._trials:
-            self._trials[uid] = try_sandbox(
-                CLOCK, uid, lambda _, directory: Unconfined(nothing("a sieve"), directory.work)
-            )
-        return self._trials[uid]
+    def try_out(self, uid: int | None, kind: RunKind) -> SandboxTrial:
+        return try_sandbox(CLOCK, uid, lambda _, directory: Unconfined(nothing("a sieve"), directory.work), kind=kind)
 
 
 @pytest.fixture
@@ -90,7 +87,7 @@ def test_doctor_lists_every_way_that_was_refused_on_this_platform(tmp_path, exec
 
 def test_an_executor_without_a_sandbox_lists_no_way_as_refused(tmp_path):
     class Bare(LocalExecutor):
-        def trial(self, uid: int | None = None) -> SandboxTrial:
+        def try_out(self, uid: int | None, kind: RunKind) -> SandboxTrial:
             return SandboxTrial(nothing("bubblewrap (bwrap) is not installed"))
 
     policy = _policy(tmp_path, "required")

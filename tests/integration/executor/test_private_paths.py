@@ -15,7 +15,7 @@ import pytest
 from bridge.bus import open_bus
 from bridge.bus.open.create import new_record
 from bridge.errors import SandboxUnavailableError, UsageError
-from bridge.executor.interface import HostPaths
+from bridge.executor.interface import HostPaths, RunKind
 from bridge.executor.local import LocalExecutor
 from bridge.executor.sandbox import bubblewrap
 from bridge.executor.sandbox.confinement import Confinement
@@ -164,7 +164,7 @@ class Holed(LocalExecutor):
         self._hole = hole
         self._as_runner = as_runner
 
-    def trial(self, uid: int | None = None) -> SandboxTrial:
+    def try_out(self, uid: int | None, kind: RunKind) -> SandboxTrial:
         def holed(spec, directory) -> Confinement:
             box = bubblewrap.enclose(spec, directory)
             if not self._as_runner:
@@ -173,9 +173,7 @@ class Holed(LocalExecutor):
                 os.chown(folder, os.getuid(), os.getgid())
             return self._hole(replace(box, drop=(), uid=os.getuid()))
 
-        if uid not in self._trials:
-            self._trials[uid] = try_sandbox(CLOCK, uid, holed, self._paths)
-        return self._trials[uid]
+        return try_sandbox(CLOCK, uid, holed, self._paths, kind)
 
 
 @pytest.mark.parametrize("hole", ["the key", "the state", "the home", "no mask", "user 0"])
