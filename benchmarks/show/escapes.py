@@ -6,6 +6,7 @@ from pathlib import Path
 
 from benchmarks.show.line import Line
 from benchmarks.studies.escapes.situations import SITUATIONS
+from benchmarks.studies.hogs import cases
 from benchmarks.studies.report import FOLDER, report_of
 
 STUDIES = "make studies AREA=executor"
@@ -26,6 +27,29 @@ def escapes(folder: Path = FOLDER) -> str | None:
     )
 
 
+def holes(folder: Path = FOLDER) -> str | None:
+    """Return how the tests that dig holes and ask `doctor` ended, from the committed report."""
+    entries = report_of("executor", "planted-holes", folder).entries()
+    return entries[-1]["rows"][0]["outcome"] if entries else None
+
+
+def hogs(folder: Path = FOLDER) -> str | None:
+    """Return the slowest end of each kind of hog, and what was left of it, from the committed report."""
+    entries = report_of("executor", "hogs", folder).entries()
+    slowest: dict[str, float] = {}
+    left = []
+    for entry in entries:
+        row, hog = entry["rows"][0], entry["case"].partition(",")[0]
+        if row["seconds_to_end"] is not None:
+            slowest[hog] = max(slowest.get(hog, 0.0), row["seconds_to_end"] - row["of_them_waiting"])
+        left += [f"{entry['case']}: {what}" for what in (*row["left"], *(["survivors"] if row["survivors"] else []))]
+    if not entries:
+        return None
+    said = ", ".join(f"{hog} {seconds:.1f} s" for hog, seconds in slowest.items())
+    open_cases = len(cases()) - len({entry["case"] for entry in entries})
+    return f"{said}; left: {'; '.join(left) or 'nothing'}" + (f"; not run yet: {open_cases}" if open_cases else "")
+
+
 LINES = (
     Line(
         "≥ 200 probes as each kind of run (root runner, other uid, same uid, request code, peer): 0 reach the host",
@@ -35,5 +59,11 @@ LINES = (
     Line(
         "planted holes (allow-list over the key, missing mask, uid 0 mapped) are found by `doctor`",
         "python -m pytest -q tests/integration/executor/test_private_paths.py -k planted_hole",
+        holes,
+    ),
+    Line(
+        "hogs at default bounds, with and without cgroup controllers: ended ≤ 2 s after the limit, 0 left",
+        STUDIES,
+        hogs,
     ),
 )

@@ -14,16 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.studies.escapes.scene import Scene, host_scene
+from benchmarks.studies.jobs import carry_out
 from benchmarks.studies.report import ROOT
-from bridge.executor.interface import Execution, Hooks, HostPaths, RunDirectory
-from bridge.executor.local import LocalExecutor
+from bridge.executor.interface import Execution, HostPaths, RunDirectory
 from bridge.executor.process.subreaper import stage
 from bridge.executor.sandbox.allowlist import allow_list
 from bridge.executor.sandbox.user import JOB_UID, closed_to
 from bridge.executor.trial import make_directory
 from bridge.limits import MIB
 from bridge.records import Command, JobSpec, Limits, SandboxSpec
-from bridge.system.clock import SystemClock
 
 OTHER_UID, PEER_UID, RUNNER_UID = 54331, 54332, 54333
 INSIDE = Path(__file__).parent / "inside"
@@ -91,17 +90,13 @@ def host_paths(scene: Scene) -> HostPaths:
     return HostPaths(private=private, read_only=(str(scene.models),))
 
 
-QUIET = Hooks(on_log=lambda _: None, on_started=lambda *_: None, should_stop=lambda: None)
-
-
 def try_out(scene: Scene, spec: JobSpec) -> tuple[Found, int]:
     """Run the probes; return what each reached, and how many files of /proc and /sys were opened.
 
     Raises:
         RuntimeError: the program inside gave no answer.
     """
-    executor = LocalExecutor(SystemClock(), host_paths(scene))
-    answer = answer_of(executor.execute(spec, prepare(scene, spec), QUIET))
+    answer = answer_of(carry_out(spec, prepare(scene, spec), host_paths(scene)))
     return answer["probes"] | scene.reached(), answer["files"]
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 from benchmarks.studies.escapes.situations import SITUATIONS
+from benchmarks.studies.report import ROOT
 from benchmarks.studies.study import Row, Study
 
 
@@ -20,6 +24,23 @@ def run(situation: str) -> list[Row]:
     return [{"situation": situation, "probes": len(found), "kernel_files": files, "reached": reached}]
 
 
+def run_holes(words: str) -> list[Row]:
+    """Dig holes into the sandbox and see that `doctor` and the probes find them.
+
+    Raises:
+        RuntimeError: one was not found.
+    """
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", FOLDER, "-k", words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(done.stdout[-4000:])
+    return [{"outcome": done.stdout.splitlines()[-1]}]
+
+
+FOLDER = "tests/integration/executor"
+HOLES = Study(
+    "planted-holes", "Are holes in the sandbox found?", lambda: ["planted_hole or hole_that_was_dug"], run_holes
+)
 STUDY = Study(
     "escapes", "Does a way out of the sandbox reach the host, as any kind of run?", lambda: list(SITUATIONS), run
 )

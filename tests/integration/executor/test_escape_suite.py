@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.studies.escapes import situations
 from benchmarks.studies.escapes.scene import host_scene
+from benchmarks.studies.jobs import QUIET
 from bridge.executor.running import RunExecution
 from bridge.executor.sandbox import bubblewrap, bwrap_options, seccomp
 from bridge.system.clock import SystemClock
@@ -72,7 +73,7 @@ def test_the_probes_find_a_hole_that_was_dug(need_sandbox, monkeypatch, hole):
             box = replace(box, allow=replace(box.allow, declared=(*box.allow.declared, str(folder / "state"))))
         if hole == "no mask":
             box = replace(box, allow=replace(box.allow, masked={}))
-        run = RunExecution(spec, directory, situations.QUIET, secrets=(), confinement=box, clock=SystemClock())
+        run = RunExecution(spec, directory, QUIET, secrets=(), confinement=box, clock=SystemClock())
         probes = situations.answer_of(run.execute())["probes"]
 
     assert EXPECTED[hole] <= {name for name, said in probes.items() if said is not None}
