@@ -7,6 +7,7 @@ so that the sampled one is the reason a person reads whenever sampling is fast e
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 from collections.abc import Callable
@@ -133,6 +134,7 @@ class Bounds:
         self._cpu_before_s = 0.0
         self._disk_at_s = self._start_s + _DISK_EVERY_S
         self._disk_before = disk_use(root, stop_at_files=4 * TREE_MAX_ENTRIES)
+        self._disk_last, self._disk_last_s = self._disk_before, self._start_s
 
     def elapsed_s(self) -> float:
         """Return the seconds since the run's start."""
@@ -169,14 +171,32 @@ class Bounds:
     def _check_disk(self, now_s: float) -> Stop | None:
         if now_s < self._disk_at_s:
             return None
-        stop = self.disk()
+        use = self._disk_use()
+        stop = self._judge_disk(use)
         took_s = self._clock.steady_s() - now_s
-        self._disk_at_s = now_s + max(_DISK_EVERY_S, _DISK_EFFORT * took_s)
+        # A run that fills its directories quickly is looked at again when it will have, however long a look takes.
+        pause_s = min(_DISK_EFFORT * took_s, self._until_full_s(use, now_s))
+        self._disk_at_s = now_s + took_s + max(_DISK_EVERY_S, pause_s)
+        self._disk_last, self._disk_last_s = use, now_s
         return stop
+
+    def _until_full_s(self, use: DiskUse, now_s: float) -> float:
+        """Return the seconds until a bound is met at the growth since the last look."""
+        since_s, before, last = now_s - self._disk_last_s, self._disk_before, self._disk_last
+        rooms = (
+            (use.files - last.files, before.files + self.limits.output_files - use.files),
+            (use.bytes - last.bytes, before.bytes + self.limits.output_bytes - use.bytes),
+        )
+        return min((room * since_s / grown for grown, room in rooms if grown > 0), default=math.inf)
+
+    def _disk_use(self) -> DiskUse:
+        return disk_use(self._root, stop_at_files=self._disk_before.files + self.limits.output_files)
 
     def disk(self) -> Stop | None:
         """Return why the run's directories end it, or None."""
-        use = disk_use(self._root, stop_at_files=self._disk_before.files + self.limits.output_files)
+        return self._judge_disk(self._disk_use())
+
+    def _judge_disk(self, use: DiskUse) -> Stop | None:
         grown = use.bytes - self._disk_before.bytes
         if grown > self.limits.output_bytes:
             return _over("output_bytes", self.limits.output_bytes, grown, "limit")

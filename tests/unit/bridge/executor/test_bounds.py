@@ -166,3 +166,32 @@ def test_counting_follows_no_link_and_counts_what_a_sparse_file_occupies(tmp_pat
 
     assert use.files == 2
     assert use.bytes < MIB
+
+
+def test_a_run_that_fills_its_directories_is_looked_at_when_it_will_have_however_long_a_look_takes(tmp_path, clock):
+    """Looks that take 0.4 s are 4 s apart for a calm run; one that adds 100 files a second has 2 s to its bound."""
+    looks: list[float] = []
+
+    def slow_look(_path):
+        looks.append(clock.at_s)
+        clock.at_s += 0.4
+        return 1 << 40
+
+    bounds = Bounds(limits(output_files=300, inactivity_s=99.0, output_bytes=1 << 30), tmp_path, clock, slow_look)
+    made, stop = 0, None
+    while stop is None and made < 2000:
+        clock.at_s += 0.1
+        while made < 100 * (clock.at_s - 1000.0):
+            (tmp_path / str(made)).touch()
+            made += 1
+        stop = bounds.check(calm(), nobody_asks)
+
+    assert stop is not None
+    assert stop.hit.limit == "output_files"
+    assert made - 300 <= 100 * 1.0
+    calm_bounds = Bounds(limits(inactivity_s=99.0), tmp_path, clock, slow_look)
+    looks.clear()
+    for _ in range(60):
+        clock.at_s += 0.1
+        calm_bounds.check(calm(), nobody_asks)
+    assert len(looks) == 2
