@@ -19,8 +19,9 @@ check_ssh_access() {
 ensure_ssh_access() { # home-of-the-runner-user
   [ -n "$SSH_KEY_FILE" ] || return 0
   check_ssh_access
-  refuse_link "$1/.ssh" folder -d
-  refuse_link "$1/.ssh/authorized_keys" file -f
+  refuse_link "$1/.ssh/authorized_keys"
+  refuse_other_kind "$1/.ssh" folder -d
+  refuse_other_kind "$1/.ssh/authorized_keys" file -f
   local file=$1/.ssh/authorized_keys line options=restrict
   [ -z "$SSH_FROM" ] || options+=",from=\"$SSH_FROM\""
   line="$options,command=\"$(bare "$PREFIX")/bin/kakeya-runner exec --policy $(bare "$CONFIG")/policy.toml --state $(bare "$STATE")\" $(cat "$SSH_KEY_FILE")"
@@ -34,21 +35,11 @@ ensure_ssh_access() { # home-of-the-runner-user
   fi
 }
 
-# The runner's user owns these paths and we may be root: a link would make us write where only root may.
-refuse_link() { # path what test
-  local what="not a $2"
-  [ ! -L "$1" ] || what="a link"
-  if [ -L "$1" ] || { [ -e "$1" ] && ! test "$3" "$1"; }; then
-    die "$1 is $what, and nothing is written through it" "see who made it (ls -ld $1), remove it, and run this script again"
-  fi
-}
-
 # Written by the owner of the folder, not by root: what is swapped for a link meanwhile gains its user nothing.
 append_line() {
   # shellcheck disable=SC2016  # the inner shell expands its own arguments
   as_user "$DAEMON" sh -c 'umask 077 && mkdir -p "$1" && chmod 700 "$1" && printf "%s\n" "$3" >>"$2" && chmod 600 "$2"' \
     sh "$(dirname "$1")" "$1" "$2"
-  [ "$DAEMON" = "$RUN_USER" ] || [ -n "$ROOT" ] || chown -h "$RUN_USER" "$(dirname "$1")" "$1"
 }
 
 verify_checksum() { # file sha256
@@ -151,6 +142,7 @@ ensure_actions() { # the rest of Actions mode; STOP_ACTIONS, SUDOERS and ACTIONS
 
 ensure_actions_runner() { # folder
   local folder=$1
+  refuse_link "$folder"
   remember exists "Actions runner" "$folder/.runner"
   if [ -f "$folder/.runner" ]; then
     right "Actions runner: $folder"
@@ -165,10 +157,10 @@ ensure_actions_runner() { # folder
   act "register it for $ACTIONS_URL with labels $KAKEYA_LABEL,$MACHINE_LABEL" register_actions_runner "$folder"
 }
 
-unpack() {
-  install -d -m 750 "$2"
-  tar -xzf "$1" -C "$2"
-  owned "$ACTIONS_USER" -R "$2"
+unpack() { # by the user whose folder it is in, who may not be able to read the archive
+  refuse_link "$2"
+  # shellcheck disable=SC2016  # the inner shell expands its own arguments
+  as_user "$ACTIONS_USER" sh -c 'umask 027 && mkdir -p "$1" && tar -xzf - -C "$1"' sh "$2" <"$1"
 }
 
 register_actions_runner() { # the token goes in by the environment, which only root and the Actions user can read

@@ -30,6 +30,7 @@ SSH_FROM=""
 RECEIPT=""
 TAB=$'\t'
 SERVICE_MANAGER=""
+OWN_PATHS=() # what this script makes and takes away; no link among them is followed
 ALLOW='"*-env-probe", "k3-*"'
 DEVICES=""
 CONSTRAINTS=""
@@ -52,7 +53,8 @@ reboot. Running it again changes nothing that is already right.
   --labels A,B            labels that requests may select
   --models DIR            model folder, read-only for runs
   --create-bus            make the remote a bus if it is none yet
-  --job-user              also allow for code of requests: runs get a user of their own, the daemon becomes root
+  --job-user              also allow for code of requests: runs get a user of their own, the daemon becomes root; on Linux,
+                          without --ssh-key and --actions-url, whose requests are served by another user than root
   --ssh-key FILE          public key allowed to send requests over ssh (forced command)
   --ssh-from PATTERNS     only from these addresses, such as a tailnet: 100.64.0.0/10,fd7a:115c:a1e0::/48
   --actions-url URL       let GitHub Actions wake this machine, instead of polling; needs the next three:
@@ -138,10 +140,22 @@ wrong() {
 
 write_file() { # mode path, text on standard input; whole or not at all
   local mode=$1 path=$2 partial
-  partial="$path.partial"
-  (umask 077 && cat >"$partial")
+  refuse_link "$path"
+  partial=$(umask 077 && mktemp "$path.XXXXXX") # a new file of ours: nobody can have put a link there
+  cat >"$partial"
   chmod "$mode" "$partial"
   mv -f "$partial" "$path"
+}
+
+# Into a folder of another user's, who could put a link in our way at any moment: that user writes it.
+write_file_as() { # user mode path, text on standard input
+  if [ "$1" = root ] || [ -n "$ROOT" ]; then
+    write_file "$2" "$3"
+    return
+  fi
+  refuse_link "$3"
+  # shellcheck disable=SC2016  # the inner shell expands its own arguments
+  as_user "$1" sh -c 'umask 077 && part=$(mktemp "$2.XXXXXX") && cat >"$part" && chmod "$1" "$part" && mv -f "$part" "$2"' sh "$2" "$3"
 }
 
 same_content() { [ -f "$1" ] && printf '%s\n' "$2" | cmp -s - "$1"; }
@@ -160,7 +174,7 @@ digest_of() { digest <"$1"; }
 owned() {
   local user=$1
   shift
-  [ -n "$ROOT" ] || chown "$user" "$@"
+  [ -n "$ROOT" ] || chown -h "$user" "$@"
 }
 
 owner_right() { [ -n "$ROOT" ] || [ "$(stat_owner "$2")" = "$1" ]; }
@@ -193,11 +207,57 @@ ensure_folder() { # what mode path user
 }
 
 make_folder() {
+  refuse_link "$2"
   install -d -m "$1" "$2"
   owned "$3" "$2"
 }
 
 stat_mode() { stat -c %a "$1" 2>/dev/null || stat -f %Lp "$1"; }
+
+# Both ways in serve as the runner's user, who may read neither the policy nor the state of a daemon that is root.
+check_job_user() {
+  local other=""
+  [ "$WITH_JOB_USER" = yes ] || return 0
+  [ -z "$SSH_KEY_FILE" ] || other=--ssh-key
+  [ -z "$ACTIONS_URL" ] || other=--actions-url
+  [ -n "$other" ] || return 0
+  local why="--job-user and $other do not go together: the daemon's policy and state are root's, and $other serves as $RUN_USER, who may not read them"
+  [ "$MODE" = check ] || die "$why" "leave out one of the two; a machine of each kind may serve the same bus"
+  wrong "$why" "set up again without --job-user or without $other"
+}
+
+# We are root and some of these folders are another user's: through a link we would write where only root may.
+check_paths() {
+  local path
+  for path in "${OWN_PATHS[@]}"; do
+    refuse_link "$path"
+  done
+}
+
+refuse_link() { # path: is no link, nor is a folder between it and the one of ours that it lies in
+  local path=$1 own
+  for own in "${OWN_PATHS[@]}"; do
+    case "$1" in
+      "$own"/*)
+        while [ "$path" != "$own" ]; do
+          refuse_one_link "$path"
+          path=$(dirname "$path")
+        done
+        ;;
+    esac
+  done
+  refuse_one_link "$path"
+}
+
+refuse_one_link() {
+  [ ! -L "$1" ] || die "$1 is a link, and nothing is written through it" "see who made it (ls -ld $1), remove it, and run this script again"
+}
+
+refuse_other_kind() { # path what test
+  if [ -e "$1" ] && ! test "$3" "$1"; then
+    die "$1 is not a $2, and nothing is written through it" "see who made it (ls -ld $1), remove it, and run this script again"
+  fi
+}
 
 check_bus() { # it goes into unit files and scripts
   [ -n "$BUS" ] || die "no bus named" "$0 --bus ROUTE, the git remote to serve"
@@ -275,6 +335,7 @@ TXT
 ensure_policy() { # path interpreter user
   local path=$1
   remember mode "policy" "$path" 600 "$3"
+  refuse_link "$path"
   if [ -f "$path" ]; then
     if [ "$(stat_mode "$path")" = 600 ] && owner_right "$3" "$path"; then
       right "policy: $path (yours to edit; left as it is)"
@@ -290,14 +351,12 @@ ensure_policy() { # path interpreter user
   fi
 }
 
-write_policy() {
-  policy_text "$2" | write_file 600 "$1"
-  owned "$3" "$1"
-}
+write_policy() { policy_text "$2" | write_file_as "$3" 600 "$1"; }
 
 close_file() {
-  chmod 600 "$1"
+  refuse_link "$1"
   owned "$2" "$1"
+  as_user "$2" chmod 600 "$1"
 }
 
 ensure_key() { # runner policy state user: the key that signs results, where the packages that sign are installed
@@ -310,6 +369,7 @@ ensure_key() { # runner policy state user: the key that signs results, where the
       ;;
   esac
   remember mode "signing key" "$key" 600 "$4"
+  refuse_link "$key"
   if [ -f "$key" ]; then
     right "signing key: $key"
   elif [ "$MODE" = check ]; then
@@ -342,10 +402,7 @@ ensure_receipt() { # path user
   fi
 }
 
-write_receipt() {
-  printf '%s\n' "$2" | write_file 644 "$1"
-  owned "$3" "$1"
-}
+write_receipt() { printf '%s\n' "$2" | write_file_as "$3" 644 "$1"; }
 
 remove_path() {
   if [ -e "$1" ] || [ -L "$1" ]; then

@@ -9,6 +9,8 @@ EXTRAS=torch,trust,github
 MACHINE_LABEL=kakeya-gpu
 ALLOW='"*-env-probe", "cuda-*", "k3-*"'
 SANDBOX_MODE=required
+# What root needs to give a run its folders, become its user, mount for it, bound it and kill it.
+JOB_CAPABILITIES="CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_KILL CAP_SETGID CAP_SETUID CAP_SYS_ADMIN CAP_SYS_PTRACE CAP_SYS_RESOURCE"
 
 paths() {
   PREFIX=$ROOT/opt/kakeya
@@ -24,6 +26,7 @@ paths() {
   STOP_ACTIONS="/usr/bin/systemctl stop kakeya-actions.service"
   SERVICE=$KAKEYA_LABEL
   [ -z "$ACTIONS_URL" ] || SERVICE=kakeya-actions
+  OWN_PATHS=("$PREFIX" "$CONFIG" "$STATE" "$LOGS" "$UNIT" "$ROTATE" "$ACTIONS_HOME" "$ACTIONS_UNIT" "$SUDOERS")
 }
 
 host_shape() {
@@ -79,17 +82,29 @@ ExecStart=${PREFIX#"$ROOT"}/bin/kakeya-runner serve --bus $BUS --policy ${CONFIG
 $DAEMON_USER
 Restart=always
 RestartSec=10
-KillMode=mixed
+KillMode=process
 TimeoutStopSec=60
+Delegate=yes
 StandardOutput=append:${LOGS#"$ROOT"}/runner.log
 StandardError=append:${LOGS#"$ROOT"}/runner.log
+NoNewPrivileges=yes
 PrivateTmp=yes
-ProtectSystem=full
+ProtectSystem=strict
+ReadWritePaths=${STATE#"$ROOT"} ${LOGS#"$ROOT"}$WRITTEN_BUS
 ProtectHome=read-only
+ProtectProc=invisible
 ProtectKernelModules=yes
 ProtectClock=yes
+DevicePolicy=closed
+$(device_lines)
 RestrictRealtime=yes
+RestrictSUIDSGID=yes
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+SystemCallArchitectures=native
+SystemCallFilter=~@clock @cpu-emulation @debug @module @obsolete @raw-io @reboot @swap
+SystemCallErrorNumber=EPERM
 LockPersonality=yes
+RemoveIPC=yes
 UMask=0077
 
 [Install]
@@ -97,21 +112,32 @@ WantedBy=multi-user.target
 TXT
 }
 
+# The unit is the runner's and its runs': KillMode=process, because a run that goes on is not the runner's to take along.
 # No ProtectKernelTunables, ProtectKernelLogs or ProcSubset: they cover parts of /proc, and the kernel then refuses every
-# sandbox its own /proc.
+# sandbox its own /proc. No RestrictNamespaces, PrivateUsers, ProtectHostname or @mount: the sandbox is made of those.
+# ProtectClock closes every device by itself, so those that the policy names are opened.
 # Without --job-user the daemon is a user of its own and can become nobody else. With it, it is root, to start each run as
 # the job user; the sandbox of a run needs user namespaces either way, so those stay allowed.
+device_lines() {
+  local device
+  for device in $(printf '%s' "$DEVICES" | tr -d '"' | tr , ' '); do
+    printf 'DeviceAllow=%s rw\n' "$device"
+  done
+}
+
 daemon_user() {
   SERVE_WORDS=""
+  WRITTEN_BUS=""
+  case "$BUS" in /*) WRITTEN_BUS=" -${BUS%%#*}" ;; esac
   [ "$CREATE_BUS" = no ] || SERVE_WORDS=" --create-bus"
   if [ "$WITH_JOB_USER" = yes ]; then
     DAEMON=root
-    DAEMON_USER="NoNewPrivileges=no"
+    DAEMON_USER="Environment=XDG_STATE_HOME=${STATE#"$ROOT"}/.local/state
+CapabilityBoundingSet=$JOB_CAPABILITIES"
   else
     DAEMON=$RUN_USER
     DAEMON_USER="User=$RUN_USER
 Group=$RUN_USER
-NoNewPrivileges=yes
 CapabilityBoundingSet="
   fi
 }
@@ -170,6 +196,8 @@ ensure_service() {
 
 install_all() {
   check_bus
+  check_job_user
+  check_paths
   find_python
   pin_python
   needs git git

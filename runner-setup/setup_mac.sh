@@ -29,10 +29,12 @@ paths() {
     SERVICE_FILE=$ACTIONS_PLIST
   fi
   DAEMON=$RUN_USER
-  [ "$WITH_JOB_USER" = no ] || DAEMON=root
+  OWN_PATHS=("$PREFIX" "$CONFIG" "$STATE" "$LOGS" "$PLIST" "$ROTATE" "$ACTIONS_HOME" "$ACTIONS_PLIST" "$SUDOERS")
 }
 
 host_shape() {
+  [ "$WITH_JOB_USER" = no ] || die "--job-user is for Linux: a run here has the runner's user, and macOS gives it no other without a daemon that is root" \
+    "leave --job-user out; code of requests runs on a Linux host, or under the sandbox of your own Mac: kakeya-mac run --bus embedded"
   if [ "$MODE" != dry-run ]; then
     [ "$(uname -s)" = Darwin ] || die "this script is for macOS, got $(uname -s)" "runner-setup/setup_gpu.sh, or --dry-run to see what it would do"
     [ "$(uname -m)" = arm64 ] || die "MLX needs Apple Silicon, got $(uname -m)" "use a Mac with an M-series chip"
@@ -73,9 +75,7 @@ daemon_words() {
   [ "$CREATE_BUS" = no ] || printf '\n    <string>--create-bus</string>'
 }
 
-daemon_user() {
-  [ "$DAEMON" = root ] || printf '\n  <key>UserName</key><string>%s</string>' "$DAEMON"
-}
+daemon_user() { printf '\n  <key>UserName</key><string>%s</string>' "$DAEMON"; }
 
 actions_plist_text() {
   cat <<TXT
@@ -133,6 +133,7 @@ plist_text() {
   <key>ThrottleInterval</key><integer>10</integer>
   <key>ProcessType</key><string>Interactive</string>
   <key>ExitTimeOut</key><integer>60</integer>
+  <key>AbandonProcessGroup</key><true/>
   <key>Umask</key><integer>63</integer>
   <key>StandardOutPath</key><string>${LOGS#"$ROOT"}/runner.log</string>
   <key>StandardErrorPath</key><string>${LOGS#"$ROOT"}/runner.log</string>
@@ -166,13 +167,13 @@ ensure_wakefulness() {
 
 install_all() {
   check_bus
+  check_paths
   find_python
   pin_python
   needs git "xcode-select --install"
   needs git-lfs "brew install git-lfs"
   # sshd starts a forced command with the user's shell
   ensure_user "$RUN_USER" "${STATE#"$ROOT"}" "$([ -z "$SSH_KEY_FILE" ] || echo /bin/sh)"
-  [ "$WITH_JOB_USER" = no ] || ensure_user "$JOB_USER"
   ensure_folder "configuration folder" 700 "$CONFIG" "$DAEMON"
   ensure_folder "state folder" 700 "$STATE" "$DAEMON"
   ensure_folder "log folder" 750 "$LOGS" "$DAEMON"

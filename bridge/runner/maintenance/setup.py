@@ -153,12 +153,13 @@ def unit(argv: Sequence[str], platform: str = sys.platform) -> tuple[Path, str]:
             "ProgramArguments": ["/usr/bin/caffeinate", "-i", *argv],
             "RunAtLoad": True,
             "KeepAlive": True,
+            "AbandonProcessGroup": True,  # a run that goes on is not the runner's to take along
         }
         return Path.home() / "Library/LaunchAgents/kakeya-runner.plist", plistlib.dumps(value).decode()
     words = " ".join('"{}"'.format(word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")) for word in argv)
     text = (
         "[Unit]\nDescription=Kakeya runner\nAfter=network-online.target\n\n"
-        f"[Service]\nExecStart={words}\nRestart=on-failure\nRestartSec=10\nKillMode=mixed\n\n"
+        f"[Service]\nExecStart={words}\nRestart=on-failure\nRestartSec=10\nKillMode=process\n\n"
         "[Install]\nWantedBy=default.target\n"
     )
     return Path.home() / ".config/systemd/user/kakeya-runner.service", text

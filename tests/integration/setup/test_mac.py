@@ -20,7 +20,6 @@ MAC = {
         *("--create-bus", "--ssh-from", "100.64.0.0/10", "--labels", "mlx,quiet"),
         *("--actions-url", "https://example.org/o/r", "--actions-token-file", "-"),
     ],
-    "mac-job-user-dry-run.txt": ["--job-user", "--create-bus"],
 }
 
 
@@ -48,3 +47,11 @@ def test_the_mac_dry_run_is_the_recorded_one(golden: str, tmp_path) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         (GOLDEN / golden).write_text(text)
     assert text == (GOLDEN / golden).read_text()
+
+
+def test_a_user_for_jobs_is_refused_with_the_reason() -> None:
+    command = ["bash", str(SETUP / "setup_mac.sh"), "--dry-run", "--bus", "https://example.org/owner/bus.git"]
+    done = subprocess.run([*command, "--job-user"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --job-user is for Linux: a run here has the runner's user")
+    assert "next: leave --job-user out" in done.stderr

@@ -26,6 +26,23 @@ def test_an_actions_archive_with_another_checksum_is_refused(tmp_path) -> None:
     assert "secret-token" not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("other", ["--ssh-key", "--actions-url"])
+def test_a_user_for_jobs_beside_another_way_in_is_refused_with_the_reason_and_found_broken(tmp_path, other) -> None:
+    """The daemon of a job user is root; what comes by ssh or Actions is served by a user who may not read its files."""
+    host, key = Host(tmp_path), tmp_path / "agent.pub"
+    key.write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAgentKey agent@example.org\n")
+    options = ["--job-user", other, str(key) if other == "--ssh-key" else "https://example.org/o/r"]
+    for mode in ((), ("--dry-run",)):
+        refused = host.setup(*options, *mode)
+        assert refused.returncode == 2
+        assert f"--job-user and {other} do not go together" in refused.stderr
+        assert "next: leave out one of the two" in refused.stderr
+    checked = host.setup(*options, "--check")
+    assert checked.returncode == 1
+    (found,) = [line for line in checked.stdout.splitlines() if "do not go together" in line]
+    assert found.startswith("WRONG  ")
+
+
 ACTIONS_RUNNER = """#!/bin/sh
 # Stands in for what GitHub publishes: notes how it was called, and whether the token came by the environment.
 echo "$@" > called
@@ -181,6 +198,35 @@ class TestOtherWaysIn:
             path.unlink()
             kept.rename(path)
         assert (list(elsewhere.iterdir()) if planted == ".ssh" else elsewhere.read_text()) in ([], "# another's\n")
+
+    @pytest.mark.parametrize("planted", ["var/lib/kakeya", "etc/kakeya", "var/log/kakeya", "var/lib/kakeya-actions"])
+    def test_a_link_in_the_place_of_a_folder_that_set_up_made_is_refused(self, opened, tmp_path, planted) -> None:
+        path = opened.root / planted
+        kept = path.rename(tmp_path / "kept")
+        (tmp_path / "elsewhere").mkdir()
+        path.symlink_to(tmp_path / "elsewhere")
+        try:
+            done = opened.setup(*opened.options, token="secret-token\n")
+        finally:
+            path.unlink()
+            kept.rename(path)
+        assert done.returncode == 2, done.stdout
+        assert f"{path.name} is a link" in done.stderr
+        assert list((tmp_path / "elsewhere").iterdir()) == []
+
+    @pytest.mark.parametrize("planted", ["etc/kakeya/policy.toml", "etc/kakeya/setup.tsv"])
+    def test_a_file_that_is_a_link_is_not_written_through(self, opened, tmp_path, planted) -> None:
+        path, elsewhere = opened.root / planted, tmp_path / "elsewhere"
+        kept = path.rename(tmp_path / "kept")
+        elsewhere.write_text("another's\n")
+        path.symlink_to(elsewhere)
+        try:
+            done = opened.setup(*opened.options, "--labels", "other")
+        finally:
+            path.unlink()
+            kept.rename(path)
+        assert (done.returncode, elsewhere.read_text()) == (2, "another's\n"), done.stdout
+        assert f"{path.name} is a link" in done.stderr
 
     def test_it_all_goes_again(self, opened, tmp_path) -> None:
         before = Host(tmp_path / "before").files()

@@ -139,6 +139,7 @@ class TestLinux:
         assert "\nUser=kakeya-runner\n" in unit
         assert "\nNoNewPrivileges=yes\n" in unit
         assert "\nCapabilityBoundingSet=\n" in unit
+        assert "\nKillMode=process\n" in unit
         for option in (
             "ProtectKernelTunables",
             "ProtectKernelLogs",
