@@ -20,6 +20,7 @@
     │   │   └── FencedError            3  somebody else owns the claim now
     │   ├── HostingError               3  the hosting site's API refused or did not answer
     │   ├── PublishError               3
+    │   ├── LeftRunningError           3  the run goes on without this process
     │   ├── SandboxUnavailableError    3
     │   └── JournalError               3
     ├── PolicyRefusedError             7  the host's owner does not allow it
@@ -174,6 +175,10 @@ class PublishError(InfrastructureError):
     """A finished result could not be delivered; it is kept in the spool."""
 
     reason = "publish_failed"
+
+
+class LeftRunningError(InfrastructureError):
+    """The run goes on without this process; a later one follows it."""
 
 
 class SandboxUnavailableError(InfrastructureError):

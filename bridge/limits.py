@@ -70,6 +70,7 @@ LISTING_SMALL_BYTES: Final = 16 * KIB  # of a listing of all refs that is no dea
 STEP_CLAIM_FETCHES: Final = 4  # fetches of one step of a runner that read claims of others
 STEP_REQUEST_FETCHES: Final = 7  # and those that read requests
 STEP_SIGNATURES_COUNT: Final = 64  # signatures of requests that one step verifies
+RESTART_GRACE_S: Final = 600.0  # what a planned stop renews its claims for, when it leaves runs behind
 PUSHES_PER_MINUTE_HOSTED: Final = 4.0
 BEACON_INTERVAL_HOSTED_S: Final = 120.0
 BEACON_INTERVAL_LOCAL_S: Final = 5.0

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Literal, Protocol
 
 from bridge.bus.views import RequestRef
-from bridge.errors import FencedError
+from bridge.errors import FencedError, LeftRunningError
 from bridge.executor.endings import of_execution
 from bridge.executor.interface import Execution
 from bridge.gate import judge
@@ -39,6 +39,7 @@ class RunSession(Protocol):
     def read(self) -> bytes: ...
     def admit(self, request: Request, preset: Preset) -> Trust: ...
     def execute(self, spec: JobSpec) -> Execution: ...
+    def recover(self) -> tuple[JobSpec | None, Execution | None]: ...
     def failed(self, error: Exception) -> None: ...
     def record(self, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> RunRecord: ...
     def earlier(self, record: RunRecord) -> Mapping[str, Mapping[str, bytes]]: ...
@@ -57,16 +58,36 @@ def run_once(session: RunSession) -> RunOutcome:
         spec = resolve(request, preset, session.policy, session.admit(request, preset))
         execution = session.execute(spec)
         ending = of_execution(execution)
-    except FencedError:
+    except (FencedError, LeftRunningError):
         raise
-    except Exception as error:  # noqa: BLE001 (the one broad catch: every ending has a result)
+    except Exception as error:  # noqa: BLE001 (a broad catch: every ending has a result)
+        session.failed(error)
+        ending = of_error(error)
+    return finish(session, spec, execution, ending)
+
+
+def recover_once(session: RunSession, lost: Ending) -> RunOutcome:
+    """Take a run that was started before to its published result: follow it, or judge what it came to.
+
+    Args:
+        session: of the run, whose claim is held.
+        lost: how it ends when nothing is known of it here.
+    """
+    spec: JobSpec | None = None
+    execution: Execution | None = None
+    try:
+        spec, execution = session.recover()
+        ending = lost if execution is None else of_execution(execution)
+    except (FencedError, LeftRunningError):
+        raise
+    except Exception as error:  # noqa: BLE001 (as above)
         session.failed(error)
         ending = of_error(error)
     return finish(session, spec, execution, ending)
 
 
 def finish(session: RunSession, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> RunOutcome:
-    """Judge and publish whatever there is; also how a lost run is finalised."""
+    """Judge and publish whatever there is."""
     record = session.record(spec, execution, ending)
     reports = {} if execution is None else execution.reports
     verdict = judge(session.ref.id, reports, record, spec, earlier=session.earlier(record))

@@ -28,7 +28,7 @@ from bridge.bus.views import (
     Tree,
     WorkloadCommit,
 )
-from bridge.records import Beacon, BusRecord, Claim, Delivery, Workload
+from bridge.records import Beacon, BusRecord, Claim, Delivery, LogHead, Workload
 from bridge.trust.seals import Refused, Seals, SignatureState
 
 
@@ -254,6 +254,16 @@ class RunnerBus(SharedBus, Protocol):
 
         Raises:
             FencedError: the tip moved.
+        """
+        ...
+
+    def resume_log(self, run_id: str) -> LogHead | None:
+        """Go on behind the log chunks that an earlier process of this runner sent; return the head of the last.
+
+        None where there are none, or none of ours: the log begins anew.
+
+        Raises:
+            InfrastructureError: the bus did not answer.
         """
         ...
 

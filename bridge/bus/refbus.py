@@ -45,7 +45,7 @@ from bridge.bus.views import (
     Tree,
 )
 from bridge.errors import BusError, FencedError, RunNotFoundError
-from bridge.records import Beacon, BusRecord, Claim, Delivery, Workload
+from bridge.records import Beacon, BusRecord, Claim, Delivery, LogHead, Workload
 from bridge.request import cancel_branch, run_id_of
 from bridge.system.clock import Clock, rfc3339
 from bridge.trust.seals import BusSeals, Refused, Seals, SignatureState
@@ -246,6 +246,10 @@ class RefBus:
             if sign is not None:
                 self._beacons.acknowledge(sign, others.get(sign.ref))
         return moved
+
+    def resume_log(self, run_id: str) -> LogHead | None:
+        """Go on behind the log chunks that an earlier process of this runner sent; see the interface."""
+        return self._logs.resume(run_id)
 
     def build_result(self, tree: Tree, run_id: str) -> str:
         """Store a result tree as a root commit, locally and durably, and return its oid."""

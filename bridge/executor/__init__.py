@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bridge.executor.interface import Executor, HostPaths
+    from bridge.executor.interface import HostPaths
+    from bridge.executor.local import LocalExecutor
     from bridge.system.clock import Clock
 
 
-def local_executor(clock: Clock, paths: HostPaths | None = None, trials: Path | None = None) -> Executor:
+def local_executor(clock: Clock, paths: HostPaths | None = None, trials: Path | None = None) -> LocalExecutor:
     """Return the executor of this machine.
 
     Args:

@@ -6,6 +6,7 @@ Knows nothing about requests, buses or verdicts. Other engines (Ray, Slurm) impl
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Protocol
@@ -23,6 +24,9 @@ from bridge.records import (
     SandboxApplied,
     Telemetry,
 )
+
+Handle = Path
+"""The folder of one run."""
 
 Ending = Literal["exited", "timed_out", "cancelled", "interrupted", "revoked", "limit", "killed", "not_started"]
 
@@ -45,19 +49,24 @@ class RunDirectory:
     tmp: Path
 
 
+def _ignore_start(_pid: int, _started: float, _marker: str) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Hooks:
-    """How the runner takes part in a running execution; all are called from the executor's own thread.
+    """How somebody takes part in a running execution; all are called from the thread that follows it.
 
     Attributes:
-        on_log: gets log bytes after redaction and cap, in order.
-        on_started: gets (pid, start time, marker) of each command's process group leader, before it runs anything.
-        should_stop: asked at least four times a second; a non-None answer ends the run with that ending.
+        on_log: gets log bytes after redaction and cap, in order, from the beginning of the log.
+        should_stop: asked at least four times a second; an ending ends the run with it, ``left`` stops following it.
+        on_started: gets (pid, start time, marker) of whoever holds the run, or within the executor of each command's
+            process group leader, before any of its log.
     """
 
     on_log: Callable[[bytes], None]
-    on_started: Callable[[int, float, str], None]
-    should_stop: Callable[[], Literal["cancelled", "interrupted"] | None]
+    should_stop: Callable[[], Literal["cancelled", "interrupted", "left"] | None]
+    on_started: Callable[[int, float, str], None] = _ignore_start
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,8 @@ class Execution:
             command that runs no module, or when there was no answer.
         peers: what answered the commands that ask a peer, in order.
         launches: of the commands that are launched in a series, in order.
+        host: the machine it ran on; None for a trial.
+        ended: wall time of its end there; None for a trial.
     """
 
     ok: bool
@@ -97,6 +108,8 @@ class Execution:
     imported: ImportedModule | None = None
     peers: tuple[PeerRecord, ...] = ()
     launches: tuple[LaunchRecord, ...] = ()
+    host: HostRecord | None = None
+    ended: str | None = None
 
 
 @dataclass(frozen=True)
@@ -134,8 +147,44 @@ class RunKind:
 HOST_KIND: Final = RunKind()
 
 
+class LiveRun(Protocol):
+    """A run that goes on, with or without this process."""
+
+    def wait(self) -> Execution:
+        """Hand on the log until the run has ended; return what it came to.
+
+        Never raises for what the workload does; what a hook raises goes through. Every process of the run is dead when
+        it returns.
+
+        Raises:
+            LeftRunningError: a hook said to leave it running.
+            SandboxUnavailableError: the spec requires a sandbox this host cannot give; nothing was started.
+            InfrastructureError: it could not be started for another reason.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Ask for its end, as interrupted, without waiting for it."""
+        ...
+
+
+class Starting(AbstractContextManager["Starting"], Protocol):
+    """A run that is prepared and of which nothing runs yet; leaving the block before `go` gives it up."""
+
+    def go(self, hooks: Hooks) -> LiveRun:
+        """Let its commands start.
+
+        Raises:
+            InfrastructureError: what was to hold it is gone; nothing was started.
+        """
+        ...
+
+
 class Executor(Protocol):
-    """Executes job specs: one call runs all commands of one run."""
+    """Executes job specs: one run is all commands of one spec, and outlives the process that started it.
+
+    The handle of a run is its folder: whoever has the folder can follow the run, stop it, and learn what it came to.
+    """
 
     def host(self) -> HostRecord:
         """Describe the machine; measured once, `unknown` where there is no source."""
@@ -149,19 +198,28 @@ class Executor(Protocol):
         """Return the ways out of the sandbox that were tried, and whether each was refused."""
         ...
 
-    def execute(self, spec: JobSpec, directory: RunDirectory, hooks: Hooks, secrets: tuple[str, ...] = ()) -> Execution:
-        """Run the commands of a job spec one after the other until one fails, a bound is hit or a stop is asked.
+    def start(self, spec: JobSpec, directory: RunDirectory, handle: Handle, secrets: tuple[str, ...] = ()) -> Starting:
+        """Prepare a run: its commands are run one after the other until one fails, a bound is hit or a stop is asked.
 
-        Never raises for what the workload does; what a hook raises goes through. Every process it started is dead when
-        it returns or raises.
+        Args:
+            spec: what runs.
+            directory: where it may write.
+            handle: an existing or new folder for this run alone, outside of the directory.
+            secrets: what must not appear in log or reports.
 
         Raises:
             SandboxUnavailableError: the spec requires a sandbox this host cannot give; nothing was started.
+            InfrastructureError: nothing could be prepared.
         """
         ...
 
-    def kill_leftovers(self, pid: int, started: float, marker: str) -> int:
-        """Kill what an earlier runner left behind of one run; return how many processes were killed."""
+    def recover(self, handle: Handle, hooks: Hooks) -> Execution | LiveRun | None:
+        """Return what a run came to, or the run if it goes on, or None if nothing of it ever ran and nothing will.
+
+        Raises:
+            SandboxUnavailableError: it had been refused for that reason; nothing was started.
+            InfrastructureError: it cannot be told, or the executor had refused to start it.
+        """
         ...
 
 

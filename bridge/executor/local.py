@@ -1,4 +1,4 @@
-"""Run job specs on this machine: JobSpec -> Execution.
+"""Run job specs on this machine, each under a supervisor of its own that outlives us.
 
 Knows nothing about requests, buses or verdicts.
 """
@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
-from bridge.executor.interface import HOST_KIND, Escape, Execution, Hooks, HostPaths, RunDirectory, RunKind
+from bridge.executor.interface import HOST_KIND, Escape, Execution, Handle, Hooks, HostPaths, RunDirectory, RunKind
 from bridge.executor.observe import host as machine
-from bridge.executor.process import tree
-from bridge.executor.running import RunExecution
-from bridge.executor.sandbox.choice import confine
 from bridge.executor.sandbox.confinement import nothing
-from bridge.executor.sandbox.held_folders import sweep_run_folders, within_reach
+from bridge.executor.sandbox.held_folders import sweep_run_folders
 from bridge.executor.sandbox.private_paths import own_home, refuse_exposed
-from bridge.executor.sandbox.user import job_uid
-from bridge.executor.supervision.peer_isolation import set_apart
+from bridge.executor.supervisor.attached import FollowedRun, StartingRun, attach
+from bridge.executor.supervisor.folder import JobFile, RunFolder
+from bridge.executor.supervisor.server import SupervisorServer
 from bridge.executor.trial import SandboxTrial, kind_of, try_sandbox
 from bridge.executor.trial_cache import TrialCache, trial_key
 from bridge.records import HostRecord, JobSpec, SandboxApplied
@@ -43,10 +43,16 @@ class LocalExecutor:
         self._trials: dict[tuple[int | None, RunKind], SandboxTrial] = {}
         self._cache = None if trials is None else TrialCache(trials)
         self._trying = threading.Lock()
+        self._server = SupervisorServer(metadata.version("kakeya"))
+        weakref.finalize(self, self._server.close)
 
     @functools.cached_property
     def _host(self) -> HostRecord:
         return machine.describe()
+
+    def warm(self) -> None:
+        """Start what starts supervisors, before the first run waits for it."""
+        self._server.warm()
 
     def trial(self, uid: int | None = None, kind: RunKind = HOST_KIND) -> SandboxTrial:
         """Return what the sandbox proved to be for such runs as this user; tried once."""
@@ -81,27 +87,42 @@ class LocalExecutor:
         """Return the ways out of the sandbox that were tried, and whether each was refused."""
         return self.trial(uid, kind).escapes
 
-    def kill_leftovers(self, pid: int, started: float, marker: str) -> int:
-        """Kill what an earlier runner left behind of one run; return how many processes were killed."""
-        return tree.kill_leftovers(pid, started, marker)
-
-    def execute(self, spec: JobSpec, directory: RunDirectory, hooks: Hooks, secrets: tuple[str, ...] = ()) -> Execution:
-        """Run the commands of a job spec one after the other until one fails, a bound is hit or a stop is asked.
-
-        Never raises for what the workload does; every process it started is dead when it returns.
+    def start(
+        self, spec: JobSpec, directory: RunDirectory, handle: Handle, secrets: tuple[str, ...] = ()
+    ) -> StartingRun:
+        """Prepare a run: a supervisor has its folder and waits for the word.
 
         Raises:
-            SandboxUnavailableError: the spec requires a sandbox this host cannot give, or lets the run read a private
-                path of the host; nothing was started.
+            SandboxUnavailableError: the spec lets the run read a private path of the host; nothing was started.
+            InfrastructureError: no supervisor could be started.
         """
         if spec.sandbox.mode != "off":
             refuse_exposed(spec.sandbox.read_only, self._paths.private)
-        offered = (
-            nothing("not asked for") if spec.sandbox.mode == "off" else self.sandbox(spec.sandbox.uid, kind_of(spec))
+        peers = any(command.peer is not None for command in spec.commands)
+        bare = spec.sandbox.mode == "off"
+        folder = RunFolder(handle)
+        folder.write_job(
+            JobFile(
+                spec=spec,
+                root=str(directory.root),
+                work=str(directory.work),
+                out=str(directory.out),
+                home=str(directory.home),
+                tmp=str(directory.tmp),
+                secrets=secrets,
+                offered=nothing("not asked for") if bare else self.sandbox(spec.sandbox.uid, kind_of(spec)),
+                peer_offered=self.sandbox(spec.sandbox.peer_uid, RunKind("peer")) if peers else None,
+                host=self.host(),
+            )
         )
-        with within_reach(directory, job_uid(spec.sandbox.uid)) as place:
-            beside = set_apart(spec, place, lambda uid: self.sandbox(uid, RunKind("peer")))
-            confinement = confine(spec, place, offered)
-            return RunExecution(
-                spec, place, hooks, secrets=secrets, confinement=confinement, clock=self._clock, beside=beside
-            ).execute()
+        with folder.opened() as files:
+            return StartingRun(folder, self._server.start(files), self._clock)
+
+    def recover(self, handle: Handle, hooks: Hooks) -> Execution | FollowedRun | None:
+        """Return what a run came to, or the run if it goes on, or None if nothing of it ever ran and nothing will.
+
+        Raises:
+            SandboxUnavailableError: it had been refused for that reason; nothing was started.
+            InfrastructureError: it cannot be told, or the executor had refused to start it.
+        """
+        return attach(RunFolder(handle), hooks, self._clock)

@@ -27,19 +27,26 @@ from bridge.limits import TEXT_MAX_CHARS
 from bridge.records import (
     Command,
     CommandResult,
+    HostRecord,
     ImportedModule,
     JobSpec,
     LaunchRecord,
     LaunchSeries,
     LimitHit,
     PeerRecord,
+    SampleMark,
 )
 from bridge.run.stop_rule import SeriesDecision, decide
-from bridge.system.clock import Clock
+from bridge.system.clock import Clock, rfc3339
 
 
 class RunExecution:
-    """Runs the commands of one job spec in order and collects what they left."""
+    """Runs the commands of one job spec in order and collects what they left.
+
+    Attributes:
+        marker: in the environment of every process of the run.
+        stamp: which directory its reports are expected in, and since when.
+    """
 
     def __init__(
         self,
@@ -51,7 +58,22 @@ class RunExecution:
         confinement: Confinement,
         clock: Clock,
         beside: Beside | None = None,
+        host: HostRecord | None = None,
+        on_mark: Callable[[SampleMark], None] | None = None,
     ) -> None:
+        """Prepare; nothing runs yet.
+
+        Args:
+            spec: what runs.
+            directory: where it may write.
+            hooks: called from the thread of `execute`.
+            secrets: what must not appear in log or reports, besides the spec's own.
+            confinement: the sandbox around it, or none.
+            clock: measures time.
+            beside: confines the peers of its commands.
+            host: the machine, for the record.
+            on_mark: gets each accepted mark as it comes.
+        """
         self._spec = spec
         self._clock = clock
         self._beside = beside
@@ -61,10 +83,11 @@ class RunExecution:
         self._confinement = confinement
         self._secrets = (*secrets, *(variable.value for variable in spec.environment if variable.secret))
         self._log = LogKeeper(hooks.on_log, spec.limits.log_bytes, self._secrets)
-        self._marks = MarkReader(self._secrets)
+        self._marks = MarkReader(self._secrets, on_mark=on_mark)
+        self._host = host
         self._sampler = Sampler()
-        self._marker = f"{spec.id}-{randomness.token_hex(8)}"
-        self._stamp = start_stamp(directory.out)
+        self.marker = f"{spec.id}-{randomness.token_hex(8)}"
+        self.stamp = start_stamp(directory.out)
         self._bounds = Bounds(spec.limits, directory.root, clock)
         self._hooks = hooks
         self._imported: ImportedModule | None = None
@@ -83,7 +106,7 @@ class RunExecution:
         wall_s = self._results[-1].ended_s if self._results else self._bounds.elapsed_s()
         self._marks.end()
         declared = [output.path for output in self._spec.outputs]
-        imported = import_outputs(self._directory.out, stamp=self._stamp, declared=declared, secrets=self._secrets)
+        imported = import_outputs(self._directory.out, stamp=self.stamp, declared=declared, secrets=self._secrets)
         for line in imported.refused:
             self._log.note(f"left behind: {line}")
         log = self._log.end()
@@ -110,6 +133,8 @@ class RunExecution:
             imported=self._imported,
             peers=tuple(self._peers),
             launches=tuple(self._launches),
+            host=self._host,
+            ended=rfc3339(self._clock.now()),
         )
 
     def _program_exit(self) -> int | None:
@@ -130,12 +155,12 @@ class RunExecution:
         """Run one command in the run's confinement and bounds; None when the executor could not."""
         hooks = self._hooks if beside is None else beside.hooks(self._hooks)
         supervisor = Supervisor(
-            marker=self._marker, hooks=hooks, log=log, marks=marks, bounds=self._bounds, on_usage=on_usage
+            marker=self.marker, hooks=hooks, log=log, marks=marks, bounds=self._bounds, on_usage=on_usage
         )
         try:
             with ExitStack() as stack:
                 pipe = open_pipe(stack)
-                environment = command_environment(self._spec, self._directory, self._marker, pipe.write)
+                environment = command_environment(self._spec, self._directory, self.marker, pipe.write)
                 environment |= {} if beside is None else beside.environment()
                 wrapped = stack.enter_context(self._confinement.command(command.argv, environment))
                 wrapped = wrapped if beside is None else beside.connect(wrapped)
@@ -173,7 +198,7 @@ class RunExecution:
             return self._series(command, command.launches)
         if self._beside is None or command.peer is None:
             return self._alone(command)
-        peer = PeerProcess(command, self._beside, self._marker, self._bounds.elapsed_s, self._clock)
+        peer = PeerProcess(command, self._beside, self.marker, self._bounds.elapsed_s, self._clock)
         with peer:
             went_on = self._alone(command, peer)
         if peer.log:

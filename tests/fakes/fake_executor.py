@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bridge.executor.interface import HOST_KIND, Escape, Execution, Hooks, RunDirectory, RunKind
+from bridge.errors import LeftRunningError
+from bridge.executor.interface import HOST_KIND, Escape, Execution, Handle, Hooks, RunDirectory, RunKind
 from bridge.records import CommandResult, HostRecord, JobSpec, OutputRecord, SandboxApplied
-from bridge.system.clock import Clock
+from bridge.system.clock import Clock, rfc3339
 
 # A program yields log bytes; between two of them it can be stopped. It returns its exit code.
+Stop = Literal["cancelled", "interrupted"] | None
 Program = Callable[[JobSpec, RunDirectory], Iterator[bytes]]
 NO_SANDBOX = SandboxApplied(
     kind="none", reason="a fake executor starts nothing", network=True, namespaces=(), filters=(), uid=0
@@ -25,7 +28,7 @@ class FakeExecutor:
     clock: Clock
     program: Program
     executed: list[JobSpec] = field(default_factory=list)
-    killed: list[tuple[int, float, str]] = field(default_factory=list)
+    held: dict[Handle, Execution | FakeRunning] = field(default_factory=dict)
 
     def host(self) -> HostRecord:
         return HostRecord(
@@ -47,23 +50,31 @@ class FakeExecutor:
     def escapes(self, uid: int | None = None, kind: RunKind = HOST_KIND) -> tuple[Escape, ...]:
         return ()
 
-    def kill_leftovers(self, pid: int, started: float, marker: str) -> int:
-        self.killed.append((pid, started, marker))
-        return 0
+    def start(
+        self, spec: JobSpec, directory: RunDirectory, handle: Handle, secrets: tuple[str, ...] = ()
+    ) -> FakeStarting:
+        handle.mkdir(exist_ok=True)
+        return FakeStarting(self, spec, directory, handle)
 
-    def execute(self, spec: JobSpec, directory: RunDirectory, hooks: Hooks, secrets: tuple[str, ...] = ()) -> Execution:
+    def recover(self, handle: Handle, hooks: Hooks) -> Execution | FakeRunning | None:
+        found = self.held.get(handle)
+        if isinstance(found, FakeRunning):
+            found.hooks = hooks
+        return found
+
+    def run(self, spec: JobSpec, directory: RunDirectory, hooks: Hooks, order: Callable[[], Stop]) -> Execution:
         self.executed.append(spec)
         began_s = self.clock.steady_s()
         log = b""
-        stop: Literal["cancelled", "interrupted"] | None = None
+        stop: Stop = None
         exit_code: int | None = None
         results: list[CommandResult] = []
+        hooks.on_started(0, 0.0, f"{spec.id}-fake")
         for command in spec.commands:
-            hooks.on_started(0, 0.0, f"{spec.id}-fake")
             started_s = self.clock.steady_s() - began_s
             running = self.program(spec, directory)
             while True:
-                stop = hooks.should_stop()
+                stop = order()
                 if stop is not None:
                     exit_code = None
                     break
@@ -114,4 +125,50 @@ class FakeExecutor:
             log_truncated_bytes=0,
             redactions=0,
             wall_s=self.clock.steady_s() - began_s,
+            host=self.host(),
+            ended=rfc3339(self.clock.now()),
         )
+
+
+@dataclass
+class FakeStarting(AbstractContextManager["FakeStarting"]):
+    """A program that has not begun."""
+
+    executor: FakeExecutor
+    spec: JobSpec
+    directory: RunDirectory
+    handle: Handle
+
+    def go(self, hooks: Hooks) -> FakeRunning:
+        running = FakeRunning(self.executor, self.spec, self.directory, self.handle, hooks)
+        self.executor.held[self.handle] = running
+        return running
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+@dataclass
+class FakeRunning:
+    """A program that runs while somebody waits for it; who leaves it leaves it where it is."""
+
+    executor: FakeExecutor
+    spec: JobSpec
+    directory: RunDirectory
+    handle: Handle
+    hooks: Hooks
+    stopped: bool = False
+
+    def wait(self) -> Execution:
+        def order() -> Stop:
+            asked = "interrupted" if self.stopped else self.hooks.should_stop()
+            if asked == "left":
+                raise LeftRunningError("the run goes on without this runner")
+            return asked
+
+        ended = self.executor.run(self.spec, self.directory, self.hooks, order)
+        self.executor.held[self.handle] = ended
+        return ended
+
+    def stop(self) -> None:
+        self.stopped = True

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from bridge.executor.interface import Execution, Hooks, RunDirectory
 from bridge.executor.local import LocalExecutor
 from bridge.executor.trial import make_directory
@@ -28,6 +30,7 @@ class Jobs:
     heard: bytearray = field(default_factory=bytearray)
     started: list[tuple[int, float, str]] = field(default_factory=list)
     directory: RunDirectory | None = None
+    handle: Path | None = None
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def sandbox(self, **fields) -> SandboxSpec:
@@ -74,8 +77,13 @@ class Jobs:
     def run(self, *programs: str, stop=lambda: None, secrets=(), prepare=None, **fields) -> Execution:
         return self.execute(self.spec(*programs, **fields), stop=stop, secrets=secrets, prepare=prepare)
 
+    def keeper(self) -> psutil.Process:
+        """Return the subreaper of the command that runs now; its parent is the run's supervisor."""
+        return psutil.Process(self.started[-1][0]).children()[0]
+
     def execute(self, spec: JobSpec, *, stop=lambda: None, secrets=(), prepare=None) -> Execution:
-        directory = make_directory(self.base / f"run-{next(self.numbers)}")  # runs of a test may start together
+        name = f"run-{next(self.numbers)}"  # runs of a test may start together
+        directory, self.handle = make_directory(self.base / name), self.base / f"{name}.handle"
         self.directory = directory
         if prepare is not None:
             prepare(directory)
@@ -85,7 +93,8 @@ class Jobs:
             should_stop=stop,
         )
         self.heard.clear()
-        return self.executor.execute(spec, directory, hooks, tuple(secrets))
+        with self.executor.start(spec, directory, self.handle, tuple(secrets)) as starting:
+            return starting.go(hooks).wait()
 
 
 def living(token: str) -> list[str]:

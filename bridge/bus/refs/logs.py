@@ -14,8 +14,9 @@ from bridge.bus.store.interface import MalformedObjectError, RefStore, RefUpdate
 from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.store.swap import SwapResult, tips_of
 from bridge.bus.views import LogChunk
-from bridge.errors import BusError, UntrustedLogError
+from bridge.errors import BusError, ObjectError, UntrustedLogError
 from bridge.limits import LOG_CHUNK_MAX_BYTES, LOG_MAX_BYTES
+from bridge.records import LogHead
 from bridge.system.gitobjects import Commit
 from bridge.trust.seals import UNVERIFIED, BusSeals, SignatureState, seal_in
 
@@ -80,6 +81,23 @@ class Logs:
     def forget(self, run_id: str) -> None:
         """Forget the chunks sent for a run that has ended."""
         self._sent.pop(run_id, None)
+
+    def resume(self, run_id: str) -> LogHead | None:
+        """Go on behind the chunks that an earlier process sent; None where there are none, and the log begins anew."""
+        ref = names.log_ref(self._prefix, run_id)
+        tip = tips_of(self._store, [ref]).get(ref)
+        if tip is None:
+            return None
+        try:
+            self._store.obtain({ref: tip}, max_bytes=CHAIN_MAX_BYTES)
+            with self._store.reader() as reader:
+                chunk, commit = commits.read_chunk(reader, tip)
+            self._check(ref, tip, chunk, commit, -1)
+        except (ObjectError, UntrustedLogError):
+            return None  # somebody else's: replaced by the first chunk of ours
+        head = chunk.head
+        self._sent[run_id] = _Sent(tip, tip, head.seq, head.offset + head.length)
+        return head
 
     def read(self, run_id: str, after_seq: int) -> tuple[LogChunk, ...]:
         """Return the chunks after a sequence number, in order.

@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.bus import open_bus
+from bridge.cli.host.control import HANDLERS as CONTROL_HANDLERS
 from bridge.cli.host.keys import enrol, enrol_own, keygen, own_name, signed
+from bridge.cli.host.places import policy_of, policy_path, state_of
+from bridge.cli.host.talk import CLOCK, say
 from bridge.cli.host.trust import HANDLERS as TRUST_HANDLERS
 from bridge.errors import BusMissingError, KakeyaError, UsageError
 from bridge.runner.policy.file import builtin_policy, file_problems, load_policy
@@ -34,23 +37,27 @@ from bridge.system.durable import NameLock
 if TYPE_CHECKING:
     from bridge.bus.interface import RunnerBus
     from bridge.runner.service.loop import Runner
-from bridge.cli.host.talk import CLOCK, say
 
 _FOLLOW_S = 0.3
 
 
 @contextmanager
 def _runner(
-    arguments: argparse.Namespace, stopping: threading.Event, summary: Callable[[str], None] | None = None
+    arguments: argparse.Namespace,
+    stopping: threading.Event,
+    summary: Callable[[str], None] | None = None,
+    leaving: threading.Event | None = None,
 ) -> Iterator[tuple[Runner, str]]:
     """Hold the runner's name and put it together; the second value says what it serves."""
-    policy, state = _policy(arguments), _state(arguments)
+    policy, state = policy_of(arguments), state_of(arguments)
     with NameLock(state.lock).held():
         if arguments.rehash:
             state.model_digests.unlink(missing_ok=True)
         bus, log = _bus(arguments, policy, state), new_log(sys.stderr, policy.secrets.values())
         enrol(bus, state, policy.name, say)
-        with runner_on(bus, policy, state, clock=CLOCK, stopping=stopping, log=log, summary=summary) as runner:
+        with runner_on(
+            bus, policy, state, clock=CLOCK, stopping=stopping, log=log, leaving=leaving, summary=summary
+        ) as runner:
             digest = policy.digest(embedded=False)
             yield runner, f"runner {policy.name} serves {bus.route}, policy {digest[:12]}, state {state.root}"
 
@@ -58,8 +65,11 @@ def _runner(
 def _serve(arguments: argparse.Namespace) -> int:
     if arguments.embedded is not None:
         return _serve_embedded(arguments)
-    stopping = threading.Event()
-    with _runner(arguments, stopping) as (runner, what), stopping_on_signals(stopping) as signals:
+    leaving = threading.Event()  # a signal is a restart or an upgrade: what runs goes on
+    with (
+        _runner(arguments, threading.Event(), leaving=leaving) as (runner, what),
+        stopping_on_signals(leaving) as signals,
+    ):
         runner.log.info(what)
         serve(runner, idle_s=arguments.idle)
     return signals.exit_code(0)
@@ -111,7 +121,7 @@ def _setup(arguments: argparse.Namespace) -> int:
 def _doctor(arguments: argparse.Namespace) -> int:
     from bridge.cli.host.setup import examine_host
 
-    path, state = _policy_path(arguments), _state(arguments)
+    path, state = policy_path(arguments), state_of(arguments)
     try:
         policy = load_policy(path)
     except KakeyaError:
@@ -121,28 +131,8 @@ def _doctor(arguments: argparse.Namespace) -> int:
     return examine_host(path, state, CLOCK, open_bus, as_json=arguments.json)
 
 
-def _drain(arguments: argparse.Namespace) -> int:
-    _state(arguments).drain.touch()
-    say("the runner ends after what it is running")
-    return 0
-
-
-def _pause(arguments: argparse.Namespace) -> int:
-    _state(arguments).pause.touch()
-    say("paused; go on with: kakeya-runner resume")
-    return 0
-
-
-def _resume(arguments: argparse.Namespace) -> int:
-    state = _state(arguments)
-    state.pause.unlink(missing_ok=True)
-    state.drain.unlink(missing_ok=True)
-    say("taking requests again")
-    return 0
-
-
 def _gc(arguments: argparse.Namespace) -> int:
-    policy, state = _policy(arguments), _state(arguments)
+    policy, state = policy_of(arguments), state_of(arguments)
     older_than_s = arguments.older_than * 24 * 3600
     for path in state.old_files(CLOCK.now().timestamp() - older_than_s):
         print(path)
@@ -162,7 +152,7 @@ def _policy_command(arguments: argparse.Namespace) -> int:
     if arguments.action == "example":
         print(template(own_name()), end="")
         return 0
-    path = _policy_path(arguments)
+    path = policy_path(arguments)
     if arguments.action == "check" and print_checks(problems(path)):
         return 1
     policy = load_policy(path)
@@ -182,7 +172,7 @@ def _policy_command(arguments: argparse.Namespace) -> int:
 def _journal(arguments: argparse.Namespace) -> int:
     from bridge.runner.state.journal import read_lines, verify_journal
 
-    state = _state(arguments)
+    state = state_of(arguments)
     if arguments.action == "verify":
         try:
             print(f"{verify_journal(state.journal)} lines, the chain holds")
@@ -202,7 +192,7 @@ def _journal(arguments: argparse.Namespace) -> int:
 
 def _logs(arguments: argparse.Namespace) -> int:
     """Print the runner's own log; text that others wrote moves no cursor."""
-    state = _state(arguments)
+    state = state_of(arguments)
     if not (arguments.follow or state.log.exists()):
         print(f"kakeya-runner: nothing has happened yet: there is no {state.log}", file=sys.stderr)
         return 0
@@ -219,8 +209,8 @@ def _logs(arguments: argparse.Namespace) -> int:
 
 
 def _keygen(arguments: argparse.Namespace) -> int:
-    state = _state(arguments)
-    policy = load_policy(_policy_path(arguments)) if _policy_path(arguments).exists() else None
+    state = state_of(arguments)
+    policy = load_policy(policy_path(arguments)) if policy_path(arguments).exists() else None
     bus = None if _route(arguments, policy) is None else _open(str(_route(arguments, policy)), state)
     return keygen(arguments, state, own_name() if policy is None else policy.name, bus, say)
 
@@ -228,28 +218,7 @@ def _keygen(arguments: argparse.Namespace) -> int:
 def _job_hook(arguments: argparse.Namespace) -> int:
     from bridge.cli.host.hook import answer
 
-    return answer(arguments, lambda: _policy(arguments).actions, _state(arguments).root, say)
-
-
-def _policy_path(arguments: argparse.Namespace) -> Path:
-    return default_policy_path() if arguments.policy is None else Path(arguments.policy)
-
-
-def _policy(arguments: argparse.Namespace) -> Policy:
-    return load_policy(_policy_path(arguments))
-
-
-def _state(arguments: argparse.Namespace) -> StateFolder:
-    if arguments.state is not None:
-        state = StateFolder(Path(arguments.state).resolve())
-    else:
-        try:
-            name = _policy(arguments).name
-        except UsageError:
-            name = own_name()
-        state = default_state(name)
-    state.create()
-    return state
+    return answer(arguments, lambda: policy_of(arguments).actions, state_of(arguments).root, say)
 
 
 def _route(arguments: argparse.Namespace, policy: Policy | None) -> str | None:
@@ -300,9 +269,7 @@ HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "once": _once,
     "setup": _setup,
     "doctor": _doctor,
-    "drain": _drain,
-    "pause": _pause,
-    "resume": _resume,
+    **CONTROL_HANDLERS,
     "gc": _gc,
     "policy": _policy_command,
     "journal": _journal,

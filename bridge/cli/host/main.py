@@ -57,6 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     _ssh(verbs)
     _trust(verbs)
     _actions(verbs)
+    _nodes(verbs)
     return parser
 
 
@@ -88,7 +89,10 @@ def _serving(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def _control(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    _verb(verbs, "drain", "end the runner after what it is running")
+    stop = _verb(verbs, "stop", "end the runner; what runs goes on, and the next start follows it")
+    stop.add_argument("--runs", action="store_true", help="end what runs as well, as interrupted")
+    drain = _verb(verbs, "drain", "end the runner after what it is running")
+    drain.add_argument("--now", action="store_true", help="end what runs now, as interrupted, then the runner")
     _verb(verbs, "pause", "take nothing new until resumed; what runs goes on")
     _verb(verbs, "resume", "take requests again")
     collect = _verb(verbs, "gc", "delete refs of runs that ended long ago, and old files of this runner", bus=True)
@@ -151,6 +155,12 @@ def _actions(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     hook.add_argument("--stop", metavar="FILE", help="with started: a program that stops the Actions service")
 
 
+def _nodes(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    summary = "run the job of a run's folder to its end; started by a runner or by a cluster's node"
+    node = verbs.add_parser("supervise", help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+    node.add_argument("folder", metavar="FOLDER", help="the folder, with job.json in it; see docs/supervisor.md")
+
+
 def _verb(
     verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, summary: str, *, bus: bool = False
 ) -> argparse.ArgumentParser:
@@ -181,6 +191,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _dispatch(arguments: argparse.Namespace) -> int:
     if arguments.verb == "exec":  # started anew by every connection, so kept light
         return int(importlib.import_module("bridge.cli.host.exec").execute(arguments))
+    if arguments.verb == "supervise":
+        return int(importlib.import_module("bridge.cli.host.supervise").supervise(arguments))
     handlers = importlib.import_module("bridge.cli.host.commands").HANDLERS
     return int(handlers[arguments.verb](arguments))
 

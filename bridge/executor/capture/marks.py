@@ -39,6 +39,7 @@ class MarkReader:
         secrets: Iterable[str] = (),
         max_count: int = SAMPLE_MARKS_MAX_COUNT,
         max_line_bytes: int = SAMPLE_MARK_MAX_BYTES,
+        on_mark: Callable[[SampleMark], None] | None = None,
     ) -> None:
         """Begin.
 
@@ -46,12 +47,14 @@ class MarkReader:
             secrets: a mark that shows one is dropped, for marks are published.
             max_count: marks beyond this are dropped.
             max_line_bytes: a longer line is dropped.
+            on_mark: gets each accepted mark as it comes.
         """
         self._patterns = tuple(pattern for secret in secrets for pattern in patterns(secret))
         self.marks: list[SampleMark] = []
         self.dropped = 0
         self._max_count = max_count
         self._max_line_bytes = max_line_bytes
+        self._on_mark = on_mark
         self._partial = bytearray()
         self._skipping = False
 
@@ -77,6 +80,8 @@ class MarkReader:
             self.dropped += 1
         else:
             self.marks.append(mark)
+            if self._on_mark is not None:
+                self._on_mark(mark)
 
     def _parse(self, line: bytes, t_s: float) -> SampleMark | None:
         """Return the mark of a line, or None when it is not one."""

@@ -52,6 +52,14 @@ def describe() -> HostRecord:
     )
 
 
+def boot_id() -> str:
+    """Return what names this start of the kernel; empty where the platform has no such name."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
 def _clean(text: str) -> str:
     """Return printable text of bounded length: some of it comes from firmware."""
     return "".join(char for char in text.strip() if char.isprintable())[:200]

@@ -148,10 +148,12 @@ class Bounds:
         """Add an ended command's processor time to the run's."""
         self._cpu_before_s += cpu_s
 
-    def check(self, usage: Usage, should_stop: Callable[[], Literal["cancelled", "interrupted"] | None]) -> Stop | None:
+    def check(
+        self, usage: Usage, should_stop: Callable[[], Literal["cancelled", "interrupted", "left"] | None]
+    ) -> Stop | None:
         """Return why the run must end now, or None; the most informative reason first."""
         asked = should_stop()
-        if asked is not None:
+        if asked is not None and asked != "left":
             return Stop(asked, f"the run was {asked}", None, graceful=True)
         now_s = self._clock.steady_s()
         limits = self.limits

@@ -32,6 +32,9 @@ from bridge.system.process import Child
 TICK_S: Final = 0.1
 _FORCE_S: Final = 3.0  # how long the subreaper may take to clean up before we do it over its head
 _READ_BYTES: Final = 1 << 18
+# Read once and handed over a pipe: an upgrade may replace the file while a run goes on.
+_SUBREAPER: Final = Path(subreaper.__file__).read_bytes()
+_LOAD: Final = "import os,sys;f=os.fdopen(int(sys.argv.pop(1)),'rb');s=f.read();f.close();exec(s)"
 _DRAIN_MAX_BYTES: Final = 1 << 20  # what may still be in a pipe when everybody is dead
 
 
@@ -98,13 +101,18 @@ class Supervisor:
             InfrastructureError: it cannot be started.
         """
         control, status, log = pipes["control"], pipes["status"], pipes["log"]
-        child = Child(
-            [sys.executable, "-I", "-S", subreaper.__file__, str(control.read), str(status.write)],
-            env={MARKER_NAME: self._marker},
-            cwd="/",
-            output_fd=log.write,
-            pass_fds=(control.read, status.write, plan.marks_fd, *plan.wrapped.pass_fds),
-        )
+        with contextlib.ExitStack() as stack:
+            program = open_pipe(stack)
+            os.write(program.write, _SUBREAPER)  # less than a pipe holds
+            program.close_write()
+            os.set_blocking(program.read, True)
+            child = Child(
+                [sys.executable, "-I", "-S", "-c", _LOAD, str(program.read), str(control.read), str(status.write)],
+                env={MARKER_NAME: self._marker},
+                cwd="/",
+                output_fd=log.write,
+                pass_fds=(program.read, control.read, status.write, plan.marks_fd, *plan.wrapped.pass_fds),
+            )
         for pipe in (log, status, plan.marks):
             pipe.close_write()
         control.close_read()

@@ -46,6 +46,7 @@ def this_machine(policy: Policy, state: Path, clock: Clock) -> Machine:
         clock: the machine's clocks.
     """
     executor = local_executor(clock, host_paths(policy, state), platformdirs.user_state_path("kakeya") / "trials")
+    executor.warm()
     if policy.sandbox.mode != "off":
         threading.Thread(target=executor.sandbox, args=(policy.sandbox.uid,), name="sandbox-trial").start()
     return Machine(executor, CodeWatch(policy.interpreter), runner_version())

@@ -122,7 +122,7 @@ def _policy(options: SetupOptions) -> Iterator[SetupStep]:
 
 
 def _complete(state: StateFolder) -> bool:
-    return all(folder.is_dir() for folder in (state.reports, state.kept, state.runs, state.spool, state.bus))
+    return all(folder.is_dir() for folder in (state.reports, state.late, state.runs, state.spool, state.bus))
 
 
 def _key(options: SetupOptions) -> SetupStep:

@@ -19,7 +19,6 @@ from bridge.records import Beacon, Claim, LogHead
 from bridge.run.lease import OwnLease
 from bridge.run.outcomes import Ending
 from bridge.runner.connection.link import BusLink
-from bridge.runner.state.kept import KeptRun
 from bridge.system.clock import Clock, rfc3339
 from bridge.system.tasks import THREADS, Task, Tasks
 
@@ -53,8 +52,7 @@ class ClaimedRun:
     received: ReceivedRequest | None
     claimed: str
     asked_s: float
-    ending: Ending | None = None  # set for runs that are only finalised
-    kept: KeptRun | None = None  # set for runs that came to their end before this runner died
+    lost: Ending | None = None  # set for runs that were started before: how they end if nothing is known of them
 
 
 class ClaimRenewal:
@@ -77,6 +75,7 @@ class ClaimRenewal:
         self._pending = bytearray()
         self._seq = 0
         self._offset = 0
+        self._known_bytes = 0
         self._ended = False
         self._fenced = False
         self._stop = threading.Event()
@@ -95,7 +94,21 @@ class ClaimRenewal:
     def feed(self, data: bytes) -> None:
         """Take log bytes; they leave with one of the next pushes."""
         with self._lock:
-            self._pending += data
+            known = min(self._known_bytes, len(data))
+            self._known_bytes -= known
+            self._pending += data[known:]
+
+    def resume_log(self) -> None:
+        """Go on with the log where an earlier process of this runner left it; `feed` still gets it from its beginning.
+
+        Raises:
+            InfrastructureError: the bus did not answer.
+        """
+        with self._link.lock:
+            head = self._link.bus.resume_log(self._held.claim.id)
+        if head is not None:
+            self._seq, self._offset, self._ended = head.seq + 1, head.offset + head.length, head.final
+            self._known_bytes = self._offset
 
     def lost(self) -> str | None:
         """Return why this runner may no longer act for the run, or None."""
@@ -128,6 +141,19 @@ class ClaimRenewal:
                     raise
                 self._clock.sleep(min(2.0**attempt, 5.0))
         return self._push(make, final=False)
+
+    def extend(self, lease_s: float) -> None:
+        """Renew for another time than the bus asks for, and keep to it from here on.
+
+        Raises:
+            FencedError: another runner moved it.
+            RemoteError: it could not be sent.
+        """
+        if lease_s == self._held.claim.lease_s:
+            return
+        asked_s = self._clock.steady_s()
+        self.advance(lease_s=lease_s)
+        self._lease = OwnLease(self._clock, lease_s, asked_s)
 
     def stop(self) -> None:
         """Stop renewing; whoever moves the claim from here on is alone."""

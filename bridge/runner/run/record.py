@@ -11,11 +11,11 @@ from bridge.executor.interface import Execution
 from bridge.gate import identity as gate_identity
 from bridge.presets import Trust, host_labels
 from bridge.publish import MASK
-from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord, SandboxApplied
+from bridge.records import Attempt, CodeRecord, JobSpec, ModelDigest, Request, RunRecord, SandboxApplied
 from bridge.run.outcomes import Ending
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.machine.machine import Machine
-from bridge.runner.state.kept import KeptRun
+from bridge.runner.state.prepared import PreparedRun
 from bridge.system.clock import parse_rfc3339, rfc3339
 from bridge.trust.ssh_signatures import Signer
 
@@ -33,8 +33,8 @@ class RunFacts:
         claimed: time of the first claim of the chain.
         started: when the first command was about to start, or None.
         signer: who signed the request, as far as this host verified it.
-        kept: what it came to, when it ran; it may have been another process of this runner that saw it.
-        ended: now, for a run of which nothing was kept.
+        prepared: what was known before it started; it may have been another process of this runner that knew it.
+        ended: now, for a run that did not run.
     """
 
     ref: RequestRef
@@ -47,7 +47,7 @@ class RunFacts:
     attempt: Attempt | None
     models: tuple[ModelDigest, ...]
     log: bytes
-    kept: KeptRun | None
+    prepared: PreparedRun | None
     signer: Signer | None
     ended: str
     ending: Ending
@@ -64,7 +64,8 @@ def run_record(
     created = facts.claimed if facts.request is None else facts.request.created
     queue_s = (parse_rfc3339(facts.claimed) - parse_rfc3339(created)).total_seconds()
     preset = rules.presets.get(facts.request.preset) if facts.request is not None else None
-    kept = facts.kept
+    prepared = facts.prepared
+    ran_on = None if execution is None else execution.host
     return RunRecord(
         id=facts.ref.id,
         bus_id=facts.bus_id,
@@ -72,7 +73,7 @@ def run_record(
         request_oid=facts.ref.oid,
         claims=facts.held.chain,
         runner=rules.name,
-        runner_version=machine.version if kept is None else kept.runner_version,
+        runner_version=machine.version if prepared is None else prepared.runner_version,
         preset=_UNKNOWN_PRESET if facts.request is None else facts.request.preset,
         preset_digest=spec.preset_digest if spec is not None else _ZERO if preset is None else preset.digest(),
         policy_digest=rules.facts.digest if spec is None else spec.policy_digest,
@@ -80,8 +81,8 @@ def run_record(
         labels=host_labels(rules.facts, _trust(facts.signer)) if spec is None else spec.labels,
         principal=_trust(facts.signer).principal if spec is None else spec.principal,
         signer=_trust(facts.signer).signer if spec is None else spec.signer,
-        host=machine.executor.host() if kept is None else kept.host,
-        code=kept.code if kept is not None else None if spec is None else machine.code.record(spec, facts.request),
+        host=ran_on or machine.executor.host(),
+        code=_code(machine, facts, spec),
         models=facts.models,
         environment=() if spec is None else _shown(spec),
         commands=() if execution is None else execution.commands,
@@ -100,7 +101,7 @@ def run_record(
         created=created,
         claimed=facts.claimed,
         started=None if facts.started is None else rfc3339(facts.started),
-        ended=facts.ended if kept is None else kept.ended,
+        ended=facts.ended if execution is None or execution.ended is None else execution.ended,
         queue_s=max(0.0, queue_s),
         wall_s=0.0 if execution is None else execution.wall_s,
         log_bytes=len(facts.log),
@@ -110,6 +111,13 @@ def run_record(
         peers=() if execution is None else execution.peers,
         launches=() if execution is None else execution.launches,
     )
+
+
+def _code(machine: Machine, facts: RunFacts, spec: JobSpec | None) -> CodeRecord | None:
+    """Return which code it was: as it was before the start, else as it is."""
+    if facts.prepared is not None:
+        return facts.prepared.code
+    return None if spec is None else machine.code.record(spec, facts.request)
 
 
 def _trust(signer: Signer | None) -> Trust:

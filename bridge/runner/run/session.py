@@ -14,12 +14,10 @@ from dataclasses import replace
 from typing import Literal
 
 from bridge.bus.views import Tree
-from bridge.errors import KakeyaError, PolicyRefusedError, RequestRejectedError
-from bridge.executor.endings import of_execution
-from bridge.executor.interface import Execution, Hooks, RunDirectory
-from bridge.pipeline import finish
+from bridge.errors import KakeyaError, LeftRunningError, PolicyRefusedError, RequestRejectedError
+from bridge.executor.interface import Execution, Hooks, LiveRun
+from bridge.limits import RESTART_GRACE_S
 from bridge.presets import Preset, Trust
-from bridge.publish import mask
 from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord
 from bridge.run.outcomes import EndedError, Ending, RunOutcome
 from bridge.runner.actions.announce import RunAnnouncement
@@ -27,14 +25,13 @@ from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import BusLink
 from bridge.runner.machine.identity import beside_installation
 from bridge.runner.machine.machine import Machine
-from bridge.runner.machine.models import ModelDigests
 from bridge.runner.run.claim_renewal import ClaimedRun, ClaimRenewal
 from bridge.runner.run.delivery import ResultDelivery
-from bridge.runner.run.large_files import large_files
+from bridge.runner.run.preparation import directory_of, prepare
 from bridge.runner.run.record import RunFacts, run_record
 from bridge.runner.run.sender import Sender
-from bridge.runner.state import kept
-from bridge.runner.state.attempts import attempt_key, load_reports, save_reports, unreported
+from bridge.runner.state import prepared
+from bridge.runner.state.attempts import load_reports, save_reports, unreported
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.log import for_run
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
@@ -53,7 +50,8 @@ class ClaimedRunSession:
         renewal: renews it.
         delivery: brings the result to its requester.
         cancelled: returns whether somebody asked to cancel this run.
-        stopping: set when the runner was asked to end now; the run ends as ``interrupted``.
+        stopping: set when the runner was asked to end now and its runs with it, as ``interrupted``.
+        leaving: set when the runner was asked to end and to leave its runs to the next one.
     """
 
     def __init__(
@@ -69,6 +67,7 @@ class ClaimedRunSession:
         clock: Clock,
         cancelled: Callable[[], bool],
         stopping: threading.Event,
+        leaving: threading.Event,
         log: logging.Logger,
     ) -> None:
         self.ref, self.clock, self.presets, self.policy = work.ref, clock, rules.presets, rules.facts
@@ -77,7 +76,8 @@ class ClaimedRunSession:
         self.signature = None if work.received is None else work.received.signature
         self._rules, self._machine, self._state = rules, machine, state
         self._link, self._renewal, self._delivery = link, renewal, delivery
-        self._cancelled, self._stopping, self._log = cancelled, stopping, for_run(log, work.ref.id)
+        self._cancelled, self._stopping, self._leaving = cancelled, stopping, leaving
+        self._log, self._handle = for_run(log, work.ref.id), state.folder.runs / work.ref.id
         self._claimed = work.claimed
         self._request: Request | None = None
         self._started: dt.datetime | None = None
@@ -86,7 +86,7 @@ class ClaimedRunSession:
         self._output = b""
         self._sender = Sender(rules, lambda: state.ledger, link, work.ref, clock=clock, log=log)
         self._revoked: str | None = None
-        self._kept: kept.KeptRun | None = None
+        self._prepared: prepared.PreparedRun | None = None
 
     def read(self) -> bytes:
         """Return the stored request.
@@ -106,14 +106,6 @@ class ClaimedRunSession:
             self._request = Request.parse(self.read())
         except (KakeyaError, ValueError) as error:
             self._log.warning("its request cannot be read any more: %s", error)
-
-    def go_on_with(self, found: kept.KeptRun) -> RunOutcome:
-        """Judge and publish a run that an earlier process of this runner saw to its end."""
-        self.request_bytes, self.signature = found.request_bytes, found.signature
-        self._request = Request.parse(found.request_bytes)
-        self._started, self._attempt, self._models = parse_rfc3339(found.started), found.attempt, found.models
-        self._output, self._kept = found.execution.log, found
-        return finish(self, found.spec, found.execution, of_execution(found.execution))
 
     def failed(self, error: Exception) -> None:
         """Log why the run ended, with the way there; a bug is what nobody raised on purpose."""
@@ -143,68 +135,105 @@ class ClaimedRunSession:
             raise EndedError(Ending("expired", f"{said}: send it again, or check the clocks if that is not so"))
         if self._stopping.is_set():
             raise EndedError(Ending("interrupted", "the runner was asked to stop"))
+        if self._leaving.is_set():
+            raise LeftRunningError("claimed, and left to the next start of this runner")
         self._ask_owner(request, preset)
         if preset.code == "request":
             self._renewal.start()  # the history that decides about the code may take longer than a lease
         return self._sender.trust(request, preset)
 
     def execute(self, spec: JobSpec) -> Execution:
-        """Run a job spec: directories, `started` acknowledged and journalled, then processes.
+        """Run a job spec: its folder written down, `started` acknowledged and journalled, then processes.
 
         Raises:
             FencedError: another runner moved the claim.
+            LeftRunningError: the runner ends and the run goes on.
         """
-        journal, run_id = self._state.journal, self.ref.id
         self._renewal.start()  # fetching code and digesting models may take longer than a lease
-        directory = self._prepare(spec)
-        journal.append("prepared", run_id)
-        self._renewal.advance(state="started", phase="running")
-        journal.append("started", run_id, self._renewal.held.oid)
-        self._started = self.clock.now()
-        self._log.info("running %s (limit %.0f s)", spec.preset, spec.limits.wall_s)
-        hooks = Hooks(on_log=self._renewal.feed, on_started=self._process, should_stop=self._should_stop)
+        self._prepare(spec)
+        self._state.journal.append("prepared", self.ref.id)
+        return self._begin(spec)
+
+    def _begin(self, spec: JobSpec) -> Execution:
+        """Let a prepared run start, once the bus and the journal know that it does."""
+        journal, run_id, secrets = self._state.journal, self.ref.id, tuple(self._rules.policy.secrets.values())
+        # The supervisor starts beside the push; it starts nothing before it is told to go.
+        with self._machine.executor.start(spec, directory_of(self._handle), self._handle, secrets) as starting:
+            if self._renewal.held.claim.state != "started":
+                self._renewal.advance(state="started", phase="running")
+            journal.append("started", run_id, self._renewal.held.oid)
+            self._log.info("running %s (limit %.0f s)", spec.preset, spec.limits.wall_s)
+            running = starting.go(self._hooks())
+        return self._follow(running)
+
+    def recover(self) -> tuple[JobSpec | None, Execution | None]:
+        """Follow a run that this runner started before, or return what it came to; None when nothing is known of it.
+
+        Raises:
+            FencedError: another runner moved the claim.
+            LeftRunningError: the runner ends and the run goes on.
+        """
+        found = prepared.load(self._handle, self.ref.id, self.ref.oid)
+        if found is None:
+            self.read_if_there()
+            return None, None
+        self._restore(found)
+        came_to = self._machine.executor.recover(self._handle, self._hooks())
+        self._renewal.start()
+        self._renewal.extend(self._link.record.lease_s)
+        self._renewal.resume_log()
+        if isinstance(came_to, Execution):
+            self._renewal.feed(came_to.log)
+            return found.spec, self._ended(came_to)
+        if came_to is None:
+            self._log.info("was prepared and never started: running it now")
+            return found.spec, self._begin(found.spec)
+        self._log.info("goes on: following it again")
+        return found.spec, self._follow(came_to)
+
+    def _restore(self, found: prepared.PreparedRun) -> None:
+        """Take over what an earlier process knew, and look whether the request still counts."""
+        self._know(found)
+        self.request_bytes, self.signature = found.request_bytes, found.signature
+        self._request = Request.parse(found.request_bytes)
+        history = self._state.journal.of(self.ref.id)
+        self._revoked = None if history is None else history.revoked
         try:
-            execution = self._machine.executor.execute(
-                spec, directory, hooks, tuple(self._rules.policy.secrets.values())
-            )
-            if execution.ending == "interrupted" and (why := self._renewal.lost()) is not None:
-                execution = replace(execution, message=why)
-            if execution.ending == "cancelled" and self._revoked is not None:
-                execution = replace(execution, ending="revoked", message=f"stopped while it ran: {self._revoked}")
-            execution = beside_installation(execution, self._machine.code)
-            digest = self._keep(spec, execution)
-        finally:
-            shutil.rmtree(directory.root, ignore_errors=True)
-        detail = {"program_exit": execution.program_exit, "ending": execution.ending, "kept_sha256": digest}
-        journal.append("exited", run_id, None, **detail)
+            self._sender.let_in(self._request, found.request_bytes, found.signature, self._renewal.held.chain[0])
+        except (PolicyRefusedError, RequestRejectedError) as error:
+            self._revoked = self._revoked or error.message
+
+    def _hooks(self) -> Hooks:
+        return Hooks(on_log=self._renewal.feed, should_stop=self._should_stop)
+
+    def _follow(self, running: LiveRun) -> Execution:
+        """Follow a run to its end, or leave it to the next process of this runner."""
+        try:
+            return self._ended(running.wait())
+        except LeftRunningError:
+            self._log.info("goes on without this runner; to end it: kakeya-runner stop --runs")
+            self._renewal.extend(RESTART_GRACE_S)
+            self._renewal.stop()
+            raise
+
+    def _ended(self, seen: Execution) -> Execution:
+        """Write down that the run has ended, and send the rest of its log."""
+        execution = self._adjusted(seen)
+        shutil.rmtree(directory_of(self._handle).root, ignore_errors=True)
+        detail = {"program_exit": execution.program_exit, "ending": execution.ending, "revoked": self._revoked}
+        self._state.journal.append("exited", self.ref.id, None, **detail)
         # A lease that ran out meanwhile takes nothing from what was measured: only who moved the claim decides.
         self._renewal.finish("judging")
         return execution
 
-    def _keep(self, spec: JobSpec, execution: Execution) -> str | None:
-        """Make what the run came to durable before its directory goes; return the digest, None when it failed."""
-        machine, request = self._machine, self._request
+    def _adjusted(self, execution: Execution) -> Execution:
+        """Add to what the executor saw what only the runner knows: why it asked for the end."""
+        if execution.ending == "interrupted" and (why := self._renewal.lost()) is not None:
+            execution = replace(execution, message=why)
+        if execution.ending == "cancelled" and self._revoked is not None:
+            execution = replace(execution, ending="revoked", message=f"stopped while it ran: {self._revoked}")
         self._output = execution.log
-        self._kept = kept.KeptRun(
-            id=self.ref.id,
-            request_oid=self.ref.oid,
-            request_bytes=self.request_bytes or b"",
-            signature=self.signature,
-            spec=mask(spec),
-            execution=execution,
-            code=machine.code.record(spec, request),
-            host=machine.executor.host(),
-            models=self._models,
-            attempt=self._attempt,
-            runner_version=machine.version,
-            started=rfc3339(self._started or self.clock.now()),
-            ended=rfc3339(self.clock.now()),
-        )
-        try:
-            return kept.save(self._state.folder.kept, self._kept)
-        except OSError as error:
-            self._log.warning("would be lost in a crash before it is published: %s", error.strerror)
-            return None
+        return beside_installation(execution, self._machine.code)
 
     def record(self, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> RunRecord:
         """Return the record of the run; from here on the claim moves only to its end."""
@@ -222,7 +251,7 @@ class ClaimedRunSession:
             attempt=self._attempt_now(),
             models=self._models,
             log=self._output,
-            kept=self._kept,
+            prepared=self._prepared,
             signer=self._sender.signer,
             ending=ending,
             ended=rfc3339(self.clock.now()),
@@ -264,55 +293,13 @@ class ClaimedRunSession:
                 result_oid = self._link.bus.build_result(Tree(files=sealed.files), self.ref.id)
             detail = {"ref": self.ref.ref, "reason": ending.reason, "message": ending.message, **sealed.detail}
             state.journal.append("result_built", self.ref.id, result_oid, **detail)
-        kept.drop(folder.kept, self.ref.id)
-        shutil.rmtree(folder.runs / self.ref.id, ignore_errors=True)  # there where preparing it failed
+        shutil.rmtree(self._handle, ignore_errors=True)
         delivery = self._delivery.deliver(self.ref, held, ending, result_oid)
         said = f"{ending.reason}: {ending.message}" if ending.message else ending.reason
         self._log.info("%s%s", said, "" if delivery == "copied" else f" ({delivery})")
         if delivery != "spooled":  # nobody is notified of what cannot be fetched yet
             self._delivery.notify(RunAnnouncement(self.ref, self._link.bus.route, self._request, ending, files))
         return RunOutcome(id=self.ref.id, ending=ending, result_oid=result_oid, delivery=delivery)
-
-    def _prepare(self, spec: JobSpec) -> RunDirectory:
-        rules, machine, folder, request = self._rules, self._machine, self._state.folder, self._request
-        root = folder.runs / self.ref.id
-        shutil.rmtree(root, ignore_errors=True)
-        directory = RunDirectory(root, root / "work", root / "out", root / "home", root / "tmp")
-        for made in (root, directory.work, directory.out, directory.home, directory.tmp):
-            made.mkdir(mode=0o700)
-        if spec.code == "request":
-            if spec.tree is None:
-                raise RequestRejectedError("the request brings no tree")
-            # Not under the lock: it reads only the request's own objects, and renewals must go on meanwhile.
-            large, work = large_files(rules.policy.lfs, folder.root / "lfs", self.clock), directory.work
-            if spec.base is None:
-                self._link.bus.fetch_workload(self.ref, spec.tree, work, large_files=large)
-            else:
-                self._link.bus.fetch_pair(self.ref, spec.tree, spec.base, work, large_files=large)
-        code = machine.code.record(spec, request)
-        described = machine.executor.host()
-        key = attempt_key(spec, f"{code.identity} {code.tree or ''}", f"{described.name} {described.cpu}")
-        self._attempt = self._count(spec, key, None if request is None else request.confirms)
-        names = [v.value for v in spec.environment if v.name in ("KAKEYA_TARGET", "KAKEYA_DRAFTER")]
-        digests = ModelDigests(folder.model_digests)
-        self._models = digests.of(names, rules.policy.model_roots, machine.code.engine)
-        return directory
-
-    def _count(self, spec: JobSpec, key: str, confirms: str | None) -> Attempt:
-        """Count this attempt before it measures anything.
-
-        Raises:
-            RequestRejectedError: it is to confirm a run that was no run of this question here.
-        """
-        attempts = self._state.attempts
-        if confirms is not None and not attempts.counted(key, confirms):
-            raise RequestRejectedError(
-                f"it is to confirm {confirms}, which this host did not run with the same preset, parameters, profile "
-                "and code",
-                remedy="confirm a run of the same question on the same host, or leave --confirms out",
-            )
-        look = spec.profile == "claim" and spec.primary_claim is not None
-        return attempts.count(key, self.ref.id, self.clock.now(), look=look, confirms=confirms)
 
     def _attempt_now(self) -> Attempt | None:
         """Return the attempt with what its earlier ones left by now."""
@@ -321,14 +308,26 @@ class ClaimedRunSession:
             return None
         return counted.evolve(unseen=unreported(self._state.folder.reports, counted.earlier))
 
-    def _process(self, pid: int, started: float, marker: str) -> None:
-        self._state.journal.append("process", self.ref.id, None, pid=pid, started=started, marker=marker)
+    def _prepare(self, spec: JobSpec) -> None:
+        """Make the run's folder, and know what is known of it before it starts."""
+        known = prepare(
+            self._rules, self._machine, self._state, self._link.bus, self.ref, self._request, spec, clock=self.clock
+        )
+        known = known.evolve(request_bytes=self.request_bytes or b"", signature=self.signature)
+        prepared.save(self._handle, known)
+        self._know(known)
 
-    def _should_stop(self) -> Literal["cancelled", "interrupted"] | None:
+    def _know(self, run: prepared.PreparedRun) -> None:
+        self._prepared, self._started = run, parse_rfc3339(run.started)
+        self._attempt, self._models = run.attempt, run.models
+
+    def _should_stop(self) -> Literal["cancelled", "interrupted", "left"] | None:
         self._revoked = self._revoked or self._sender.no_longer()
         if self._revoked is not None or (self._cancelled() and self._sender.may_be_cancelled()):
             return "cancelled"
-        return "interrupted" if self._stopping.is_set() or self._renewal.lost() is not None else None
+        if self._stopping.is_set() or self._renewal.lost() is not None:
+            return "interrupted"
+        return "left" if self._leaving.is_set() else None
 
     def _ask_owner(self, request: Request, preset: Preset) -> None:
         approval = self._rules.policy.approval

@@ -6,6 +6,7 @@ Knows nothing about processes or formats.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import logging
 import threading
@@ -14,9 +15,9 @@ from functools import partial
 
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import ClaimTip, ClaimView, RequestRef
-from bridge.errors import FencedError, InfrastructureError, KakeyaError
+from bridge.errors import FencedError, InfrastructureError, KakeyaError, LeftRunningError
 from bridge.limits import EXPIRY_MAX_S, STEP_CLAIM_FETCHES
-from bridge.pipeline import finish, run_once
+from bridge.pipeline import recover_once, run_once
 from bridge.run.outcomes import Ending, RunOutcome
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.runner.authorisation.rules import OwnerRules
@@ -32,8 +33,7 @@ from bridge.runner.run.delivery import ResultDelivery, Spool
 from bridge.runner.run.session import ClaimedRunSession
 from bridge.runner.service.beacons import BeaconSender
 from bridge.runner.service.recovery import Recovery
-from bridge.runner.state.folder import OpenState
-from bridge.runner.state.kept import drop_all_but
+from bridge.runner.state.folder import RUNS_TOO, OpenState
 from bridge.runner.state.log import for_run
 from bridge.system.clock import Clock, parse_rfc3339
 from bridge.system.tasks import THREADS, Task, Tasks
@@ -48,6 +48,7 @@ class Runner:
         rules: what the owner allows.
         machine: what runs jobs.
         stopping: set when the runner is asked to end now; what runs ends as ``interrupted``.
+        leaving: set when it is asked to end and to leave what runs to the next start; None: nobody asks for that.
         log: takes what happens; the only way a runner talks.
         announce: tells the hosting site of a result.
         tasks: starts runs beside the polling, and waits.
@@ -63,11 +64,13 @@ class Runner:
         clock: Clock,
         stopping: threading.Event,
         log: logging.Logger,
+        leaving: threading.Event | None = None,
         announce: Callable[[RunAnnouncement], None] = announce_nothing,
         tasks: Tasks = THREADS,
     ) -> None:
         self._rules, self._machine, self._link, self._tasks = rules, machine, link, tasks
         self.state, self.clock, self.stopping, self.log = state, clock, stopping, log
+        self.leaving = threading.Event() if leaving is None else leaving
         self._pace = PollPace(clock, hosted=link.bus.hosted)
         self._foreign = ForeignClaims(link, clock)
         self._listings = Listings(rules.presets, state.journal, clock, local=link.record.wake == "embedded")
@@ -89,8 +92,7 @@ class Runner:
         self._queue = Queue(
             rules, state, link, self._running_ids, self._start, clock=clock, stopping=stopping, log=log
         )  # fmt: skip
-        self._recovery.kill_leftovers()
-        drop_all_but(state.folder.kept, {one.id for one in state.journal.histories()})
+        self._recovery.sweep()
 
     @property
     def busy(self) -> bool:
@@ -150,9 +152,15 @@ class Runner:
         """Wait until the next listing is due, a run ends, or the runner is asked to stop."""
         due_s = self.clock.steady_s() + self._pace.wait_s(busy=self.busy)
         while (left_s := due_s - self.clock.steady_s()) > 0 and not self._run_ended.is_set():
-            if self._tasks.wait(self.stopping, min(left_s, _WAKE_S)):
+            if self.asked_to_end() or self._tasks.wait(self.stopping, min(left_s, _WAKE_S)):
                 break
         self._run_ended.clear()
+
+    def asked_to_end(self) -> bool:
+        """Whether the runner is to end now, by a signal or by a file that the owner's command wrote."""
+        with contextlib.suppress(OSError):
+            (self.stopping if self.state.folder.stop.read_text("ascii") == RUNS_TOO else self.leaving).set()
+        return self.stopping.is_set() or self.leaving.is_set()
 
     def failed(self) -> None:
         """Note that the bus could not be listed, so that the next listing comes later."""
@@ -211,9 +219,8 @@ class Runner:
         held = view.held()
         claimed = view.history[0].time
         if not resume:
-            found = self._recovery.saved(ref.id, ref.oid)
             vanished = Ending("runner_lost", f"runner {view.claim.runner} vanished while the run was going on")
-            self._start(ClaimedRun(ref, held, None, claimed, clock.steady_s(), ending=vanished, kept=found))
+            self._start(ClaimedRun(ref, held, None, claimed, clock.steady_s(), lost=vanished))
             return
         claim = following(held, clock, runner=self._rules.name, state="claimed", lease_s=link.budget.lease_s())
         journal.append("fetched", ref.id, ref.oid, nonce=claim.nonce)
@@ -235,21 +242,19 @@ class Runner:
         )
         session = ClaimedRunSession(
             self._rules, self._machine, self.state, self._link, work=work, renewal=renewal, delivery=self._delivery,
-            clock=clock, cancelled=lambda: run_id in self._cancels, stopping=self.stopping, log=self.log,
+            clock=clock, cancelled=lambda: run_id in self._cancels, stopping=self.stopping, leaving=self.leaving,
+            log=self.log,
         )  # fmt: skip
         try:
-            if work.ending is None:
-                outcome = run_once(session)
-            elif work.kept is not None:
-                outcome = session.go_on_with(work.kept)
-            else:
-                session.read_if_there()
-                outcome = finish(session, None, None, work.ending)
+            outcome = run_once(session) if work.lost is None else recover_once(session, work.lost)
             with self._lock:
                 self._outcomes.append(outcome)
         except FencedError as error:
             log.warning("left to its new owner: %s", error.message)
             self.state.journal.append("fenced", run_id)
+            self._recovery.give_up(run_id)
+        except LeftRunningError as error:
+            log.debug("%s", error.message)
         except KakeyaError as error:
             log.warning("%s", error, exc_info=True)
         except Exception:  # nobody is above this thread, and recovery finalises the run

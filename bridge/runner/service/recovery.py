@@ -1,13 +1,16 @@
 """After a crash: end or go on with what this runner's own journal and claims say, once and at once.
 
-The rule: a run that was only claimed may run; a run that was started is never run again. What it came to is judged and
-published if it was kept, otherwise the run is finalised as ``runner_lost``; a result that was built is published as is.
+The rule: a run that was only claimed may run; a run that was started is never run again. While it goes on it is
+followed again, what it came to is judged and published, and a run of which nothing is known is finalised as
+``runner_lost``; a result that was built is published as is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
+import threading
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,10 +19,10 @@ from typing import Final
 
 from bridge.bus.views import ClaimView, RequestRef
 from bridge.errors import BusError, FencedError, InfrastructureError, ObjectError
-from bridge.executor.interface import Executor
+from bridge.executor.interface import Execution, Executor, Hooks, LiveRun
 from bridge.runner.connection.link import BusLink
 from bridge.runner.run.delivery import ResultDelivery
-from bridge.runner.state import kept
+from bridge.runner.state import prepared
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.history import JournalStage, RunHistory
 from bridge.runner.state.log import for_run
@@ -43,7 +46,7 @@ class Action(StrEnum):
     LEAVE = "the queue may take it again"
     YIELD = "another runner has it"
     RUN = "claim it anew and run it"
-    FINALISE = "publish what it came to, or that it was lost"
+    FINALISE = "follow it again, publish what it came to, or that it was lost"
     DELIVER = "publish the result that is built"
     COPY = "copy the published result to the request branch"
     NOTIFY = "notify of the copied result"
@@ -99,7 +102,7 @@ class Recovery:
     Args:
         name: the runner's name.
         delivery: delivers what was built, and notifies of it.
-        executor: kills what an earlier process left running.
+        executor: knows what became of a run from its folder.
     """
 
     def __init__(
@@ -115,16 +118,49 @@ class Recovery:
         self._name, self._state, self._link = name, state, link
         self._delivery, self._executor, self._log = delivery, executor, log
 
-    def kill_leftovers(self) -> None:
-        """Kill whatever an earlier runner of this name left running, then remove the directories it left."""
-        for history in self._state.journal.histories():
-            for left in history.processes:
-                killed = self._executor.kill_leftovers(left.pid, left.started, left.marker)
-                if killed:
-                    log = for_run(self._log, history.id)
-                    log.warning("killed %d processes that an earlier runner left behind", killed)
-        for folder in self._state.folder.runs.iterdir():  # the lock is ours: nothing runs in them
-            shutil.rmtree(folder, ignore_errors=True)
+    def sweep(self) -> None:
+        """Look after the folders of runs that the journal is through with; nobody else looks at them any more."""
+        known = {history.id: history for history in self._state.journal.histories()}
+        for folder in self._state.folder.runs.iterdir():
+            if folder.name not in known:
+                self.give_up(folder.name)
+            elif known[folder.name].stage >= JournalStage.BUILT:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def give_up(self, run_id: str) -> None:
+        """End what still goes on of a run that is not ours any more; keep what it came to, readable on this host."""
+        handle, log = self._state.folder.runs / run_id, for_run(self._log, run_id)
+        if not handle.is_dir():
+            return
+        try:
+            came_to = self._executor.recover(handle, Hooks(on_log=lambda _: None, should_stop=lambda: None))
+        except InfrastructureError as error:
+            log.debug("given up: %s", error.message)
+            came_to = None
+        if came_to is None:
+            shutil.rmtree(handle, ignore_errors=True)
+        elif isinstance(came_to, Execution):
+            self._keep_late(run_id)
+        else:
+            log.warning("still goes on here, and is not this runner's any more: it is being stopped")
+            came_to.stop()
+            threading.Thread(target=self._wait_and_keep, args=(run_id, came_to), daemon=True).start()
+
+    def _wait_and_keep(self, run_id: str, running: LiveRun) -> None:
+        with contextlib.suppress(InfrastructureError, OSError):
+            running.wait()
+            self._keep_late(run_id)
+
+    def _keep_late(self, run_id: str) -> None:
+        """Keep what a run came to, but for what may hold secrets."""
+        handle, late = self._state.folder.runs / run_id, self._state.folder.late / run_id
+        for name in ("files", "job.json", prepared.FILE):
+            shutil.rmtree(handle / name, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                (handle / name).unlink()
+        shutil.rmtree(late, ignore_errors=True)
+        handle.rename(late)
+        for_run(self._log, run_id).warning("what it came to is not its result any more, and stays in %s", late)
 
     def recover(
         self, refs: Mapping[str, RequestRef], claims: Mapping[str, str], active: Container[str] = ()
@@ -149,17 +185,6 @@ class Recovery:
             except InfrastructureError as error:
                 for_run(self._log, history.id).warning("cannot be recovered yet: %s", error.message)
         return unfinished
-
-    def saved(self, run_id: str, oid: str) -> kept.KeptRun | None:
-        """Return what a run came to before its runner died, or None when it is not known.
-
-        Args:
-            run_id: the run.
-            oid: the request commit as it was claimed.
-        """
-        history = self._state.journal.of(run_id)
-        found = kept.load(self._state.folder.kept, run_id, None if history is None else history.kept_sha256)
-        return found if found is not None and found.request_oid == oid else None
 
     def _on_bus(
         self, history: RunHistory, refs: Mapping[str, RequestRef], tip: str | None
@@ -206,6 +231,7 @@ class Recovery:
                 why = "came to its end here, but too late: another runner has ended it meanwhile"
                 for_run(self._log, run_id).warning(why)
             journal.append("fenced", run_id, tip)
+            self.give_up(run_id)
         elif action is Action.NOTIFY:
             self._notify(history)
         elif view is not None:

@@ -43,6 +43,7 @@ def runner_on(
     clock: Clock,
     stopping: threading.Event,
     log: logging.Logger,
+    leaving: threading.Event | None = None,
     embedded: bool = False,
     summary: Callable[[str], None] | None = None,
 ) -> Iterator[Runner]:
@@ -53,7 +54,8 @@ def runner_on(
         policy: what the owner allows.
         folder: the runner's state.
         clock: the machine's clocks.
-        stopping: set to end the runner.
+        stopping: set to end the runner and its runs.
+        leaving: set to end the runner alone; None where nobody asks for that.
         log: takes what happens; it is kept in the state folder as well.
         embedded: whether requester and owner are the same person.
         summary: takes the text of the job summary; None appends it to the file that the job names.
@@ -77,7 +79,9 @@ def runner_on(
         log.debug("began: %s, policy %s, on %s", shlex.join(sys.argv), rules.facts.digest[:12], platform.platform())
         link = link_to(bus, clock, None if embedded else seals)
         announce = announcer(policy.hosting, os.environ, log.info, summary)
-        yield Runner(rules, machine, state, link, clock=clock, stopping=stopping, log=log, announce=announce)
+        yield Runner(
+            rules, machine, state, link, clock=clock, stopping=stopping, log=log, leaving=leaving, announce=announce
+        )
     except BaseException as error:
         log.debug("ends: %s: %s", type(error).__name__, error, exc_info=error)
         raise
@@ -88,11 +92,12 @@ def runner_on(
 
 def serve(runner: Runner, *, idle_s: float | None = None) -> None:
     """Take requests until the runner is stopped or drained, or nothing has happened for `idle_s`."""
-    clock, drain = runner.clock, runner.state.folder.drain
-    drain.unlink(missing_ok=True)
+    clock, drain, stop = runner.clock, runner.state.folder.drain, runner.state.folder.stop
+    for order in (drain, stop):
+        order.unlink(missing_ok=True)
     last_s = clock.steady_s()
     problem = ""
-    while not runner.stopping.is_set():
+    while not runner.asked_to_end():
         try:
             waiting = runner.step()
             problem = ""
@@ -109,7 +114,8 @@ def serve(runner: Runner, *, idle_s: float | None = None) -> None:
         runner.wait()
     runner.join()
     runner.announce_end()
-    drain.unlink(missing_ok=True)
+    for order in (drain, stop):
+        order.unlink(missing_ok=True)
 
 
 def once(runner: Runner, *, branch: str | None = None) -> int:
@@ -170,7 +176,7 @@ def serve_embedded(
 
 @dataclass
 class Signals:
-    """Signals that were caught, and the flag that they set: what runs ends as interrupted and is published."""
+    """Signals that were caught, and the flag that they set."""
 
     stopping: threading.Event
     caught: list[int] = field(default_factory=list)
@@ -187,7 +193,7 @@ class Signals:
 
 @contextmanager
 def stopping_on_signals(stopping: threading.Event) -> Iterator[Signals]:
-    """Turn TERM, INT and HUP into an orderly stop."""
+    """Turn TERM, INT and HUP into an orderly stop; what the flag is decides what becomes of the runs."""
     signals = Signals(stopping)
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     before = {number: signal.signal(number, signals.stop) for number in numbers}

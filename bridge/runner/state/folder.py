@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from bridge.runner.state.attempts import Attempts
 from bridge.runner.state.attestations import Attesting
 from bridge.runner.state.journal import Journal
 from bridge.runner.state.ledger import Ledger
 from bridge.system.clock import Clock
+
+RUNS_TOO: Final = "runs"
+"""What a stop file says to end the runs as well."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +56,9 @@ class StateFolder:
         return self.root / "reports"
 
     @property
-    def kept(self) -> Path:
-        """What runs came to whose results are not built yet."""
-        return self.root / "kept"
+    def late(self) -> Path:
+        """What runs came to that another runner had ended by then."""
+        return self.root / "late"
 
     @property
     def model_digests(self) -> Path:
@@ -64,7 +67,7 @@ class StateFolder:
 
     @property
     def runs(self) -> Path:
-        """Directories of runs that are going on."""
+        """Folders of runs whose results are not built yet, by run id; the handles of the executor."""
         return self.root / "runs"
 
     @property
@@ -92,16 +95,21 @@ class StateFolder:
         """When this file exists, the runner ends after what it is running."""
         return self.root / "drain"
 
+    @property
+    def stop(self) -> Path:
+        """When this file exists, the runner ends now: runs go on without it, or end where it says `RUNS_TOO`."""
+        return self.root / "stop"
+
     def create(self) -> None:
         """Make the folders, readable by their owner alone."""
-        for folder in (self.root, self.reports, self.kept, self.runs, self.spool, self.bus):
+        for folder in (self.root, self.reports, self.late, self.runs, self.spool, self.bus):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.root.chmod(0o700)
 
     def old_files(self, before_unix_s: float) -> Iterator[Path]:
-        """Yield stored reports of earlier attempts that are older than a moment; the journal is never one of them."""
-        for path in sorted(self.reports.glob("*.json.gz")):
-            if path.stat().st_mtime < before_unix_s:
+        """Yield reports of earlier attempts and what came too late, older than a moment; never the journal."""
+        for path in (*sorted(self.reports.glob("*.json.gz")), *sorted(self.late.glob("*/*"))):
+            if path.is_file() and path.stat().st_mtime < before_unix_s:
                 yield path
 
 

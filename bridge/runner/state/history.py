@@ -24,7 +24,6 @@ Event = Literal[
     "claimed",
     "prepared",
     "started",
-    "process",
     "exited",
     "judged",
     "result_built",
@@ -44,7 +43,7 @@ class JournalLine(Record):
         seq: 0 for the first line, then one more each.
         prev_sha256: digest of the line before, zeros for the first.
         oid: the commit the event is about: request, claim, result or terminal commit; None where there is none.
-        detail: what recovery needs, such as a process group leader's pid.
+        detail: what recovery needs, such as how a run ended.
     """
 
     seq: Count
@@ -100,15 +99,6 @@ _REACHED: Final[Mapping[Event, JournalStage]] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class StartedProcess:
-    """The leader of a run's processes: pid, start time, and the marker in its environment."""
-
-    pid: int
-    started: float
-    marker: str
-
-
-@dataclass(frozen=True)
 class BuiltResult:
     """A result tree that is stored and may have landed: its commit, its request branch, how the run ended."""
 
@@ -124,9 +114,8 @@ class RunHistory:
     Attributes:
         nonces: of the claims that this runner tried to make.
         claim_oid: the last claim of this runner that the bus acknowledged before the end, or None.
-        processes: what was started.
         ran: whether its program came to its end here.
-        kept_sha256: digest of what was kept of it, or None.
+        revoked: why the host ended it while it ran, or None.
         sequences: numbers of its attestations.
         built: its result, or None.
         delivered: the request as it was when its result was copied, or None.
@@ -137,9 +126,8 @@ class RunHistory:
     stage: JournalStage = JournalStage.QUEUED
     nonces: frozenset[str] = frozenset()
     claim_oid: str | None = None
-    processes: tuple[StartedProcess, ...] = ()
     ran: bool = False
-    kept_sha256: str | None = None
+    revoked: str | None = None
     sequences: tuple[int, ...] = ()
     built: BuiltResult | None = None
     delivered: RequestRef | None = None
@@ -168,13 +156,9 @@ def _with_facts(known: RunHistory, line: JournalLine) -> RunHistory:
             found = replace(known, nonces=known.nonces | {str(detail.get("nonce"))})
         case "claimed" | "started":
             found = replace(known, claim_oid=line.oid or known.claim_oid)
-        case "process":
-            pid, started, marker = (detail.get(name) for name in ("pid", "started", "marker"))
-            process = StartedProcess(int(pid or 0), float(started or 0.0), str(marker))
-            found = replace(known, processes=(*known.processes, process))
         case "exited":
-            digest = detail.get("kept_sha256")
-            found = replace(known, ran=True, kept_sha256=None if digest is None else str(digest))
+            why = detail.get("revoked")
+            found = replace(known, ran=True, revoked=None if why is None else str(why))
         case "result_built":
             built = BuiltResult(line.oid, str(detail.get("ref", "")), _ending(line))
             numbers = (int(detail["sequence"] or 0),) if ATTESTATION in detail else ()

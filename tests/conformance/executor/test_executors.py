@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from bridge.executor.interface import Execution, Executor, Hooks, RunDirectory
+from bridge.errors import LeftRunningError
+from bridge.executor.interface import Execution, Executor, Hooks, RunDirectory, Starting
 from bridge.executor.local import LocalExecutor
 from bridge.executor.trial import make_directory
 from bridge.records import HostRecord, JobSpec, SandboxApplied, SandboxSpec
-from bridge.system.clock import SystemClock
+from bridge.system.clock import SystemClock, parse_rfc3339
 from tests.fakes.fake_executor import FakeExecutor
 from tests.fakes.local_jobs import Jobs
 
@@ -72,7 +73,23 @@ class Bench:
         )
         argv = [(sys.executable, "-I", "-S", "-c", PROGRAMS[name]) for name in names]
         spec = Jobs(executor=None, base=None).spec(argv=argv, sandbox=SandboxSpec(mode="off"))
-        return Ran(self.executor.execute(spec, make_directory(self.base / "run"), hooks), self.events)
+        with self.executor.start(spec, make_directory(self.base / "run"), self.handle) as starting:
+            return Ran(starting.go(hooks).wait(), self.events)
+
+    @property
+    def handle(self) -> Path:
+        return self.base / "handle"
+
+    def start(self, name: str) -> Starting:
+        argv = (sys.executable, "-I", "-S", "-c", PROGRAMS[name])
+        spec = Jobs(executor=None, base=None).spec(argv=[argv], sandbox=SandboxSpec(mode="off"))
+        return self.executor.start(spec, make_directory(self.base / "run"), self.handle)
+
+    def hooks(self, stop: Callable[[], str | None] = lambda: None) -> Hooks:
+        return Hooks(on_log=lambda block: self.events.append(("log", block)), should_stop=stop)
+
+    def heard(self) -> bool:
+        return any(kind == "log" for kind, _ in self.events)
 
 
 @pytest.fixture(params=["local", "fake"])
@@ -102,13 +119,12 @@ def test_commands_stop_at_the_first_that_fails(bench):
     assert [command.name for command in ran.execution.commands] == ["c0"]
 
 
-def test_every_command_is_announced_before_it_says_anything(bench):
+def test_a_run_is_announced_before_it_says_anything(bench):
     ran = bench.run("plain", "plain")
     kinds = [kind for kind, _ in ran.events]
 
     assert kinds[0] == "started"
-    assert kinds.count("started") == 2
-    assert len({marker for kind, marker in ran.events if kind == "started"}) == 1
+    assert kinds.count("started") == 1
 
 
 def test_the_log_is_what_the_hook_heard_in_order(bench):
@@ -151,4 +167,46 @@ def test_times_run_forward(bench):
 def test_host_and_sandbox_are_records(bench):
     assert isinstance(bench.executor.host(), HostRecord)
     assert isinstance(bench.executor.sandbox(), SandboxApplied)
-    assert bench.executor.kill_leftovers(4_000_000, 1.0, "no-such-marker") == 0
+
+
+def test_the_execution_says_where_and_when_it_ran(bench):
+    execution = bench.run("plain").execution
+
+    assert execution.host == bench.executor.host()
+    assert parse_rfc3339(execution.ended) <= SystemClock().now()
+
+
+def test_of_a_folder_in_which_nothing_ran_nothing_is_known(bench):
+    assert bench.executor.recover(bench.base / "no-such-folder", bench.hooks()) is None
+    with bench.start("plain"):
+        pass  # given up: its runner died before it said go
+
+    assert bench.executor.recover(bench.handle, bench.hooks()) is None
+    assert bench.events == []
+
+
+def test_what_has_ended_is_told_again_from_its_folder(bench):
+    execution = bench.run("report").execution
+
+    assert bench.executor.recover(bench.handle, bench.hooks()) == execution
+
+
+def test_a_run_that_was_left_goes_on_and_is_followed_by_who_has_its_folder(bench):
+    with bench.start("forever") as starting:
+        running = starting.go(bench.hooks(lambda: "left" if bench.heard() else None))
+        with pytest.raises(LeftRunningError):
+            running.wait()
+    bench.events.clear()
+    again = bench.executor.recover(bench.handle, bench.hooks(lambda: "cancelled" if bench.heard() else None))
+    execution = again.wait()
+
+    assert (execution.ok, execution.ending) == (True, "cancelled")
+    assert bench.executor.recover(bench.handle, bench.hooks()) == execution
+
+
+def test_a_run_that_goes_on_can_be_stopped_without_waiting(bench):
+    with bench.start("forever") as starting:
+        running = starting.go(bench.hooks())
+        running.stop()
+
+    assert running.wait().ending == "interrupted"

@@ -6,13 +6,12 @@ import os
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from bridge.system.process import Child
+from bridge.executor.process.tree import kill_leftovers
 from tests.fakes.local_jobs import Jobs, living
 from tests.integration.executor.hostile import FORKS, no_survivors
 
@@ -25,7 +24,7 @@ def send_to_keeper(jobs: Jobs, number: int):
 
     def hook() -> None:
         if jobs.heard and not sent:
-            sent.append(jobs.started[-1][0])
+            sent.append(jobs.keeper().pid)
             os.kill(sent[0], number)
 
     return hook
@@ -59,53 +58,37 @@ def test_stopping_its_keeper_does_not_outlast_the_limits(plain, token):
     no_survivors(execution)
 
 
-def test_a_dead_runner_takes_its_job_with_it(plain, token, tmp_path):
-    program = f"""
-import sys
-sys.path.insert(0, {str(Path.cwd())!r})
-from pathlib import Path
-from tests.fakes.local_jobs import Jobs
-from bridge.executor.local import LocalExecutor
-from bridge.system.clock import SystemClock
-base = Path({str(tmp_path)!r}) / "base"
-base.mkdir()
-job = "import os, time; os.setsid() if os.fork() == 0 else None; print('{token}', flush=True); time.sleep(600)"
-Jobs(LocalExecutor(SystemClock()), base).run(job)
-"""
-    null = os.open(os.devnull, os.O_WRONLY)
-    with Child([sys.executable, "-c", program], env=dict(os.environ), cwd=tmp_path, output_fd=null) as runner:
-        deadline = time.monotonic() + 60
-        while len(living(token)) < 3 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert len(living(token)) == 3
-        runner.kill()
-        while living(token) and time.monotonic() < deadline:
-            time.sleep(0.02)
-    os.close(null)
+def test_a_dead_supervisor_takes_its_job_with_it(plain, token):
+    def stop():
+        if plain.heard and psutil.pid_exists(plain.started[-1][0]):
+            os.kill(plain.started[-1][0], signal.SIGKILL)
+
+    execution = plain.run(f"{FORKS}\nprint('{token}', flush=True)\ntime.sleep(600)", stop=stop)
+
+    assert (execution.ending, execution.message) == ("killed", "its supervisor was killed")
     assert living(token) == []
 
 
-def test_leftovers_are_found_by_marker_when_even_the_keeper_is_gone(plain, token):
-    """A restarted runner kills by the recorded id and start time, and by marker what is no longer below that id."""
+def test_leftovers_are_found_by_marker_when_supervisor_and_keeper_are_gone(plain, token):
+    """What the keeper cannot kill, whoever reads the folder next does: by control group and by marker."""
     done: list[int] = []
 
     def stop():
         if plain.heard and not done:
-            pid, started, marker = plain.started[-1]
-            keeper = psutil.Process(pid)
-            keeper.suspend()
-            done.append(plain.executor.kill_leftovers(pid, started, marker))
-        return
+            plain.keeper().suspend()
+            done.append(plain.started[-1][0])
+            os.kill(done[0], signal.SIGKILL)
 
     execution = plain.run(f"{FORKS}\nprint('{token}', flush=True)\ntime.sleep(600)", stop=stop)
 
-    assert done[0] >= 6
-    assert not execution.ok
+    assert execution.ending == "killed"
+    assert b"processes outlived the supervisor and were killed" in execution.log
+    assert living(token) == []
     assert not list(Path("/sys/fs/cgroup").glob(f"**/kakeya-{plain.started[-1][2]}-*"))
 
 
-def test_a_process_that_only_reuses_the_id_is_left_alone(plain, token):
-    assert plain.executor.kill_leftovers(os.getpid(), 12345.0, "nobody-has-this-marker") == 0
+def test_a_process_that_only_reuses_the_id_is_left_alone():
+    assert kill_leftovers(os.getpid(), 12345.0, "nobody-has-this-marker") == 0
 
 
 def test_two_runs_at_once_do_not_kill_each_other(executor, tmp_path, token):

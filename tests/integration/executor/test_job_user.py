@@ -41,7 +41,7 @@ def test_every_process_of_a_run_is_an_ordinary_user_and_its_report_comes_in(jobs
 
     def look():
         if jobs.heard and not users:
-            users.update(users_below(jobs.started[-1][0]))
+            users.update(users_below(jobs.keeper().pid))
 
     execution = jobs.run(f"{PROGRAM}\n# {token}", stop=look)
     own = JOB_UID if os.getuid() == 0 else os.getuid()

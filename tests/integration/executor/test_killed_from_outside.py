@@ -30,7 +30,7 @@ def kill_once_it_ran(jobs, choose):
 
     def hook() -> None:
         if b"the program ran" in jobs.heard and not sent:
-            sent.append(choose(psutil.Process(jobs.started[-1][0])).pid)
+            sent.append(choose(jobs.keeper()).pid)
             os.kill(sent[0], signal.SIGKILL)
 
     return hook
@@ -94,7 +94,7 @@ for place in range(0, len(held), 4096):
 
     def bound() -> None:
         if b"the program ran" in plain.heard and not moved:
-            moved.append(psutil.Process(plain.started[-1][0]).children()[0].pid)
+            moved.append(plain.keeper().children()[0].pid)
             small_memory(moved[0])
             (plain.directory.work / "go").touch()
 

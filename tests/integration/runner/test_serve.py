@@ -44,14 +44,55 @@ def test_a_second_runner_of_the_same_name_is_refused(site):
     assert "another runner of this name" in second.stderr
 
 
-def test_a_stopped_runner_publishes_its_run_as_interrupted(site):
-    s = site(work="sleep 300")
+def going(s):
+    """Start a runner with a run in its middle; return both."""
+    s.set_work(f"until [ -e {s.folder}/counted/go-on ]; do sleep 0.05; done; echo went on")
     runner = s.start("serve", "--bus", s.route, "--create-bus")
     s.until(lambda: "serves" in (s.folder / "mini.log").read_text(), "never served")
     ref = s.ask()
     s.until(s.starts, "never started")
+    return runner, ref
+
+
+def test_a_restarted_runner_follows_its_run_and_publishes_it_once(site):
+    s = site()
+    runner, ref = going(s)
+    s.until(lambda: s.requester().read_log(ref.id), "its log was never sent")
     runner.terminate()
     assert runner.wait(timeout=60) == 128 + signal.SIGTERM
+    left = s.requester().view(ref.id).claim.claim
+    assert (left.state, left.lease_s) == ("started", 600.0)
+
+    s.start("serve", "--bus", s.route)
+    (s.folder / "counted" / "go-on").touch()
+    assert s.ended(ref).reason == "gate_rejected"  # an empty report: the program ran to its end
+    assert s.starts() == [ref.id]
+    chunks = s.requester().read_log(ref.id)
+    assert b"".join(chunk.data for chunk in chunks) == b"working\nwent on\n"
+    assert (chunks[0].data, chunks[-1].head.final) == (b"working\n", True)
+    assert s.requester().view(ref.id).claim.history[-2].lease_s == s.lease_s
+
+
+def test_stop_leaves_the_run_and_stop_runs_ends_it_also_without_a_runner(site):
+    s = site()
+    runner, ref = going(s)
+    stopped = s.run("stop")
+    assert (stopped.code, runner.wait(timeout=60)) == (0, 0)
+    assert "1 run left going" in stopped.stderr
+    assert "1 run ended as interrupted" in s.run("stop", "--runs").stderr
+    assert "nothing is running" in s.run("stop").stderr
+
+    s.start("serve", "--bus", s.route)
+    assert s.ended(ref).reason == "interrupted"
+    assert s.starts() == [ref.id]
+
+
+def test_drain_now_ends_the_run_as_interrupted_and_the_runner_after_it(site):
+    s = site()
+    runner, ref = going(s)
+    assert s.run("drain", "--now").code == 0
+
+    assert runner.wait(timeout=60) == 0
     claim = s.ended(ref)
     assert (claim.reason, claim.exit_code) == ("interrupted", 3)
 

@@ -80,7 +80,7 @@ def test_any_changed_field_runs_nothing(host, keys):
             continue
         assert ended(w, request.id) in REFUSED, (name, w.claim(request.id))
     assert w.executor.executed == []
-    assert "process" not in {line.event for line in read_lines(w.process.folder.journal)}
+    assert "started" not in {line.event for line in read_lines(w.process.folder.journal)}
 
 
 def test_any_changed_byte_is_refused_by_shape_or_by_signature(host, keys):

@@ -65,20 +65,7 @@ def test_the_next_runner_of_the_name_publishes_the_real_result(died):
     assert record.runner_version == "0"
     assert w.result(ref.id).files["log.txt"] == b"probing\n"
     assert "probe.json" in {output.path for output in record.outputs}
-    assert list(w.process.folder.kept.iterdir()) == []
-
-
-def test_a_run_whose_output_is_damaged_is_lost_and_said_to_be(died):
-    w, ref = died
-    for path in w.process.folder.kept.iterdir():
-        data = bytearray(path.read_bytes())
-        data[40] ^= 1
-        path.write_bytes(data)
-    w.process = w.new_process()
-    w.serve_once()
-
-    assert w.claim(ref.id).reason == "runner_lost"
-    assert len(w.executor.executed) == 1
+    assert list(w.process.folder.runs.iterdir()) == []
 
 
 def test_another_runner_finalises_it_after_the_lease_and_the_first_says_that_it_comes_too_late(died, clock):
@@ -93,10 +80,12 @@ def test_another_runner_finalises_it_after_the_lease_and_the_first_says_that_it_
     w.process = w.new_process()
     w.serve_once()
     assert any("too late" in line for line in w.said)
+    assert any("stays in" in line for line in w.said)
+    assert [path.name for path in w.process.folder.late.iterdir()] == [ref.id]
     assert w.claim(ref.id).runner == "heir"
     w.process.journal.close()
     w.runner(w.new_process())
-    assert list(w.process.folder.kept.iterdir()) == []
+    assert list(w.process.folder.runs.iterdir()) == []
 
 
 def test_a_lease_that_runs_out_after_the_program_takes_nothing_from_its_result(world, clock):

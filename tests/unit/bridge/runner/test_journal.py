@@ -8,7 +8,7 @@ import pytest
 
 from bridge.errors import JournalError
 from bridge.runner.state.attempts import Attempts
-from bridge.runner.state.history import JournalStage, StartedProcess
+from bridge.runner.state.history import JournalStage
 from bridge.runner.state.journal import Journal, read_lines, verify_journal
 
 ONE, TWO = "0" * 26, "1" * 26
@@ -25,7 +25,7 @@ def write(path, clock):
     journal = Journal(path, clock)
     journal.append("fetched", ONE, OID, nonce="n")
     journal.append("claimed", ONE, OID)
-    journal.append("process", ONE, None, pid=5, started=1.5, marker="m")
+    journal.append("prepared", ONE)
     journal.append("copied", TWO, OID)
     journal.close()
 
@@ -33,10 +33,9 @@ def write(path, clock):
 def test_what_was_written_is_read_again_and_goes_on(path, clock):
     write(path, clock)
     again = Journal(path, clock)
-    assert [line.event for line in read_lines(path)] == ["fetched", "claimed", "process", "copied"]
+    assert [line.event for line in read_lines(path)] == ["fetched", "claimed", "prepared", "copied"]
     (history,) = again.histories()
     assert (history.id, history.stage) == (ONE, JournalStage.CLAIMED)
-    assert history.processes == (StartedProcess(5, 1.5, "m"),)
     again.append("fenced", ONE)
     assert again.histories() == ()
     assert verify_journal(path) == 5

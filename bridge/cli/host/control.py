@@ -1,0 +1,103 @@
+"""`kakeya-runner stop`, `drain`, `pause`, `resume`: what a running runner is told through files of its state folder."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Final
+
+from bridge.cli.host.places import state_of
+from bridge.cli.host.talk import CLOCK, say
+from bridge.errors import InfrastructureError
+from bridge.executor.supervisor.folder import RunFolder
+from bridge.runner.state.folder import RUNS_TOO, StateFolder
+from bridge.system.durable import NameLock
+
+_STOP_S: Final = 60.0
+_LOOK_S: Final = 0.2
+
+
+def stop(arguments: argparse.Namespace) -> int:
+    """End the runner and wait until it has gone; what runs goes on, unless it is to end as well."""
+    state = state_of(arguments)
+    going = _going(state)
+    if not _is_running(state):
+        if arguments.runs:
+            _end(state, going)
+        say(f"no runner is running here; {_said(going, ended=arguments.runs)}")
+        return 0
+    state.stop.write_text(RUNS_TOO if arguments.runs else "", encoding="ascii")
+    deadline_s = CLOCK.steady_s() + _STOP_S
+    while _is_running(state):
+        if CLOCK.steady_s() >= deadline_s:
+            raise InfrastructureError(
+                f"the runner has not ended within {_STOP_S:.0f} s", remedy="kakeya-runner logs, then stop its process"
+            )
+        CLOCK.sleep(_LOOK_S)
+    say(f"the runner has ended; {_said(going, ended=arguments.runs)}")
+    return 0
+
+
+def drain(arguments: argparse.Namespace) -> int:
+    """End the runner after what it is running, or end that now and the runner after it."""
+    state = state_of(arguments)
+    if arguments.now:
+        arguments.runs = True
+        return stop(arguments)
+    state.drain.touch()
+    say("the runner ends after what it is running")
+    return 0
+
+
+def pause(arguments: argparse.Namespace) -> int:
+    """Let the runner take nothing new."""
+    state_of(arguments).pause.touch()
+    say("paused; go on with: kakeya-runner resume")
+    return 0
+
+
+def resume(arguments: argparse.Namespace) -> int:
+    """Let the runner take requests again."""
+    state = state_of(arguments)
+    for order in (state.pause, state.drain, state.stop):
+        order.unlink(missing_ok=True)
+    say("taking requests again")
+    return 0
+
+
+def _is_running(state: StateFolder) -> bool:
+    lock = NameLock(state.lock)
+    if not lock.try_acquire():
+        return True
+    lock.release()
+    return False
+
+
+def _going(state: StateFolder) -> tuple[RunFolder, ...]:
+    """Return the runs whose supervisors live."""
+    folders = (RunFolder(path) for path in sorted(state.runs.iterdir()))
+    return tuple(folder for folder in folders if folder.taken())
+
+
+def _end(state: StateFolder, going: tuple[RunFolder, ...]) -> None:
+    """End runs without a runner; the next start of the runner publishes them."""
+    for folder in going:
+        folder.stop("interrupted")
+    deadline_s = CLOCK.steady_s() + _STOP_S
+    while _going(state) and CLOCK.steady_s() < deadline_s:
+        CLOCK.sleep(_LOOK_S)
+
+
+def _said(going: tuple[RunFolder, ...], *, ended: bool) -> str:
+    if not going:
+        return "nothing was running" if ended else "nothing is running"
+    count = "1 run" if len(going) == 1 else f"{len(going)} runs"
+    return f"{count} ended as interrupted" if ended else f"{count} left going, which the next start follows"
+
+
+HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "stop": stop,
+    "drain": drain,
+    "pause": pause,
+    "resume": resume,
+}

@@ -1,0 +1,31 @@
+"""`kakeya-runner supervise FOLDER`: be the supervisor of one run, on this machine or a cluster's node."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from bridge.errors import UsageError
+
+
+def supervise(arguments: argparse.Namespace) -> int:
+    """Run the job of a folder to its end; 1 when it is another supervisor's, or was started before.
+
+    Raises:
+        UsageError: it is no run's folder.
+    """
+    from bridge.executor.supervisor.folder import RunFolder
+    from bridge.executor.supervisor.program import preload
+    from bridge.executor.supervisor.program import supervise as run
+
+    folder = RunFolder(Path(arguments.folder).absolute())
+    if folder.job() is None:
+        raise UsageError(f"{folder.root} is no run's folder: it has no job.json", remedy="see docs/supervisor.md")
+    preload()
+    with folder.opened() as files:
+        if run(files, metadata.version("kakeya"), lambda: True):
+            return 0
+    print(f"kakeya-runner: {folder.root} has a supervisor, or had one", file=sys.stderr)
+    return 1

@@ -1,0 +1,202 @@
+"""Follow a run through its folder, whoever started it: its log, its end, and what it came to.
+
+The same for the runner that started it and for one that found it after a crash, a restart or an upgrade.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import weakref
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from bridge.errors import InfrastructureError, LeftRunningError, SandboxUnavailableError
+from bridge.executor.capture.outputs import import_outputs
+from bridge.executor.interface import Execution, Hooks
+from bridge.executor.observe import host as machine
+from bridge.executor.process.tree import kill_leftovers
+from bridge.executor.supervisor.folder import KeptExecution, RunFolder, SupervisorFacts
+from bridge.executor.supervisor.server import GO, ready
+from bridge.records import LimitHit, SampleMark
+from bridge.system.clock import Clock, rfc3339
+
+_TICK_S: Final = 0.05
+_READ_BYTES: Final = 1 << 18
+_ATTACH_S: Final = 10.0
+_END_S: Final = 60.0
+
+
+class StartingRun:
+    """A supervisor that has the folder and waits for the word; without it, nothing is started."""
+
+    def __init__(self, folder: RunFolder, connection: socket.socket, clock: Clock) -> None:
+        self._folder, self._connection, self._clock = folder, connection, clock
+        self._gone = False
+
+    def go(self, hooks: Hooks) -> FollowedRun:
+        """Let the commands start.
+
+        Raises:
+            InfrastructureError: another supervisor has the folder, or this one died.
+        """
+        if not ready(self._connection):
+            raise InfrastructureError("the run's supervisor did not start", remedy="kakeya-runner logs")
+        self._connection.sendall(GO)
+        self._gone = True
+        return FollowedRun(self._folder, hooks, self._clock, self._connection)
+
+    def __enter__(self) -> StartingRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give up a run that was not let go."""
+        if not self._gone:
+            self._connection.close()
+
+
+class FollowedRun:
+    """A run that goes on."""
+
+    def __init__(self, folder: RunFolder, hooks: Hooks, clock: Clock, connection: socket.socket | None = None) -> None:
+        self._folder, self._hooks, self._clock, self._connection = folder, hooks, clock, connection
+        self._told = False
+        if connection is not None:
+            weakref.finalize(self, connection.close)
+
+    def stop(self) -> None:
+        """Ask for the end of the run, as interrupted, without waiting for it."""
+        self._folder.stop("interrupted")
+
+    def wait(self) -> Execution:
+        """Hand on the log until the run has ended; return what it came to.
+
+        Raises:
+            LeftRunningError: the hooks said to leave it running.
+            SandboxUnavailableError: the host could not give the sandbox; nothing was started.
+            InfrastructureError: the executor refused to start for another reason.
+        """
+        with self._folder.log.open("rb") as log:
+            try:
+                while not self._ended():
+                    self._feed(log)
+                    asked = self._hooks.should_stop()
+                    if asked == "left":
+                        raise LeftRunningError("the run goes on without this runner")  # noqa: TRY301
+                    if asked is not None:
+                        self._folder.stop(asked)
+                    self._pause()
+                self._feed(log)
+            except LeftRunningError:
+                raise
+            except BaseException:  # a hook's: who follows cannot go on, and nobody else would end the run
+                self.stop()
+                self._wait_for_end()
+                raise
+            finally:
+                if self._connection is not None:
+                    self._connection.close()
+        return came_to(self._folder, self._clock)
+
+    def _feed(self, log: BinaryIO) -> None:
+        if not self._told and (facts := self._folder.facts()) is not None:
+            self._told = True
+            self._hooks.on_started(facts.pid, facts.started, facts.marker)
+        while block := log.read(_READ_BYTES):
+            self._hooks.on_log(block)
+
+    def _wait_for_end(self) -> None:
+        deadline_s = self._clock.steady_s() + _END_S
+        while not self._ended() and self._clock.steady_s() < deadline_s:
+            self._clock.sleep(_TICK_S)
+
+    def _ended(self) -> bool:
+        return not self._folder.taken()
+
+    def _pause(self) -> None:
+        """Wait a little, or until the supervisor that we started has ended."""
+        if self._connection is None:
+            self._clock.sleep(_TICK_S)
+        else:
+            select.select([self._connection], [], [], _TICK_S)
+
+
+def attach(folder: RunFolder, hooks: Hooks, clock: Clock) -> FollowedRun | Execution | None:
+    """Return the run of a folder if it goes on, what it came to if it has ended, None if nothing ever ran.
+
+    A supervisor that holds the folder and was never let go ends by itself when it sees that its runner has gone.
+    """
+    deadline_s = clock.steady_s() + _ATTACH_S
+    while folder.taken():
+        if folder.facts() is not None:
+            return FollowedRun(folder, hooks, clock)
+        if clock.steady_s() >= deadline_s:
+            raise InfrastructureError(f"a supervisor holds {folder.root} and says nothing")
+        clock.sleep(0.01)
+    if folder.facts() is None and folder.kept() is None:
+        return None
+    return came_to(folder, clock)
+
+
+def came_to(folder: RunFolder, clock: Clock) -> Execution:
+    """Return what the run of a folder came to; nobody holds the folder any more.
+
+    Raises:
+        SandboxUnavailableError, InfrastructureError: the executor refused to start; nothing ran.
+    """
+    kept = folder.kept()
+    if kept is not None and kept.execution is not None:
+        return kept.execution
+    if kept is not None:
+        raise _refusal(kept)
+    facts = folder.facts()
+    if facts is None:
+        raise InfrastructureError("the run's supervisor died before anything was started")
+    return _killed(folder, facts, clock)
+
+
+def _refusal(kept: KeptExecution) -> InfrastructureError:
+    name, message, remedy = kept.refusal or ("InfrastructureError", "it was not said why nothing was started", None)
+    kind = SandboxUnavailableError if name == SandboxUnavailableError.__name__ else InfrastructureError
+    return kind(message, remedy=remedy)
+
+
+def _killed(folder: RunFolder, facts: SupervisorFacts, clock: Clock) -> Execution:
+    """Return the end of a run whose supervisor did not live to write it down: killed, with log and reports."""
+    job = folder.job()
+    if job is None:
+        raise InfrastructureError("the run's supervisor was killed, and its job file is gone")
+    rebooted = facts.boot_id != machine.boot_id()
+    left = 0 if rebooted else kill_leftovers(facts.pid, facts.started, facts.marker)
+    why = "the machine was restarted while it ran" if rebooted else "its supervisor was killed"
+    declared = [output.path for output in job.spec.outputs]
+    imported = import_outputs(Path(facts.out), stamp=facts.stamp, declared=declared, secrets=job.secrets)
+    log = folder.log.read_bytes()
+    if left:
+        log += f"[kakeya] {left} processes outlived the supervisor and were killed\n".encode()
+    return Execution(
+        ok=False,
+        ending="killed",
+        program_exit=None,
+        message=why,
+        commands=(),
+        limits_hit=tuple[LimitHit, ...](imported.hits),
+        sandbox=job.offered,
+        telemetry=None,
+        sample_marks=_marks(folder),
+        sample_marks_dropped=0,
+        outputs=tuple(imported.outputs),
+        reports=imported.reports,
+        log=log,
+        log_truncated_bytes=0,
+        redactions=0,
+        wall_s=0.0,
+        host=job.host,
+        ended=rfc3339(clock.now()),
+    )
+
+
+def _marks(folder: RunFolder) -> tuple[SampleMark, ...]:
+    """Return the marks that the supervisor wrote down; a torn last line is none."""
+    *lines, _torn = (folder.root / "marks").read_bytes().split(b"\n")
+    return tuple(SampleMark.parse(line) for line in lines)

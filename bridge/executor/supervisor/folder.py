@@ -1,0 +1,315 @@
+"""The folder of one run: all that its runner and its supervisor share, so that either may die.
+
+`job.json` goes in; `log`, `marks`, `outputs.tar` and `kept.json` come out. `lock` is held by the supervisor while it
+lives, and says who it is from before the first command on; a byte in `stop` ends the run. See docs/supervisor.md.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import io
+import os
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pydantic
+from pydantic import ConfigDict
+
+from bridge.executor.capture.outputs import Stamp
+from bridge.executor.interface import Execution, RunDirectory
+from bridge.records import HostRecord, JobSpec, Record, SandboxApplied
+from bridge.records.base import Count, Moment, Sha256, Text
+from bridge.strictjson import StrictJsonError
+
+_READ_BYTES: Final = 1 << 20
+_JSON_MAX_BYTES: Final = 1 << 26
+_DEPTH_MAX: Final = 32
+STOPS: Final[dict[bytes, Literal["cancelled", "interrupted"]]] = {b"c": "cancelled", b"i": "interrupted"}
+
+
+class JobFile(Record):
+    """What a supervisor gets: `job.json`, readable by the runner's user alone, because it holds secrets.
+
+    Attributes:
+        root, work, out, home, tmp: the run's directories.
+        secrets: what must not appear in log or reports.
+        offered: what the sandbox proved to be for the run's user, and for the user of its peers.
+        host: the machine, where the runner is on the same one; None lets the supervisor look.
+    """
+
+    schema_version: Literal[1] = 1
+    spec: JobSpec
+    root: str
+    work: str
+    out: str
+    home: str
+    tmp: str
+    secrets: tuple[str, ...] = ()
+    offered: SandboxApplied
+    peer_offered: SandboxApplied | None = None
+    host: HostRecord | None = None
+
+    @property
+    def directory(self) -> RunDirectory:
+        """The run's directories as paths."""
+        return RunDirectory(Path(self.root), Path(self.work), Path(self.out), Path(self.home), Path(self.tmp))
+
+
+class SupervisorFacts(Record):
+    """Who supervises the run, in `lock` from before the first command on.
+
+    Attributes:
+        started: the process's start, seconds since the epoch: with the pid it names the process.
+        boot_id: of the kernel it runs on; empty where there is none.
+        marker: in the environment of every process of the run.
+        began: wall time at which the first command was about to start.
+        out: the report directory, where it lies while the run goes on.
+        device, inode, since_ns: which directory that was, and when.
+    """
+
+    schema_version: Literal[1] = 1
+    pid: Count
+    started: float
+    boot_id: Text
+    version: Text
+    marker: Text
+    began: Moment
+    out: str
+    device: Count
+    inode: Count
+    since_ns: Count
+
+    @property
+    def stamp(self) -> Stamp:
+        """The stamp that reports are compared with."""
+        return Stamp(self.device, self.inode, self.since_ns)
+
+
+class KeptExecution(Record):
+    """What a run came to: `kept.json`, written last; log and reports lie beside it.
+
+    Attributes:
+        version: of the supervisor.
+        log_sha256, outputs_sha256: of the two other files.
+        execution: without log and reports; None when the executor refused to start.
+        refusal: name of the error, its message and its remedy, when it did.
+    """
+
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+    schema_version: Literal[1] = 1
+    version: Text
+    log_sha256: Sha256
+    outputs_sha256: Sha256
+    execution: Execution | None
+    refusal: tuple[Text, Text, Text | None] | None = None
+
+
+@dataclass(frozen=True)
+class FolderFiles:
+    """The folder's files, open: what a supervisor of another user is given instead of the folder.
+
+    In the order in which they are passed.
+    """
+
+    job: int
+    log: int
+    marks: int
+    kept: int
+    outputs: int
+    lock: int
+    stop: int
+
+    def all(self) -> tuple[int, ...]:
+        """Return the descriptors in order."""
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+
+_NAMES: Final = ("job.json", "log", "marks", "kept.json", "outputs.tar", "lock", "stop")
+
+
+class RunFolder:
+    """One run's folder, as its runner sees it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def log(self) -> Path:
+        """The log kept, redacted and capped, as it grows."""
+        return self.root / "log"
+
+    def write_job(self, job: JobFile) -> None:
+        """Make the folder and its files, for their owner alone; what an earlier try left is emptied.
+
+        Raises:
+            OSError: the disk did not take it.
+        """
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in _NAMES:
+            data = job.model_dump_json().encode() if name == "job.json" else b""
+            descriptor = os.open(self.root / name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                os.ftruncate(descriptor, 0)
+                write_all(descriptor, data)
+            finally:
+                os.close(descriptor)
+
+    @contextmanager
+    def opened(self) -> Iterator[FolderFiles]:
+        """Yield the files, open for a supervisor, until the end of the block.
+
+        Raises:
+            OSError: there is no such folder.
+        """
+        found: list[int] = []
+        try:
+            for name in _NAMES:
+                found.append(os.open(self.root / name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))  # noqa: PERF401
+            yield FolderFiles(*found)
+        finally:
+            for descriptor in found:
+                os.close(descriptor)
+
+    def taken(self) -> bool:
+        """Whether a supervisor holds the lock right now."""
+        try:
+            descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            return not take(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def facts(self) -> SupervisorFacts | None:
+        """Return who supervises or supervised the run; None when no command has been started."""
+        try:
+            return SupervisorFacts.parse((self.root / "lock").read_bytes())
+        except (OSError, StrictJsonError, pydantic.ValidationError):
+            return None
+
+    def stop(self, ending: Literal["cancelled", "interrupted"]) -> None:
+        """Ask the supervisor to end the run; asking again changes nothing.
+
+        Raises:
+            OSError: the disk did not take it.
+        """
+        path = self.root / "stop"
+        if path.stat().st_size == 0:
+            path.write_bytes(next(byte for byte, meaning in STOPS.items() if meaning == ending))
+
+    def job(self) -> JobFile | None:
+        """Return what the supervisor was given; None when nothing whole is there."""
+        try:
+            return JobFile.parse((self.root / "job.json").read_bytes(), max_bytes=_JSON_MAX_BYTES, max_depth=_DEPTH_MAX)
+        except (OSError, StrictJsonError, pydantic.ValidationError):
+            return None
+
+    def kept(self) -> KeptExecution | None:
+        """Return what the run came to, log and reports put back; None when nothing whole is there."""
+        try:
+            data = (self.root / "kept.json").read_bytes()
+            kept = KeptExecution.parse(data, max_bytes=_JSON_MAX_BYTES, max_depth=_DEPTH_MAX)
+            log, outputs = self.log.read_bytes(), (self.root / "outputs.tar").read_bytes()
+            if (_sha256(log), _sha256(outputs)) != (kept.log_sha256, kept.outputs_sha256):
+                return None
+            if kept.execution is None:
+                return kept
+            return kept.evolve(execution=replace(kept.execution, log=log, reports=unpacked(outputs)))
+        except (OSError, StrictJsonError, pydantic.ValidationError, tarfile.TarError, zlib.error):
+            return None
+
+    def clear_secrets(self) -> None:
+        """Remove what only a supervisor needs; what the run came to stays readable."""
+        (self.root / "job.json").unlink(missing_ok=True)
+
+
+def take(lock: int) -> bool:
+    """Take the folder's lock; False when another supervisor has it. It lasts until the last copy is closed."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def write_kept(files: FolderFiles, version: str, execution: Execution | None, refusal: Any = None) -> None:
+    """Write what the run came to, durably: reports first, then the file that says that all is there.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    outputs = packed({} if execution is None else execution.reports)
+    _rewrite(files.outputs, outputs)
+    os.fsync(files.log)
+    kept = KeptExecution(
+        version=version,
+        log_sha256=_sha256(b"" if execution is None else execution.log),
+        outputs_sha256=_sha256(outputs),
+        execution=None if execution is None else replace(execution, log=b"", reports={}),
+        refusal=refusal,
+    )
+    _rewrite(files.kept, kept.model_dump_json().encode())
+
+
+def packed(reports: dict[str, bytes]) -> bytes:
+    """Return reports as a tar archive."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path, data in reports.items():
+            member = tarfile.TarInfo(path)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return archive.getvalue()
+
+
+def unpacked(archive: bytes) -> dict[str, bytes]:
+    """Return the reports of an archive that `packed` made; nothing is written to disk.
+
+    Raises:
+        tarfile.TarError: it is none.
+    """
+    found: dict[str, bytes] = {}
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
+        for member in tar:
+            file = tar.extractfile(member)
+            if file is not None:
+                found[member.name] = file.read()
+    return found
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it at the descriptor's position.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def read_all(descriptor: int) -> bytes:
+    """Return a file's bytes from its beginning."""
+    found = bytearray()
+    while block := os.pread(descriptor, _READ_BYTES, len(found)):
+        found += block
+    return bytes(found)
+
+
+def _rewrite(descriptor: int, data: bytes) -> None:
+    os.ftruncate(descriptor, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    write_all(descriptor, data)
+    os.fsync(descriptor)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

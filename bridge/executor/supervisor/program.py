@@ -1,0 +1,157 @@
+"""The supervisor of one run: takes its folder, runs its commands, writes down what they came to.
+
+Needs nothing of the package's files once it is imported, so that an upgrade may replace them under it; and nothing of
+the runner once it was told to go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal
+
+import psutil
+
+from bridge.errors import KakeyaError
+from bridge.executor.interface import Execution, Hooks, RunDirectory
+from bridge.executor.observe import host as machine
+from bridge.executor.running import RunExecution
+from bridge.executor.sandbox.choice import confine
+from bridge.executor.sandbox.held_folders import within_reach
+from bridge.executor.sandbox.user import job_uid
+from bridge.executor.supervision.peer_isolation import set_apart
+from bridge.executor.supervisor.folder import (
+    STOPS,
+    FolderFiles,
+    JobFile,
+    SupervisorFacts,
+    read_all,
+    take,
+    write_all,
+    write_kept,
+)
+from bridge.limits import TEXT_MAX_CHARS
+from bridge.records import Record, SampleMark, SandboxApplied
+from bridge.system.clock import SystemClock, rfc3339
+
+# A turn's stamp waits for the thread that samples processes; 5 ms, Python's own interval, would be a tenth of a turn.
+_SWITCH_S: Final = 0.0005
+_JSON_MAX_BYTES: Final = 1 << 26
+
+
+def supervise(files: FolderFiles, version: str, wait_for_go: Callable[[], bool]) -> bool:
+    """Run one job to its end; return False when it is not ours to run: taken, started before, or never let go.
+
+    Args:
+        files: the folder's files.
+        version: of the installed bridge, for who reads what was kept.
+        wait_for_go: called when the folder is ours; False means that nobody wants the run any more.
+    """
+    if not take(files.lock) or os.fstat(files.lock).st_size > 0 or not wait_for_go():
+        return False
+    sys.setswitchinterval(_SWITCH_S)
+    stopped = _Stop(files.stop)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, stopped.on_signal)
+    try:
+        job = JobFile.parse(read_all(files.job), max_bytes=_JSON_MAX_BYTES, max_depth=32)
+        execution = _execute(job, files, version, stopped.asked)
+    except KakeyaError as error:
+        write_kept(files, version, None, (type(error).__name__, _line(error.message), error.remedy))
+    except Exception as error:  # noqa: BLE001 - nobody is above; the runner says it with the place
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"a bug in the supervisor: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
+        write_kept(files, version, None, ("InfrastructureError", _line(said), None))
+    else:
+        write_kept(files, version, execution)
+    return True
+
+
+def preload() -> None:
+    """Import what is otherwise imported on first use, and build what is otherwise built then."""
+    kinds = [Record]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        kind.model_rebuild()
+    with contextlib.suppress(ImportError):
+        import pynvml  # noqa: F401
+    if sys.platform == "darwin":
+        import bridge.executor.sandbox.seatbelt
+    else:
+        import bridge.executor.sandbox.bubblewrap  # noqa: F401
+
+
+class _Stop:
+    """Whether somebody asked to end the run: a byte in the folder's file, or a signal to this process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._signalled = False
+
+    def on_signal(self, _number: int, _frame: object) -> None:
+        self._signalled = True
+
+    def asked(self) -> Literal["cancelled", "interrupted"] | None:
+        said = os.pread(self._descriptor, 1, 0)
+        return STOPS.get(said) or ("interrupted" if self._signalled else None)
+
+
+def _execute(
+    job: JobFile, files: FolderFiles, version: str, asked: Callable[[], Literal["cancelled", "interrupted"] | None]
+) -> Execution:
+    clock, spec = SystemClock(), job.spec
+
+    def offered(uid: int | None) -> SandboxApplied:
+        return job.peer_offered if uid == spec.sandbox.peer_uid and job.peer_offered is not None else job.offered
+
+    def on_log(block: bytes) -> None:
+        write_all(files.log, block)
+
+    def on_mark(mark: SampleMark) -> None:
+        write_all(files.marks, mark.canonical() + b"\n")
+
+    with within_reach(job.directory, job_uid(spec.sandbox.uid)) as place:
+        beside = set_apart(spec, place, offered)
+        confinement = confine(spec, place, job.offered)
+        running = RunExecution(
+            spec,
+            place,
+            Hooks(on_log=on_log, should_stop=asked),
+            secrets=job.secrets,
+            confinement=confinement,
+            clock=clock,
+            beside=beside,
+            host=job.host or machine.describe(),
+            on_mark=on_mark,
+        )
+        _write_facts(files.lock, version, running, place, clock)
+        return running.execute()
+
+
+def _write_facts(lock: int, version: str, running: RunExecution, place: RunDirectory, clock: SystemClock) -> None:
+    """Say who runs this, durably, before anything runs: from here on the run counts as started."""
+    stamp = running.stamp
+    facts = SupervisorFacts(
+        pid=os.getpid(),
+        started=psutil.Process().create_time(),
+        boot_id=machine.boot_id(),
+        version=version,
+        marker=running.marker,
+        began=rfc3339(clock.now()),
+        out=str(place.out),
+        device=stamp.device,
+        inode=stamp.inode,
+        since_ns=stamp.since_ns,
+    )
+    write_all(lock, json.dumps(facts.model_dump(mode="json")).encode())
+    os.fsync(lock)
+
+
+def _line(text: str) -> str:
+    return "".join(char for char in " ".join(text.split()) if char.isprintable())[:TEXT_MAX_CHARS]

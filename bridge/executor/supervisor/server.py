@@ -1,0 +1,158 @@
+"""Start supervisors quickly: a process that has imported everything and is forked once a run.
+
+A fresh interpreter needs a third of a second of processor time for its imports, a fork some milliseconds. The server
+has one thread, so a fork copies no lock that is held. It ends with its runner; the supervisors it made do not.
+
+Run as `python -I -m bridge.executor.supervisor.server DESCRIPTOR VERSION`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import socket
+import sys
+import threading
+from typing import Final
+
+from bridge.errors import InfrastructureError
+from bridge.executor.supervisor.folder import FolderFiles
+from bridge.executor.supervisor.program import preload, supervise
+from bridge.system.process import Child
+
+GO: Final = b"g"
+READY: Final = b"r"
+_COUNT: Final = len(FolderFiles.__dataclass_fields__)
+_READY_S: Final = 30.0
+_PASSED: Final = ("HOME", "LANG", "PATH", "TMPDIR")
+
+
+class SupervisorServer:
+    """The runner's end: asks for a supervisor of a folder.
+
+    Args:
+        version: of the installed bridge.
+    """
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+        self._lock = threading.Lock()
+        self._child: Child | None = None
+        self._connection: socket.socket | None = None
+
+    def warm(self) -> None:
+        """Start the server, unless it runs.
+
+        Raises:
+            InfrastructureError: it cannot be started.
+        """
+        with self._lock:
+            self._connected()
+
+    def start(self, files: FolderFiles) -> socket.socket:
+        """Have a supervisor made for a folder; return the connection on which it says ready and is told to go.
+
+        Raises:
+            InfrastructureError: there is no server and none can be started.
+        """
+        ours, its = socket.socketpair()
+        with self._lock, its:
+            try:
+                socket.send_fds(self._connected(), [b"s"], [*files.all(), its.fileno()])
+            except OSError as error:
+                self._close()  # the next run starts another one
+                ours.close()
+                raise InfrastructureError(f"the supervisors' server has gone: {error.strerror}") from error
+        return ours
+
+    def _connected(self) -> socket.socket:
+        if self._child is not None and self._child.poll() is not None:
+            self._close()
+        if self._connection is None:
+            ours, its = socket.socketpair()
+            with its:
+                self._child = Child(
+                    [sys.executable, "-I", "-m", __name__, str(its.fileno()), self._version],
+                    env={name: os.environ[name] for name in _PASSED if name in os.environ},
+                    cwd="/",
+                    output_fd=2,
+                    pass_fds=(its.fileno(),),
+                )
+            self._connection = ours
+        return self._connection
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        if self._child is not None:
+            self._child.kill()
+        self._child = self._connection = None
+
+    def close(self) -> None:
+        """End the server; supervisors go on."""
+        with self._lock:
+            self._close()
+
+
+def ready(connection: socket.socket) -> bool:
+    """Wait until the supervisor has taken the folder; False when it is not its to take."""
+    connection.settimeout(_READY_S)
+    try:
+        return connection.recv(1) == READY
+    except OSError:
+        return False
+    finally:
+        connection.settimeout(None)
+
+
+def main(descriptor: int, version: str) -> None:
+    """Serve until the runner is gone."""
+    connection = socket.socket(fileno=descriptor)
+    connection.set_inheritable(False)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel collects supervisors
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # of the runner's terminal; the end of the connection ends this
+    preload()
+    gc.collect()
+    gc.freeze()
+    while True:
+        message, found, _flags, _address = socket.recv_fds(connection, 1, _COUNT + 1)
+        if not message:
+            return
+        for passed in found:
+            os.set_inheritable(passed, False)
+        if os.fork() == 0:
+            connection.close()
+            _become(found, version)
+        for passed in found:
+            os.close(passed)
+
+
+def _become(found: list[int], version: str) -> None:
+    """Be the supervisor of one run; never returns."""
+    code = 1
+    try:
+        os.setsid()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for standard in (1, 2):
+            os.dup2(nothing, standard)
+        files, connection = FolderFiles(*found[:_COUNT]), socket.socket(fileno=found[_COUNT])
+
+        def wait_for_go() -> bool:
+            with contextlib.suppress(OSError):
+                connection.sendall(READY)
+                return connection.recv(1) == GO
+            return False
+
+        supervise(files, version, wait_for_go)
+        os.close(files.lock)  # before the connection: who sees its end finds the folder free
+        code = 0
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,101 @@
+"""Make the folder of a run: its directories, its checkout, and what is known of it before it starts."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from bridge.bus.interface import RunnerBus
+from bridge.bus.views import RequestRef
+from bridge.errors import RequestRejectedError
+from bridge.executor.interface import RunDirectory
+from bridge.records import Attempt, JobSpec, Request
+from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.machine.machine import Machine
+from bridge.runner.machine.models import ModelDigests
+from bridge.runner.run.large_files import large_files
+from bridge.runner.state.attempts import attempt_key
+from bridge.runner.state.folder import OpenState
+from bridge.runner.state.prepared import PreparedRun
+from bridge.system.clock import Clock, rfc3339
+
+
+def directory_of(handle: Path) -> RunDirectory:
+    """Return where the run of a folder may write."""
+    root = handle / "files"
+    return RunDirectory(root, root / "work", root / "out", root / "home", root / "tmp")
+
+
+def prepare(  # noqa: PLR0917 - one caller
+    rules: OwnerRules,
+    machine: Machine,
+    state: OpenState,
+    bus: RunnerBus,
+    ref: RequestRef,
+    request: Request | None,
+    spec: JobSpec,
+    *,
+    clock: Clock,
+) -> PreparedRun:
+    """Make a run's folder anew and count its attempt; return what is known, but for the request's bytes.
+
+    Raises:
+        RequestRejectedError: request code without a tree, or one that cannot be checked out.
+        RemoteError: the bus did not give the tree.
+    """
+    handle = state.folder.runs / ref.id
+    shutil.rmtree(handle, ignore_errors=True)
+    directory = directory_of(handle)
+    for made in (handle, directory.root, directory.work, directory.out, directory.home, directory.tmp):
+        made.mkdir(mode=0o700)
+    if spec.code == "request":
+        _check_out(rules, state, bus, ref, spec, directory.work, clock)
+    code = machine.code.record(spec, request)
+    described = machine.executor.host()
+    key = attempt_key(spec, f"{code.identity} {code.tree or ''}", f"{described.name} {described.cpu}")
+    attempt = _count(state, ref, spec, key, None if request is None else request.confirms, clock)
+    names = [v.value for v in spec.environment if v.name in ("KAKEYA_TARGET", "KAKEYA_DRAFTER")]
+    models = ModelDigests(state.folder.model_digests).of(names, rules.policy.model_roots, machine.code.engine)
+    return PreparedRun(
+        id=ref.id,
+        request_oid=ref.oid,
+        request_bytes=b"",
+        signature=None,
+        spec=spec,
+        code=code,
+        models=models,
+        attempt=attempt,
+        runner_version=machine.version,
+        started=rfc3339(clock.now()),
+    )
+
+
+def _count(  # noqa: PLR0917 - one caller
+    state: OpenState, ref: RequestRef, spec: JobSpec, key: str, confirms: str | None, clock: Clock
+) -> Attempt:
+    """Count this attempt before it measures anything.
+
+    Raises:
+        RequestRejectedError: it is to confirm a run that was no run of this question here.
+    """
+    if confirms is not None and not state.attempts.counted(key, confirms):
+        raise RequestRejectedError(
+            f"it is to confirm {confirms}, which this host did not run with the same preset, parameters, profile "
+            "and code",
+            remedy="confirm a run of the same question on the same host, or leave --confirms out",
+        )
+    look = spec.profile == "claim" and spec.primary_claim is not None
+    return state.attempts.count(key, ref.id, clock.now(), look=look, confirms=confirms)
+
+
+def _check_out(  # noqa: PLR0917 - one caller
+    rules: OwnerRules, state: OpenState, bus: RunnerBus, ref: RequestRef, spec: JobSpec, work: Path, clock: Clock
+) -> None:
+    if spec.tree is None:
+        raise RequestRejectedError("the request brings no tree")
+    # Not under the link's lock: it reads only the request's own objects, and renewals must go on meanwhile.
+    large = large_files(rules.policy.lfs, state.folder.root / "lfs", clock)
+    if spec.base is None:
+        bus.fetch_workload(ref, spec.tree, work, large_files=large)
+    else:
+        bus.fetch_pair(ref, spec.tree, spec.base, work, large_files=large)

@@ -1,0 +1,61 @@
+"""What is known of a run before it starts survives the runner as it was, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.runner.state import prepared
+from bridge.runner.state.journal import Journal
+
+
+@pytest.fixture
+def found(world, tmp_path):
+    """Return a world, its one request and a copy of what was written down of it before it started."""
+    w = world()
+    w.process.journal.close()
+    copied = tmp_path / "copied"
+    copied.mkdir()
+
+    class Copying(Journal):
+        def append(self, event, run_id, oid=None, **detail):
+            super().append(event, run_id, oid, **detail)
+            if event == "started":
+                (copied / prepared.FILE).write_bytes((w.process.folder.runs / run_id / prepared.FILE).read_bytes())
+
+    w.process = w.process.with_journal(Copying(w.process.folder.journal, w.clock))
+    ref = w.ask()
+    w.serve_once()
+    return w, ref, copied
+
+
+def test_every_byte_comes_back(found):
+    w, ref, folder = found
+    run = prepared.load(folder, ref.id, ref.oid)
+
+    assert run.request_bytes == w.requester.read_request(ref).data
+    assert (run.attempt.number, run.runner_version) == (1, "0")
+    assert run.code.identity == "a" * 40
+    assert prepared.PreparedRun.model_validate_json(run.model_dump_json()) == run
+
+
+def test_a_torn_file_is_nothing(found):
+    _w, ref, folder = found
+    path = folder / prepared.FILE
+    whole = path.read_bytes()
+    for torn in (whole[:-9], whole[: len(whole) // 2], b""):
+        path.write_bytes(torn)
+        assert prepared.load(folder, ref.id, ref.oid) is None
+
+
+def test_another_commit_under_the_same_id_is_another_request(found):
+    _w, ref, folder = found
+
+    assert prepared.load(folder, ref.id, "b" * 40) is None
+    assert prepared.load(folder, "0" * 26, ref.oid) is None
+    assert prepared.load(folder / "gone", ref.id, ref.oid) is None
+
+
+def test_nothing_of_a_run_is_left_when_its_result_is_built(found):
+    w, _ref, _folder = found
+
+    assert list(w.process.folder.runs.iterdir()) == []
