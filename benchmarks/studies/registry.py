@@ -5,13 +5,13 @@ from __future__ import annotations
 from benchmarks.areas import AREAS
 from benchmarks.equal_arms import campaign as equal_arms
 from benchmarks.simulation import campaign, failures
-from benchmarks.studies import fast_demo, fresh_clone, hogs, slow_tests
+from benchmarks.studies import fast_demo, fresh_clone, hogs, runner_kills, slow_tests, supervisor_cost
 from benchmarks.studies.escapes import study as escapes
 from benchmarks.studies.study import Study
 
 STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
     "rooms": (fresh_clone.STUDY, slow_tests.STUDY),
-    "executor": (escapes.STUDY, escapes.HOLES, hogs.STUDY),
+    "executor": (escapes.STUDY, escapes.HOLES, hogs.STUDY, runner_kills.STUDY, supervisor_cost.STUDY),
     "evidence": (campaign.STUDY, failures.STUDY, equal_arms.STUDY),
     "engine": (fast_demo.STUDY,),
 }

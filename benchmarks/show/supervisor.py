@@ -1,0 +1,70 @@
+"""What the issue on the executor promises to show of runs that outlive their runner."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+from benchmarks.show.line import Line
+from benchmarks.studies import runner_kills, supervisor_cost
+from benchmarks.studies.report import report_of
+
+STUDIES = "make studies AREA=executor"
+
+
+def _done(kinds: tuple[str, ...]) -> tuple[list[dict[str, Any]], int]:
+    """Return the rows of the newest entry of each case of these kinds, and how many cases there are."""
+    cases = [case for case in runner_kills.cases() if case.split()[0] in kinds]
+    newest = {entry["case"]: entry for entry in report_of("executor", runner_kills.STUDY.name).entries()}
+    return [row for case in cases if case in newest for row in newest[case]["rows"]], len(cases)
+
+
+def below_the_lease() -> str | None:
+    """Return lost and repeated runs for downtimes below the lease."""
+    rows, of = _done(("point", "moment"))
+    if not rows:
+        return None
+    lost, repeated = sum(row["lost"] for row in rows), sum(row["starts"] != 1 for row in rows)
+    twice, left = sum(row["ended_twice"] for row in rows), sum(row["left"] for row in rows)
+    return f"{lost} lost, {repeated} repeated, {twice} ended twice, {left} processes left; {len(rows)} of {of} cases"
+
+
+def beyond_the_lease() -> str | None:
+    """Return the ends of runs whose runner was away for longer."""
+    rows, of = _done(("away",))
+    if not rows:
+        return None
+    once = sum(not row["ended_twice"] and row["starts"] == 1 for row in rows)
+    kept = sum(row["kept_late"] for row in rows)
+    return f"{once} with exactly one end, {kept} kept on the host; {len(rows)} of {of} cases"
+
+
+def killed_supervisors() -> str | None:
+    """Return the endings of runs whose supervisor was killed."""
+    rows, of = _done(("supervisor",))
+    if not rows:
+        return None
+    ended = sum(row["reason"] == "infrastructure" and row["starts"] == 1 and row["left"] == 0 for row in rows)
+    return f"{ended} ended as infrastructure with nothing left; {len(rows)} of {of} cases"
+
+
+def cost() -> str | None:
+    """Return the processor time of supervisors."""
+    newest = {entry["case"]: entry for entry in report_of("executor", supervisor_cost.STUDY.name).entries()}
+    if not newest:
+        return None
+    found = {case: [row["cpu_s"] * 1e3 for row in entry["rows"]] for case, entry in newest.items()}
+    return "; ".join(f"{case}: median {median(ms):.0f} ms, most {max(ms):.0f}" for case, ms in found.items())
+
+
+LINES = (
+    Line(
+        "kill -9 of the runner at every journal point and at 100 random moments, on one- and two-runner buses: 0 lost "
+        "and 0 repeated for downtimes below the lease",
+        STUDIES,
+        below_the_lease,
+    ),
+    Line("beyond the lease exactly one end", STUDIES, beyond_the_lease),
+    Line("kill -9 of the supervisor", STUDIES, killed_supervisors),
+    Line("supervisor ≤ 60 ms of processor time a run", STUDIES, cost),
+)
