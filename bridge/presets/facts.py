@@ -20,6 +20,7 @@ class LimitCaps:
     cpu_s: float | None = None
     memory_bytes: int | None = None
     processes: int | None = None
+    tasks: int | None = None
     open_files: int | None = None
     output_bytes: int | None = None
     output_files: int | None = None

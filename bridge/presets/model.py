@@ -38,6 +38,7 @@ class PresetLimits(Record):
     cpu_s: PositiveSeconds | None = None
     memory_bytes: PositiveCount | None = None
     processes: PositiveCount | None = None
+    tasks: PositiveCount | None = None
     open_files: PositiveCount | None = None
     output_bytes: PositiveCount | None = None
     output_files: PositiveCount | None = None

@@ -234,6 +234,7 @@ _DEFAULTS: dict[str, float | None] = {
     "cpu_s": None,  # no bound but the wall time
     "memory_bytes": bounds.MEMORY_DEFAULT_BYTES,
     "processes": bounds.PROCESSES_DEFAULT_COUNT,
+    "tasks": max(bounds.TASKS_FLOOR_COUNT, bounds.TASKS_PER_CORE_COUNT * (os.cpu_count() or 1)),
     "open_files": bounds.OPEN_FILES_DEFAULT_COUNT,
     "output_bytes": bounds.OUTPUT_DEFAULT_BYTES,
     "output_files": bounds.OUTPUT_FILES_DEFAULT_COUNT,

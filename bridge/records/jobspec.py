@@ -56,6 +56,8 @@ class Limits(Record):
     Attributes:
         cpu_s: processor time of all its processes together, or None for no bound but the wall time.
         output_files: files and directories it may add to its directories.
+        tasks: threads of all its processes together; None in specs from before they were bounded, and means what
+            this machine's default is.
     """
 
     wall_s: Seconds
@@ -68,6 +70,7 @@ class Limits(Record):
     log_bytes: Count
     cpu_s: Seconds | None = None
     output_files: Count = OUTPUT_FILES_DEFAULT_COUNT
+    tasks: Count | None = None
 
 
 class SandboxSpec(Record):

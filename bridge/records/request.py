@@ -52,6 +52,7 @@ class LimitRequest(Record):
     cpu_s: _PositiveSeconds | None = None
     memory_bytes: _Positive | None = None
     processes: _Positive | None = None
+    tasks: _Positive | None = None
     open_files: _Positive | None = None
     output_files: _Positive | None = None
 

@@ -32,11 +32,13 @@ class Usage:
 
     Attributes:
         cpu_s: processor time of all its members so far, dead ones included.
+        tasks: threads of all its members; as many as members where those were only counted.
     """
 
     processes: int
     rss_bytes: int
     cpu_s: float
+    tasks: int = 0
 
 
 @dataclass
@@ -84,19 +86,20 @@ class ProcessTree:
         """
         members = self._members_now()
         if len(members) > processes_bound:
-            return Usage(len(members), 0, self.cpu_s)
-        rss = 0
+            return Usage(len(members), 0, self.cpu_s, len(members))
+        rss = tasks = 0
         # The dead count too: whoever collected them has their time, and the root collects the orphans.
         cpu_s = self._collected_s()
         for process in members:
             with contextlib.suppress(psutil.Error), process.oneshot():
                 rss += process.memory_info().rss
+                tasks += process.num_threads()
                 times = process.cpu_times()
                 cpu_s += times.user + times.system + times.children_user + times.children_system
         self.cpu_s = max(self.cpu_s, cpu_s)
         if rss > memory_bound:
             rss = min(rss, _shared_once(members))
-        return Usage(len(members), rss, self.cpu_s)
+        return Usage(len(members), rss, self.cpu_s, tasks)
 
     def _collected_s(self) -> float:
         """Return the processor time of the dead that the root has collected."""

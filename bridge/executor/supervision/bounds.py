@@ -10,7 +10,8 @@ import contextlib
 import math
 import os
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -19,13 +20,12 @@ import psutil
 
 from bridge.executor.interface import Ending
 from bridge.executor.process.tree import Usage
-from bridge.limits import MIB, RUN_DISK_FLOOR_BYTES, TREE_MAX_ENTRIES
+from bridge.limits import MIB, RUN_DISK_FLOOR_BYTES, TASKS_FLOOR_COUNT, TASKS_PER_CORE_COUNT, TREE_MAX_ENTRIES
 from bridge.records import LimitHit, Limits
 from bridge.system.clock import Clock
 
 _NVIDIA_CONTROL: Final = "/dev/nvidiactl"
 _DISK_EVERY_S: Final = 0.5
-THREADS_PER_PROCESS: Final = 8  # the kernel counts threads, the limit counts processes
 _DISK_EFFORT: Final = 10  # a look at the disk may take at most a tenth of the time between looks
 
 
@@ -91,7 +91,7 @@ def rlimits(limits: Limits, uid: int) -> dict[str, int]:
         "RLIMIT_CORE": 1,
         "RLIMIT_NOFILE": limits.open_files,
         # Counts threads, and everything else this user runs; does not bind root.
-        "RLIMIT_NPROC": _threads_of(uid) + THREADS_PER_PROCESS * limits.processes,
+        "RLIMIT_NPROC": _threads_of(uid) + tasks_in_kernel(limits),
         "RLIMIT_FSIZE": limits.output_bytes + limits.output_bytes // 4 + MIB,
     }
     if not Path(_NVIDIA_CONTROL).exists():
@@ -103,14 +103,38 @@ def rlimits(limits: Limits, uid: int) -> dict[str, int]:
     return bounds
 
 
+def tasks_bound(limits: Limits) -> int:
+    """Return how many threads a run may have together; this machine's default where its spec says nothing."""
+    if limits.tasks is not None:
+        return limits.tasks
+    return max(TASKS_FLOOR_COUNT, TASKS_PER_CORE_COUNT * (os.cpu_count() or 1))
+
+
+def tasks_in_kernel(limits: Limits) -> int:
+    """Return the kernel's own bound behind it, wider, so that the sampled one is what a person reads."""
+    bound = tasks_bound(limits)
+    return bound + bound // 4 + 8  # the wrapping programs' own
+
+
 def _threads_of(uid: int) -> int:
     """Return how many threads a user runs now, as far as we can see."""
+    if sys.platform != "linux":
+        return sum(process.num_threads() for process in _processes_of(uid))
     total = 0
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                if entry.stat().st_uid == uid:
+                    # proc(5): num_threads is field 20; the name before it may hold anything.
+                    total += int(Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()[17])
+    return total
+
+
+def _processes_of(uid: int) -> Iterator[psutil.Process]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.uids().real == uid:
-                total += process.num_threads()
-    return total
+                yield process
 
 
 class Bounds:
@@ -161,6 +185,7 @@ class Bounds:
         checks: tuple[tuple[str, float, float, Ending], ...] = (
             ("memory_bytes", limits.memory_bytes, usage.rss_bytes, "limit"),
             ("processes", limits.processes, usage.processes, "limit"),
+            ("tasks", tasks_bound(limits), usage.tasks, "limit"),
             ("cpu_s", float("inf") if limits.cpu_s is None else limits.cpu_s, cpu_s, "limit"),
             ("wall_s", limits.wall_s, now_s - self._start_s, "timed_out"),
             ("inactivity_s", limits.inactivity_s, now_s - self._active_s, "timed_out"),
@@ -222,8 +247,8 @@ class Bounds:
             return _over("cpu_s", self.limits.cpu_s, self.limits.cpu_s, "limit")
         if number == signal.SIGXFSZ:
             return _over("output_bytes", self.limits.output_bytes, self.limits.output_bytes, "limit")
-        if kernel_hits.get("processes", 0):
-            return _over("processes", self.limits.processes, self.limits.processes, "limit")
+        if kernel_hits.get("tasks", 0):
+            return _over("tasks", tasks_bound(self.limits), tasks_in_kernel(self.limits), "limit")
         if kernel_hits.get("memory", 0) or peak_rss_bytes > self.limits.memory_bytes:
             return _over("memory_bytes", self.limits.memory_bytes, peak_rss_bytes, "limit")
         return None

@@ -24,7 +24,7 @@ from bridge.executor.interface import Hooks
 from bridge.executor.process import subreaper
 from bridge.executor.process.cgroup import Cgroup
 from bridge.executor.process.tree import MARKER_NAME, ProcessTree, Usage, kill_until_gone
-from bridge.executor.supervision.bounds import THREADS_PER_PROCESS, Bounds
+from bridge.executor.supervision.bounds import Bounds, Stop, tasks_in_kernel
 from bridge.executor.supervision.plan import CommandEnd, CommandPlan, Pipe, Watched, open_pipe
 from bridge.records import CommandResult
 from bridge.system.process import Child
@@ -91,7 +91,7 @@ class Supervisor:
         return Cgroup.create(
             f"{self._marker}-{name}",
             memory_bytes=limits.memory_bytes + limits.memory_bytes // 4,
-            threads=THREADS_PER_PROCESS * limits.processes,
+            threads=tasks_in_kernel(limits),
         )
 
     def _start_subreaper(self, plan: CommandPlan, pipes: dict[str, Pipe]) -> Child:
@@ -190,7 +190,7 @@ class Supervisor:
         self._on_usage(self._bounds.elapsed_s(), usage)
         now_s = self._bounds.elapsed_s()
         if watched.stop is None and not watched.exited:
-            watched.stop = self._bounds.check(usage, self._hooks.should_stop)
+            watched.stop = self._bounds.check(usage, self._hooks.should_stop) or self._refused_forks(group)
             watched.stop_at_s = now_s
         waited_s, before = now_s - watched.stop_at_s, watched.phase
         if watched.stop is not None and watched.phase == "running":
@@ -203,6 +203,11 @@ class Supervisor:
             group.kill()
         if watched.phase != before and watched.phase in ("term", "kill"):
             _send(control, watched.phase.encode() + b"\n")
+
+    def _refused_forks(self, group: Cgroup | str) -> Stop | None:
+        """Return the bound that the kernel holds a fork bomb at, which the samples may never see it pass."""
+        hits = group.hits() if isinstance(group, Cgroup) else {}
+        return self._bounds.explain(None, 0, {"tasks": hits.get("tasks", 0)})
 
     def _kill_remaining(self, tree: ProcessTree, group: Cgroup | str, watched: Watched) -> int:
         """Find processes of the command by descent, marker and control group; kill them; return how many remain."""

@@ -72,6 +72,22 @@ def test_a_fork_bomb_is_stopped_by_the_process_bound(jobs, token):
     no_survivors(execution)
 
 
+def test_a_thread_bomb_ends_at_its_bound(jobs, token):
+    program = f"""
+import threading, time
+while True:
+    try:
+        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+    except RuntimeError:
+        pass  # {token}
+"""
+    execution = jobs.run(program, tasks=60, memory_bytes=4096 * MIB)
+
+    assert execution.ending == "limit"
+    assert limits_of(execution)[0] == "tasks"
+    no_survivors(execution)
+
+
 def test_a_memory_flood_is_stopped_by_the_memory_bound(jobs, token):
     execution = jobs.run(f"kept = []\nwhile True: kept.append(bytearray({MIB}))  # {token}", memory_bytes=96 * MIB)
 

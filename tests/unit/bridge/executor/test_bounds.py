@@ -28,6 +28,7 @@ def limits(**changes) -> Limits:
         "grace_s": 1.0,
         "memory_bytes": MIB,
         "processes": 4,
+        "tasks": 8,
         "open_files": 16,
         "output_bytes": MIB,
         "log_bytes": 1024,
@@ -62,6 +63,7 @@ def test_a_run_within_its_bounds_goes_on(bounds):
     ("usage", "limit"),
     [
         (calm(processes=5), "processes"),
+        (calm(tasks=9), "tasks"),
         (calm(rss_bytes=MIB + 1), "memory_bytes"),
         (calm(cpu_s=5.5), "cpu_s"),
     ],
@@ -127,7 +129,7 @@ def test_a_full_disk_ends_the_run(tmp_path, clock):
         (signal.SIGXFSZ, 0, {}, "output_bytes"),
         (signal.SIGKILL, 0, {"memory": 1}, "memory_bytes"),
         (None, MIB + 1, {}, "memory_bytes"),
-        (None, 0, {"processes": 3}, "processes"),
+        (None, 0, {"tasks": 3}, "tasks"),
     ],
 )
 def test_an_ending_by_the_kernel_is_explained_by_its_bound(bounds, number, peak, kernel, limit):
@@ -135,7 +137,7 @@ def test_an_ending_by_the_kernel_is_explained_by_its_bound(bounds, number, peak,
 
 
 def test_an_ordinary_failure_is_not_explained_away(bounds):
-    assert bounds.explain(signal.SIGSEGV, MIB, {"memory": 0, "processes": 0}) is None
+    assert bounds.explain(signal.SIGSEGV, MIB, {"memory": 0, "tasks": 0}) is None
 
 
 def test_kernel_bounds_stand_behind_the_sampled_ones():
