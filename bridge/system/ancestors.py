@@ -5,6 +5,7 @@ Knows nothing about why.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import PurePath
@@ -33,16 +34,20 @@ def ancestor_named(name: str, pid: int | None = None) -> int | None:
 def kill_tree(pid: int, *, spare: int | None = None) -> int:
     """Kill a process and everything below it but `spare` and what `spare` started; return how many are gone.
 
-    The root is stopped first, so that it starts nothing while its tree is read.
+    Everybody is stopped first, until a look finds nobody new: nothing is started while the tree is being killed.
     """
     try:
         root = psutil.Process(pid)
-        root.send_signal(signal.SIGSTOP)
-        below = root.children(recursive=True)
     except psutil.NoSuchProcess:
         return 0
     spared = _spared(spare)
-    doomed = [process for process in (root, *below) if process.pid not in spared]
+    stopped: dict[int, psutil.Process] = {}
+    while new := [one for one in _tree(root) if one.pid not in spared and one.pid not in stopped]:
+        for process in new:
+            stopped[process.pid] = process
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGSTOP)
+    doomed = list(stopped.values())
     for process in doomed:
         try:
             process.kill()
@@ -50,6 +55,13 @@ def kill_tree(pid: int, *, spare: int | None = None) -> int:
             continue
     gone, _ = psutil.wait_procs(doomed, timeout=WAIT_S)
     return len(gone)
+
+
+def _tree(root: psutil.Process) -> list[psutil.Process]:
+    try:
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return [root]
 
 
 def _spared(pid: int | None) -> set[int]:

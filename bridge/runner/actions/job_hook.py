@@ -1,8 +1,9 @@
 """What GitHub's Actions runner asks before and after each job: may this workflow file run on this host?
 
 A failed job-started hook does not stop steps with `if: always()` nor `pre:` steps of actions. On a refusal the hook
-therefore stops the runner's service and kills the worker that called it, before it exits. Actions mode is for trusted
-pushers even so; the polling daemon is the boundary (docs/guides/actions.md).
+therefore kills the worker that called it with all it started, then stops the runner's service: a service manager that
+ends the unit's processes ends the hook as well, and whoever it has not come to by then would go on. Actions mode is
+for trusted pushers even so; the polling daemon is the boundary (docs/guides/actions.md).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from bridge.system import ancestors, process
 
 WORKER = "Runner.Worker"
 STOP_TIMEOUT_S = 30.0
+OWN_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 ASK_TIMEOUT_S = 180.0
 WORKFLOW_MAX_BYTES = 512 * 1024
 _WORKFLOW_REF = re.compile(
@@ -114,7 +116,7 @@ def asked(environ: Mapping[str, str], program: str) -> HookDecision:
     """
     words = [environ.get("GITHUB_WORKFLOW_REF", ""), environ.get("GITHUB_WORKFLOW_SHA", "")]
     try:
-        done = process.run([program, *words], timeout_s=ASK_TIMEOUT_S)
+        done = process.run([program, *words], env=OWN_ENVIRONMENT, timeout_s=ASK_TIMEOUT_S)
     except KakeyaError as error:
         return HookDecision(False, f"nobody could be asked: {error.message}")
     said = "".join(char if char.isprintable() else " " for char in done.stderr.decode("utf-8", "replace"))
@@ -122,18 +124,22 @@ def asked(environ: Mapping[str, str], program: str) -> HookDecision:
 
 
 def started(decision: HookDecision, stop_command: Sequence[str]) -> HookDecision:
-    """Act on a decision about the job that is about to start: a refusal stops the service and ends the worker."""
+    """Act on a decision about the job that is about to start: a refusal ends the worker and stops the service."""
     if not decision.accepted:
         end_worker(stop_command)
     return decision
 
 
 def end_worker(stop_command: Sequence[str]) -> int:
-    """Stop the Actions service, then kill the worker above us and all it started but us; return how many were."""
+    """Kill the worker above us and all it started but us, then stop the Actions service; return how many were killed.
+
+    The stop command gets nothing of the job's environment, which its sender may have filled.
+    """
     worker = ancestors.ancestor_named(WORKER)
+    killed = 0 if worker is None else ancestors.kill_tree(worker, spare=os.getpid())
     if stop_command:
-        process.run(stop_command, env=dict(os.environ), timeout_s=STOP_TIMEOUT_S)
-    return 0 if worker is None else ancestors.kill_tree(worker, spare=os.getpid())
+        process.run(stop_command, env=OWN_ENVIRONMENT, timeout_s=STOP_TIMEOUT_S)
+    return killed
 
 
 def completed(environ: Mapping[str, str]) -> tuple[Path, ...]:

@@ -180,7 +180,7 @@ class ClaimedRunSession:
         self._restore(found)
         came_to = self._machine.executor.recover(self._handle, self._hooks())
         self._renewal.start()
-        self._renewal.extend(self._link.record.lease_s)
+        self._renewal.extend(self._link.budget.lease_s())
         self._renewal.resume_log()
         if isinstance(came_to, Execution):
             self._renewal.feed(came_to.log)

@@ -110,11 +110,11 @@ HOOK = """
 """
 
 
-def run_worker(tmp_path: Path, digest: str) -> subprocess.Popen[bytes]:
+def run_worker(tmp_path: Path, digest: str, program: str = HOOK) -> subprocess.Popen[bytes]:
     """Start a stand-in for the Actions worker: it calls the hook, then goes on as the real one would."""
     worker, hook = tmp_path / "Runner.Worker", tmp_path / "hook.py"
     worker.write_text(textwrap.dedent(WORKER))
-    hook.write_text(textwrap.dedent(HOOK))
+    hook.write_text(textwrap.dedent(program))
     root = str(Path(__file__).resolve().parents[3])
     return subprocess.Popen(
         [sys.executable, str(worker), str(tmp_path), str(hook), digest, str(tmp_path / "service")],
@@ -147,6 +147,41 @@ def test_after_a_refusal_nothing_else_of_the_job_starts(tmp_path: Path) -> None:
     psutil.wait_procs(children, timeout=20)
     assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
     assert (tmp_path / "service").read_text() == "stopped"
+    assert not (tmp_path / "always").exists()
+    assert not (tmp_path / "job").exists()
+
+
+# What `systemctl stop` does to the hook, which is of the unit as well: it kills every process of it, and says when.
+UNIT_KILLER = """
+import os, signal, sys, time
+from pathlib import Path
+import psutil
+here = Path(sys.argv[1])
+(here / "environment").write_text("\\n".join(sorted(os.environ)))
+pid = int((here / "worker.pid").read_text())
+alive = psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+(here / "service").write_text("worker alive" if alive else "worker dead")
+os.kill(os.getppid(), signal.SIGKILL)
+"""
+
+
+def test_a_service_manager_that_kills_the_hook_finds_the_worker_dead(tmp_path: Path) -> None:
+    stop = tmp_path / "stop.py"
+    stop.write_text(UNIT_KILLER)
+    hook = HOOK.replace(
+        """stop = [sys.executable, "-c", f"open({marker!r}, 'w').write('stopped')"]""",
+        f"stop = [sys.executable, {str(stop)!r}, {str(tmp_path)!r}]",
+    )
+    assert hook != HOOK
+    worker = run_worker(tmp_path, "0" * 64, hook)
+    (tmp_path / "worker.pid").write_text(str(worker.pid))
+    assert worker.wait(30) == -9
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "service").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+    assert (tmp_path / "service").read_text() == "worker dead"
+    assert "PYTHONPATH" not in (tmp_path / "environment").read_text().split()
     assert not (tmp_path / "always").exists()
     assert not (tmp_path / "job").exists()
 

@@ -70,7 +70,7 @@ def test_a_restarted_runner_follows_its_run_and_publishes_it_once(site):
     chunks = s.requester().read_log(ref.id)
     assert b"".join(chunk.data for chunk in chunks) == b"working\nwent on\n"
     assert (chunks[0].data, chunks[-1].head.final) == (b"working\n", True)
-    assert s.requester().view(ref.id).claim.history[-2].lease_s == s.lease_s
+    assert s.requester().view(ref.id).claim.claim.lease_s < 600.0
 
 
 def test_stop_leaves_the_run_and_stop_runs_ends_it_also_without_a_runner(site):
