@@ -83,5 +83,8 @@ BEACON_LIVE_SLACK_S: Final = 120.0
 LOG_CHUNK_MAX_BYTES: Final = 256 * KIB
 EMBEDDED_IDLE_S: Final = 60.0
 GIT_WALL_S: Final = 60.0  # one git call over a network
+STOP_PUSH_S: Final = (
+    3.0  # a push of a runner that is asked to end, before it is given up; a listing or fetch is at once
+)
 GIT_LOCAL_WALL_S: Final = 20.0  # one git call on this machine
 CLAIM_CHAIN_MAX_COUNT: Final = 10_000

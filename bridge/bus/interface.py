@@ -7,11 +7,12 @@ judges evidence or prints.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from bridge.bus.content.large_files import Handling
+from bridge.bus.refs.repair import BadRef
 from bridge.bus.refs.windows import ListingWindow
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import (
@@ -205,6 +206,18 @@ class RunnerBus(SharedBus, Protocol):
         """
         ...
 
+    def cancelled(self, run_ids: Sequence[str]) -> frozenset[str]:
+        """Return which of these runs have a cancel branch, listing no more than that."""
+        ...
+
+    def stop_when(self, asked: Callable[[], bool]) -> None:
+        """Give calls of this object up soon after `asked` returns True, as if the remote had not answered."""
+        ...
+
+    def beside(self) -> RunnerBus:
+        """Return the same bus for work that goes on beside: its calls wait for no others and are never given up."""
+        ...
+
     def bad_claim(self, oid: str) -> str | None:
         """Return why what was read at a claim ref is no claim, None where it is one or was not read."""
         ...
@@ -215,6 +228,14 @@ class RunnerBus(SharedBus, Protocol):
 
     def update(self, record: BusRecord) -> None:
         """Replace the bus record by a newer one of the same bus, by compare-and-swap; BusError when it moved."""
+        ...
+
+    def repair(self, *, dry_run: bool) -> Iterator[BadRef]:
+        """Delete claim, log and beacon refs that can never be read, each where it was seen; yield each of them.
+
+        Raises:
+            RemoteError: the bus did not answer.
+        """
         ...
 
     def push_wait_s(self) -> float:

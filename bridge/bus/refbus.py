@@ -7,7 +7,7 @@ later is refused. Knows nothing about git, policy or evidence.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -22,10 +22,12 @@ from bridge.bus.refs.claims import Claims
 from bridge.bus.refs.collect import delete, ended_runs
 from bridge.bus.refs.history import StoreHistory
 from bridge.bus.refs.logs import Logs
+from bridge.bus.refs.repair import BadRef, bad_refs
+from bridge.bus.refs.repair import delete as delete_bad
 from bridge.bus.refs.requests import Requests, base_name
 from bridge.bus.refs.runs import Runs
-from bridge.bus.refs.snapshots import build_snapshot
-from bridge.bus.refs.windows import ListingWindow, all_prefixes, window_prefixes
+from bridge.bus.refs.snapshots import build_snapshot, cancels_in
+from bridge.bus.refs.windows import ListingWindow, all_prefixes, cancel_prefixes, window_prefixes
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.store.interface import RefStore
 from bridge.bus.store.push_budget import Pacer
@@ -141,6 +143,32 @@ class RefBus:
         """Return (tip oid, beacon) of every runner; unreadable and refused ones are left out."""
         return self._beacons.read()
 
+    def stop_when(self, asked: Callable[[], bool]) -> None:
+        """Give calls up soon after the program is asked to end; see the interface."""
+        self._store.stop_when(asked)
+
+    def beside(self) -> RefBus:
+        """Return this bus for work that goes on beside; see the interface."""
+        record = self.identity()
+        other = RefBus(
+            self._store.beside(),
+            clock=self._clock,
+            pacer=self._pacer,
+            expect_id=record.bus_id,
+            prefix=record.prefix,
+            quarantine=self._quarantine,
+        )
+        other.use_seals(self._seals.seals)
+        other._identity, other._lock, other._beacons = self._identity, self._lock, self._beacons
+        return other
+
+    def cancelled(self, run_ids: Sequence[str]) -> frozenset[str]:
+        """Return which of these runs have a cancel branch."""
+        record = self.identity()
+        prefixes = [prefix for run_id in run_ids for prefix in cancel_prefixes(record, run_id)]
+        listing = self._store.list(prefixes)
+        return cancels_in(record, listing.refs) & frozenset(run_ids)
+
     def use_seals(self, seals: Seals) -> None:
         """Sign and verify with these keys; see the interface."""
         self._seals.seals = seals
@@ -238,13 +266,18 @@ class RefBus:
         if log is not None:
             self._logs.append(log, commits.unix_s(claim.time), claim.runner)
         along = self._logs.pending(claim.id)
-        with self._lock:  # two runs of this runner would build two beacons on the same tip
-            sign = None if beacon is None else self._beacons.prepare(beacon)
+        # Two runs of this runner would build two beacons on the same tip; a claim does not wait for a beacon's push.
+        alone = beacon is not None and self._lock.acquire(blocking=False)
+        try:
+            sign = self._beacons.prepare(beacon) if beacon is not None and alone else None
             moved, others = self._claims.advance(held, claim, along if sign is None else [*along, sign])
             for update in along:
                 self._logs.acknowledge(claim.id, others.get(update.ref))
             if sign is not None:
                 self._beacons.acknowledge(sign, others.get(sign.ref))
+        finally:
+            if alone:
+                self._lock.release()
         return moved
 
     def resume_log(self, run_id: str) -> LogHead | None:
@@ -310,6 +343,12 @@ class RefBus:
             return
         for run in runs:
             yield from (ref for ref, _ in (*run.branches, *run.log, run.claim))
+
+    def repair(self, *, dry_run: bool) -> Iterator[BadRef]:
+        """Delete refs below the prefix that can never be read; see the interface."""
+        prefix = self.identity().prefix
+        for bad in bad_refs(self._store, prefix, self._quarantine):
+            yield bad if dry_run else delete_bad(self._store, bad)
 
     # The refs that runners write: opened when the record was checked, which says where they are.
 

@@ -12,7 +12,7 @@ import re
 import selectors
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
@@ -140,8 +140,16 @@ def start(
     return process
 
 
-def collect(process: Process, timeout_s: float) -> Finished:
-    """Read both streams until the end or a limit."""
+@dataclass(frozen=True)
+class CallStop:
+    """When a call is given up because the program is asked to end: it gets so many seconds more from then on."""
+
+    asked: Callable[[], bool]
+    grace_s: float
+
+
+def collect(process: Process, timeout_s: float, stop: CallStop | None = None) -> Finished:
+    """Read both streams until the end or a limit; with `stop`, the limit comes near once that was asked."""
     assert process.stdout is not None  # noqa: S101 - GitPython asks for both
     assert process.stderr is not None  # noqa: S101
     kept: dict[IO[bytes], bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
@@ -155,6 +163,8 @@ def collect(process: Process, timeout_s: float) -> Finished:
                 selector.register(stream, selectors.EVENT_READ)
             while selector.get_map() and not timed_out and not too_large:
                 now = _CLOCK.steady_s()
+                if stop is not None and stop.asked():
+                    deadline, stop = min(deadline, now + stop.grace_s), None
                 if ended_s is None and process.poll() is not None:
                     ended_s = now
                 if ended_s is not None and now > ended_s + _DRAIN_S:

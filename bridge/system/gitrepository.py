@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from bridge.limits import GIT_LOCAL_WALL_S, MIB
 from bridge.system.durable import write_atomically
-from bridge.system.git import PIPE, Finished, Process, collect, start
+from bridge.system.git import PIPE, CallStop, Finished, Process, collect, start
 from bridge.system.gitobjects import GitObject
 from bridge.system.gitreader import ObjectReader
 
@@ -114,6 +114,7 @@ class BareRepository:
         timeout_s: float = GIT_LOCAL_WALL_S,
         environment: Mapping[str, str] | None = None,
         max_file_bytes: int | None = None,
+        stop: CallStop | None = None,
     ) -> Finished:
         """Run git on this repository and return how it ended.
 
@@ -122,6 +123,7 @@ class BareRepository:
             timeout_s: wall limit; at the limit its whole session is killed.
             environment: more variables for this call.
             max_file_bytes: the largest file git may write, e.g. a received pack.
+            stop: when the call is given up before its limit; None: never.
 
         Raises:
             GitError: git cannot be started.
@@ -131,7 +133,7 @@ class BareRepository:
             blocks = str(max(1, max_file_bytes // 512))
             argv = ["/bin/sh", "-c", _BOUNDED, "sh", blocks, *argv]
         process = start(argv, {**self._environment(), **(environment or {})}, cwd=self.path, stdin=None)
-        return collect(process, timeout_s)
+        return collect(process, timeout_s, stop)
 
     def serving(self, verb: Literal["upload-pack", "receive-pack"]) -> tuple[list[str], dict[str, str]]:
         """Return program and environment of git serving this repository on its standard streams."""

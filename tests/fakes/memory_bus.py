@@ -146,6 +146,12 @@ class MemoryStore:
     def drop(self, name: str) -> None:
         self._isolated.pop(name, None)
 
+    def stop_when(self, asked: Callable[[], bool]) -> None:
+        """No call takes time."""
+
+    def beside(self) -> MemoryStore:
+        return self
+
     def _pass(self, operation: str) -> None:
         fate = self.faults.decide(operation)
         if fate in ("lost", "unanswered", "delayed"):

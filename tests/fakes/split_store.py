@@ -6,7 +6,7 @@ local objects, as they lie in one folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from bridge.bus.store.git import GitStore
@@ -51,3 +51,10 @@ class SplitStore:
 
     def drop(self, name: str) -> None:
         self._requester.drop(name)
+
+    def stop_when(self, asked: Callable[[], bool]) -> None:
+        self._requester.stop_when(asked)
+        self._host.stop_when(asked)
+
+    def beside(self) -> SplitStore:
+        return SplitStore(self._requester.beside(), self._host.beside())

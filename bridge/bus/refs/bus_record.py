@@ -19,6 +19,10 @@ from bridge.limits import MIB
 from bridge.records import BusRecord
 
 PROTOCOL: Final = 2
+_PUT_BACK: Final = (
+    "somebody pushed over the bus record: put its commit back with git push --force ROUTE COMMIT:REF; the runner's "
+    "copy is among git --git-dir STATE/bus/control.git for-each-ref refs/fetched"
+)
 
 
 class BusIdentity:
@@ -153,7 +157,7 @@ class BusIdentity:
             try:
                 found.append((ref, oid, self._read(ref, oid)))
             except (ObjectError, MissingObjectError) as error:
-                unreadable = type(error)(f"{ref}: {error.message}", remedy="on the host: kakeya-runner doctor --repair")
+                unreadable = type(error)(f"{ref}: {error.message}", remedy=_PUT_BACK)
         return found, unreadable
 
     def _read(self, ref: str, oid: str) -> BusRecord:

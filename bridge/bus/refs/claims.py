@@ -205,7 +205,9 @@ class Claims:
         """Return whether a tip is an earlier claim of ours, or replaced our signed one without being a signed claim."""
         if tip in held.chain:
             return True
-        signed = held.oid in self._read and self._seal_of(held.claim.id, held.oid).state == "verified"
+        with self._store.reader() as reader:
+            self._one(reader, held.oid)
+        signed = self._seal_of(held.claim.id, held.oid).state == "verified"
         try:
             view = self.read(held.claim.id, tip)
         except ObjectError:

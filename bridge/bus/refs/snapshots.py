@@ -5,7 +5,7 @@ Fetches nothing; what is known locally of ended runs leaves their requests out.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from bridge.bus.refs import names
 from bridge.bus.refs.claims import Claims
@@ -36,15 +36,20 @@ def build_snapshot(record: BusRecord, listing: Listing, claims: Claims, done: Co
     return Snapshot(
         requests=tuple(sorted(pending, key=lambda one: (one.id, one.ref))),
         claims=tips,
-        cancels=frozenset(
-            run_id
-            for ref in refs
-            if (run_id := cancelled_id_of(ref)) is not None and names.accepts(record.request_branches, ref)
-        ),
+        cancels=cancels_in(record, refs),
         beacons={
             name: oid for ref, oid in refs.items() if (name := names.runner_name_of(record.prefix, ref)) is not None
         },
         bytes_received=listing.bytes_received,
+    )
+
+
+def cancels_in(record: BusRecord, refs: Iterable[str]) -> frozenset[str]:
+    """Return the runs that these refs ask to cancel."""
+    return frozenset(
+        run_id
+        for ref in refs
+        if (run_id := cancelled_id_of(ref)) is not None and names.accepts(record.request_branches, ref)
     )
 
 

@@ -6,6 +6,7 @@ succeeds lets the next be larger. Knows nothing about what the tips hold.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -57,7 +58,7 @@ class Gatherer:
     Args:
         store: the remote.
         quarantine: takes what is no good.
-        use: what the tips are read as; also the name of the store they are fetched into.
+        use: what the tips are read as.
         batch_max_bytes: what one fetch of several may receive.
         one_max_bytes: what the fetch of one alone may receive.
     """
@@ -82,11 +83,12 @@ class Gatherer:
         """
         waiting = [tip for tip in wanted if self._quarantine.allows(self._use, tip.oid)]
         while waiting and budget.take():
+            name = f"{self._use}-{secrets.token_hex(4)}"  # several threads may read for the same use
             part = waiting[: self._size]
             alone = len(part) == 1
             try:
                 store = self._store.isolate(
-                    self._use,
+                    name,
                     [tip.oid for tip in part],
                     max_bytes=self._one_max_bytes if alone else self._batch_max_bytes,
                     checked=False,
@@ -108,7 +110,7 @@ class Gatherer:
                 waiting = waiting[len(part) :]
                 self._size = min(BATCH_MAX_COUNT, 2 * self._size)
             finally:
-                self._store.drop(self._use)
+                self._store.drop(name)
 
     def _read(self, store: RefStore, part: Sequence[Tip], read: Callable[[Reader, Tip], None]) -> None:
         with store.reader() as reader:

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +29,8 @@ from bridge.bus.store.interface import (
 from bridge.bus.store.listing import parse_ls_remote, parse_trace
 from bridge.bus.store.route import Route
 from bridge.errors import InfrastructureError, UsageError
-from bridge.limits import GIT_WALL_S
-from bridge.system.git import Finished, explain, run_in_work_tree
+from bridge.limits import GIT_WALL_S, STOP_PUSH_S
+from bridge.system.git import CallStop, Finished, explain, run_in_work_tree
 from bridge.system.gitobjects import GitObject, Kind
 from bridge.system.gitreader import GitObjectKindError, GitObjectMissingError, GitObjectTooLargeError, ObjectReader
 from bridge.system.gitrepository import BareRepository, GitSettings
@@ -114,6 +114,7 @@ class GitStore:
         )
         self._repository.create()
         self._written = 0
+        self._asked_to_stop: Callable[[], bool] | None = None
 
     @property
     def route(self) -> str:
@@ -189,6 +190,7 @@ class GitStore:
         if not folder.exists():
             _make_room(folder.parent)
         store = GitStore(self._route, self._state, self._clone, folder=folder, wall_s=self._wall_s)
+        store._asked_to_stop = self._asked_to_stop
         wanted = {oid: oid for oid in oids}
         missing = store._missing(wanted) if commits == 1 else wanted
         if missing:
@@ -197,6 +199,17 @@ class GitStore:
             if finished.exit_code != 0 and (checked or store._missing(wanted)):
                 raise _fetch_error(finished, self.route)
         return store
+
+    def stop_when(self, asked: Callable[[], bool]) -> None:
+        """Give calls up soon after the program is asked to end; see the interface."""
+        self._asked_to_stop = asked
+
+    def beside(self) -> GitStore:
+        """Return the same store for other work, whose calls are never given up; see the interface."""
+        return GitStore(self._route, self._state, self._clone, wall_s=self._wall_s)
+
+    def _stop(self, grace_s: float) -> CallStop | None:
+        return None if self._asked_to_stop is None else CallStop(self._asked_to_stop, grace_s)
 
     def drop(self, name: str) -> None:
         """Delete an isolated store, if there is one."""
@@ -225,11 +238,15 @@ class GitStore:
         specs = [one for one in arguments if not one.startswith("--")]
         unchecked = () if checked else ("-c", "fetch.fsckObjects=false")
         return self._repository.run(
-            [*unchecked, *_FETCH, *options, self._route.url, *specs], timeout_s=self._wall_s, max_file_bytes=max_bytes
+            [*unchecked, *_FETCH, *options, self._route.url, *specs],
+            timeout_s=self._wall_s,
+            max_file_bytes=max_bytes,
+            stop=self._stop(0.0),
         )
 
     def _run(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Finished:
-        return self._repository.run(arguments, timeout_s=self._wall_s, environment=environment)
+        stop = self._stop(STOP_PUSH_S if arguments[0] == "push" else 0.0)
+        return self._repository.run(arguments, timeout_s=self._wall_s, environment=environment, stop=stop)
 
 
 class _Reader:

@@ -6,7 +6,7 @@ protocol itself (`bridge.bus.refbus`) is the same code over both. Knows nothing 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -123,4 +123,12 @@ class RefStore(Protocol):
 
     def drop(self, name: str) -> None:
         """Delete an isolated store, if there is one."""
+        ...
+
+    def stop_when(self, asked: Callable[[], bool]) -> None:
+        """Give calls up soon after `asked` returns True, as if the remote had not answered."""
+        ...
+
+    def beside(self) -> RefStore:
+        """Return the same remote and objects for work that goes on beside this; its calls are never given up."""
         ...

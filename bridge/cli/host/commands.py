@@ -127,8 +127,20 @@ def _doctor(arguments: argparse.Namespace) -> int:
     except KakeyaError:
         policy = None
     route = _route(arguments, policy)
+    if arguments.repair:
+        return _repair(_bus(arguments, policy, state), dry_run=not arguments.yes)
     open_bus = None if route is None else lambda: _open(route, state)
     return examine_host(path, state, CLOCK, open_bus, as_json=arguments.json)
+
+
+def _repair(bus: RunnerBus, *, dry_run: bool) -> int:
+    """Print the refs that can never be read, or delete them; 1 when some are left."""
+    found = list(bus.repair(dry_run=dry_run))
+    for bad in found:
+        print(f"{'deleted' if bad.gone else 'bad' if dry_run else 'moved meanwhile'} {bad.ref}: {bad.why}")
+    if dry_run and found:
+        say(f"{len(found)} refs can never be read; delete them with: kakeya-runner doctor --repair --yes")
+    return 1 if any(not bad.gone for bad in found) else 0
 
 
 def _gc(arguments: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bridge.bus.interface import RunnerBus
 from bridge.records import BusRecord
@@ -26,6 +26,11 @@ class BusLink:
     lock: threading.RLock = field(default_factory=threading.RLock)
     judges: bool = False
     signs: bool = False
+
+    def beside(self) -> BusLink:
+        """Return a link for one run: it waits neither for the polling nor for other runs, and shares the budget."""
+        with self.lock:
+            return replace(self, bus=self.bus.beside(), lock=threading.RLock())
 
     def push_wait_s(self) -> float:
         """Return how long a push that can wait should wait: the host's budget, and our own after failures."""

@@ -84,6 +84,12 @@ class ResultDelivery:
         self._name, self._journal, self._link = name, journal, link
         self._clock, self._log, self._announce = clock, log, announce
 
+    def over(self, link: BusLink) -> ResultDelivery:
+        """Return the same delivery over another link."""
+        return ResultDelivery(
+            self._name, self._journal, link, clock=self._clock, log=self._log, announce=self._announce
+        )
+
     def deliver(
         self, ref: RequestRef, held: HeldClaim, ending: Ending, result_oid: str, *, tries: int = _TRIES
     ) -> Delivery:

@@ -26,6 +26,7 @@ from bridge.runner.connection.listings import Listings
 from bridge.runner.connection.pacing import PollPace
 from bridge.runner.machine.machine import Machine
 from bridge.runner.queue.admission import Admission
+from bridge.runner.queue.cancels import Cancels
 from bridge.runner.queue.foreign_claims import ForeignClaims
 from bridge.runner.queue.queue import Queue
 from bridge.runner.run.claim_renewal import ClaimedRun, ClaimRenewal, following
@@ -85,13 +86,14 @@ class Runner:
             clock=clock, stopping=stopping, log=log,
         )  # fmt: skip
         self._active: dict[str, Task] = {}
-        self._cancels: frozenset[str] = frozenset()
+        self._cancels = Cancels(link, self._running_ids, clock, tasks)
         self._outcomes: list[RunOutcome] = []
         self._run_ended = threading.Event()
         self._lock = threading.Lock()
         self._queue = Queue(
             rules, state, link, self._running_ids, self._start, clock=clock, stopping=stopping, log=log
         )  # fmt: skip
+        link.bus.stop_when(stopping.is_set)
         self._recovery.sweep()
 
     @property
@@ -121,7 +123,7 @@ class Runner:
             snapshot = self._link.bus.snapshot(window)
         took_s = self.clock.steady_s() - began_s
         self._listings.listed(window, snapshot.bytes_received)
-        self._cancels = snapshot.cancels
+        self._cancels.listed(snapshot.cancels)
         requests = [ref for ref in snapshot.requests if only is None or ref.ref == only]
         refs = {ref.id: ref for ref in requests}
         resting = self._spool.resting()
@@ -139,14 +141,6 @@ class Runner:
         self._beacons.send()
         self._pace.listed(ok=True, took_s=took_s)
         return waiting
-
-    def read_cancels(self) -> None:
-        """List the bus for requests to cancel what is running."""
-        try:
-            with self._link.lock:
-                self._cancels = self._link.bus.snapshot(self._listings.window()).cancels
-        except InfrastructureError:
-            self.failed()
 
     def wait(self) -> None:
         """Wait until the next listing is due, a run ends, or the runner is asked to stop."""
@@ -234,14 +228,17 @@ class Runner:
         self._pace.happened()
         with self._lock:  # its end is noted under the same lock, so it cannot come before its beginning
             self._active[work.ref.id] = self._tasks.start(partial(self._work, work), f"run-{work.ref.id[-8:]}")
+        self._cancels.watch()
 
     def _work(self, work: ClaimedRun) -> None:
         run_id, clock, log = work.ref.id, self.clock, for_run(self.log, work.ref.id)
+        link = self._link.beside()
+        delivery = self._delivery.over(link)
         renewal = ClaimRenewal(
-            self._link, work.held, clock=clock, beacon=self._beacons.due, asked_s=work.asked_s, tasks=self._tasks
+            link, work.held, clock=clock, beacon=self._beacons.due, asked_s=work.asked_s, tasks=self._tasks
         )
         session = ClaimedRunSession(
-            self._rules, self._machine, self.state, self._link, work=work, renewal=renewal, delivery=self._delivery,
+            self._rules, self._machine, self.state, link, work=work, renewal=renewal, delivery=delivery,
             clock=clock, cancelled=lambda: run_id in self._cancels, stopping=self.stopping, leaving=self.leaving,
             log=self.log,
         )  # fmt: skip

@@ -131,7 +131,6 @@ def once(runner: Runner, *, branch: str | None = None) -> int:
     runner.step(only=branch)
     while runner.busy and not runner.stopping.is_set():
         runner.wait()
-        runner.read_cancels()
     runner.join()
     return runner.outcomes[-1].exit_code if runner.outcomes else 0
 

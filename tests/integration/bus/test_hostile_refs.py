@@ -12,6 +12,7 @@ import pytest
 from bridge.bus import open_bus
 from bridge.bus.refbus import RefBus
 from bridge.bus.store.gather import WorkBudget
+from bridge.errors import RemoteError
 from bridge.presets import registry
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import link_to
@@ -31,6 +32,7 @@ from tests.support.runner_world import FixedCode, Lines, probe
 POLICY = b'schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\nrate_per_hour = 0\n'
 CLOCK = SystemClock()
 POLLS_MAX, CALLS_MAX, KINDS_MIN = 3, 40, 40
+STOP_S = 5.0
 WITH_REMOTE = ("fetch", "push", "ls-remote")
 
 
@@ -42,7 +44,11 @@ class CountedGit:
         self.log.touch()
         shim = folder / "bin" / "git"
         shim.parent.mkdir()
-        shim.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {self.log}\nexec {shutil.which("git")} "$@"\n')
+        self.hang = folder / "hang"
+        shim.write_text(
+            f'#!/bin/sh\nprintf "%s\\n" "$*" >> {self.log}\n'
+            f'case "$*" in *fetch*) [ ! -e {self.hang} ] || exec sleep 60;; esac\nexec {shutil.which("git")} "$@"\n'
+        )
         shim.chmod(0o755)
         self.path = str(shim.parent)
 
@@ -137,3 +143,31 @@ def test_no_kind_of_hostile_ref_holds_anybody_up(hostile: Path, tmp_path: Path, 
     assert tips[ref.id].claim.state == "terminal"
     assert [beacon.runner for _, beacon in client.read_beacons()] == ["mini"]
     assert client.view(ref.id).claim is not None
+
+
+def test_what_can_never_be_read_is_named_first_and_deleted_where_it_was_seen(hostile: Path, tmp_path: Path) -> None:
+    bus = open_bus(str(hostile), repository=None, state=tmp_path / "bus", clock=CLOCK)
+    good = {run_id for run_id, tip in bus.newest_claims(bus.snapshot().claims, WorkBudget(CALLS_MAX)).items()}
+    named = list(bus.repair(dry_run=True))
+    assert len(named) >= 3 * 12
+    assert all(bad.why and not bad.gone for bad in named)
+    assert {bad.ref for bad in bus.repair(dry_run=False) if bad.gone} == {bad.ref for bad in named}
+    assert list(bus.repair(dry_run=True)) == []
+    assert good <= set(bus.snapshot().claims)
+
+
+def test_a_listing_that_hangs_is_given_up_when_the_program_is_asked_to_end(
+    remote: Path, tmp_path: Path, counted: CountedGit
+) -> None:
+    bus = open_bus(str(remote), repository=None, state=tmp_path / "bus", clock=CLOCK)
+    bus.identity()
+    beside, stopping = bus.beside(), threading.Event()
+    bus.stop_when(stopping.is_set)
+    counted.hang.touch()
+    threading.Timer(0.5, stopping.set).start()
+    began_s = CLOCK.steady_s()
+    with pytest.raises(RemoteError):
+        bus.snapshot()
+    assert CLOCK.steady_s() - began_s < STOP_S
+    counted.hang.unlink()
+    assert beside.snapshot().claims == {}  # what a run still sends is not given up

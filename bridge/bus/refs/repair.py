@@ -1,0 +1,86 @@
+"""Find refs below the bus's prefix that are no good to anybody, and delete them by compare-and-swap.
+
+A claim, log or beacon ref counts when its name or what it points to can never be read. Refs of other kinds are left
+alone: a later version may know them. Request branches are their requesters' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.bus.content import commits
+from bridge.bus.refs import names
+from bridge.bus.store.gather import Gatherer, Tip, WorkBudget
+from bridge.bus.store.interface import Reader, RefStore, RefUpdate
+from bridge.bus.store.quarantine import Quarantine
+from bridge.limits import MIB
+from bridge.records import Beacon, Claim
+
+CALLS_MAX: Final = 5000
+_BATCH_MAX_BYTES: Final = 64 * MIB
+
+
+@dataclass(frozen=True)
+class BadRef:
+    """A ref that can never be read, where it points, and why; `gone` once it was deleted there."""
+
+    ref: str
+    oid: str
+    why: str
+    gone: bool = False
+
+
+def _claim(reader: Reader, tip: Tip) -> None:
+    commits.read_record(reader, tip.oid, commits.CLAIM_FILE, Claim)
+
+
+def _beacon(reader: Reader, tip: Tip) -> None:
+    commits.read_record(reader, tip.oid, commits.BEACON_FILE, Beacon)
+
+
+def _log(reader: Reader, tip: Tip) -> None:
+    commits.read_chunk(reader, tip.oid)
+
+
+# kind of ref -> what it is read as, as the quarantine has it, and how
+_KINDS: Final[Mapping[str, tuple[str, Callable[[Reader, Tip], None]]]] = {
+    "claim": ("claim", _claim),
+    "log": ("log", _log),
+    "runner": ("beacons", _beacon),
+}
+
+
+def bad_refs(store: RefStore, prefix: str, quarantine: Quarantine) -> Iterator[BadRef]:
+    """Yield the refs that are no good, by name.
+
+    Raises:
+        RemoteError: the remote did not answer.
+    """
+    for kind, (use, read) in _KINDS.items():
+        tips = [Tip(ref, oid) for ref, oid in sorted(store.list([f"{prefix}{kind}/"]).refs.items())]
+        named = [tip for tip in tips if _is_named(prefix, kind, tip.ref)]
+        Gatherer(store, quarantine, use, batch_max_bytes=_BATCH_MAX_BYTES, one_max_bytes=MIB).gather(
+            named, WorkBudget(CALLS_MAX), read
+        )
+        for tip in tips:
+            why = quarantine.reason(use, tip.oid) if tip in named else f"no name of a {kind}'s ref"
+            if why is not None:
+                yield BadRef(tip.ref, tip.oid, why)
+
+
+def delete(store: RefStore, bad: BadRef) -> BadRef:
+    """Delete a ref if it still points where it did; return it with the outcome.
+
+    Raises:
+        RemoteError: the remote did not answer.
+    """
+    said = store.push([RefUpdate(bad.ref, None, bad.oid)])
+    return BadRef(bad.ref, bad.oid, bad.why, gone=bool(said.get(bad.ref)))
+
+
+def _is_named(prefix: str, kind: str, ref: str) -> bool:
+    if kind == "runner":
+        return names.runner_name_of(prefix, ref) is not None
+    return names.runner_id_of(prefix, kind, ref) is not None
