@@ -1,6 +1,6 @@
 """Claim runs of a model against its copy, one a case: what every difference between them is worth.
 
-A run is 8 launches of 6 prompts and 64 tokens, without blocks, after the launch that calibrates.
+A run is 8 launches of 4 prompts and 64 tokens, without blocks, after the launch that calibrates.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from bridge.system.clock import SystemClock
 
 RUNS: Final = 40
 LAUNCHES: Final = 8
-PROMPTS: Final = 6
+PROMPTS: Final = 4
 TOKENS: Final = 64
 TARGET: Final = "kakeya-tiny-gemma4"
 PLAN: Final = LaunchSeries(arms=ARMS, rule=StopRule(least=LAUNCHES, most=LAUNCHES), solo_s=1.0)
