@@ -37,6 +37,22 @@ def shown(bounds: ShownInterval, launches: int, *, looks: int = 1, sd: float | N
     return said + (f", best of {looks}" if looks > 1 else "")
 
 
+def sittings(count: int, load: float | None, *, units: bool = False) -> str:
+    """Return the sittings a number is of, and what others used of the machine meanwhile.
+
+    What persists over a whole sitting no rule within it can see, so the number never stands without it.
+
+    Args:
+        count: how many.
+        load: mean share of the machine that others used in this one; None where nobody saw it.
+        units: whether the sittings, not their launches, are what the interval is over.
+    """
+    said = "one sitting" if count == 1 else f"{count} sittings"
+    said += " as units" if units else ""
+    used = "an unseen load" if load is None else f"{load * 100:.0f} % of the machine used by others"
+    return f"{said}{' at' if count == 1 else ', the last at'} {used}"
+
+
 def wide(bounds: ShownInterval, most: float) -> str:
     """Return the note on an interval that did not reach the width, empty where it did."""
     return "" if bounds.half_width <= most else f"half-width {bounds.half_width * 100:.1f} %, not {most * 100:.0f} %"

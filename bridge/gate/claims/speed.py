@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft
-from bridge.gate.facts.launch_series import SeriesRatio, series_of, series_ratio
+from bridge.gate.facts.launch_series import SeriesRatio, load_of, series_of, series_ratio
 from bridge.gate.facts.samples import Arm, Arms, Sample, arms_of, by_prompt, stage_means, steps_before
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.stats.multiple import holm
@@ -77,8 +77,7 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
     said, baseline = wording.effect(bounds), baseline_name(arms)
     sd = None if decision.ratio is None else decision.ratio.sd
     shown = wording.shown(bounds, pooled.launches, looks=found.looks, sd=sd)
-    shown += f", {pooled.sittings} sittings" if pooled.sittings > 1 else ", one sitting"
-    shown += ", sittings as units" if pooled.unit == "sitting" else ""
+    shown += ", " + wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
     return ClaimDraft(
         id="decode_speedup",
         role="primary",

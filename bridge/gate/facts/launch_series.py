@@ -102,6 +102,15 @@ def series_ratio(report: Report, evidence: Evidence) -> SeriesRatio | None:
     return SeriesRatio(every, shown, looks)
 
 
+def load_of(evidence: Evidence) -> float | None:
+    """Return the mean share of the machine that others used during the run, None where the runner did not see it."""
+    if evidence.record is None or evidence.record.telemetry is None:
+        return None
+    samples = evidence.record.telemetry.samples
+    shares = [sample.other_cpu_share for sample in samples if sample.other_cpu_share is not None]
+    return math.fsum(shares) / len(shares) if shares else None
+
+
 def solo_ratios(series: Series) -> tuple[list[float], list[float]]:
     """Return the log ratio of each launch's solo stretches, and that of its turns, in seconds a token.
 

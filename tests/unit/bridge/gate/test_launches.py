@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from scipy import stats
@@ -51,7 +52,9 @@ def test_the_ratio_is_the_supervisors_over_launches_and_its_interval_is_students
     assert (claim.n, claim.detail["over"], claim.detail["looks"]) == (8, "launches", 1)
     assert claim.wording.startswith("decode faster: 1.3")
     assert "8 launches (sd " in claim.wording
-    assert "one sitting" in claim.wording
+    assert re.search(
+        r"8 launches \(sd [\d.]+ %\), one sitting at \d+ % of the machine used by others, vs", claim.wording
+    )
     wide = claim.detail["prompts_like_these"]
     assert wide[0] < claim.interval[0] < claim.interval[1] < wide[1]
     assert said(verdict) == {}
@@ -114,7 +117,8 @@ def test_a_second_attempt_is_pooled_launch_by_launch():
     verdict = judged(again(scattered(8, seed=2)), earlier_run(scattered(8)))
     claim = speed(verdict)
     assert (claim.n, claim.detail["attempts"]) == (16, 2)
-    assert "2 sittings" in claim.wording
+    assert "16 launches" in claim.wording
+    assert "2 sittings, the last at" in claim.wording
     assert not [finding for finding in verdict.findings if finding.code == "G5-ATTEMPTS"]
 
 

@@ -12,7 +12,7 @@ from bridge.launches.attempts import ShownInterval, corrected_confidence, count_
 from bridge.launches.checks import HANDICAP_MOST, choose_order, handicap, is_clock, mean_interval, solo_disagrees
 from bridge.launches.estimate import Estimate, Launch, over_launches
 from bridge.launches.sittings import agree, pool
-from bridge.launches.wording import effect, shown, too_few, wide
+from bridge.launches.wording import effect, shown, sittings, too_few, wide
 
 
 def sitting(rng, middle, sd=0.02, count=8, blocks=1):
@@ -165,4 +165,6 @@ def test_sentences_say_what_a_number_rests_on():
     assert wide(bounds, 0.03) == "half-width 4.8 %, not 3 %"
     assert wide(bounds, 0.05) == ""
     assert too_few(3, 8, 620.0) == "3 launches, a claim needs 8: about 11 minutes on this machine"
+    assert sittings(1, 0.25) == "one sitting at 25 % of the machine used by others"
+    assert sittings(3, None, units=True) == "3 sittings as units, the last at an unseen load"
     assert too_few(0, 8, None) == "0 launches, a claim needs 8"
