@@ -57,7 +57,7 @@ def test_every_row_sees_what_a_cache_that_keeps_everything_would_show(held, wind
 
 
 def test_a_cache_goes_back_as_far_as_its_window_reaches_and_no_further(held) -> None:
-    cache = held.caches.window_cache(8, 4)
+    cache = held.caches.window_cache(8)
     for _ in range(3):
         held.append(cache, held.rows_of(cache.length, 4, DIM), held.rows_of(cache.length, 4, DIM))
     cache.rewind(3)

@@ -22,8 +22,14 @@ from engine.types import CacheLayout
 
 NAMES = {"gemma4": "kakeya-tiny-gemma4", "qwen3": "kakeya-tiny-qwen3"}
 FIRST = tuple(range(20, 50))
-CASES = [(backend, family, "dflash") for backend in ("mlx", "torch") for family in ("qwen3", "gemma4")]
-CASES += [("mlx", "qwen3", "ngram"), ("mlx", "qwen3", "model")]
+CASES = [
+    ("mlx", "qwen3", "dflash"),
+    ("mlx", "gemma4", "dflash"),
+    ("torch", "gemma4", "dflash"),
+    ("mlx", "qwen3", "ngram"),
+    pytest.param("torch", "qwen3", "dflash", marks=pytest.mark.slow),
+    pytest.param("mlx", "qwen3", "model", marks=pytest.mark.slow),
+]
 
 
 @pytest.fixture(scope="module")
