@@ -15,7 +15,8 @@ from bridge.executor.capture.marks import MarkReader
 from bridge.executor.capture.outputs import import_outputs, start_stamp
 from bridge.executor.interface import Ending, Execution, Hooks, RunDirectory
 from bridge.executor.observe.telemetry import Sampler
-from bridge.executor.process.tree import Usage
+from bridge.executor.process.shared_memory import objects_of, sweep
+from bridge.executor.process.tree import Usage, processes_of
 from bridge.executor.sandbox.confinement import Confinement
 from bridge.executor.sandbox.interpreter import ANSWER_MAX_BYTES, answer, question
 from bridge.executor.supervision.bounds import Bounds, Stop, rlimits
@@ -99,10 +100,15 @@ class RunExecution:
 
     def execute(self) -> Execution:
         """Run the commands until one does not end well, then bring in what they left."""
+        user = self._confinement.applied.uid
+        shared = objects_of(user)
         if self._find_module(self._spec.commands[0]):
             for command in self._spec.commands:
                 if not self._run(command):
                     break
+        if self._confinement.applied.kind == "none":  # a sandbox has shared memory of its own
+            for line in sweep(shared, user, processes_of):
+                self._log.note(line)
         wall_s = self._results[-1].ended_s if self._results else self._bounds.elapsed_s()
         self._marks.end()
         declared = [output.path for output in self._spec.outputs]

@@ -190,6 +190,15 @@ def _marked_linux(needle: bytes) -> list[psutil.Process]:
     return found
 
 
+def processes_of(uid: int) -> int:
+    """Return how many processes of a user are alive, as far as we may look, without this one."""
+    count = 0
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            count += process.pid != os.getpid() and process.uids().real == uid and alive(process)
+    return count
+
+
 def kill_until_gone(find: Callable[[], Iterable[psutil.Process]], within_s: float = _KILL_S) -> tuple[int, int]:
     """Kill whoever `find` returns, again and again until it returns nobody twice in a row.
 

@@ -144,15 +144,14 @@ def came_to(folder: RunFolder, clock: Clock) -> Execution:
     Raises:
         SandboxUnavailableError, InfrastructureError: the executor refused to start; nothing ran.
     """
-    kept = folder.kept()
+    kept, facts = folder.kept(), folder.facts()
     if kept is not None and kept.execution is not None:
         return kept.execution
+    if facts is not None:
+        return _killed(folder, facts, None if kept is None else _refusal(kept), clock)
     if kept is not None:
         raise _refusal(kept)
-    facts = folder.facts()
-    if facts is None:
-        raise InfrastructureError("the run's supervisor died before anything was started")
-    return _killed(folder, facts, clock)
+    raise InfrastructureError("the run's supervisor died before anything was started")
 
 
 def _refusal(kept: KeptExecution) -> InfrastructureError:
@@ -161,14 +160,15 @@ def _refusal(kept: KeptExecution) -> InfrastructureError:
     return kind(message, remedy=remedy)
 
 
-def _killed(folder: RunFolder, facts: SupervisorFacts, clock: Clock) -> Execution:
-    """Return the end of a run whose supervisor did not live to write it down: killed, with log and reports."""
+def _killed(folder: RunFolder, facts: SupervisorFacts, failed: InfrastructureError | None, clock: Clock) -> Execution:
+    """Return the end of a run whose supervisor did not come to write it down: killed, with log and reports."""
     job = folder.job()
     if job is None:
         raise InfrastructureError("the run's supervisor was killed, and its job file is gone")
     rebooted = facts.boot_id != machine.boot_id()
     left = 0 if rebooted else kill_leftovers(facts.pid, facts.started, facts.marker)
     why = "the machine was restarted while it ran" if rebooted else "its supervisor was killed"
+    why = why if failed is None else failed.message
     declared = [output.path for output in job.spec.outputs]
     imported = import_outputs(Path(facts.out), stamp=facts.stamp, declared=declared, secrets=job.secrets)
     log = folder.log.read_bytes()

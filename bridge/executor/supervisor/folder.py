@@ -251,7 +251,7 @@ def write_kept(files: FolderFiles, version: str, execution: Execution | None, re
     os.fsync(files.log)
     kept = KeptExecution(
         version=version,
-        log_sha256=_sha256(b"" if execution is None else execution.log),
+        log_sha256=_sha256(read_all(files.log)),
         outputs_sha256=_sha256(outputs),
         execution=None if execution is None else replace(execution, log=b"", reports={}),
         refusal=refusal,
