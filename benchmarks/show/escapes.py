@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 
 from benchmarks.show.line import Line
 from benchmarks.studies.escapes.situations import SITUATIONS
 from benchmarks.studies.hogs import cases
-from benchmarks.studies.report import FOLDER, report_of
+from benchmarks.studies.report import FOLDER, ROOT, report_of
 
 STUDIES = "make studies AREA=executor"
 
@@ -33,6 +37,12 @@ def holes(folder: Path = FOLDER) -> str | None:
     return entries[-1]["rows"][0]["outcome"] if entries else None
 
 
+def two_users(folder: Path = FOLDER) -> str | None:
+    """Return how the set-ups with real users ended, from the committed report."""
+    entries = report_of("executor", "two-users", folder).entries()
+    return entries[-1]["rows"][0]["outcome"] if entries else None
+
+
 def hogs(folder: Path = FOLDER) -> str | None:
     """Return the slowest end of each kind of hog, and what was left of it, from the committed report."""
     entries = report_of("executor", "hogs", folder).entries()
@@ -50,6 +60,29 @@ def hogs(folder: Path = FOLDER) -> str | None:
     return f"{said}; left: {'; '.join(left) or 'nothing'}" + (f"; not run yet: {open_cases}" if open_cases else "")
 
 
+def exposure() -> str | None:
+    """Return what systemd says of the units that set-up writes, None where its program is missing."""
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        return None
+    said = []
+    for name, golden in (
+        ("runner, which starts its runs' sandboxes", "linux-unit"),
+        ("with --job-user", "linux-job-user-unit"),
+    ):
+        with tempfile.TemporaryDirectory() as top:
+            folder = Path(top, "etc/systemd/system")
+            folder.mkdir(parents=True)
+            (folder / UNIT).write_text((GOLDEN / f"{golden}.txt").read_text())
+            command = [program, "security", "--offline=yes", f"--root={top}", "--no-pager", UNIT]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        level = re.search(r"exposure level for [^:]+: ([\d.]+)", done.stdout)
+        said.append(f"{name}: {level[1] if level else 'unknown'}")
+    return f"{'; '.join(said)}; there is no unit of a run's own yet"
+
+
+UNIT = "kakeya-runner.service"
+GOLDEN = ROOT / "tests" / "integration" / "setup" / "golden"
 LINES = (
     Line(
         "≥ 200 probes as each kind of run (root runner, other uid, same uid, request code, peer): 0 reach the host",
@@ -65,5 +98,15 @@ LINES = (
         "hogs at default bounds, with and without cgroup controllers: ended ≤ 2 s after the limit, 0 left",
         STUDIES,
         hogs,
+    ),
+    Line(
+        "two users really separated in an overlay root: install, check, break, undo",
+        "python -m pytest -q -m slow tests/integration/setup/test_two_users.py",
+        two_users,
+    ),
+    Line("`systemd-analyze security --offline`: runner ≤ 2, run unit ≤ 4.5", "make show AREA=executor", exposure),
+    Line(
+        "bwrap starts with `--proc` under each protection the units set",
+        "python -m pytest -q tests/integration/setup/test_units.py",
     ),
 )

@@ -11,7 +11,14 @@ from benchmarks.studies.study import Study
 
 STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
     "rooms": (fresh_clone.STUDY, slow_tests.STUDY),
-    "executor": (escapes.STUDY, escapes.HOLES, hogs.STUDY, runner_kills.STUDY, supervisor_cost.STUDY),
+    "executor": (
+        escapes.STUDY,
+        escapes.HOLES,
+        escapes.TWO_USERS,
+        hogs.STUDY,
+        runner_kills.STUDY,
+        supervisor_cost.STUDY,
+    ),
     "evidence": (campaign.STUDY, failures.STUDY, equal_arms.STUDY),
     "engine": (fast_demo.STUDY,),
 }

@@ -30,7 +30,20 @@ def run_holes(words: str) -> list[Row]:
     Raises:
         RuntimeError: one was not found.
     """
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", FOLDER, "-k", words]
+    return _pytest(FOLDER, "-k", words)
+
+
+def run_two_users(file: str) -> list[Row]:
+    """Set machines up with real users beneath an overlay, break them and undo it.
+
+    Raises:
+        RuntimeError: it did not go as it should.
+    """
+    return _pytest("-m", "slow", file)
+
+
+def _pytest(*words: str) -> list[Row]:
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(done.stdout[-4000:])
@@ -40,6 +53,12 @@ def run_holes(words: str) -> list[Row]:
 FOLDER = "tests/integration/executor"
 HOLES = Study(
     "planted-holes", "Are holes in the sandbox found?", lambda: ["planted_hole or hole_that_was_dug"], run_holes
+)
+TWO_USERS = Study(
+    "two-users",
+    "Are the users of a set-up kept apart, is a broken one found, and does it all go again?",
+    lambda: ["tests/integration/setup/test_two_users.py"],
+    run_two_users,
 )
 STUDY = Study(
     "escapes", "Does a way out of the sandbox reach the host, as any kind of run?", lambda: list(SITUATIONS), run
