@@ -7,8 +7,9 @@ the names its attention modules call.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Array, Library, Rows, RowStore
 from engine.errors import CacheCropError, UsageError
 from engine.types import CacheLayout
@@ -39,12 +40,21 @@ class LayerRows(ABC):
         """Append rows and return those the new queries may attend to, oldest first."""
 
     @abstractmethod
+    def check_crop(self, length: int) -> None:
+        """Check that a crop to ``length`` can be had.
+
+        Raises:
+            CacheCropError: If rows needed to be exact are gone, or ``length`` is beyond what was seen.
+        """
+
     def crop(self, length: int) -> None:
         """Forget positions >= ``length``.
 
         Raises:
             CacheCropError: If rows needed to be exact are gone, or ``length`` is beyond what was seen.
         """
+        self.check_crop(length)
+        self._length = length
 
     def rewind(self, length: int) -> None:
         """Forget positions >= ``length``, however far back, where every row that later ones may see is still here.
@@ -81,15 +91,14 @@ class FullRows(LayerRows):
         first = 0 if self.window is None else max(0, begin - self.window + 1)
         return self._store.rows(first, end)
 
-    def crop(self, length: int) -> None:
-        """Forget positions >= ``length``; any earlier length is exact because every row is kept.
+    def check_crop(self, length: int) -> None:
+        """Check that a crop to ``length`` can be had; any earlier one is exact because every row is kept.
 
         Raises:
             CacheCropError: If ``length`` is negative or beyond what was seen.
         """
         if not 0 <= length <= self._length:
             raise CacheCropError(f"crop to {length} positions; expected 0 <= length <= {self._length}")
-        self._length = length
 
     def held(self) -> Rows:
         """Return every row, for a study of what storing them otherwise would change."""
@@ -167,8 +176,8 @@ class WindowRows(LayerRows):
         held = -(-(self._length + 1) // self._grow_rows) * self._grow_rows
         return min(held, self._reach) + 2 * self.slack_rows
 
-    def crop(self, length: int) -> None:
-        """Forget positions >= ``length``.
+    def check_crop(self, length: int) -> None:
+        """Check that a crop to ``length`` can be had.
 
         Raises:
             CacheCropError: If ``length`` lies before the start of the last append, or beyond what was seen.
@@ -178,7 +187,6 @@ class WindowRows(LayerRows):
                 f"crop of a sliding cache to {length} positions; expected {self._floor} <= length <= {self._length}: "
                 "rows older than the last append are gone"
             )
-        self._length = length
 
     def rewind(self, length: int) -> None:
         """Forget positions >= ``length`` where the window before it is still here.
@@ -228,14 +236,35 @@ class SinkWindowRows(WindowRows):
         return [*self._first.buffers(), *super().buffers()]
 
 
-def held_rows(caches: Sequence[LayerRows]) -> list[Rows]:
-    """Return every row of every layer.
+def crop_all(caches: Sequence[LayerRows | RecurrentState], length: int) -> None:
+    """Crop the cache of every layer, or none of them.
+
+    Raises:
+        CacheCropError: If one of them cannot be cropped to ``length``.
+    """
+    for cache in caches:
+        cache.check_crop(length)
+    for cache in caches:
+        cache.crop(length)
+
+
+def in_layer_order(
+    rows: Iterable[LayerRows], states: Mapping[int, RecurrentState]
+) -> tuple[LayerRows | RecurrentState, ...]:
+    """Return the caches of a sequence by layer: a layer keeps rows unless ``states`` has it."""
+    rest = list(rows)
+    remaining = iter(rest)
+    return tuple(states[index] if index in states else next(remaining) for index in range(len(rest) + len(states)))
+
+
+def held_rows(caches: Sequence[LayerRows | RecurrentState]) -> list[Rows]:
+    """Return every row of every layer that keeps rows.
 
     Raises:
         UsageError: If a cache does not keep every row.
     """
     kept = [cache for cache in caches if isinstance(cache, FullRows)]
-    if len(kept) < len(caches):
+    if len(kept) < sum(isinstance(cache, LayerRows) for cache in caches):
         raise UsageError("rows are compared on a sequence that keeps every row; open it with the full layout")
     return [cache.held() for cache in kept]
 
