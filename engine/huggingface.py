@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoint import resolve_model, weight_files
+from engine.checkpoint import read_config, resolve_model, weight_files
 from engine.errors import ModelWeightsError
 
 
-def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu") -> Any:
+def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", attention: str = "sdpa") -> Any:
     """Load the model of a folder onto a device, frozen; nothing is fetched and nothing is written.
 
     Raises:
@@ -34,7 +34,8 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu") -> An
         module, report = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=dtype,
-            attn_implementation="sdpa",
+            attn_implementation=attention,
+            **_unpacked(folder, device),
             local_files_only=True,
             output_loading_info=True,
             # Named below with their shapes; transformers itself would only say that there are some.
@@ -59,6 +60,16 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu") -> An
     module = module.to(device).eval().requires_grad_(False)
     check_finite(dict(module.named_parameters()), folder)
     return module
+
+
+def _unpacked(folder: Path, device: Any) -> dict[str, Any]:
+    """Return how weights packed in 4-bit blocks are loaded onto a CPU: as numbers, which needs no further package."""
+    from transformers import Mxfp4Config
+
+    quantization = read_config(folder).get("quantization_config")
+    if str(device) != "cpu" or not isinstance(quantization, dict) or quantization.get("quant_method") != "mxfp4":
+        return {}
+    return {"quantization_config": Mxfp4Config(dequantize=True)}
 
 
 def check_finite(tensors: Mapping[str, Any], folder: Path) -> None:

@@ -70,8 +70,8 @@ class DraftModelDrafter(LocalDrafter):
             drafted = (self._bonus, *(self._draft.ids() if len(tokens) > 1 else ()))[: self._draft.count]
             kept = accepted_length(drafted, tokens)
             self._draft = Draft()
-        if self.sequence.length > start + kept:
-            self.sequence.crop(start + kept)
+        # Also when nothing is dropped: behind a crop a sequence need not keep what putting a draft back would take.
+        self.sequence.crop(min(self.sequence.length, start + kept))
         self._committed.extend(tokens)
 
     def rewind(self, length: int) -> int:

@@ -19,12 +19,13 @@ from engine.backends.mlx.blas.library import loaded_blas, use_fast_blas
 from engine.backends.mlx.clock import MlxClock
 from engine.backends.mlx.dflash.affine import values_of
 from engine.backends.mlx.dflash.drafter import MlxDFlash
-from engine.backends.mlx.models.families import family_of
+from engine.backends.mlx.models.config import completed, settle_windows
 from engine.backends.mlx.native import MlxNative
 from engine.backends.mlx.target import MlxTarget
 from engine.backends.mlx.wired import WiredWeights
 from engine.drafters import dflash
-from engine.errors import ModelConfigError, ModelWeightsError, UsageError
+from engine.errors import ModelWeightsError, UsageError
+from engine.structure.decoder import structure_of
 from engine.types import BlasInfo, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
@@ -65,37 +66,36 @@ class MlxBackend:
         """
         config = checkpoint.read_target_config(folder)
         checkpoint.weight_files(folder)
-        supported = {"gemma4", "gemma4_unified", "gemma4_text", "qwen3"}
-        if config.get("model_type") not in supported:
-            raise ModelConfigError(
-                f"model type {config.get('model_type')!r} in {folder}; expected one of {', '.join(sorted(supported))}"
-            )
+        structure = structure_of(folder, config)
+        added = completed(config, structure)
         try:
-            module, _ = load_model(folder, lazy=True, model_config=_completed(config))
+            module, _ = load_model(folder, lazy=True, model_config=added)
         except Exception as error:
             # mlx-lm reads configs and quantised formats unguarded: what it raises is what it tripped over.
             raise ModelWeightsError(
                 f"cannot load {folder}: {type(error).__name__}: {error}; check its files"
             ) from error
         if self._dtype is not None:
-            module.set_dtype(self._dtype)
+            _cast(module, self._dtype)
         _check_finite(dict(tree_flatten(module.parameters())), folder)
+        settle_windows(module, structure)
         text = checkpoint.text_config(config)
-        rows = int(family_of(module).embed(mx.arange(1)).shape[-1])
+        embedding = getattr(module, "language_model", module).model.embed_tokens
+        like = embedding(mx.arange(1))
         info = TargetInfo(
             name=folder.name,
             digest=checkpoint.folder_digest(folder),
             format="mlx-lm" if "quantization" in config else "huggingface",
             parameters=int(get_total_parameters(module)),
-            vocab_size=int(text.get("vocab_size") or config["vocab_size"]),
-            hidden_size=rows,
+            vocab_size=int(embedding.weight.shape[0]),
+            hidden_size=int(like.shape[-1]),
             layer_count=len(module.layers),
             max_positions=int(text.get("max_position_embeddings", 131072)),
             sliding_window=text.get("sliding_window"),
-            dtype=_dtype_name(config, module),
+            dtype=_dtype_name(config, like),
             stop_ids=checkpoint.stop_ids(folder, config),
         )
-        return MlxTarget(module, info)
+        return MlxTarget(module, info, structure)
 
     def load_dflash(self, folder: Path, target: MlxTarget) -> MlxDFlash:
         """Load a DFlash drafter, v1 or 2, and check that it belongs to ``target``.
@@ -161,25 +161,12 @@ def _dtype(name: str) -> mx.Dtype:
     return getattr(mx, name)
 
 
-def _completed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config entries mlx-lm needs and transformers 5 does not write.
-
-    transformers writes the sizes of Gemma 4's full-attention layers per layer; mlx-lm reads them from two global keys
-    and would otherwise assume the largest model's.
-    """
-    text = checkpoint.text_config(config)
-    per_layer = text.get("per_layer_config")
-    if not str(config.get("model_type", "")).startswith("gemma4") or not isinstance(per_layer, Mapping):
-        return {}
-    kinds = text.get("layer_types") or []
-    full = [per_layer.get(str(index)) for index, kind in enumerate(kinds) if kind == "full_attention"]
-    entry: Mapping[str, Any] = next((item for item in full if item), {})
-    added = {
-        "global_head_dim": entry.get("head_dim", text.get("head_dim")),
-        "num_global_key_value_heads": entry.get("num_key_value_heads", text.get("num_key_value_heads")),
-    }
-    added = {key: value for key, value in added.items() if text.get(key) is None}
-    return {"text_config": {**text, **added}} if text is not config else added
+def _cast(module: Any, dtype: mx.Dtype) -> None:
+    """Cast the weights of a model, but those that mlx-lm keeps wide: the decay rates of a recurrent layer."""
+    wanted = getattr(module, "cast_predicate", lambda _: True)
+    floating = {name: part for name, part in tree_flatten(module.parameters()) if mx.issubdtype(part.dtype, mx.floating)}
+    cast = [(name, part.astype(dtype) if wanted(name) else part) for name, part in floating.items()]
+    module.load_weights(cast, strict=False)
 
 
 def _check_finite(tensors: Mapping[str, mx.array], folder: Path) -> None:
@@ -191,8 +178,8 @@ def _check_finite(tensors: Mapping[str, mx.array], folder: Path) -> None:
         raise ModelWeightsError(f"{folder} holds NaN or infinite values in {bad[:4]} ({len(bad)} tensors in all)")
 
 
-def _dtype_name(config: Mapping[str, Any], module: Any) -> str:
+def _dtype_name(config: Mapping[str, Any], rows: mx.array) -> str:
     named = checkpoint.number_format(config)
     if named.endswith("bit"):
         return named
-    return str(family_of(module).embed(mx.arange(1)).dtype).removeprefix("mlx.core.")
+    return str(rows.dtype).removeprefix("mlx.core.")

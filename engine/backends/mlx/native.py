@@ -49,6 +49,8 @@ class MlxNative:
         stopping.room_tokens = room_tokens(len(prompt), self.target.info)
         model = _CountedModel(self.target.module)
         self._cache = make_prompt_cache(self.target.module)
+        # Recurrent layers do not count positions; some layer attends.
+        counting = next(layer for layer in self._cache if hasattr(layer, "offset"))
         counted, first = 0, True
         steps = generate_step(
             mx.array(prompt),
@@ -68,7 +70,7 @@ class MlxNative:
                 yield Step(
                     tokens=emitted,
                     committed=1,
-                    position=int(self._cache[0].offset),
+                    position=int(counting.offset),
                     target_forwards=calls,
                     host_syncs=1,
                     prefill=first,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.backends.mlx.models.families import Weights
+from engine.backends.mlx.models.decoder import Weights
 from engine.backends.mlx.models.sequence import MlxSequence
 from engine.errors import ModelMismatchError
 from engine.types import CacheLayout

@@ -19,13 +19,13 @@ from engine.backends.torch.dflash.affine import values_of
 from engine.backends.torch.dflash.drafter import TorchDFlash
 from engine.backends.torch.graphs.recording import CudaGraphs, too_old
 from engine.backends.torch.graphs.slots import Slots
-from engine.backends.torch.models.families import SUPPORTED
 from engine.backends.torch.native import TorchNative
 from engine.backends.torch.target import TorchTarget
 from engine.backends.torch.trial import refusal
 from engine.drafters import dflash
 from engine.errors import BackendMissingError, ModelConfigError, ModelWeightsError, UsageError
 from engine.huggingface import check_finite, open_causal
+from engine.structure.decoder import Structure, structure_of
 from engine.types import BlasInfo, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
@@ -34,8 +34,6 @@ OLDEST_TRANSFORMERS = (5, 20)
 WARM_UP_ROWS = 17
 """Block lengths run once on an accelerator before anything is timed: the longest published block and the bonus."""
 DTYPES = ("float32", "bfloat16", "float16")
-ROPE_TYPES = {"default", "linear", "proportional", "llama3", "yarn"}
-"""Rotary types without state: ``dynamic`` and ``longrope`` change shared tables during a forward."""
 
 
 class TorchBackend:
@@ -69,8 +67,9 @@ class TorchBackend:
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
         config = checkpoint.read_target_config(folder)
-        _check_config(config, folder)
-        module = open_causal(folder, self._dtype, self._device)
+        structure = _check_config(config, folder)
+        attention = "eager" if structure.family.sinks else "sdpa"
+        module = open_causal(folder, self._dtype, self._device, attention)
         text = checkpoint.text_config(config)
         weight = module.get_input_embeddings().weight
         info = TargetInfo(
@@ -244,17 +243,10 @@ def wants_graphs(asked: str, device: torch.device) -> bool:
     return asked != "off" and device.type == "cuda"
 
 
-def _check_config(config: Mapping[str, Any], folder: Path) -> None:
-    if config.get("model_type") not in SUPPORTED:
-        raise ModelConfigError(
-            f"model type {config.get('model_type')!r} in {folder}; expected one of {', '.join(SUPPORTED)}"
-        )
+def _check_config(config: Mapping[str, Any], folder: Path) -> Structure:
+    structure = structure_of(folder, config)
     if "quantization" in config:
         raise ModelConfigError(
             f"{folder} holds weights quantised by mlx-lm; torch cannot read them. Use --backend mlx."
         )
-    rope = checkpoint.text_config(config).get("rope_parameters") or {}
-    entries = [rope, *(entry for entry in rope.values() if isinstance(entry, Mapping))]
-    kinds = {entry.get("rope_type", "default") for entry in entries}
-    if kinds - ROPE_TYPES:
-        raise ModelConfigError(f"rope type {sorted(kinds - ROPE_TYPES)} in {folder}; expected {sorted(ROPE_TYPES)}")
+    return structure

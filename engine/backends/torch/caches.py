@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from engine.backends.caches import FullRows, LayerRows, SinkWindowRows, WindowRows, is_bounded, layer_rows, sink_rows
+from engine.backends.caches import (
+    FullRows,
+    LayerRows,
+    SinkWindowRows,
+    WindowRows,
+    crop_all,
+    in_layer_order,
+    is_bounded,
+    layer_rows,
+    sink_rows,
+)
+from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows, RowStore
 from engine.backends.torch.rows import LIBRARY
 from engine.errors import UsageError
@@ -52,11 +63,22 @@ class HeldRows:
 
 
 class LayerCaches:
-    """The caches of a sequence in the shape transformers' attention modules call: ``update(keys, values, layer)``."""
+    """The caches of a sequence in the shape transformers' attention modules call: ``update(keys, values, layer)``.
 
-    def __init__(self, windows: Sequence[int | None], head_dims: Sequence[int], layout: CacheLayout) -> None:
+    ``windows`` and ``head_dims`` are those of the layers that keep rows, ``states`` those of the others by layer.
+    """
+
+    def __init__(
+        self,
+        windows: Sequence[int | None],
+        head_dims: Sequence[int],
+        layout: CacheLayout,
+        states: Mapping[int, RecurrentState] | None = None,
+    ) -> None:
         sizes = zip(windows, head_dims, strict=True)
-        self.layers = tuple(make_cache(window, layout, head_dim) for window, head_dim in sizes)
+        self.states = dict(states or {})
+        rows = [make_cache(window, layout, head_dim) for window, head_dim in sizes]
+        self.layers = in_layer_order(rows, self.states)
 
     @property
     def length(self) -> int:
@@ -65,21 +87,21 @@ class LayerCaches:
 
     def mask(self, layer_idx: int, rows: int, device: torch.device) -> torch.Tensor | None:
         """Return the mask over what the next ``update`` of a layer with ``rows`` rows will return."""
-        return next_mask(self.layers[layer_idx], rows, device)
+        return next_mask(self._rows(layer_idx), rows, device)
 
     def update(self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: object, **__: object) -> Rows:
         """Append one layer's rows and return the rows its queries may attend to."""
-        return self.layers[layer_idx].append(keys, values)
+        return self._rows(layer_idx).append(keys, values)
 
     def held(self) -> list[HeldRows]:
         """Return every layer's rows, as a crop may still need them.
 
         Raises:
-            UsageError: If a layer keeps a sink.
+            UsageError: If a layer keeps a sink or a recurrent state.
         """
         found = []
-        for layer in self.layers:
-            first, (keys, values) = _movable(layer).kept()
+        for layer in map(_movable, self.layers):
+            first, (keys, values) = layer.kept()
             found.append(HeldRows(layer.window, isinstance(layer, FullRows), first, keys, values))
         return found
 
@@ -89,9 +111,8 @@ class LayerCaches:
             _movable(layer).resume(rows.first, (rows.keys, rows.values), floor)
 
     def crop(self, length: int) -> None:
-        """Crop the cache of every layer to ``length`` positions."""
-        for layer in self.layers:
-            layer.crop(length)
+        """Crop the cache of every layer to ``length`` positions, or none of them."""
+        crop_all(self.layers, length)
 
     def rewind(self, length: int) -> None:
         """Take the cache of every layer back to an earlier length."""
@@ -102,10 +123,17 @@ class LayerCaches:
         """Return the bytes of all buffers."""
         return sum(layer.measured_bytes() for layer in self.layers)
 
+    def _rows(self, layer_idx: int) -> LayerRows:
+        layer: LayerRows = self.layers[layer_idx]  # type: ignore[assignment]
+        return layer
 
-def _movable(layer: LayerRows) -> FullRows | WindowRows:
+
+def _movable(layer: LayerRows | RecurrentState) -> FullRows | WindowRows:
     if isinstance(layer, SinkWindowRows) or not isinstance(layer, FullRows | WindowRows):
-        raise UsageError("rows beside a sink stay where they are; open the sequence with the native or full layout")
+        raise UsageError(
+            "rows beside a sink or a recurrent state stay where they are; open the sequence with the native or full "
+            "layout, of a model without recurrent layers"
+        )
     return layer
 
 

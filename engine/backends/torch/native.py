@@ -67,6 +67,8 @@ class TorchNative:
         """Return the bytes of the buffers in transformers' cache."""
         layers = [] if self._cache is None else self._cache.layers
         tensors = [getattr(layer, side, None) for layer in layers for side in ("keys", "values")]
+        states = [getattr(layer, side, {}) for layer in layers for side in ("conv_states", "recurrent_states")]
+        tensors += [tensor for state in states for tensor in state.values()]
         return sum(tensor.untyped_storage().nbytes() for tensor in tensors if tensor is not None)
 
     @torch.inference_mode()

@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.backends.torch.graphs.sequence import GraphedSequence
 from engine.backends.torch.graphs.slots import Slots
-from engine.backends.torch.models.families import Weights
+from engine.backends.torch.models.decoder import Weights
 from engine.backends.torch.models.sequence import TorchSequence
 from engine.errors import ModelMismatchError
 from engine.types import CacheLayout, Draft, TargetInfo

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import mlx.core as mx
 
-from engine.backends.caches import held_rows
+from engine.backends.caches import crop_all, held_rows
 from engine.backends.mlx.accept import predictions, read
-from engine.backends.mlx.caches import make_cache
-from engine.backends.mlx.models.families import Weights
+from engine.backends.mlx.models.decoder import Weights
 from engine.backends.mlx.rows import LIBRARY, squared
 from engine.backends.rows import stored_errors
 from engine.decoding.prompt import check_prompt
@@ -23,10 +22,7 @@ class MlxSequence:
     def __init__(self, target: Weights, capture: tuple[int, ...], layout: CacheLayout) -> None:
         self.target = target
         self.capture = capture
-        self.caches = [
-            make_cache(window, layout, head_dim)
-            for window, head_dim in zip(target.family.windows, target.family.head_dims, strict=True)
-        ]
+        self.caches = target.family.caches(layout)
 
     @property
     def length(self) -> int:
@@ -92,9 +88,8 @@ class MlxSequence:
         return forward.features if forward.features is None or rows == forward.rows else forward.features[:rows]
 
     def crop(self, length: int) -> None:
-        """Crop every cache."""
-        for cache in self.caches:
-            cache.crop(length)
+        """Crop every cache, or none of them."""
+        crop_all(self.caches, length)
 
     def rewind(self, length: int) -> None:
         """Go back to an earlier length."""

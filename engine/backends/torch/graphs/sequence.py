@@ -14,7 +14,7 @@ import torch
 
 from engine.backends.torch.caches import HeldRows, LayerCaches
 from engine.backends.torch.graphs.slots import NoSlot, Slot, Slots
-from engine.backends.torch.models.families import Weights
+from engine.backends.torch.models.decoder import Weights
 from engine.backends.torch.models.sequence import TorchSequence
 from engine.types import CacheLayout, Forward, StoredError
 
@@ -105,6 +105,8 @@ class GraphedSequence(TorchSequence):
         """Hold a slot with room for one more block; return why there is none."""
         if not self._layout.lossless:
             return f"cache layout {self._layout} is not kept at fixed addresses"
+        if self._slots.refused is not None:
+            return self._slots.refused
         length = self.length
         if length == 0:
             return "nothing is cached yet"
@@ -142,4 +144,4 @@ class GraphedSequence(TorchSequence):
         return self.caches.held() if self._static is None else self._static.held()
 
     def _empty(self) -> LayerCaches:
-        return LayerCaches(self.target.family.windows, self.target.family.head_dims, self._layout)
+        return self.target.family.caches(self._layout)

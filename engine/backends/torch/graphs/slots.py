@@ -15,7 +15,7 @@ import torch
 from engine.backends.torch.caches import HeldRows
 from engine.backends.torch.graphs.recording import NotRecordableError, Outputs, Recorder, Run
 from engine.backends.torch.graphs.static import StaticCaches
-from engine.backends.torch.models.families import Family
+from engine.backends.torch.models.decoder import Decoder
 from engine.types import CacheLayout
 
 HEADROOM_ROWS = 512
@@ -28,7 +28,7 @@ class Slot(StaticCaches):
     """Static caches with the recordings made on them, lent to one sequence at a time."""
 
     def __init__(
-        self, family: Family, capture: tuple[int, ...], caches: tuple[Sequence[HeldRows], int, int], recorder: Recorder
+        self, family: Decoder, capture: tuple[int, ...], caches: tuple[Sequence[HeldRows], int, int], recorder: Recorder
     ) -> None:
         super().__init__(*caches)
         self.busy = False
@@ -105,7 +105,7 @@ class Slots:
         return max(min(capacity, most + self.block_rows), length + self.block_rows)
 
     def take(
-        self, family: Family, key: tuple[tuple[int, ...], CacheLayout, int], like: Sequence[HeldRows]
+        self, family: Decoder, key: tuple[tuple[int, ...], CacheLayout, int], like: Sequence[HeldRows]
     ) -> Slot | NoSlot:
         """Return a free slot with everything recorded, made when there is none, or why there is none."""
         capture, _, capacity = key

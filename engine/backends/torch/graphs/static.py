@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
+from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows
 from engine.backends.torch.caches import HeldRows
 from engine.errors import CacheCropError
@@ -99,6 +100,8 @@ class StaticCaches:
         self._places: dict[Shape, torch.Tensor] = {}
         self._queries = self._steps
         self._length = self._floor = self._written = 0
+        self.states: dict[int, RecurrentState] = {}
+        """None: a recurrent state is replaced by every append, and its addresses with it."""
 
     @property
     def length(self) -> int:

@@ -15,9 +15,13 @@ AHEAD_ROWS = 256
 class RotaryTable:
     """Positions [base, end) of what ``compute`` returns for position ids ``[1, rows]``."""
 
-    def __init__(self, compute: Callable[[torch.Tensor], Table], device: torch.device) -> None:
+    def __init__(
+        self, compute: Callable[[torch.Tensor], Table], device: torch.device, positions: int | None = None
+    ) -> None:
+        """Start with no rows; tables are not computed ahead beyond ``positions``, where dynamic frequencies change."""
         self._compute = compute
         self._device = device
+        self._positions = positions
         self._base = 0
         self._end = 0
         self._table: Table = {}
@@ -25,7 +29,8 @@ class RotaryTable:
     def rows(self, start: int, count: int) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
         """Return cosines and sines of positions [start, start + count)."""
         if start < self._base or start + count > self._end:
-            self._base, self._end = start, start + count + AHEAD_ROWS
+            ahead = AHEAD_ROWS if self._positions is None else max(0, min(AHEAD_ROWS, self._positions - start - count))
+            self._base, self._end = start, start + count + ahead
             self._table = self._compute(torch.arange(self._base, self._end, device=self._device)[None])
         begin = start - self._base
         return {

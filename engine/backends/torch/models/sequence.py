@@ -9,8 +9,7 @@ import torch
 from engine.backends.caches import held_rows
 from engine.backends.rows import stored_errors
 from engine.backends.torch.accept import GreedyAccept, predictions
-from engine.backends.torch.caches import LayerCaches
-from engine.backends.torch.models.families import Weights
+from engine.backends.torch.models.decoder import Weights
 from engine.backends.torch.models.rotary import RotaryTable
 from engine.backends.torch.rows import LIBRARY, squared
 from engine.decoding.prompt import check_prompt
@@ -23,8 +22,8 @@ class TorchSequence:
     def __init__(self, target: Weights, capture: tuple[int, ...], layout: CacheLayout) -> None:
         self.target = target
         self.capture = capture
-        self.caches = LayerCaches(target.family.windows, target.family.head_dims, layout)
-        self._rotary = RotaryTable(target.family.rotary, target.device)
+        self.caches = target.family.caches(layout)
+        self._rotary = RotaryTable(target.family.rotary, target.device, target.info.max_positions)
         self._accept = GreedyAccept(target.info.vocab_size)
 
     @property

@@ -113,7 +113,7 @@ def test_a_drafter_of_another_target_is_refused(backend: MlxBackend, target: Any
 
 def test_an_unknown_model_type_is_refused_by_name(backend: MlxBackend, tmp_path: Path) -> None:
     folder = edit_config(tiny_mlx.write_target(tmp_path, "qwen3"), model_type="mamba")
-    with pytest.raises(ModelConfigError, match=r"model type 'mamba'.*expected one of gemma4"):
+    with pytest.raises(ModelConfigError, match=r"model type 'mamba'.*expected one of gemma3"):
         backend.load_target(folder)
 
 

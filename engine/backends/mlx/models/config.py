@@ -1,0 +1,129 @@
+"""A config as mlx-lm reads it: what transformers writes elsewhere or leaves to its defaults, said in mlx-lm's words.
+
+mlx-lm takes its own defaults for what a config does not say, and computes some things one way only. Where its default
+is another than the model's the entry is added; where it cannot compute what the config asks for that is an error,
+because it would answer as another model without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.checkpoint import text_config
+from engine.errors import ModelConfigError
+from engine.structure.decoder import Structure, rope_type
+from engine.structure.families import FULL, LINEAR, SLIDING
+
+MODULES = {"qwen3_5_text": "qwen3_5", "qwen3_5_moe_text": "qwen3_5_moe"}
+"""Model types that mlx-lm knows by the name of their wrapper alone."""
+UNWINDOWED = {"qwen2", "qwen3", "qwen3_moe"}
+"""Model types whose windows mlx-lm does not apply."""
+OWN_ROTARY = {"gemma4_text", "gemma4_unified_text", "qwen3_5_text", "qwen3_5_moe_text"}
+"""Model types whose ``rope_parameters`` mlx-lm reads itself."""
+PERIODS = {"gemma3_text": ("sliding_window_pattern", SLIDING), "qwen3_next": ("full_attention_interval", LINEAR)}
+PERIODS |= dict.fromkeys(("qwen3_5_text", "qwen3_5_moe_text"), PERIODS["qwen3_next"])
+"""Model types whose kinds of layers mlx-lm knows as one number: every so many layers a full one."""
+
+
+def completed(config: Mapping[str, Any], structure: Structure) -> dict[str, Any]:
+    """Return the entries of a config that mlx-lm needs and the config does not hold.
+
+    Raises:
+        ModelConfigError: If mlx-lm does not compute what the config asks for.
+    """
+    _check_computed(structure)
+    text = text_config(config)
+    added: dict[str, Any] = {"tie_word_embeddings": structure.tied}
+    if "num_local_experts" in text and "num_experts" not in text:
+        # transformers writes the experts of every model under one name.
+        added["num_experts"] = text["num_local_experts"]
+    added |= _rotary(text, structure) | _layers(structure) | _global_heads(text)
+    if text is config:
+        return added | {"model_type": MODULES.get(structure.model_type, structure.model_type)}
+    vocabulary = {name: text[name] for name in {"vocab_size"} & set(text) - set(config)}
+    return {"text_config": {**structure.family.defaults, **text, **added}} | vocabulary
+
+
+def settle_windows(module: Any, structure: Structure) -> None:
+    """Have mlx-lm's own decoding apply the windows of a Mistral model.
+
+    Its Llama layers know windows, but its constructor refuses a model that has no full layer.
+    """
+    if structure.model_type == "mistral" and structure.window is not None:
+        module.model.swa_idx = 0
+        for layer in module.model.layers:
+            layer.use_sliding = True
+
+
+def _check_computed(structure: Structure) -> None:
+    kind, expected = structure.model_type, structure.family.activation
+    if structure.activation != expected and not (kind == "llama" and structure.activation == "swish"):
+        raise ModelConfigError(
+            f"hidden_act is {structure.activation!r}; mlx-lm computes {expected!r} for model type {kind!r}. "
+            "Use --backend torch."
+        )
+    if kind in UNWINDOWED and SLIDING in structure.kinds:
+        raise ModelConfigError(
+            f"sliding_window is {structure.window} with use_sliding_window; mlx-lm attends to everything for model "
+            f"type {kind!r}. Use --backend torch, or set use_sliding_window to false to decode without the window."
+        )
+    if structure.soft_cap is not None and kind not in {"gemma4_text", "gemma4_unified_text"}:
+        raise ModelConfigError(
+            f"final_logit_softcapping is {structure.soft_cap}; mlx-lm leaves it out for model type {kind!r}. "
+            "Use --backend torch."
+        )
+
+
+def _rotary(text: Mapping[str, Any], structure: Structure) -> dict[str, Any]:
+    """Return the rotary settings under their older names: base, scaling and share, or base and local base."""
+    found = text.get("rope_parameters")
+    if not isinstance(found, Mapping) or structure.model_type in OWN_ROTARY:
+        return {}
+    by_kind, local = found.get(FULL), found.get(SLIDING)
+    entry = by_kind if isinstance(by_kind, Mapping) else found
+    added = {
+        "rope_theta": entry.get("rope_theta"),
+        "rope_scaling": None if rope_type(entry) == "default" else dict(entry),
+        "partial_rotary_factor": entry.get("partial_rotary_factor"),
+        "rope_local_base_freq": local.get("rope_theta") if isinstance(local, Mapping) else None,
+    }
+    return {name: value for name, value in added.items() if value is not None and text.get(name) is None}
+
+
+def _layers(structure: Structure) -> dict[str, Any]:
+    """Return the period of full layers where mlx-lm knows layers by it.
+
+    Raises:
+        ModelConfigError: If the layers have none.
+    """
+    if structure.model_type not in PERIODS:
+        return {}
+    name, other = PERIODS[structure.model_type]
+    kinds = list(structure.kinds)
+    period = kinds.index(FULL) + 1 if FULL in kinds else len(kinds) + 1
+    regular = [FULL if (index + 1) % period == 0 else other for index in range(len(kinds))]
+    if kinds != regular or FULL not in kinds:
+        raise ModelConfigError(
+            f"layer_types of model type {structure.model_type!r} have no full layer after every {period}; mlx-lm knows "
+            "no other order. Use --backend torch."
+        )
+    return {name: period}
+
+
+def _global_heads(text: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sizes of Gemma 4's full-attention layers, which transformers writes per layer.
+
+    mlx-lm reads them from two global keys and would otherwise assume the largest model's.
+    """
+    per_layer = text.get("per_layer_config")
+    if not isinstance(per_layer, Mapping):
+        return {}
+    kinds = text.get("layer_types") or []
+    full = [per_layer.get(str(index)) for index, kind in enumerate(kinds) if kind == FULL]
+    entry: Mapping[str, Any] = next((item for item in full if item), {})
+    added = {
+        "global_head_dim": entry.get("head_dim", text.get("head_dim")),
+        "num_global_key_value_heads": entry.get("num_key_value_heads", text.get("num_key_value_heads")),
+    }
+    return {key: value for key, value in added.items() if text.get(key) is None}

@@ -1,0 +1,155 @@
+"""A decoder on torch: transformers' layers run one by one with the engine's own caches and capture.
+
+transformers owns the weights and the layer mathematics; which layers there are, and what each may see, is read from the
+config. Running the layers from here gives three things the model's own ``forward`` does not: hidden states of chosen
+layers without hooks, caches that crop exactly past the sliding window and behind recurrent layers, and logits for only
+the rows that are needed. No class or instance is patched and no layer keeps state, so one set of weights serves any
+number of sequences and threads.
+
+Shapes: S rows, D hidden size, K captured layers, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import torch
+
+from engine.backends.recurrent import RecurrentState
+from engine.backends.torch.caches import LayerCaches
+from engine.backends.torch.models.delta_net import new_state, run_layer
+from engine.backends.torch.models.rotary import Table
+from engine.structure.decoder import read_structure
+from engine.structure.families import LINEAR
+from engine.types import CacheLayout, TargetInfo
+
+
+class KeyValueCaches(Protocol):
+    """The caches of all layers; transformers' attention modules call their ``update``."""
+
+    @property
+    def states(self) -> Mapping[int, RecurrentState]:
+        """The states of recurrent layers, by layer."""
+
+    def mask(self, layer_idx: int, rows: int, device: torch.device) -> torch.Tensor | None:
+        """Return the mask over what the next ``update`` of a layer with ``rows`` rows will return."""
+
+
+class Decoder:
+    """Embedding, layers and head of a causal language model that transformers loaded.
+
+    Attributes:
+        structure: what the config says about the layers.
+        windows: the sliding window of every layer that keeps rows, None on full-attention layers.
+        head_dims: the size of a head in each of those layers.
+    """
+
+    def __init__(self, module: Any) -> None:
+        """Read the structure of ``module``.
+
+        Raises:
+            ModelConfigError: If its layers cannot be run one by one.
+        """
+        self.lm_head = module.lm_head
+        self.text = getattr(module.model, "language_model", module.model)
+        config = self.text.config
+        self.structure = read_structure(config.to_dict())
+        self.kinds = self.structure.kinds
+        self.windows = self.structure.windows
+        layers = self.text.layers
+        self.head_dims = tuple(int(layers[index].self_attn.head_dim) for index in self.structure.attending)
+        self._eager = config._attn_implementation == "eager"
+        # Frequencies by kind of layer come from one module that is told the kind.
+        self._by_kind = isinstance(self.text.rotary_emb.rope_type, Mapping)
+        self._shares = hasattr(config, "num_kv_shared_layers")
+
+    def caches(self, layout: CacheLayout) -> LayerCaches:
+        """Return empty caches of one sequence."""
+        reach = None if layout.every_row else 1
+        states = {index: new_state(self.text.layers[index].linear_attn, reach) for index in self.structure.recurrent}
+        return LayerCaches(self.windows, self.head_dims, layout, states)
+
+    def embed(self, ids_S: torch.Tensor) -> torch.Tensor:
+        """Return raw embedding rows ``[S, D]``, without the model's own scale."""
+        return torch.nn.functional.embedding(ids_S, self.text.embed_tokens.weight)
+
+    def rotary(self, position_ids: torch.Tensor) -> Table:
+        """Return the rotary tables of positions ``[1, rows]``, by kind of layer."""
+        like, compute, kinds = self.text.embed_tokens.weight, self.text.rotary_emb, self.structure.first_of
+        if self._by_kind:
+            return {kind: compute(like, position_ids, kind) for kind in kinds}
+        return dict.fromkeys(kinds, compute(like, position_ids))
+
+    def forward(
+        self, ids_S: torch.Tensor, caches: KeyValueCaches, tables: Table, capture: tuple[int, ...]
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Append ``S`` rows; return the normed output ``[S, D]`` and the captured states, each ``[S, D]``."""
+        ids, rows = ids_S[None], ids_S.shape[0]
+        hidden = self.text.embed_tokens(ids)
+        extras = self._extras(ids, hidden)
+        first_of = self.structure.first_of.items()
+        masks = {kind: self._mask(caches.mask(index, rows, ids.device), rows, hidden) for kind, index in first_of}
+        captured: list[torch.Tensor] = []
+        for index, (layer, kind) in enumerate(zip(self.text.layers, self.kinds, strict=True)):
+            if kind == LINEAR:
+                hidden = run_layer(layer, hidden, caches.states[index])
+            else:
+                hidden = layer(
+                    hidden,
+                    attention_mask=masks[kind],
+                    past_key_values=caches,
+                    position_embeddings=tables[kind],
+                    **extras[index],
+                )
+            if index in capture:
+                captured.append(hidden[0])
+        return self.text.norm(hidden)[0], captured
+
+    def head(self, hidden: torch.Tensor, soft_capped: bool = True) -> torch.Tensor:
+        """Return logits of normed hidden states, soft-capped as the model defines unless told otherwise."""
+        logits: torch.Tensor = self.lm_head(hidden)
+        cap = self.structure.soft_cap
+        return torch.tanh(logits / cap) * cap if soft_capped and cap is not None else logits
+
+    def _extras(self, ids: torch.Tensor, hidden: torch.Tensor) -> list[dict[str, Any]]:
+        """Return what Gemma 4's layers are given beside: inputs of their own, and the rows that later layers share."""
+        text, count = self.text, len(self.kinds)
+        if not self._shares:
+            return [{}] * count
+        shared: dict[str, Any] = {}
+        extras: list[dict[str, Any]] = [{"shared_kv_states": shared} for _ in range(count)]
+        if text.hidden_size_per_layer_input:
+            own = text.project_per_layer_inputs(hidden, text.get_per_layer_inputs(ids))
+            for index, extra in enumerate(extras):
+                extra["per_layer_input"] = own[:, :, index, :]
+        return extras
+
+    def _mask(self, mask: torch.Tensor | None, rows: int, like: torch.Tensor) -> torch.Tensor | None:
+        """Return a mask in the form that the layers' attention reads: eager attention adds it to the scores."""
+        if not self._eager or rows == 1:
+            return mask
+        if mask is None:
+            mask = torch.ones((1, 1, rows, rows), dtype=torch.bool, device=like.device).tril()
+        return torch.zeros(mask.shape, dtype=like.dtype, device=like.device).masked_fill(
+            ~mask, torch.finfo(like.dtype).min
+        )
+
+
+class Weights:
+    """Loaded weights with the way to run them. ``module`` is transformers' own model, callable as usual."""
+
+    def __init__(self, module: Any, info: TargetInfo, ahead: bool | None = None) -> None:
+        self.module = module
+        self.family = Decoder(module)
+        weight = module.get_input_embeddings().weight
+        self.device: torch.device = weight.device
+        self.dtype: torch.dtype = weight.dtype
+        # Queueing a forward early hides the host's work behind an accelerator; a CPU would only delay each token.
+        self.ahead = self.device.type != "cpu" if ahead is None else ahead
+        self._info = info
+
+    @property
+    def info(self) -> TargetInfo:
+        """Name, digest and sizes."""
+        return self._info

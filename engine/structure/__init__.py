@@ -1,0 +1,1 @@
+"""What a checkpoint's config says about the layers of its decoder, for every backend alike."""

@@ -1,0 +1,205 @@
+"""The structure of a decoder: its layers' kinds, windows and states, read from config.json and checked.
+
+Every backend runs the layers as this says, whoever computes them. Nothing is guessed: what a config asks for and no
+backend computes is an error that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.checkpoint import text_config
+from engine.errors import ModelConfigError
+from engine.structure.families import FAMILIES, FULL, LINEAR, SLIDING, Config, Family, model_type, window_of
+
+ROPE_TYPES = frozenset({"default", "dynamic", "linear", "llama3", "proportional", "yarn"})
+"""Rotary types whose tables depend on the position alone within the model's context; ``longrope`` tables do not."""
+STATE_SIZES = (
+    "linear_num_key_heads",
+    "linear_num_value_heads",
+    "linear_key_head_dim",
+    "linear_value_head_dim",
+    "linear_conv_kernel_dim",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """The layers of a decoder.
+
+    Attributes:
+        model_type: of the language model, whatever wraps it.
+        kinds: of every layer: ``full_attention``, ``sliding_attention`` or ``linear_attention`` (recurrent).
+        owners: how many layers keep rows or a state of their own; those behind share an earlier layer's rows.
+        window: positions that a sliding layer attends to, None where there is no such layer.
+        head_dim: values of a head, where layers do not differ.
+        tied: whether the head is the embedding.
+        activation: of the feed-forward layers.
+        soft_cap: bound of the logits, None for none.
+    """
+
+    model_type: str
+    kinds: tuple[str, ...]
+    owners: int
+    window: int | None
+    head_dim: int
+    tied: bool
+    activation: str
+    soft_cap: float | None
+
+    @property
+    def family(self) -> Family:
+        """What is known of the model type."""
+        return FAMILIES[self.model_type]
+
+    @property
+    def recurrent(self) -> tuple[int, ...]:
+        """The layers that keep a state instead of rows."""
+        return tuple(index for index, kind in enumerate(self.kinds) if kind == LINEAR)
+
+    @property
+    def attending(self) -> tuple[int, ...]:
+        """The layers that keep rows of keys and values."""
+        return tuple(index for index, kind in enumerate(self.kinds[: self.owners]) if kind != LINEAR)
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """The window of every layer that keeps rows, None on full-attention layers."""
+        return tuple(self.window if self.kinds[index] == SLIDING else None for index in self.attending)
+
+    @property
+    def first_of(self) -> dict[str, int]:
+        """The first layer of each kind that attends: its mask is that of the others."""
+        return {kind: self.kinds.index(kind) for kind in dict.fromkeys(self.kinds) if kind != LINEAR}
+
+
+def read_structure(config: Config) -> Structure:
+    """Return the structure that a config.json describes.
+
+    Raises:
+        ModelConfigError: If it describes none, or one that is not computed.
+    """
+    kind = model_type(config)
+    family = FAMILIES[kind]
+    text = {**family.defaults, **text_config(config), "model_type": kind}
+    for name in ("num_hidden_layers", "num_attention_heads", "hidden_size"):
+        if type(text.get(name)) is not int:
+            raise ModelConfigError(f"{name} is {text.get(name)!r} for model type {kind!r}; expected a whole number")
+    kinds = _kinds(text, family)
+    _check_rotary(text)
+    _check_attention(text)
+    if LINEAR in kinds:
+        _check_state(text)
+    _check_experts(text)
+    head = text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"]
+    cap, tied = text.get("final_logit_softcapping"), text.get("tie_word_embeddings")
+    if tied is None:
+        tied = config.get("tie_word_embeddings")
+    return Structure(
+        model_type=kind,
+        kinds=tuple(kinds),
+        owners=len(kinds) - int(text.get("num_kv_shared_layers") or 0),
+        window=window_of(text) if SLIDING in kinds else None,
+        head_dim=int(head),
+        tied=family.tied if tied is None else bool(tied),
+        activation=str(text.get("hidden_act") or text.get("hidden_activation") or family.activation),
+        soft_cap=None if cap is None else float(cap),
+    )
+
+
+def structure_of(folder: Path, config: Config) -> Structure:
+    """Return the structure of the decoder in a folder.
+
+    Raises:
+        ModelConfigError: If its config describes none, or one that is not computed.
+    """
+    try:
+        return read_structure(config)
+    except ModelConfigError as error:
+        raise ModelConfigError(f"{folder}: {error}") from error
+
+
+def rotary_entries(text: Config) -> list[Config]:
+    """Return the rotary settings of a config: one for all layers, or one for each kind of layer."""
+    places = [text.get("rope_scaling"), text.get("rope_parameters")]
+    entries: list[Config] = []
+    for place in places:
+        if isinstance(place, dict):
+            nested = [entry for entry in place.values() if isinstance(entry, dict)]
+            entries += nested or [place]
+    return entries
+
+
+def rope_type(entry: Config) -> str:
+    """Return the rotary type of one entry; older configs call it ``type``."""
+    return str(entry.get("rope_type") or entry.get("type") or "default")
+
+
+def _kinds(text: Config, family: Family) -> list[str]:
+    """Return the kind of every layer, checked."""
+    listed, count = text.get("layer_types"), text["num_hidden_layers"]
+    expected = (FULL, LINEAR) if family.hybrid else (FULL, SLIDING)
+    default = family.kinds(text)
+    if listed is None:
+        kinds = default
+    elif not isinstance(listed, list) or len(listed) != count:
+        got = len(listed) if isinstance(listed, list) else repr(listed)
+        raise ModelConfigError(f"layer_types lists {got} layers; expected a list of {count}, as num_hidden_layers says")
+    elif not family.listed and listed != default:
+        raise ModelConfigError(
+            f"layer_types of model type {text['model_type']!r} differs from {_short(default)}, which is all that its "
+            "code computes. Remove layer_types, or use the model type that was meant."
+        )
+    else:
+        kinds = list(listed)
+    unknown = sorted({str(kind) for kind in kinds} - set(expected))
+    if unknown:
+        raise ModelConfigError(
+            f"layer kinds {unknown} in layer_types of model type {text['model_type']!r}; expected "
+            f"{' and '.join(expected)}"
+        )
+    if SLIDING in kinds and window_of(text) is None:
+        raise ModelConfigError("sliding layers without a window; expected sliding_window to be a whole number")
+    return kinds
+
+
+def _check_rotary(text: Config) -> None:
+    unknown = sorted({rope_type(entry) for entry in rotary_entries(text)} - ROPE_TYPES)
+    if unknown:
+        raise ModelConfigError(
+            f"rope type {unknown} is not supported; expected one of {', '.join(sorted(ROPE_TYPES))}. "
+            "Use a checkpoint without it."
+        )
+
+
+def _check_attention(text: Config) -> None:
+    if text.get("use_bidirectional_attention") in {True, "all"}:
+        raise ModelConfigError("the target attends to later tokens; expected a causal language model")
+    if text.get("attn_logit_softcapping") is not None:
+        raise ModelConfigError("attn_logit_softcapping is set; attention with soft-capped scores is not supported")
+
+
+def _check_state(text: Config) -> None:
+    """Check the sizes of a recurrent state: all of them or none can be used."""
+    missing = [name for name in STATE_SIZES if type(text.get(name)) is not int or text[name] < 1]
+    if missing:
+        raise ModelConfigError(
+            f"{missing[0]} is {text.get(missing[0])!r} in a config with recurrent layers; expected whole numbers of at "
+            f"least 1 for {_short(STATE_SIZES)}. Fetch config.json again."
+        )
+    keys, values = text["linear_num_key_heads"], text["linear_num_value_heads"]
+    if values % keys:
+        raise ModelConfigError(f"linear_num_value_heads is {values}; expected a multiple of {keys}, the key heads")
+
+
+def _check_experts(text: Config) -> None:
+    experts = text.get("num_experts") or text.get("num_local_experts") or 0
+    chosen = text.get("num_experts_per_tok") or text.get("top_k_experts") or 0
+    if experts and not 0 < chosen <= experts:
+        raise ModelConfigError(f"{chosen} experts a token of {experts}; expected at least 1 and at most all of them")
+
+
+def _short(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names))

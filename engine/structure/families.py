@@ -1,0 +1,129 @@
+"""Which model types are decoded, and what their configs leave unsaid.
+
+The defaults are those of the transformers configuration classes: published configs rely on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from engine.checkpoint import text_config
+from engine.errors import ModelConfigError
+
+FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
+Config = Mapping[str, Any]
+
+
+def all_full(text: Config) -> list[str]:
+    """Return full attention for every layer."""
+    return [FULL] * text["num_hidden_layers"]
+
+
+def all_sliding(text: Config) -> list[str]:
+    """Return sliding layers where a window is given, which Mistral does unless it is null."""
+    return [FULL if window_of(text) is None else SLIDING] * text["num_hidden_layers"]
+
+
+def sliding_from_a_layer_on(text: Config) -> list[str]:
+    """Return full layers up to ``max_window_layers`` and sliding ones behind, where windows are used at all."""
+    full = text["num_hidden_layers"] if window_of(text) is None else int(text.get("max_window_layers", 28))
+    return [FULL if index < full else SLIDING for index in range(text["num_hidden_layers"])]
+
+
+def every_sixth_full(text: Config) -> list[str]:
+    """Return sliding layers with a full one at the end of each group of ``sliding_window_pattern``."""
+    every = int(text.get("sliding_window_pattern") or text.get("_sliding_window_pattern") or 6)
+    return [SLIDING if (index + 1) % every else FULL for index in range(text["num_hidden_layers"])]
+
+
+def last_full(text: Config) -> list[str]:
+    """Return the layers of ``every_sixth_full``, the last of them full in any case."""
+    return [*every_sixth_full(text)[:-1], FULL]
+
+
+def alternating(text: Config) -> list[str]:
+    """Return sliding and full layers in turns."""
+    return [FULL if index % 2 else SLIDING for index in range(text["num_hidden_layers"])]
+
+
+def hybrid(text: Config) -> list[str]:
+    """Return recurrent layers with a full one at the end of each group of ``full_attention_interval``."""
+    every = int(text.get("full_attention_interval") or 4)
+    return [LINEAR if (index + 1) % every else FULL for index in range(text["num_hidden_layers"])]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What is known of a model type beside its config.
+
+    Attributes:
+        kinds: the kinds of its layers where the config lists none.
+        listed: whether ``layer_types`` of the config is heeded.
+        tied: whether the head is the embedding where the config does not say.
+        activation: of the feed-forward layers, the only one that mlx-lm computes for it.
+        scaled: whether embeddings are multiplied by the root of their size.
+        hybrid: whether some layers are recurrent.
+        sinks: whether heads may attend to nothing, which torch's fused attention does not compute.
+        defaults: sizes that published configs leave out.
+    """
+
+    kinds: Callable[[Config], list[str]]
+    listed: bool = True
+    tied: bool = False
+    activation: str = "silu"
+    scaled: bool = False
+    hybrid: bool = False
+    sinks: bool = False
+    defaults: Config = field(default_factory=dict)
+
+
+_GEMMA3_SIZES = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096}
+_GEMMA = Family(every_sixth_full, tied=True, activation="gelu_pytorch_tanh", scaled=True)
+_GEMMA4 = replace(_GEMMA, kinds=last_full)
+_HYBRID = Family(hybrid, hybrid=True)
+_WINDOWED = Family(sliding_from_a_layer_on)
+FAMILIES = {
+    "gemma3_text": replace(_GEMMA, defaults=_GEMMA3_SIZES),
+    "gemma4_text": _GEMMA4,
+    "gemma4_unified_text": _GEMMA4,
+    "gpt_oss": Family(alternating, sinks=True),
+    "llama": Family(all_full, listed=False),
+    "mistral": Family(all_sliding, listed=False),
+    "qwen2": _WINDOWED,
+    "qwen3": _WINDOWED,
+    "qwen3_5_moe_text": _HYBRID,
+    "qwen3_5_text": _HYBRID,
+    "qwen3_moe": Family(all_sliding, listed=False),
+    "qwen3_next": _HYBRID,
+}
+WRAPPED = {name.removesuffix("_text"): name for name in FAMILIES if name.endswith("_text")}
+"""Model types that hold a language model beside others, or are one under a shorter name."""
+WINDOW_ASKED_FOR = {"qwen2", "qwen3", "qwen3_moe"}
+"""A window counts only with ``use_sliding_window``."""
+MISTRAL_WINDOW = 4096
+
+
+def model_type(config: Config) -> str:
+    """Return the key of ``FAMILIES`` that a config belongs to.
+
+    Raises:
+        ModelConfigError: If there is none.
+    """
+    for name in (text_config(config).get("model_type"), config.get("model_type")):
+        if name in FAMILIES:
+            return str(name)
+        if name in WRAPPED:
+            return WRAPPED[str(name)]
+    known = ", ".join(sorted({*FAMILIES, *WRAPPED}))
+    raise ModelConfigError(f"model type {config.get('model_type')!r} is not supported; expected one of {known}")
+
+
+def window_of(text: Config) -> int | None:
+    """Return how many positions a sliding layer attends to, None where no window is used."""
+    kind = model_type(text)
+    if kind in WINDOW_ASKED_FOR and not text.get("use_sliding_window", False):
+        return None
+    window = text.get("sliding_window", MISTRAL_WINDOW if kind == "mistral" else None)
+    return None if window is None else int(window)

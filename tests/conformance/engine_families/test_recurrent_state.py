@@ -1,0 +1,102 @@
+"""After every crop a recurrent layer's state is the one that the library leaves behind the same tokens."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.backends.recurrent import CROPPABLE_ROWS
+from engine.errors import CacheCropError
+from engine.types import CacheLayout, Draft
+from tests.conformance.engine_families import stock
+from tests.conformance.engine_families.test_against_stock import prompt_of
+from tests.fakes.tiny_families import RECURRENT
+
+BACKENDS = ("mlx", "torch")
+NEAR = 2e-5
+
+
+def forward(sequence: Any, ids: tuple[int, ...]) -> None:
+    sequence.forward_block(ids[0], Draft(tokens=ids[1:], count=len(ids) - 1))
+
+
+def assert_same(found: list[list[np.ndarray]], expected: list[list[np.ndarray]]) -> None:
+    assert len(found) == len(expected) > 0
+    for layer, known in zip(found, expected, strict=True):
+        for ours, theirs in zip(layer, known, strict=True):
+            assert ours.shape == theirs.shape
+            assert np.abs(ours - theirs).max() <= NEAR * max(1.0, np.abs(theirs).max())
+
+
+@pytest.mark.parametrize(
+    ("kind", "crops"), [("qwen3_next", 4), *(pytest.param(kind, 40, marks=pytest.mark.slow) for kind in RECURRENT)]
+)
+@pytest.mark.parametrize("name", BACKENDS)
+def test_states_after_every_crop_are_the_librarys(loaded: Callable[..., Any], name: str, kind: str, crops: int) -> None:
+    backend, target = loaded(name, kind)
+    chooser, prompt = random.Random(11), prompt_of(9, seed=2)
+    sequence, known = target.open((), CacheLayout.NATIVE), stock.States(backend, target)
+    for _ in sequence.prefill(prompt, 512):
+        pass
+    committed = prompt
+    for _ in range(crops):
+        block = prompt_of(chooser.randint(1, 8), chooser.randrange(10**6))
+        kept = chooser.randint(0, len(block))
+        forward(sequence, block)
+        sequence.crop(len(committed) + kept)
+        committed += block[:kept]
+        assert_same(stock.held_states(sequence), known.after(committed, len(prompt)))
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_sequence_that_keeps_every_row_is_cropped_over_several_appends(loaded: Callable[..., Any], name: str) -> None:
+    backend, target = loaded(name, "qwen3_5_text")
+    ids = prompt_of(30, seed=4)
+    sequence, known = target.open((), CacheLayout.FULL), stock.States(backend, target)
+    for _ in sequence.prefill(ids[:10], 512):
+        pass
+    sequence.crop(10)
+    sequence.draft_ahead(ids[10:13], 6)
+    assert sequence.length == 18
+    sequence.crop(12)
+    assert_same(stock.held_states(sequence), known.after(ids[:12], 10))
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_crop_that_one_layer_refuses_moves_none(loaded: Callable[..., Any], name: str) -> None:
+    _, target = loaded(name, "qwen3_5_text")
+    sequence = target.open((), CacheLayout.NATIVE)
+    for _ in sequence.prefill(prompt_of(12, seed=6), 512):
+        pass
+    forward(sequence, prompt_of(4, seed=7))
+    before = stock.held_states(sequence)
+    # Rows of keys and values could go back this far; a recurrent state cannot, and half of both would be neither.
+    with pytest.raises(CacheCropError, match="crop of a recurrent state to 5 positions; expected 12 <= length <= 16"):
+        sequence.crop(5)
+    assert sequence.length == 16
+    assert_same(stock.held_states(sequence), before)
+    sequence.crop(13)
+    with pytest.raises(CacheCropError, match="expected 13 <= length <= 13"):
+        sequence.crop(12)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_memory_is_the_state_and_what_one_block_takes_to_go_back(loaded: Callable[..., Any], name: str) -> None:
+    _, target = loaded(name, "qwen3_5_text")
+    sequence = target.open((), CacheLayout.NATIVE)
+    for _ in sequence.prefill(prompt_of(CROPPABLE_ROWS + 20, seed=8), CROPPABLE_ROWS + 1):
+        pass
+    caches = [cache for cache in getattr(sequence.caches, "layers", sequence.caches) if hasattr(cache, "state")]
+    settled = []
+    for _ in range(3):
+        forward(sequence, prompt_of(4, seed=9))
+        held = sum(cache.measured_bytes() for cache in caches)
+        sequence.crop(sequence.length - 2)
+        settled.append((held, sum(cache.measured_bytes() for cache in caches)))
+    assert len(set(settled)) == 1
+    held, cropped = settled[0]
+    assert cropped < held

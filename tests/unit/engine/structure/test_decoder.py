@@ -1,0 +1,96 @@
+"""A config is read as transformers reads it, and what cannot be honoured is one line that says what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.checkpoint import text_config
+from engine.errors import ModelConfigError
+from engine.structure.decoder import read_structure
+from engine.structure.families import FAMILIES, FULL, LINEAR, SLIDING
+from tests.fakes.tiny_families import BASE, CONFIGS, DELTA, HYBRID
+
+LAYERED = BASE | {"num_hidden_layers": 8}
+SAID: dict[str, dict[str, Any]] = {
+    "qwen2 with windows": LAYERED
+    | {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 9, "max_window_layers": 3},
+    "qwen2 without": LAYERED | {"model_type": "qwen2", "use_sliding_window": False, "sliding_window": 9},
+    "mistral that says nothing": LAYERED | {"model_type": "mistral"},
+    "mistral without a window": LAYERED | {"model_type": "mistral", "sliding_window": None},
+    "gemma 3 with its default pattern": LAYERED | {"model_type": "gemma3_text", "sliding_window": 9},
+    "qwen 3.5 with its default interval": LAYERED | DELTA | {"model_type": "qwen3_5_text"},
+    "gemma 4 with shared rows": LAYERED | {"model_type": "gemma4_text", "sliding_window": 9, "num_kv_shared_layers": 3},
+} | {kind: config | {"model_type": kind} for kind, config in CONFIGS.items()}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_layers_are_what_transformers_makes_of_the_config(name: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = SAID[name]
+    known = transformers.AutoConfig.for_model(**config)
+    structure, normalised = read_structure(config), read_structure(known.to_dict())
+    assert structure == normalised
+    if getattr(known, "layer_types", None):
+        assert list(structure.kinds) == list(known.layer_types)
+    elif getattr(known, "sliding_window", None) is None:
+        assert set(structure.kinds) == {FULL}
+    else:
+        assert set(structure.kinds) == {SLIDING}
+        assert structure.window == known.sliding_window
+    assert structure.tied == known.tie_word_embeddings
+
+
+def test_every_family_has_a_checkpoint_in_the_tests() -> None:
+    gemma4 = {"gemma4_text", "gemma4_unified_text"}
+    assert set(FAMILIES) - gemma4 == set(CONFIGS)
+
+
+def test_a_wrapped_config_is_read_from_its_text_part() -> None:
+    wrapped = {"model_type": "qwen3_5", "text_config": HYBRID | {"model_type": "qwen3_5_text"}}
+    structure = read_structure(wrapped)
+    assert structure.recurrent == (0, 2, 4)
+    assert structure.attending == (1, 3)
+    assert structure.windows == (None, None)
+    assert text_config(wrapped)["num_hidden_layers"] == len(structure.kinds)
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "type": ({"model_type": "mamba"}, "model type 'mamba' is not supported; expected one of gemma3, gemma3_text"),
+    "no layers": ({"model_type": "llama", "num_hidden_layers": None}, "num_hidden_layers is None"),
+    "kinds too few": (
+        {"model_type": "qwen3", "layer_types": [FULL]},
+        "lists 1 layers; expected a list of 4",
+    ),
+    "kind": ({"model_type": "qwen3", "layer_types": ["chunked"] * 4}, r"layer kinds \['chunked'\]"),
+    "recurrent elsewhere": (
+        {"model_type": "qwen3", "layer_types": [LINEAR] * 4},
+        "layer kinds .'linear_attention'",
+    ),
+    "kinds not heeded": ({"model_type": "llama", "layer_types": [SLIDING] * 4}, "Remove layer_types"),
+    "window": ({"model_type": "gpt_oss", "sliding_window": None}, "sliding layers without a window"),
+    "rope": ({"model_type": "llama", "rope_scaling": {"type": "su"}}, r"rope type \['su'\] is not supported; expected"),
+    "rope by kind": (
+        {"model_type": "gemma3_text", "sliding_window": 8, "rope_parameters": {FULL: {"rope_type": "longrope"}}},
+        r"rope type \['longrope'\]",
+    ),
+    "both ways": ({"model_type": "gemma3_text", "use_bidirectional_attention": True}, "attends to later tokens"),
+    "half a state": (
+        HYBRID | {"model_type": "qwen3_5_text", "linear_conv_kernel_dim": None},
+        "linear_conv_kernel_dim is None in a config with recurrent layers; .*Fetch config.json again",
+    ),
+    "heads of a state": (
+        HYBRID | {"model_type": "qwen3_5_text", "linear_num_value_heads": 3},
+        "linear_num_value_heads is 3; expected a multiple of 2",
+    ),
+    "experts": ({"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 5}, "5 experts a token of 4"),
+}
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_a_config_that_cannot_be_honoured_is_one_line(fault: str) -> None:
+    changes, message = BAD[fault]
+    with pytest.raises(ModelConfigError, match=message) as caught:
+        read_structure(BASE | changes)
+    assert "\n" not in str(caught.value)
