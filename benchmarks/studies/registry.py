@@ -5,7 +5,16 @@ from __future__ import annotations
 from benchmarks.areas import AREAS
 from benchmarks.equal_arms import campaign as equal_arms
 from benchmarks.simulation import campaign, failures
-from benchmarks.studies import fast_demo, fresh_clone, hogs, runner_kills, slow_tests, supervisor_cost
+from benchmarks.studies import (
+    families,
+    fast_demo,
+    fresh_clone,
+    hogs,
+    runner_kills,
+    slow_tests,
+    state_cost,
+    supervisor_cost,
+)
 from benchmarks.studies.escapes import study as escapes
 from benchmarks.studies.study import Study
 
@@ -20,5 +29,5 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
         supervisor_cost.STUDY,
     ),
     "evidence": (campaign.STUDY, failures.STUDY, equal_arms.STUDY),
-    "engine": (fast_demo.STUDY,),
+    "engine": (fast_demo.STUDY, families.STUDY, state_cost.STUDY),
 }

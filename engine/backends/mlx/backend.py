@@ -26,11 +26,14 @@ from engine.backends.mlx.wired import WiredWeights
 from engine.drafters import dflash
 from engine.errors import ModelWeightsError, UsageError
 from engine.structure.decoder import structure_of
+from engine.structure.experts import check_experts
 from engine.types import BlasInfo, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
 
 DTYPES = ("float32", "bfloat16", "float16")
+MESSAGE_CHARACTERS = 400
+"""How much is shown of what mlx-lm says: it lists every tensor of a model, one a line."""
 
 
 class MlxBackend:
@@ -68,13 +71,13 @@ class MlxBackend:
         checkpoint.weight_files(folder)
         structure = structure_of(folder, config)
         added = completed(config, structure)
+        check_experts(folder, config)
         try:
             module, _ = load_model(folder, lazy=True, model_config=added)
         except Exception as error:
             # mlx-lm reads configs and quantised formats unguarded: what it raises is what it tripped over.
-            raise ModelWeightsError(
-                f"cannot load {folder}: {type(error).__name__}: {error}; check its files"
-            ) from error
+            said = " ".join(str(error).split())[:MESSAGE_CHARACTERS]
+            raise ModelWeightsError(f"cannot load {folder}: {type(error).__name__}: {said}; check its files") from error
         if self._dtype is not None:
             _cast(module, self._dtype)
         _check_finite(dict(tree_flatten(module.parameters())), folder)

@@ -26,6 +26,7 @@ from engine.drafters import dflash
 from engine.errors import BackendMissingError, ModelConfigError, ModelWeightsError, UsageError
 from engine.huggingface import check_finite, open_causal
 from engine.structure.decoder import Structure, structure_of
+from engine.structure.experts import check_experts
 from engine.types import BlasInfo, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
@@ -68,6 +69,7 @@ class TorchBackend:
         """
         config = checkpoint.read_target_config(folder)
         structure = _check_config(config, folder)
+        check_experts(folder, config)
         attention = "eager" if structure.family.sinks else "sdpa"
         module = open_causal(folder, self._dtype, self._device, attention)
         text = checkpoint.text_config(config)

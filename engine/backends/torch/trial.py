@@ -23,8 +23,6 @@ HALF_TOLERANCE = 0.05
 
 def refusal(target: TorchTarget, clock: Clock, block_rows: int, must_pay: bool) -> str | None:
     """Return why recordings are not to be used with a target, None when they are."""
-    if target.family.structure.recurrent:
-        return "recurrent states are not kept at fixed addresses"
     ids = tuple(index % target.info.vocab_size for index in range(1, PROMPT_TOKENS + 1))
     plain, recorded = TorchSequence(target, (), CacheLayout.NATIVE), target.open((), CacheLayout.NATIVE)
     for sequence in (plain, recorded):

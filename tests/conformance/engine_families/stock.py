@@ -36,38 +36,44 @@ def greedy(backend: Any, target: Any, prompt: tuple[int, ...], budget: int) -> t
 
 
 class States:
-    """The library's recurrent states, row by row: what each position leaves behind."""
+    """The library's recurrent states behind a prompt and, one by one, the tokens after it."""
 
-    def __init__(self, backend: Any, target: Any) -> None:
+    def __init__(self, backend: Any, target: Any, prompt: tuple[int, ...]) -> None:
         self._torch = backend.name == "torch"
         self._target = target
         self._layers = target.family.structure.recurrent
+        self._cache = self._empty()
+        self._forward(prompt)
 
-    def after(self, ids: tuple[int, ...], prompt: int) -> list[list[np.ndarray]]:
-        """Return tail and matrix of each recurrent layer after ``ids``, decoded one by one behind a prompt."""
-        parts = [ids[:prompt], *((token,) for token in ids[prompt:])]
-        return self._torch_states(parts) if self._torch else self._mlx_states(parts)
+    def after(self, tokens: tuple[int, ...]) -> list[list[np.ndarray]]:
+        """Return tail and matrix of each recurrent layer behind these further tokens."""
+        for token in tokens:
+            self._forward((token,))
+        held = [self._cache.layers[index] if self._torch else self._cache[index] for index in self._layers]
+        if self._torch:
+            # transformers keeps one column that no later row reads.
+            return [[layer.conv_states[0][..., 1:].numpy(), layer.recurrent_states[0].numpy()] for layer in held]
+        return [[np.asarray(layer[side].tolist()) for side in (0, 1)] for layer in held]
 
-    def _torch_states(self, parts: list[tuple[int, ...]]) -> list[list[np.ndarray]]:
-        import torch
-        from transformers import DynamicCache
+    def _empty(self) -> Any:
+        if self._torch:
+            from transformers import DynamicCache
 
-        cache = DynamicCache(config=self._target.module.config)
-        with torch.inference_mode():
-            for part in parts:
-                self._target.module(torch.tensor([part]), past_key_values=cache, use_cache=True)
-        held = [cache.layers[index] for index in self._layers]
-        # transformers keeps one column that no later row reads.
-        return [[layer.conv_states[0][..., 1:].numpy(), layer.recurrent_states[0].numpy()] for layer in held]
-
-    def _mlx_states(self, parts: list[tuple[int, ...]]) -> list[list[np.ndarray]]:
-        import mlx.core as mx
+            return DynamicCache(config=self._target.module.config)
         from mlx_lm.models.cache import make_prompt_cache
 
-        cache = make_prompt_cache(self._target.module)
-        for part in parts:
-            mx.eval(self._target.module(mx.array([part]), cache=cache))
-        return [[np.asarray(cache[index][side].tolist()) for side in (0, 1)] for index in self._layers]
+        return make_prompt_cache(self._target.module)
+
+    def _forward(self, ids: tuple[int, ...]) -> None:
+        if self._torch:
+            import torch
+
+            with torch.inference_mode():
+                self._target.module(torch.tensor([ids]), past_key_values=self._cache, use_cache=True)
+        else:
+            import mlx.core as mx
+
+            mx.eval(self._target.module(mx.array([ids]), cache=self._cache))
 
 
 def held_states(sequence: Any) -> list[list[np.ndarray]]:

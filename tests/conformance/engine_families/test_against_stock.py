@@ -104,4 +104,4 @@ def test_two_dozen_answers_are_stock_greedy_decoding(
     backend, target = loaded(name, kind)
     dflash = backend.load_dflash(dflash_folder, target)
     for seed in range(PROMPTS):
-        check_tokens(backend, target, [dflash], prompt_of(LENGTHS[seed % len(LENGTHS)], seed), budget=30)
+        check_tokens(backend, target, [dflash], prompt_of(LENGTHS[seed % len(LENGTHS)], seed), budget=16)

@@ -103,10 +103,10 @@ class GraphedSequence(TorchSequence):
 
     def _reserve(self) -> str | None:
         """Hold a slot with room for one more block; return why there is none."""
+        if self.target.family.structure.recurrent:
+            return "recurrent states are not kept at fixed addresses"
         if not self._layout.lossless:
             return f"cache layout {self._layout} is not kept at fixed addresses"
-        if self._slots.refused is not None:
-            return self._slots.refused
         length = self.length
         if length == 0:
             return "nothing is cached yet"

@@ -62,7 +62,7 @@ class Decoder:
         self._eager = config._attn_implementation == "eager"
         # Frequencies by kind of layer come from one module that is told the kind.
         self._by_kind = isinstance(self.text.rotary_emb.rope_type, Mapping)
-        self._shares = hasattr(config, "num_kv_shared_layers")
+        self._shares = self.structure.model_type.startswith("gemma4")
 
     def caches(self, layout: CacheLayout) -> LayerCaches:
         """Return empty caches of one sequence."""
@@ -119,7 +119,8 @@ class Decoder:
             return [{}] * count
         shared: dict[str, Any] = {}
         extras: list[dict[str, Any]] = [{"shared_kv_states": shared} for _ in range(count)]
-        if text.hidden_size_per_layer_input:
+        # The unified model has no inputs per layer, and its layers take none.
+        if getattr(text, "hidden_size_per_layer_input", 0):
             own = text.project_per_layer_inputs(hidden, text.get_per_layer_inputs(ids))
             for index, extra in enumerate(extras):
                 extra["per_layer_input"] = own[:, :, index, :]
@@ -127,7 +128,7 @@ class Decoder:
 
     def _mask(self, mask: torch.Tensor | None, rows: int, like: torch.Tensor) -> torch.Tensor | None:
         """Return a mask in the form that the layers' attention reads: eager attention adds it to the scores."""
-        if not self._eager or rows == 1:
+        if not self._eager or (mask is None and rows == 1):
             return mask
         if mask is None:
             mask = torch.ones((1, 1, rows, rows), dtype=torch.bool, device=like.device).tril()
