@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from engine.backends.caches import crop_all
 from engine.backends.recurrent import CROPPABLE_ROWS, RecurrentState
 from engine.errors import CacheCropError
 
@@ -62,3 +63,15 @@ def test_a_state_that_is_gone_or_to_come_is_refused_and_nothing_moves(length: in
     with pytest.raises(CacheCropError, match="expected 3 <= length <= 5"):
         state.crop(length)
     assert state.state == (folded(0, (1, 2, 3, 4, 5)),)
+
+
+def test_a_crop_that_a_later_layer_refuses_moves_none_before_it() -> None:
+    first, later = new(None), new(1)
+    for state in (first, later):
+        append(state, (1, 2, 3))
+        append(state, (4, 5))
+    with pytest.raises(CacheCropError, match="to 1 positions; expected 3 <= length <= 5"):
+        crop_all([first, later], 1)
+    assert (first.length, later.length) == (5, 5)
+    crop_all([first, later], 4)
+    assert first.state == later.state == (folded(0, (1, 2, 3, 4)),)
