@@ -91,6 +91,14 @@ class RecurrentState:
         self._appends.clear()
         self._floor = length
 
+    def rewind(self, length: int) -> None:
+        """Go back to ``length`` positions for other tokens, which is a crop: there is no way further back.
+
+        Raises:
+            CacheCropError: If that state is gone: the sequence has to begin anew.
+        """
+        self.crop(length)
+
     def measured_bytes(self) -> int:
         """Return the bytes of the state and of what is kept to crop it."""
         return sum(self._size(array) for array in {id(array): array for array in self._held()}.values())

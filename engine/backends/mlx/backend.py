@@ -167,7 +167,9 @@ def _dtype(name: str) -> mx.Dtype:
 def _cast(module: Any, dtype: mx.Dtype) -> None:
     """Cast the weights of a model, but those that mlx-lm keeps wide: the decay rates of a recurrent layer."""
     wanted = getattr(module, "cast_predicate", lambda _: True)
-    floating = {name: part for name, part in tree_flatten(module.parameters()) if mx.issubdtype(part.dtype, mx.floating)}
+    floating = {
+        name: part for name, part in tree_flatten(module.parameters()) if mx.issubdtype(part.dtype, mx.floating)
+    }
     cast = [(name, part.astype(dtype) if wanted(name) else part) for name, part in floating.items()]
     module.load_weights(cast, strict=False)
 

@@ -65,6 +65,17 @@ def test_a_state_that_is_gone_or_to_come_is_refused_and_nothing_moves(length: in
     assert state.state == (folded(0, (1, 2, 3, 4, 5)),)
 
 
+def test_other_tokens_may_follow_where_a_sequence_ended_and_further_back_it_begins_anew() -> None:
+    state = new(1)
+    append(state, (1, 2, 3))
+    append(state, (4, 5))
+    state.crop(4)
+    state.rewind(4)
+    assert state.state == (folded(0, (1, 2, 3, 4)),)
+    with pytest.raises(CacheCropError, match="to 3 positions; expected 4 <= length <= 4"):
+        state.rewind(3)
+
+
 def test_a_crop_that_a_later_layer_refuses_moves_none_before_it() -> None:
     first, later = new(None), new(1)
     for state in (first, later):
