@@ -266,6 +266,12 @@ class Backend(Protocol):
     def resident(self, target: Any) -> AbstractContextManager[None]:
         """Return what keeps a target's weights in the accelerator's memory while it decodes; decodes may overlap."""
 
+    def gaps(self, forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
+        """Return by row how far the best logit is above that of ``tokens[row]``, in fp32; 0 where it is the best."""
+
+    def apart(self, one: Forward, other: Forward) -> float:
+        """Return the largest difference between the logits of two forwards of as many rows, in fp32."""
+
     def allocator_active_bytes(self) -> int | None:
         """Return the allocator's live bytes, None where the library has no counter."""
 

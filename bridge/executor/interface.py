@@ -87,6 +87,7 @@ class Execution:
         launches: of the commands that are launched in a series, in order.
         host: the machine it ran on; None for a trial.
         ended: wall time of its end there; None for a trial.
+        nonce: drawn when the run began, told to its commands as KAKEYA_NONCE; None where nothing began.
     """
 
     ok: bool
@@ -110,6 +111,7 @@ class Execution:
     launches: tuple[LaunchRecord, ...] = ()
     host: HostRecord | None = None
     ended: str | None = None
+    nonce: str | None = None
 
 
 @dataclass(frozen=True)

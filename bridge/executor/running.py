@@ -34,6 +34,7 @@ from bridge.records import (
     LaunchRecord,
     LaunchSeries,
     LimitHit,
+    OutputRecord,
     PeerRecord,
     SampleMark,
 )
@@ -89,6 +90,7 @@ class RunExecution:
         self._sampler = Sampler()
         self.marker = f"{spec.id}-{randomness.token_hex(8)}"
         self.stamp = start_stamp(directory.out)
+        self._nonce = randomness.token_hex(32)
         self._bounds = Bounds(spec.limits, directory.root, clock)
         self._hooks = hooks
         self._imported: ImportedModule | None = None
@@ -141,6 +143,7 @@ class RunExecution:
             launches=tuple(self._launches),
             host=self._host,
             ended=rfc3339(self._clock.now()),
+            nonce=self._nonce,
         )
 
     def _program_exit(self) -> int | None:
@@ -167,6 +170,7 @@ class RunExecution:
             with ExitStack() as stack:
                 pipe = open_pipe(stack)
                 environment = command_environment(self._spec, self._directory, self.marker, pipe.write)
+                environment |= {"KAKEYA_NONCE": self._nonce}
                 environment |= {} if beside is None else beside.environment()
                 wrapped = stack.enter_context(self._confinement.command(command.argv, environment))
                 wrapped = wrapped if beside is None else beside.connect(wrapped)
@@ -238,6 +242,7 @@ class RunExecution:
         return went_on
 
     def _alone(self, command: Command, beside: PeerProcess | LaunchTurns | None = None) -> bool:
+        before = self._left_so_far() if command.confirms else None
         ended = self._supervise(command, self._log, self._marks, self._sampler.usage, beside)
         if ended is None:
             return False
@@ -249,7 +254,7 @@ class RunExecution:
             self._ending = "killed" if ended.killed else self._ending
             if not ended.began:
                 return False
-        self._results.append(ended.result)
+        self._results.append(ended.result if before is None else ended.result.evolve(before=before))
         self._bounds.command_ended(ended.result.cpu_s)
         stop = ended.stop or self._bounds.disk()
         if stop is not None:
@@ -257,6 +262,11 @@ class RunExecution:
         if ended.result.survivors:
             self._fail(f"{ended.result.survivors} processes of command {command.name} could not be killed")
         return self._ok and stop is None and ended.result.exit_code == 0
+
+    def _left_so_far(self) -> tuple[OutputRecord, ...]:
+        """Return what lies in the report directory; nobody writes there between two commands."""
+        declared = [output.path for output in self._spec.outputs]
+        return tuple(import_outputs(self._directory.out, stamp=self.stamp, declared=declared).outputs)
 
     def _fail(self, message: str, *, began: bool = False) -> None:
         """Note that the executor could not do its own work."""

@@ -4,10 +4,20 @@ A number may be quoted only if the verdict says `evidence`. Pure: knows no file,
 code judges on the host, at the requester and in CI.
 """
 
-from bridge.gate.catalogue import explain, rules_catalogue
+from bridge.gate.catalogue import explain, needs, rules_catalogue
 from bridge.gate.comparability import MeasuredRun
 from bridge.gate.comparison import Comparison, compare
 from bridge.gate.identity import identity
 from bridge.gate.judging import judge, judge_bytes
 
-__all__ = ["Comparison", "MeasuredRun", "compare", "explain", "identity", "judge", "judge_bytes", "rules_catalogue"]
+__all__ = [
+    "Comparison",
+    "MeasuredRun",
+    "compare",
+    "explain",
+    "identity",
+    "judge",
+    "judge_bytes",
+    "needs",
+    "rules_catalogue",
+]

@@ -20,7 +20,7 @@ from bridge.gate.comparability import NEVER_CITABLE, MeasuredRun, Reason, of_pro
 from bridge.gate.facts.launch_series import series_ratio
 from bridge.gate.facts.samples import Arm, Arms, Sample, arms_of, by_prompt
 from bridge.gate.interface import Evidence, Report
-from bridge.gate.report_kinds import SAMPLED
+from bridge.gate.report_kinds import ATTACHMENTS, SAMPLED
 from bridge.gate.reports.loading import load
 from bridge.gate.stats.binomial import paired_difference_lower
 from bridge.gate.stats.multiple import holm
@@ -104,7 +104,7 @@ def compare(a: MeasuredRun, b: MeasuredRun) -> Comparison:
 
 def _pairs(a: MeasuredRun, b: MeasuredRun, reasons: list[Reason]) -> Iterator[tuple[Report, Report]]:
     """Yield the reports of one path and kind that hold samples; why others are left out goes to the reasons."""
-    ours, theirs = ({report.path: report for report in load(run.reports)[0]} for run in (a, b))
+    ours, theirs = ({report.path: report for report in load(_reports(run))[0]} for run in (a, b))
     paired = False
     for path in sorted({*ours, *theirs}):
         first, second = ours.get(path), theirs.get(path)
@@ -121,6 +121,12 @@ def _pairs(a: MeasuredRun, b: MeasuredRun, reasons: list[Reason]) -> Iterator[tu
             yield first, second
     if not paired and not any(reason.kind == "impossible" for reason in reasons):
         reasons.append(Reason("impossible", "neither run has a report"))
+
+
+def _reports(run: MeasuredRun) -> Mapping[str, bytes]:
+    """Return the files of a run that are reports: what is declared to lie beside one is none."""
+    beside = {output.path for output in run.spec.outputs if output.kind in ATTACHMENTS} if run.spec else set()
+    return {path: data for path, data in run.reports.items() if path not in beside}
 
 
 def _arms(report: Report) -> Arms:

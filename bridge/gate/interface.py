@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from bridge.records import GateIdentity, JobSpec, RunRecord, Severity
+from bridge.records import GateIdentity, JobSpec, Premise, RunRecord, Severity
 
 Derived = TypeVar("Derived")
 Authority = Literal["host", "attested", "unattested"]
@@ -48,7 +48,7 @@ class Evidence:
     Attributes:
         reports: every report, refused ones with `value` None.
         record, spec: None when a bare report file is checked outside a run; rules that need them are skipped, and
-            such a verdict is never `evidence`.
+            such a report is bound to nothing.
         profile: thresholds by name, from `profiles/<name>.toml`.
         run_id: the run that is judged, empty for a bare report file.
         authority: who vouches for the record: ``host`` made it in this process, ``attested`` means the caller has
@@ -104,12 +104,16 @@ class Violation:
 
     Attributes:
         severity: overrides the rule's own.
-        claims: ids of the claims it stops from being quoted; empty for all of them.
+        premise: overrides the rule's own.
+        arms: whose claims it concerns; empty for those of every arm.
+        claims: ids of the claims it concerns; empty for all that need the premise.
     """
 
     message: str
     where: str = ""
     report: str | None = None
     severity: Severity | None = None
+    premise: Premise | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
+    arms: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()

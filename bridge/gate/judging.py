@@ -20,10 +20,11 @@ from bridge.limits import REPORT_MAX_BYTES, REPORTS_MAX_COUNT
 from bridge.records import ClaimResult, Decision, Finding, JobSpec, RunRecord, Verdict
 
 FINDINGS_PER_RULE_MAX: Final = 20
-_SEVERITIES: Final = ("reject", "not_citable", "note")
+_SEVERITIES: Final = ("reject", "violation", "note")
 _Stored = TypeVar("_Stored", RunRecord, JobSpec)
 BARE_ID: Final = "0" * 26
 RECORD_NAME: Final = "/run.json"  # no report has an absolute path
+_SAID: Final = {"rejected": "Rejected", "recorded": "Recorded", "valid": "Valid"}
 
 
 def judge(
@@ -104,7 +105,12 @@ def _stored(
     text = " ".join(str(error).split())[:300]
     message = f"{name} is no record of this gate's schema: {text}"
     remedy = rules()["G0-RECORD"].remedy
-    broken.append(Finding(code="G0-RECORD", severity="reject", report=None, where=name, message=message, remedy=remedy))
+    broken.append(
+        Finding(
+            code="G0-RECORD", severity="reject", premise="bound", report=None, where=name, message=message,
+            remedy=remedy,
+        )
+    )  # fmt: skip
     return None
 
 
@@ -134,21 +140,18 @@ def _profile(loaded: tuple[Report, ...], spec: JobSpec | None) -> Mapping[str, o
 
 
 def _verdict(evidence: Evidence) -> Verdict:
-    findings: list[Finding] = []
-    scopes: list[tuple[Finding, tuple[str, ...]]] = []
+    found: list[claims.Held] = []
     skipped: dict[str, str] = {}
-    ran = 0
+    looked: list[RegisteredRule] = []
     for code, entry in rules().items():
         outcome = _look(entry, evidence)
         if isinstance(outcome, Skip):
             skipped[code] = outcome.reason
             continue
-        ran += 1
-        for violation in outcome:
-            finding = _finding(entry, violation)
-            findings.append(finding)
-            scopes.append((finding, violation.claims))
-    results = claims.results(evidence, scopes)
+        looked.append(entry)
+        found += (claims.Held(_finding(entry, violation), violation.claims) for violation in outcome)
+    findings = [one.finding for one in found]
+    results = claims.results(evidence, found, looked)
     draft = Verdict(
         id=evidence.run_id or BARE_ID,
         decision="rejected",
@@ -159,7 +162,7 @@ def _verdict(evidence: Evidence) -> Verdict:
         findings=(),
         claims=(),
         reports=tuple(_text(report.path) for report in evidence.reports),
-        rules_run=ran,
+        rules_run=len(looked),
         rules_skipped=dict(sorted(skipped.items())),
         principal=None if evidence.record is None else evidence.record.principal,
         signer=None if evidence.record is None else evidence.record.signer,
@@ -186,11 +189,14 @@ def _look(entry: RegisteredRule, evidence: Evidence) -> list[Violation] | Skip:
 
 
 def _finding(entry: RegisteredRule, violation: Violation) -> Finding:
+    severity = violation.severity or entry.severity
     return Finding(
         code=entry.code,
-        severity=violation.severity or entry.severity,
+        severity=severity,
+        premise=None if severity == "note" else violation.premise or entry.premise,
         report=None if violation.report is None else _text(violation.report),
         where=_text(violation.where),
+        arms=tuple(_text(arm) for arm in violation.arms),
         message=_text(violation.message, 2000),
         remedy=entry.remedy,
     )
@@ -203,21 +209,17 @@ def _text(text: str, most: int = 200) -> str:
 
 
 def _decide(draft: Verdict, findings: tuple[Finding, ...], results: tuple[ClaimResult, ...]) -> Verdict:
-    rejecting = [f for f in findings if f.severity == "reject"]
+    refuting = [f for f in findings if f.severity == "reject" or f.premise == "bound"]
     primary = [claim for claim in results if claim.role == "primary"]
-    citable = not rejecting and bool(primary) and all(claim.citable for claim in primary)
-    if rejecting:
+    if refuting:
         decision: Decision = "rejected"
-        why = [f"{f.code}: {f.message}" for f in rejecting]
-        results = tuple(
-            claim.evolve(citable=False, why=(*claim.why, *(f"{f.code}: the run is rejected" for f in rejecting[:1])))
-            for claim in results
-        )
+        why = [f"{f.premise}: {f.code}: {f.message}" for f in refuting]
+        results = tuple(claim.evolve(decision="nothing") for claim in results)
     else:
-        decision = "evidence" if citable else "valid_not_citable"
-        why = [] if citable else list(dict.fromkeys(reason for claim in primary for reason in claim.why))
-        if not citable and not primary:
-            why = [f"{f.code}: {f.message}" for f in findings if f.severity == "not_citable"] or ["no claim is made"]
+        decision = _class(primary)
+        why = list(dict.fromkeys(reason for claim in primary for reason in claim.why)) if decision != "evidence" else []
+        if decision == "recorded" and not primary:
+            why = [f"{f.premise}: {f.code}: {f.message}" for f in findings if f.premise] or ["no claim is made"]
     return draft.evolve(
         decision=decision,
         findings=tuple(sorted(findings, key=lambda f: (_SEVERITIES.index(f.severity), f.code))),
@@ -227,11 +229,20 @@ def _decide(draft: Verdict, findings: tuple[Finding, ...], results: tuple[ClaimR
     )
 
 
+def _class(primary: list[ClaimResult]) -> Decision:
+    """Return the class of a report: the least of its primary claims, `recorded` where one is nothing or none is."""
+    found = {claim.decision for claim in primary}
+    if not found or "nothing" in found:
+        return "recorded"
+    return "evidence" if found == {"evidence"} else "valid"
+
+
 def _headline(decision: Decision, why: tuple[str, ...], results: tuple[ClaimResult, ...]) -> str:
     """Return the first sentence of a verdict: what may be quoted, or what stopped it."""
-    if decision == "evidence":
-        return "May be quoted: " + "; ".join(c.wording for c in results if c.citable and c.role == "primary") + "."
+    quotable = [claim for claim in results if claim.citable and (decision != "evidence" or claim.role == "primary")]
+    if quotable:
+        also = "" if decision == "evidence" else f" Not the primary claim: {why[0]}" if why else ""
+        return f"May be quoted: {'; '.join(claim.wording for claim in quotable)}.{also}"
     more = f" (and {len(why) - 1} more)" if len(why) > 1 else ""
     reason = f"{why[0]}{more}" if why else "no reason was recorded."
-    said = "Rejected, nothing" if decision == "rejected" else "Valid, but nothing"
-    return f"{said} may be quoted: {reason}"
+    return f"{_SAID[decision]}, nothing may be quoted: {reason}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from bridge.gate.kind import having, kinds
+
 SCHEMA_VERSION: Final = 3
 
 ENVIRONMENT_PROBE: Final = "environment_probe"
@@ -22,33 +24,33 @@ FUSED_GRAPH_PROBE: Final = "fused_graph_probe"
 COMMIT_COMPARISON: Final = "commit_comparison"
 REQUEST_CODE: Final = "request_code"
 
-SAMPLED: Final = (
-    *(CODE_THROUGHPUT, NEEDLE_RECALL, ACCEPTANCE, KV_QUANTISATION),
-    *(DISTRIBUTED_E2E, DISTRIBUTED_BENCH, COMMIT_COMPARISON, REQUEST_CODE),
-)
+SAMPLED: Final = having("sampled")
 """Kinds whose arms hold samples of generated tokens."""
 
-STUDIES: Final = (DRAFTER_PARITY, F_THETA_TRAINING, BOUNDED_KV, VERIFY_COST, FUSED_GRAPH_PROBE)
+STUDIES: Final = having("rows")
 """Kinds with rows of their own instead of samples."""
 
-KINDS: Final = frozenset((ENVIRONMENT_PROBE, TEST_SUITE, *SAMPLED, *STUDIES))
+KINDS: Final = frozenset(kinds())
 
-PAIRED: Final = (CODE_THROUGHPUT, DISTRIBUTED_BENCH, COMMIT_COMPARISON, REQUEST_CODE)
+PAIRED: Final = having("paired")
 """Kinds that compare the times of interleaved arms."""
 
-INTERLEAVED: Final = (CODE_THROUGHPUT, NEEDLE_RECALL, DISTRIBUTED_BENCH, COMMIT_COMPARISON, REQUEST_CODE)
-"""Kinds whose arms meet the same prompts in an order drawn from the request digest."""
+INTERLEAVED: Final = having("interleaved")
+"""Kinds whose arms meet the same prompts in a drawn order."""
 
-MARKED: Final = (*INTERLEAVED, ACCEPTANCE)
+DRAWN: Final = having("drawn")
+"""Kinds whose one launch meets its prompts in a drawn order, each on every arm."""
+
+MARKED: Final = having("marked")
 """Kinds whose samples are announced on the sample pipe."""
 
-ONE_EACH: Final = (*INTERLEAVED, ACCEPTANCE)
+ONE_EACH: Final = having("one_each")
 """Kinds with one baseline, one control and one candidate at most."""
 
-SAME_PROMPTS: Final = (*ONE_EACH, KV_QUANTISATION, DISTRIBUTED_E2E)
+SAME_PROMPTS: Final = having("same_prompts")
 """Kinds whose arms all meet the same prompts."""
 
-ATTACHMENTS: Final = frozenset({"junit", "text", "attachment"})
+ATTACHMENTS: Final = frozenset({"junit", "text", "attachment", "recompute"})
 """Declared outputs of these kinds are files beside a report and are not judged by themselves."""
 
 ROLES: Final = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 
 from bridge.gate.interface import Evidence, Report, Skip, Violation
-from bridge.records import JobSpec, RunRecord, Severity
+from bridge.records import JobSpec, Premise, RunRecord, Severity
 
 Check = Callable[[Evidence], "Iterable[Violation] | Skip"]
 ReportCheck = Callable[[Report, Evidence], "Iterable[Violation]"]
@@ -25,12 +25,14 @@ class RegisteredRule:
 
     Attributes:
         code: never changes; the layer G0 … G9, a hyphen, a word.
-        severity: of its violations, unless one says otherwise.
+        premise: what its violations take from claims, unless one says otherwise.
+        severity: ``reject`` where a recomputation contradicts the report, ``violation`` where a premise falls.
         kinds: report kinds it looks at, empty for every kind.
         remedy: what to do about a violation.
     """
 
     code: str
+    premise: Premise
     severity: Severity
     remedy: str
     message: str
@@ -43,9 +45,13 @@ class RegisteredRule:
         """The part of the code before its first hyphen."""
         return self.code.split("-", 1)[0]
 
+    def looks_at(self, kind: str) -> bool:
+        """Whether it looks at reports of a kind."""
+        return not self.kinds or kind in self.kinds
+
     def described(self) -> dict[str, object]:
         """Return what `gate rules` shows of it."""
-        names = ("code", "layer", "severity", "kinds", "message", "why", "remedy")
+        names = ("code", "layer", "premise", "severity", "kinds", "message", "why", "remedy")
         return {name: getattr(self, name) for name in names}
 
     def __call__(self, evidence: Evidence) -> Iterable[Violation] | Skip:
@@ -55,6 +61,7 @@ class RegisteredRule:
 
 def rule(
     code: str,
+    premise: Premise,
     *,
     remedy: str,
     severity: Severity = "reject",
@@ -64,13 +71,14 @@ def rule(
 
     def register(check: Check) -> RegisteredRule:
         message, _, why = (inspect.getdoc(check) or "").partition("\n")
-        return RegisteredRule(code, severity, remedy, message.strip(), why.strip(), check, kinds)
+        return RegisteredRule(code, premise, severity, remedy, message.strip(), why.strip(), check, kinds)
 
     return register
 
 
 def report_rule(
     code: str,
+    premise: Premise,
     *,
     remedy: str,
     severity: Severity = "reject",
@@ -90,12 +98,14 @@ def report_rule(
                 for violation in check(report, evidence)
             )
 
-        return rule(code, remedy=remedy, severity=severity, kinds=kinds)(over_reports)
+        return rule(code, premise, remedy=remedy, severity=severity, kinds=kinds)(over_reports)
 
     return register
 
 
-def record_rule(code: str, *, remedy: str, severity: Severity = "reject") -> Callable[[RecordCheck], RegisteredRule]:
+def record_rule(
+    code: str, premise: Premise, *, remedy: str, severity: Severity = "reject"
+) -> Callable[[RecordCheck], RegisteredRule]:
     """Declare a rule that looks at the runner's record."""
 
     def register(check: RecordCheck) -> RegisteredRule:
@@ -103,12 +113,14 @@ def record_rule(code: str, *, remedy: str, severity: Severity = "reject") -> Cal
         def over_record(evidence: Evidence) -> Iterable[Violation] | Skip:
             return Skip("no RunRecord") if evidence.record is None else check(evidence.record, evidence)
 
-        return rule(code, remedy=remedy, severity=severity)(over_record)
+        return rule(code, premise, remedy=remedy, severity=severity)(over_record)
 
     return register
 
 
-def run_rule(code: str, *, remedy: str, severity: Severity = "reject") -> Callable[[RunCheck], RegisteredRule]:
+def run_rule(
+    code: str, premise: Premise, *, remedy: str, severity: Severity = "reject"
+) -> Callable[[RunCheck], RegisteredRule]:
     """Declare a rule that compares the runner's record with the job spec."""
 
     def register(check: RunCheck) -> RegisteredRule:
@@ -118,6 +130,6 @@ def run_rule(code: str, *, remedy: str, severity: Severity = "reject") -> Callab
                 return Skip("no RunRecord or no JobSpec")
             return check(evidence.record, evidence.spec, evidence)
 
-        return rule(code, remedy=remedy, severity=severity)(over_run)
+        return rule(code, premise, remedy=remedy, severity=severity)(over_run)
 
     return register

@@ -27,7 +27,9 @@ def commands_of(
                 None if tokens is None else _argv(tokens, (request, preset, facts), params, place)
                 for tokens in (template.argv, template.peer)
             ]
-            yield Command.model_validate({"name": name, "argv": sides[0], "peer": sides[1]})
+            yield Command.model_validate(
+                {"name": name, "argv": sides[0], "peer": sides[1], "confirms": template.confirms}
+            )
 
 
 def _argv(

@@ -22,6 +22,7 @@ HOST_TOKEN = re.compile(r"\$\{([a-z_]+)\}")
 HOST_NAMES = frozenset({"engine", "host_engine", "workload", "launch", "launches", "profile", "target", "drafter"})
 """`host_engine` is the host's engine also where the code is the request's, `workload` the request's commit."""
 
+_HOST_CODE = {"host": ("${engine}", "${host_engine}"), "request": ("${host_engine}",)}
 PositiveCount = Annotated[int, Field(gt=0)]
 PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 VariableName = Annotated[str, Field(pattern="^[A-Z_][A-Z0-9_]*$")]
@@ -63,11 +64,13 @@ class CommandTemplate(Record):
 
     Attributes:
         peer: request code that answers this command over pipes while it runs, as another user and in another sandbox.
+        confirms: host code that computes again what the commands before it put out.
     """
 
     name: Name
     argv: Tokens
     peer: Tokens | None = None
+    confirms: bool = False
     repeat: Repeat = Repeat()
 
     @property
@@ -152,6 +155,11 @@ class Preset(Record):
         asking = [command for command in self.commands if command.peer is not None]
         if asking and (self.code != "request" or any(command.argv[0] != "${host_engine}" for command in asking)):
             raise ValueError("a peer is request code, and the command that asks it is ${host_engine}")
+        confirming = [place for place, command in enumerate(self.commands) if command.confirms]
+        if confirming and (
+            confirming != [len(self.commands) - 1] or self.commands[-1].argv[0] not in _HOST_CODE[self.code]
+        ):
+            raise ValueError("what confirms is the last command, and the host's own engine")
         self._tokens_are_declared()
         return self
 

@@ -140,7 +140,7 @@ def _check_policy(request: Request, preset: Preset, facts: PolicyFacts, trust: T
             "protected_refs and floor_commit, or sets sandbox.uid in policy.toml; on your own machine: "
             "kakeya-mac run --bus embedded",
         )
-    return "untrusted", [*said, f"code: the request's tree, untrusted, at most valid_not_citable ({trust.why})"]
+    return "untrusted", [*said, f"code: the request's tree, untrusted, at most recorded ({trust.why})"]
 
 
 def _check_asker(preset: Preset, facts: PolicyFacts, trust: Trust) -> None:

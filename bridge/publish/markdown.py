@@ -66,11 +66,14 @@ def summary(record: RunRecord, verdict: Verdict) -> str:
     if verdict.claims:
         lines += ["", "## Claims", ""]
     for claim in verdict.claims:
-        citable = "may be quoted" if claim.citable else f"not citable: {escape('; '.join(claim.why))}"
-        lines.append(f"- {escape(claim.wording)} ({citable})")
+        said = "may be quoted" if claim.citable else f"{claim.decision}: {escape('; '.join(claim.why))}"
+        lines.append(f"- {escape(claim.wording)} ({said})")
     if verdict.findings:
         lines += ["", "## Findings", ""]
     if verdict.findings and record.reason in STOPPED:
         return "\n".join([*lines, f"{unfinished(record.reason, verdict)}."]) + "\n"
-    lines += [f"- {finding.code} {finding.severity}: {escape(finding.message)}" for finding in verdict.findings]
+    lines += [
+        f"- {finding.code} {finding.premise or finding.severity}: {escape(finding.message)}"
+        for finding in verdict.findings
+    ]
     return "\n".join(lines) + "\n"

@@ -30,7 +30,18 @@ from bridge.records.run import (
     TrialOutcome,
 )
 from bridge.records.turns import LaunchRecord, LaunchSeries, SoloStretch, StopRule, Turn
-from bridge.records.verdict import ClaimResult, Decision, Finding, GateIdentity, Severity, Verdict
+from bridge.records.verdict import (
+    ClaimDecision,
+    ClaimResult,
+    Decision,
+    Finding,
+    GateIdentity,
+    Premise,
+    PremiseResult,
+    Severity,
+    StoredVerdict,
+    Verdict,
+)
 
 __all__ = [
     "AcceptedWorkflow",
@@ -39,6 +50,7 @@ __all__ = [
     "BusRecord",
     "CacheShape",
     "Claim",
+    "ClaimDecision",
     "ClaimResult",
     "ClaimState",
     "CodeRecord",
@@ -66,6 +78,8 @@ __all__ = [
     "ModelShape",
     "OutputRecord",
     "PeerRecord",
+    "Premise",
+    "PremiseResult",
     "Reason",
     "Record",
     "Request",
@@ -77,6 +91,7 @@ __all__ = [
     "Severity",
     "SoloStretch",
     "StopRule",
+    "StoredVerdict",
     "Telemetry",
     "TelemetrySample",
     "TrialOutcome",

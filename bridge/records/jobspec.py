@@ -22,12 +22,14 @@ class Command(Record):
         argv: absolute interpreter first, never a shell.
         peer: the command that answers this one over pipes while it runs, in a sandbox of its own as `peer_uid`.
         launches: it is launched again and again until a stop rule ends that, and takes turns; None runs it once.
+        confirms: it computes again what the commands before it put out, and leaves their files as they are.
     """
 
     name: Name
     argv: Annotated[tuple[str, ...], Field(min_length=1)]
     peer: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     launches: LaunchSeries | None = None
+    confirms: bool = False
 
     @model_validator(mode="after")
     def _launches_have_no_peer(self) -> Self:

@@ -114,12 +114,22 @@ class ModelDigest(Record):
     shape: ModelShape | None = None
 
 
+class OutputRecord(Record):
+    """A file the run left in its report directory; `after_start` says it was created in this run."""
+
+    path: Text
+    bytes: Count
+    sha256: Sha256
+    after_start: bool
+
+
 class CommandResult(Record):
     """One command's end. Exactly one of exit_code and signal is set when the process ended by itself.
 
     Attributes:
         started_s, ended_s: seconds since the run's start on the runner's steady clock.
         survivors: processes that were still there after the kill; 0 is the only good number.
+        before: what lay in the report directory when a command that confirms began; None for any other.
     """
 
     name: Name
@@ -131,6 +141,7 @@ class CommandResult(Record):
     peak_rss_bytes: Count
     cpu_s: Seconds
     survivors: Count
+    before: tuple[OutputRecord, ...] | None = None
 
 
 class LimitHit(Record):
@@ -245,15 +256,6 @@ class Telemetry(Record):
     memory_pressure: tuple[Text, Text]
 
 
-class OutputRecord(Record):
-    """A file the run left in its report directory; `after_start` says it was created in this run."""
-
-    path: Text
-    bytes: Count
-    sha256: Sha256
-    after_start: bool
-
-
 class Attempt(Record):
     """How often this host has run this (preset, params, profile, code) within 30 days: `number` counts this one.
 
@@ -288,6 +290,8 @@ class RunRecord(Record):
             ``unsigned`` and None when nobody did.
         peers: what answered the commands that ask one, in order.
         launches: of the commands that are launched in a series, in order, with the supervisor's stamps of their turns.
+        nonce: drawn by the executor when the run began: the order of what is asked follows from it. None in records
+            from before it was drawn.
     """
 
     schema_version: Literal[1] = 1
@@ -334,3 +338,4 @@ class RunRecord(Record):
     signer: Text | None = None
     peers: tuple[PeerRecord, ...] = ()
     launches: tuple[LaunchRecord, ...] = ()
+    nonce: Sha256 | None = None

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from bridge.errors import REMEDY_MARK, KakeyaError, PolicyRefusedError, UsageError
 from bridge.limits import TEXT_MAX_CHARS
+from bridge.run.requirement import Requirement, satisfied
 
 if TYPE_CHECKING:
-    from bridge.records import Delivery, Reason
-
-Required = Literal["valid", "evidence"]
+    from bridge.records import Delivery, Reason, Verdict
 
 
 @dataclass(frozen=True)
@@ -53,9 +52,9 @@ OUTCOMES: Final[Mapping[str, OutcomeRow]] = MappingProxyType(
         "infrastructure": OutcomeRow(3, "the host could not run it", True, _RETRY),
         "publish_failed": OutcomeRow(3, "it ran, and its result is not delivered yet", True, _ATTACH),
         "program_failed": OutcomeRow(4, "the program failed", remedy=_LOGS),
-        "gate_rejected": OutcomeRow(1, "the gate's verdict is below --require"),
+        "gate_rejected": OutcomeRow(1, "the gate rejected the result, or it is below --require"),
         "pending": OutcomeRow(8, "still pending when the wait ended; nothing is lost", True, _ATTACH),
-        "passed": OutcomeRow(0, "done: the result meets --require (smoke: valid, claim: evidence)"),
+        "passed": OutcomeRow(0, "done: the result is not rejected, and meets --require"),
     }
 )
 
@@ -93,30 +92,16 @@ def strongest(codes: Iterable[int]) -> int:
     return min(codes, key=order.index)
 
 
-_RANK: Final = {"rejected": 0, "valid_not_citable": 1, "evidence": 2}
-_NEEDED: Final = {"valid": 1, "evidence": 2}
-
-
-def default_required(profile: str) -> Required:
-    """Return the verdict that a profile needs for exit code 0: a claim is made to be quoted, a smoke run is not."""
-    return "evidence" if profile == "claim" else "valid"
-
-
-def meets(decision: str | None, required: Required) -> bool:
-    """Return whether a verdict is at least the required one; no verdict never is."""
-    return decision is not None and _RANK[decision] >= _NEEDED[required]
-
-
-def exit_code_of(reason: str, decision: str | None, required: Required) -> int:
+def exit_code_of(reason: str, verdict: Verdict | None, required: Requirement | None) -> int:
     """Return the exit code of a run that ended.
 
     Args:
         reason: the terminal claim's reason; one that a newer host invented ends in 70.
-        decision: the verdict's decision, None where there is no verdict.
-        required: the verdict that the requester asked for.
+        verdict: None where there is none.
+        required: what the requester asked of it, None for anything but a rejection.
     """
     if reason in {"passed", "gate_rejected"}:
-        return OUTCOMES["passed" if meets(decision, required) else "gate_rejected"].exit_code
+        return OUTCOMES["passed" if satisfied(verdict, required) else "gate_rejected"].exit_code
     row = OUTCOMES.get(reason)
     return BUG if row is None else row.exit_code
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from bridge import strictjson
 from bridge.errors import IntegrityError, UnknownSignerError
 from bridge.limits import RESULT_MAX_BYTES
-from bridge.records import KeyRecord, Request, RunRecord, Verdict
+from bridge.records import KeyRecord, Request, RunRecord, StoredVerdict, Verdict
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner, Key
@@ -162,7 +162,7 @@ def key_id(public: str) -> str:
     return hashlib.sha256(public.encode("ascii")).hexdigest()
 
 
-def _predicate(ref: str, record: RunRecord, verdict: Verdict, link: ChainPosition) -> dict[str, Any]:
+def _predicate(ref: str, record: RunRecord, verdict: Verdict | StoredVerdict, link: ChainPosition) -> dict[str, Any]:
     return {
         "bus_id": record.bus_id,
         "ref": ref,
@@ -263,7 +263,7 @@ def _compare_predicate(attested: Attested, files: Mapping[str, bytes]) -> None:
     predicate = attested.predicate
     try:
         record = RunRecord.parse(files["run.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
-        verdict = Verdict.parse(files["verdict.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
+        verdict = StoredVerdict.parse(files["verdict.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
         expected = _predicate(_stated_ref(predicate, files), record, verdict, attested.link)
     except (KeyError, TypeError, ValueError) as error:
         raise IntegrityError(

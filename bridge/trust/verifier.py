@@ -15,7 +15,7 @@ import pydantic
 
 from bridge import strictjson
 from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
-from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, Verdict
+from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, StoredVerdict
 from bridge.strictjson import StrictJsonError
 from bridge.trust.attestation import ATTESTATION_FILE
 from bridge.trust.claim_chain import read_chain
@@ -54,7 +54,7 @@ def verify_tree(files: Mapping[str, bytes], *, run_id: str | None = None) -> lis
         return problems
     problems += _files(manifest, files)
     record = _read(RunRecord, "run.json", files, problems)
-    verdict = _read(Verdict, "verdict.json", files, problems)
+    verdict = _read(StoredVerdict, "verdict.json", files, problems)
     spec = _read(JobSpec, "spec.json", files, problems) if "spec.json" in files else None
     for path, other in (("run.json", record), ("verdict.json", verdict), ("spec.json", spec)):
         if other is not None and other.id != manifest.id:
@@ -77,7 +77,7 @@ def _read(kind: type[R], path: str, files: Mapping[str, bytes], problems: list[T
         problems.append(TreeProblem(path, f"is no {kind.__name__}: {str(error).splitlines()[0]}"))
         return None
     # Only what the bytes say: a field that a newer version added is absent from an older result.
-    if strictjson.encode(value.model_dump(mode="json", exclude_unset=True)) != files[path]:
+    if strictjson.encode(strictjson.decode(files[path], max_bytes=RESULT_MAX_BYTES, max_depth=32)) != files[path]:
         problems.append(TreeProblem(path, "is not in canonical form"))
     return value
 

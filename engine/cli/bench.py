@@ -80,7 +80,7 @@ def _compare(options: argparse.Namespace) -> int:
     context = RunContext.current(out=options.out)
     # Recorded forwards on CUDA hold one sequence at a time: there contestants decode one after the other.
     slice_tokens = None if engine.backend.device.startswith("cuda") else SLICE_TOKENS
-    rule = options.max_new, options.repeats, context.request_digest, engine.backend.clock, slice_tokens
+    rule = options.max_new, options.repeats, context.nonce, engine.backend.clock, slice_tokens
     contest = Contest(peers, prompts, warmups, *rule)
     paths = {peer.name: peer.code_path for peer in peers}
     config: dict[str, Any] = {"target": asdict(engine.target.info), "drafter": asdict(engine.drafter.info)}
@@ -151,7 +151,7 @@ def _controller(options: argparse.Namespace) -> int:
     check_prompts((prompt.ids for world in worlds for prompt in world.prompts), engine.target.info, options.max_new)
     block = engine.drafter.info.block_size
     context = RunContext.current(out=options.out)
-    trial = ControllerTrial(engine, options.max_new, context.request_digest, block - 1 if block else 16)
+    trial = ControllerTrial(engine, options.max_new, context.nonce, block - 1 if block else 16)
     budgets = [tokens for tokens in BUDGETS if tokens < options.max_new] + [options.max_new]
 
     def run() -> tuple[dict[str, dict[int, PairedRatio]], dict[str, Any]]:

@@ -16,7 +16,7 @@ from engine.loading import Engine
 from engine.measurement import arms
 from engine.measurement.arms import ROLES, SPECULATIVE, ArmSettings
 from engine.measurement.measure import Instruments, Measured, SamplePlace, measure_sample
-from engine.measurement.schedule import Profile, balanced_orders, shuffled
+from engine.measurement.schedule import Profile, balanced_orders, drawn
 from engine.measurement.selection import Prompt, PromptSet
 from engine.protocols import Backend
 from engine.reports import Arm, Fallback, Report, RunContext, Sample
@@ -28,7 +28,7 @@ from engine.types import CacheLayout, TargetInfo
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """What one launch measures. ``seed`` is the request digest."""
+    """What one launch measures. ``seed`` is the run's nonce."""
 
     arms: tuple[str, ...]
     measured: Sequence[Prompt]
@@ -88,7 +88,7 @@ def sequence(
 ) -> list[tuple[Prompt, str, bool]]:
     """Return every generation of a launch in order: warm-ups first, each on every arm."""
     listed = [(prompt, arm, True) for prompt in warmups for arm in arms]
-    prompts = shuffled(measured, seed, launch, "prompts")
+    prompts = drawn({prompt.id: prompt for prompt in measured}, seed, launch)
     orders = balanced_orders(arms, len(prompts), seed, launch)
     listed += [(prompt, arm, False) for prompt, order in zip(prompts, orders, strict=True) for arm in order]
     return listed
@@ -178,7 +178,7 @@ def run_part(
         measured=measured,
         warmups=warmups,
         launch=turn.launch,
-        seed=context.request_digest,
+        seed=context.nonce,
         max_new_tokens=profile.max_new_tokens,
         stop_ids=stop_ids,
         settings=workload.settings,

@@ -1,13 +1,13 @@
-"""In which order arms meet prompts: balanced, and drawn from the request digest so that it was not chosen.
+"""In which order arms meet prompts: balanced, and drawn from the run's nonce so that it was not chosen.
 
 Every order of the arms occurs equally often in a launch. Which prompt gets which order, and which prompt comes when, is
-the order of sha256 values over the request digest: reproducible by anyone, and not known before the request exists.
+the order of sha256 values over the nonce: reproducible by anyone, and not known before the run begins.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import TypeVar
@@ -41,6 +41,15 @@ def shuffled(items: Sequence[Item], *seed: object) -> list[Item]:
         return hashlib.sha256("/".join(str(part) for part in (*seed, index)).encode()).digest()
 
     return [items[index] for index in sorted(range(len(items)), key=rank)]
+
+
+def drawn(items: Mapping[str, Item], *seed: object) -> list[Item]:
+    """Return named items in the order of sha256 over the seed and their names: whoever knows both draws it again."""
+
+    def rank(name: str) -> bytes:
+        return hashlib.sha256("/".join((*(str(part) for part in seed), name)).encode()).digest()
+
+    return [items[name] for name in sorted(items, key=rank)]
 
 
 def balanced_orders(arms: Sequence[str], count: int, *seed: object) -> list[tuple[str, ...]]:

@@ -28,6 +28,8 @@ class RunContext:
     Attributes:
         out: directory for reports.
         pipe_fd: descriptor of the sample pipe, None when there is none.
+        nonce: what the order of everything asked is drawn from: the runner's, made after the start; by hand the
+            request's digest.
     """
 
     run_id: str
@@ -37,6 +39,7 @@ class RunContext:
     profile: str
     out: Path
     pipe_fd: int | None
+    nonce: str = MANUAL_DIGEST
 
     @classmethod
     def from_environment(
@@ -64,6 +67,7 @@ class RunContext:
             params=_params(environ.get("KAKEYA_PARAMS", "{}")),
             profile=chosen,
             out=Path(out_set) if out_set else (out or Path.cwd()),
+            nonce=environ.get("KAKEYA_NONCE", environ.get("KAKEYA_REQUEST_DIGEST", MANUAL_DIGEST)),
             pipe_fd=int(descriptor) if descriptor and descriptor.isascii() and descriptor.isdigit() else None,
         )
 

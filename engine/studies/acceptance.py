@@ -23,7 +23,7 @@ from engine.measurement import arms as arm_module
 from engine.measurement.arms import AUTOREGRESSIVE, ROLES, SPECULATIVE, ArmSettings
 from engine.measurement.launch import LaunchWorkload, describe, fallbacks
 from engine.measurement.measure import Instruments, Measured, SamplePlace, measure_sample
-from engine.measurement.schedule import Profile
+from engine.measurement.schedule import Profile, drawn
 from engine.measurement.selection import Prompt, load_prompts
 from engine.measurement.study import Study
 from engine.options import LONGEST_DRAFT, add_model_options, add_report_options, open_selected, positive
@@ -150,7 +150,8 @@ def measure(options: argparse.Namespace) -> list[Sample]:
     prompts = load_prompts(options.set, tokenizer, engine.target.info.name)
     # A small set is measured whole; how many prompts there were is in the report.
     available = max(len(prompts.prompts) - warmups, 1)
-    measured, warm = prompts.select(0, 1, options.prompts or min(count, available), warmups)
+    chosen, warm = prompts.select(0, 1, options.prompts or min(count, available), warmups)
+    measured = drawn({prompt.id: prompt for prompt in chosen}, context.nonce, 0)
     longest = (engine.drafter.info.block_size or LONGEST_DRAFT + 1) - 1
     if options.depth is not None and options.depth > longest:
         raise UsageError(

@@ -133,7 +133,7 @@ def run_launch(commits: Commits, work: ComparedWork, context: RunContext, turn: 
         known = _target_info(facts["target"])
         if known is not None:
             check_prompts((prompt.ids for prompt in (*warmups, *measured)), known, profile.max_new_tokens)
-        plan = sequence(profile.arms, measured, warmups, context.request_digest, turn.number)
+        plan = sequence(profile.arms, measured, warmups, context.nonce, turn.number)
         decode = _Decoding(sides, profile.max_new_tokens, stop_ids)
         doors = _Doors(clock, SamplePipe(context.pipe_fd), work.tokenizer, turn.heard)
         finished = [

@@ -162,7 +162,7 @@ def report(summary: Summary) -> None:
 
 def _launch(preset: ArmsCompared) -> StudyCommand[None]:
     description = (
-        "Measure one launch: every prompt on every arm, interleaved in an order drawn from the request digest. Writes "
+        "Measure one launch: every prompt on every arm, interleaved in an order drawn from the run's nonce. Writes "
         "parts/launch-N.json; `kakeya-engine eval assemble` joins the launches."
     )
     return StudyCommand(description, partial(options, preset), partial(measure, preset))

@@ -26,7 +26,7 @@ from engine.measurement import arms
 from engine.measurement.arms import ArmSettings, Running
 from engine.measurement.launch import LaunchWorkload, describe
 from engine.measurement.measure import Instruments, SamplePlace, measure_sample
-from engine.measurement.schedule import Profile, balanced_orders, shuffled
+from engine.measurement.schedule import Profile, balanced_orders, drawn
 from engine.measurement.selection import Prompt, answered, load_prompts
 from engine.measurement.study import Study
 from engine.options import add_chunk_option, add_model_options, add_report_options, open_selected, positive
@@ -46,7 +46,7 @@ ERROR_PROMPTS = 8
 
 @dataclass(frozen=True, slots=True)
 class QuantPlan:
-    """What is measured. ``score`` says whether an answer is right; ``seed`` is the request digest."""
+    """What is measured. ``score`` says whether an answer is right; ``seed`` is the run's nonce."""
 
     layouts: tuple[CacheLayout, ...]
     measured: Sequence[Prompt]
@@ -120,7 +120,7 @@ def run_kv_quant(
 def _sequence(plan: QuantPlan, arms: tuple[str, ...]) -> list[tuple[Prompt, str, bool]]:
     """Return every generation in order: warm-ups first, each on every arm."""
     listed = [(prompt, arm, True) for prompt in plan.warmups for arm in arms]
-    prompts = shuffled(plan.measured, plan.seed, "prompts")
+    prompts = drawn({prompt.id: prompt for prompt in plan.measured}, plan.seed, 0)
     orders = balanced_orders(arms, len(prompts), plan.seed)
     listed += [(prompt, arm, False) for prompt, order in zip(prompts, orders, strict=True) for arm in order]
     return listed
@@ -200,7 +200,7 @@ def measure(options: argparse.Namespace) -> QuantResult:
         max_new_tokens=options.max_new,
         stop_ids=frozenset(engine.target.info.stop_ids),
         chunk_tokens=options.prefill_chunk,
-        seed=context.request_digest,
+        seed=context.nonce,
         score=answered,
     )
     workload = LaunchWorkload(

@@ -26,6 +26,7 @@ STUDIES = {
     "peer": ("request_code:LAUNCH", "one launch of asking untrusted code, measured from outside"),
     "answer": ("request_code:ANSWER", "the other side of that: decode what is asked over a pipe"),
     "peer-assemble": ("request_code:ASSEMBLE", "join those launches into their report"),
+    "recompute": ("recompute:COMMAND", "compute again what the reports of a run say was put out"),
     "model": ("model_cards:COMMAND", "the measurements behind the model cards and prompt sets"),
 }
 

@@ -114,7 +114,7 @@ def run_launch(
     check_prompts((prompt.ids for prompt in drawn.prompts), engine.target.info, profile.max_new_tokens)
     measured, warmups = drawn.prompts[: profile.prompts_per_launch], drawn.prompts[profile.prompts_per_launch :]
     plan = LaunchPlan(
-        arms=profile.arms, measured=measured, warmups=warmups, launch=asking.launch, seed=context.request_digest,
+        arms=profile.arms, measured=measured, warmups=warmups, launch=asking.launch, seed=context.nonce,
         max_new_tokens=profile.max_new_tokens, stop_ids=frozenset(engine.target.info.stop_ids),
         settings=asking.settings,
     )  # fmt: skip

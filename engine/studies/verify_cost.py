@@ -197,7 +197,7 @@ def measure(options: argparse.Namespace) -> tuple[CostPlan, MeasuredCosts]:
         counts("--contexts", options.contexts),
         counts("--rows", options.rows),
         options.repeats or REPEATS[context.profile],
-        context.request_digest,
+        context.nonce,
     )
     engine = _engine(options)
 

@@ -102,7 +102,7 @@ class ScriptedHost:
         self._advance(run_id, log=LogChunk(head, data), state="started", phase="running")
 
     def finish(
-        self, run_id: str, reason: Reason = "passed", *, decision: Decision = "valid_not_citable",
+        self, run_id: str, reason: Reason = "passed", *, decision: Decision = "valid",
         reports: Mapping[str, object] | None = None, claims: tuple[ClaimResult, ...] = (), message: str | None = None,
         forge: Mapping[str, bytes] | None = None, program_exit: int | None = 0, attempt: int = 1,
         gate: GateIdentity | None = None, findings: tuple[Finding, ...] = (), commands: tuple[CommandResult, ...] = (),

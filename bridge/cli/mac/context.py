@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bridge.client.clone.config import ClientSettings
     from bridge.client.connection.session import BusSession
     from bridge.client.run.run import Run
+    from bridge.run.requirement import Requirement
 
     Opener = Callable[[ClientSettings, Clock], BusSession]
 
@@ -35,6 +36,16 @@ class Invocation:
     environment: Mapping[str, str]
     directory: Path
     opener: Opener | None = None
+
+    def required(self) -> Requirement | None:
+        """Return what exit 0 takes of a verdict, None for anything but a rejection.
+
+        Raises:
+            UsageError: ``--require`` says nothing that can be required.
+        """
+        from bridge.run.requirement import Requirement
+
+        return None if self.args.require is None else Requirement.parse(self.args.require)
 
     def settings(self, run: str | None = None) -> ClientSettings:
         """Return where this command works.

@@ -10,10 +10,10 @@ from bridge.cli.mac.context import Invocation
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import compare as comparing
+from bridge.client.evidence.judged import JudgedResult
 from bridge.client.evidence.quote import quote_run
 from bridge.client.evidence.reports import read_report, rows
 from bridge.client.run.present import document
-from bridge.client.run.result import Result, read_folder_result
 from bridge.client.run.run import Run
 from bridge.errors import UsageError
 from bridge.ids import short
@@ -36,8 +36,9 @@ def quote(call: Invocation) -> int:
 
 def compare(call: Invocation) -> int:
     """Put two runs side by side, with the gate's statistics where both measured the same prompts."""
-    (run, first), (_, second) = (_side(call, what) for what in (call.args.a, call.args.b))
-    lines, measured = comparing.compare(first, second), comparing.measured(first, second)
+    (run, a), (_, b) = (_side(call, what) for what in (call.args.a, call.args.b))
+    first, second = a.result, b.result
+    lines, measured = comparing.compare(a, b), comparing.measured(a, b)
     for text in _side_by_side((short(first.id), short(second.id)), lines):
         call.output.data(text)
     for one in measured.differences:
@@ -64,13 +65,13 @@ def _side_by_side(ids: tuple[str, str], lines: list[comparing.Line]) -> Iterator
         yield f"= {name:<{label}}  {a}" if same else f"* {name:<{label}}  {a:<{column}}  {b}"
 
 
-def _side(call: Invocation, what: str) -> tuple[Run | None, Result]:
-    """Return a result by run id, or from a folder that holds one."""
+def _side(call: Invocation, what: str) -> tuple[Run | None, JudgedResult]:
+    """Return a result by run id, or from a folder that holds one, judged again."""
     folder = Path(call.directory, what)
     if folder.is_dir():
-        return None, read_folder_result(folder)
+        return None, JudgedResult.of_folder(folder, call.settings())
     run = call.find_run(what)
-    return run, run.result()
+    return run, JudgedResult.of_run(run)
 
 
 def report(call: Invocation) -> int:
@@ -79,13 +80,24 @@ def report(call: Invocation) -> int:
     if path.is_file():
         found = {path.name: read_report(path)}
     else:
-        result = call.find_run(call.args.what).result()
+        run = call.find_run(call.args.what)
+        result = run.result()
         found = {name: dict(value) for name, value in result.reports.items()}
         if not found:
             raise UsageError(f"run {result.id} left no report", remedy=f"kakeya-mac logs {result.id}")
+        _print_verdict(call, JudgedResult.of_run(run))
     for name, value in found.items():
         call.output.row("report", clean_line(name))
         for label, text in rows(value):
             call.output.row(label, clean_line(text))
     call.output.document(of_data("report", found))
     return 0
+
+
+def _print_verdict(call: Invocation, side: JudgedResult) -> None:
+    """Print what the gate here says of a result before what its reports say of themselves."""
+    from bridge.gate.render import rows as verdict_rows
+
+    if side.verdict is not None:
+        for label, text in verdict_rows(side.verdict, side.result.record):
+            call.output.row(clean_line(label), clean_line(text))

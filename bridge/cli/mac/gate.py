@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from bridge.cli.mac.context import Invocation
@@ -9,12 +11,15 @@ from bridge.client.connection.pins import pins
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence.gate_files import Judged, NoReport, judge_paths
-from bridge.run.outcomes import Required, meets
+from bridge.client.evidence.judged import JudgedResult
+from bridge.errors import UsageError
+from bridge.records import ClaimResult, Verdict
+from bridge.run.requirement import satisfied
 
 
 def check(call: Invocation) -> int:
     """Judge files and folders; exit 1 when one is below what is required or does not verify."""
-    required: Required = call.args.require or "valid"
+    required = call.required()
     trusted = pins(call.settings(), option=call.args.runner_key or ())
     found = list(judge_paths([Path(call.directory, path) for path in call.args.paths], trusted))
     judged = [one for one in found if isinstance(one, Judged)]
@@ -22,12 +27,12 @@ def check(call: Invocation) -> int:
     failed = 0
     for one in judged:
         _print(call, one)
-        failed += bool(one.problems) or not meets(one.verdict.decision, required)
+        failed += bool(one.problems) or not satisfied(one.verdict, required)
     code = 1 if failed else 0
     for other in others:
         call.output.say("skip", f" {other.path}: {other.reason}")
     said = f", {len(others)} not judged" if others else ""
-    call.output.say("gate", f"{len(judged)} judged, {failed} below {required}{said}")
+    call.output.say("gate", f"{len(judged)} judged, {failed} {f'below {required}' if required else 'rejected'}{said}")
     data = [
         {"path": str(one.path), "problems": list(one.problems), "verdict": one.verdict.model_dump(mode="json")}
         for one in judged
@@ -42,19 +47,57 @@ def rules(call: Invocation) -> int:
 
     entries = rules_catalogue()
     for entry in entries:
-        call.output.data(f"{entry.code:<24} {entry.severity:<12} {entry.message}")
+        call.output.data(f"{entry.code:<24} {entry.premise:<9} {entry.severity:<10} {entry.message}")
     call.output.document(of_data("gate rules", [entry.described() for entry in entries]))
     return 0
 
 
 def explain(call: Invocation) -> int:
-    """Say what one rule is for."""
+    """Say what one rule is for, or what a claim rests on: of a run, or of every kind that makes it."""
     from bridge.gate import explain as page
+    from bridge.gate import needs
 
-    text = page(call.args.code)
-    call.output.data(text.rstrip("\n"))
-    call.output.document(of_data("gate explain", {"code": call.args.code.upper(), "text": text}))
+    what = call.args.what
+    judged = None if call.args.of is None else _judged(call, call.args.of)
+    claims = [] if judged is None else [one for one in judged.claims if one.id == what]
+    if judged is not None and not claims:
+        known = ", ".join(claim.id for claim in judged.claims) or "none"
+        raise UsageError(f"run {judged.id} makes no claim {what!r}; it makes: {known}")
+    if judged is not None:
+        text = "\n".join(line for claim in claims for line in _graph(claim))
+    else:
+        text = page(what) if re.match(r"[Gg][0-9]", what) else needs(what)
+    for line in text.rstrip("\n").split("\n"):
+        call.output.data(clean_line(line) if judged is not None else line)
+    data = {
+        "what": what,
+        "text": text,
+        "run": None if judged is None else judged.id,
+        "claims": [claim.model_dump(mode="json") for claim in claims],
+    }
+    call.output.document(of_data("gate explain", data))
     return 0
+
+
+def _judged(call: Invocation, where: str) -> Verdict:
+    """Return what the gate here says of a run, or of a result in a folder."""
+    folder = Path(call.directory, where)
+    if folder.is_dir():
+        found = JudgedResult.of_folder(folder, call.settings())
+    else:
+        found = JudgedResult.of_run(call.find_run(where))
+    if found.verdict is None:
+        raise UsageError(f"run {found.result.id} was not judged", remedy=f"kakeya-mac status {found.result.id}")
+    return found.verdict
+
+
+def _graph(claim: ClaimResult) -> Iterator[str]:
+    """Yield the claim, then its premises: held or not, seen by whom, looked at by which rules, fallen why."""
+    yield f"{claim.id}: {claim.decision} ({claim.kind})   {claim.wording}"
+    for one in claim.premises:
+        rules = " ".join(one.rules) or "no rule looked"
+        yield f"{'held' if one.held else 'MISSING':<8}{one.premise:<9} seen by {one.seen_by}: {rules}"
+        yield from (f"{'':<8}{reason}" for reason in one.why)
 
 
 def _print(call: Invocation, judged: Judged) -> None:
@@ -74,3 +117,5 @@ def _print(call: Invocation, judged: Judged) -> None:
     for problem in judged.problems:
         call.output.say("error", f" {judged.path}: {clean_line(problem)}")
     call.output.data(text.rstrip("\n"))
+    if judged.otherwise is not None:
+        call.output.say("note", f"{judged.path}: {clean_line(judged.otherwise)}")

@@ -71,7 +71,7 @@ def wait(call: Invocation) -> int:
         for progress in one.follow(timeout_s=left_s):
             if progress.kind == "trouble":
                 call.output.note(progress.lines[0])
-    found = [one.status(require=call.args.require) for one in runs]
+    found = [one.status(require=call.required()) for one in runs]
     for status in found:
         call.output.row(status.reason, status.id)
     code = strongest(status.exit_code for status in found)
@@ -111,7 +111,7 @@ def _after_sending(call: Invocation, sent: Run) -> int:
     sent.wake()
     call.output.data(sent.id)
     if call.output.json:
-        status = sent.with_actions(sent.status(require=call.args.require, fetch=False))
+        status = sent.with_actions(sent.status(require=call.required(), fetch=False))
         call.output.document(document(sent, status, call.command.name, exit_code=0))
     elif sent.actions is not None and (view := sent.actions.view()) is not None:
         call.output.say("actions", view.text())
@@ -123,7 +123,7 @@ def _see_through(call: Invocation, found: Run) -> int:
         _name_run(call, found)
         timeline = make_timeline(call.output, found.wall_limit_s, found.waiting_text, found.bus.clock.steady_s)
         show_all(timeline, found.follow(timeout_s=call.args.wait_timeout, want_log=call.args.follow))
-        status = found.with_actions(found.status(require=call.args.require))
+        status = found.with_actions(found.status(require=call.required()))
     except DetachedError as detached:
         call.output.say("detach", f" the run goes on; resume: {found.resume}")
         if call.output.json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from bridge.cli.mac.context import Invocation
 from bridge.client.clone.git_door import find_request_branch, read_branch_result
@@ -15,6 +16,8 @@ from bridge.client.evidence import verify as checking
 from bridge.client.run.run import find_stored
 from bridge.errors import InfrastructureError, RunNotFoundError, UsageError
 
+_WORDS: Final = {"ok": "ok", "warn": "not checked", "fail": "FAILED"}
+
 
 def verify(call: Invocation) -> int:
     """Check results; exit 1 when something does not hold, 9 when all does and no pinned key says who wrote it."""
@@ -22,7 +25,7 @@ def verify(call: Invocation) -> int:
     verification = found[0] if len(found) == 1 else checking.together(found)
     output = call.output
     for check in verification.checks:
-        output.row("FAILED" if check.level == "fail" else "ok", f"{clean_line(check.name)}: {clean_line(check.text)}")
+        output.row(_WORDS[check.level], f"{clean_line(check.name)}: {clean_line(check.text)}")
     name = verification.run_id or verification.source
     if verification.ok and verification.signed:
         output.row("verified", f"{name}   signed")

@@ -32,7 +32,7 @@ def print_status(output: Output, run: Run, status: RunStatus, directory: Path) -
 
 
 def headline(run: Run, status: RunStatus) -> str:
-    """Return ``valid_not_citable (smoke)   01k9x3…   13 s   mlx-cpu Linux x86_64``."""
+    """Return ``valid (smoke)   01k9x3…   13 s   mlx-cpu Linux x86_64``."""
     parts = [f"{status.verdict.decision} ({status.profile})"] if status.verdict is not None else []
     parts.append(short(status.id))
     seconds = times(status).total

@@ -24,12 +24,12 @@ _WAIT_TIMEOUT = Argument(
 )
 _FOLLOW = Argument(("--follow",), "show the log on stderr while it grows (implies --wait)", "flag")
 _REQUIRE = Argument(
-    ("--require",), "verdict needed for exit 0; default by profile: smoke valid, claim evidence",
-    choices=("valid", "evidence"),
+    ("--require",), "what exit 0 takes: evidence, or one premise (outputs, times, ...), of the primary claim, or "
+    "CLAIM:evidence of another; by default anything but a rejection", metavar="WHAT",
 )  # fmt: skip
 _PARAM = Argument(("-p", "--param"), "a parameter of the preset", "repeat", metavar="K=V")
 _PROFILE = Argument(
-    ("--profile",), "smoke: a quick look, never citable; claim: measured to be quoted", choices=("smoke", "claim"),
+    ("--profile",), "smoke: a quick look; claim: measured to be quoted", choices=("smoke", "claim"),
     default="smoke",
 )  # fmt: skip
 _PRESET = Argument(("preset",), "name of a preset, see `kakeya-mac presets`", metavar="PRESET", complete="preset")
@@ -155,8 +155,8 @@ _EVIDENCE = (
             (Argument(("a",), "run id, @last or result folder", metavar="A", complete="run"),
              Argument(("b",), "run id, @last or result folder", metavar="B", complete="run"), _JSON, _BUS),
             "Facts first; then, where both measured the same prompts, the gate's statistics of B against A with the "
-            "noise floor of each run. Two runs at two times are not interleaved, so none of it is citable, and every "
-            "reason is named. To ask whether a commit is slower: the preset commit-comparison.",
+            "noise floor of each run. Two runs at two times are not interleaved, so none of it may be quoted, and "
+            "every reason is named. To ask whether a commit is slower: the preset commit-comparison.",
             ("kakeya-mac compare @last 01k9x3", "kakeya-mac compare docs/evidence/RUN-A docs/evidence/RUN-B"),
             (0, 1, 8)),
     Verb("report", "Evidence", "bridge.cli.mac.evidence:report", "show reports of a run or files, arm by arm",
@@ -171,9 +171,15 @@ _EVIDENCE = (
             "result folder can be, with a signature by a pinned key.",
             ("kakeya-mac gate check docs/evidence",), (0, 1)),
     Verb("gate rules", "Evidence", "bridge.cli.mac.gate:rules", "list the rules of the gate", (_JSON,)),
-    Verb("gate explain", "Evidence", "bridge.cli.mac.gate:explain", "say what a rule checks, why, and the remedy",
-            (Argument(("code",), "code of a rule: `kakeya-mac gate rules`", metavar="CODE", complete="rule"), _JSON),
-            examples=("kakeya-mac gate explain G4-MARKS",)),
+    Verb("gate explain", "Evidence", "bridge.cli.mac.gate:explain",
+            "say what a rule checks, or which premises a claim rests on",
+            (Argument(("what",), "code of a rule, see `kakeya-mac gate rules`, or id of a claim",
+                      metavar="CODE|CLAIM", complete="rule"),
+             Argument(("of",), "the run or result folder whose claim it is", "optional", metavar="ID|PATH",
+                      complete="run"), _JSON, _BUS),
+            "Of a run: each premise of the claim, held or missing, who saw it, which rules looked, what took it. "
+            "Without a run: what such a claim needs.",
+            ("kakeya-mac gate explain G4-MARKS", "kakeya-mac gate explain decode_speedup @last"), (0, 1, 8)),
 )  # fmt: skip
 
 _SETUP = (

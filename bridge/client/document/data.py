@@ -12,7 +12,7 @@ from pydantic import RootModel
 
 from bridge.client.document.comparison import CompareData
 from bridge.client.document.envelope import Part
-from bridge.records import Beacon, Verdict
+from bridge.records import Beacon, ClaimResult, Verdict
 
 
 class RunRow(Part):
@@ -150,18 +150,21 @@ class RuleRow(Part):
 
     code: str
     layer: str
-    severity: Literal["reject", "not_citable", "note"]
+    premise: str
+    severity: Literal["reject", "violation", "note"]
     kinds: list[str]
     message: str
     why: str
     remedy: str
 
 
-class RulePage(Part):
-    """What `gate explain` prints, as markdown."""
+class ExplainData(Part):
+    """What `gate explain` prints of a rule or of a claim; `claims` are those of `run`."""
 
-    code: str
+    what: str
     text: str
+    run: str | None
+    claims: list[ClaimResult]
 
 
 class JudgedRow(Part):
@@ -225,7 +228,7 @@ DATA: Final[dict[str, Any]] = {
     "init": InitData,
     "version": VersionData,
     "gate rules": RuleRows,
-    "gate explain": RulePage,
+    "gate explain": ExplainData,
     "gate check": JudgedRows,
     "run": DryRunData,
 }

@@ -29,7 +29,7 @@ class Outcome(Part):
     Attributes:
         exit_code: the exit code of this command.
         reason: why; ``pending`` while a run goes on, ``ok`` for commands that are not about one run.
-        required: the verdict that was needed for 0.
+        required: what was asked of the verdict for 0, None where nothing was.
         retryable: whether the same request may end differently with no change by the requester.
     """
 
@@ -38,8 +38,8 @@ class Outcome(Part):
     executor_ok: bool | None = None
     program_exit: int | None = None
     gate_passed: bool | None = None
-    verdict: Literal["evidence", "valid_not_citable", "rejected"] | None = None
-    required: Literal["valid", "evidence"] | None = None
+    verdict: Literal["evidence", "valid", "recorded", "rejected"] | None = None
+    required: str | None = None
     message: str | None = None
     remedy: str | None = None
     retryable: bool = False
@@ -124,15 +124,28 @@ class ActionsPart(Part):
     runners: list[HostRunnerPart] | None
 
 
+class PremisePart(Part):
+    """One premise of a claim: whether it holds, who saw it, which rules looked, what took it."""
+
+    premise: str
+    held: bool
+    seen_by: str
+    rules: list[str]
+    why: list[str]
+
+
 class ClaimPart(Part):
-    """A number as the gate recomputed it; quote only `wording`, and only when `citable`.
+    """A number as the gate recomputed it; quote only `wording`, and only where `decision` is ``evidence``.
 
     Attributes:
+        decision: ``evidence``, ``valid`` (a premise is missing) or ``nothing``.
+        premises: what it rests on.
         detail: what the wording rests on, by kind of claim; e.g. whether a commit was found ``slower``.
     """
 
     id: str
     metric: str
+    kind: str
     role: str
     value: float | None
     interval: list[float] | None
@@ -141,8 +154,8 @@ class ClaimPart(Part):
     baseline: str | None
     n: int
     wording: str
-    citable: bool
-    why: list[str]
+    decision: Literal["evidence", "valid", "nothing"]
+    premises: list[PremisePart]
     detail: dict[str, Any] = {}
 
 
@@ -151,8 +164,10 @@ class FindingPart(Part):
 
     code: str
     severity: str
+    premise: str | None
     report: str | None
     where: str
+    arms: list[str]
     message: str
     remedy: str
 

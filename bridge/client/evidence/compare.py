@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bridge.client.run.result import Result
+from bridge.client.evidence.judged import JudgedResult
 from bridge.gate import Comparison, MeasuredRun
 from bridge.gate import compare as gate_compare
+from bridge.gate.report_kinds import ATTACHMENTS
 from bridge.records import ClaimResult
 
 CAUTION = "two runs at two times are not an interleaved comparison: nothing here may be quoted as a difference"
@@ -28,7 +29,7 @@ class Line:
     same: bool
 
 
-def compare(a: Result, b: Result) -> list[Line]:
+def compare(a: JudgedResult, b: JudgedResult) -> list[Line]:
     """Return facts, then claims, of two results."""
     facts_a, facts_b = _facts(a), _facts(b)
     lines = [_line(name, facts_a.get(name, "-"), facts_b.get(name, "-")) for name in {**facts_a, **facts_b}]
@@ -39,8 +40,8 @@ def compare(a: Result, b: Result) -> list[Line]:
     ]
 
 
-def _facts(result: Result) -> dict[str, str]:
-    record, verdict, spec = result.record, result.verdict, result.spec
+def _facts(side: JudgedResult) -> dict[str, str]:
+    record, verdict, spec = side.result.record, side.verdict, side.result.spec
     facts: dict[str, str] = {}
     if record is not None:
         facts |= {"preset": record.preset, "reason": record.reason, "runner": record.runner}
@@ -58,11 +59,11 @@ def _facts(result: Result) -> dict[str, str]:
     return facts
 
 
-def _claims(result: Result) -> dict[str, str]:
-    return {claim.id: claim_text(claim) for claim in result.verdict.claims} if result.verdict is not None else {}
+def _claims(side: JudgedResult) -> dict[str, str]:
+    return {claim.id: claim_text(claim) for claim in side.verdict.claims} if side.verdict is not None else {}
 
 
-def measured(a: Result, b: Result) -> Comparison:
+def measured(a: JudgedResult, b: JudgedResult) -> Comparison:
     """Return what the gate's statistics say of B against A."""
     return gate_compare(_run(a), _run(b))
 
@@ -94,22 +95,21 @@ def noise_text(a: float | None, b: float | None, confidence: float) -> str:
     return f"{', '.join(said)} (half-width of A/A', {confidence * 100:.0f} %)"
 
 
-def _run(result: Result) -> MeasuredRun:
+def _run(side: JudgedResult) -> MeasuredRun:
+    result = side.result
     files = result.tree.files
     declared = {name.removeprefix(_PREFIX): data for name, data in files.items() if name.startswith(_PREFIX)}
     if result.spec is not None:
-        paths = {output.path for output in result.spec.outputs}
+        paths = {output.path for output in result.spec.outputs if output.kind not in ATTACHMENTS}
         declared = {path: data for path, data in declared.items() if path in paths}
-    return MeasuredRun(
-        declared, result.record, result.spec, None if result.verdict is None else result.verdict.decision
-    )
+    return MeasuredRun(declared, result.record, result.spec, None if side.verdict is None else side.verdict.decision)
 
 
 def claim_text(claim: ClaimResult) -> str:
     """Return a claim's value, interval and whether it may be quoted."""
     value = "-" if claim.value is None else f"{claim.value:.4g} {claim.unit}"
     interval = "" if claim.interval is None else f" [{claim.interval[0]:.4g}, {claim.interval[1]:.4g}]"
-    return f"{value}{interval}{'' if claim.citable else ' NOT CITABLE'}"
+    return f"{value}{interval}{'' if claim.citable else f' NOT CITABLE ({claim.decision})'}"
 
 
 def _line(name: str, a: str, b: str) -> Line:

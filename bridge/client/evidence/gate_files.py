@@ -9,10 +9,10 @@ from pathlib import Path
 from bridge import strictjson
 from bridge.client.clone.store import read_folder
 from bridge.client.connection.pins import Pins, signature_of
+from bridge.client.evidence.judged import said_otherwise
 from bridge.client.run.result import read_result
 from bridge.errors import IntegrityError, UsageError
 from bridge.gate import judge, judge_bytes
-from bridge.gate.interface import Authority
 from bridge.gate.judging import BARE_ID
 from bridge.limits import REPORT_MAX_BYTES
 from bridge.records import RunRecord, Verdict
@@ -21,12 +21,18 @@ from bridge.trust.verifier import verify_tree
 
 @dataclass(frozen=True)
 class Judged:
-    """One path and its verdict by the gate here; `problems` are those of the tree itself."""
+    """One path and its verdict by the gate here.
+
+    Attributes:
+        problems: those of the tree itself.
+        otherwise: what the verdict in the tree says where the gate here says something else.
+    """
 
     path: Path
     verdict: Verdict
     record: RunRecord | None
     problems: tuple[str, ...] = ()
+    otherwise: str | None = None
 
 
 @dataclass(frozen=True)
@@ -104,13 +110,9 @@ def _folder(path: Path, trusted: Pins) -> Judged:
         problems = (*problems, error.message)
         verdict = judge_bytes(BARE_ID, reports, tree.files.get("run.json"), tree.files.get("spec.json"))
         return Judged(path, verdict, None, problems)
-    # Nobody here saw the run: without a verified attestation the best it can be is valid_not_citable.
     signature = signature_of(tree.files, trusted)
     if signature.state == "refused":
         problems = (*problems, signature.text)
     attested = signature.state == "verified" and not problems
-    authority: Authority = "attested" if attested else "unattested"
-    verdict = judge_bytes(
-        result.id, reports, tree.files.get("run.json"), tree.files.get("spec.json"), authority=authority
-    )
-    return Judged(path, verdict, result.record, problems)
+    verdict = result.judged(signed=attested)
+    return Judged(path, verdict, result.record, problems, said_otherwise(result, verdict))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.client.connection.pins import Signature, pins, signature_of
-from bridge.client.connection.run_bus import is_own, pinned_bus, require_same_bus, sent_from
+from bridge.client.connection.pins import Signature, signature_of
+from bridge.client.connection.run_bus import pinned_bus, require_same_bus
 from bridge.client.document.untrusted import clean_line, markdown_text
+from bridge.client.evidence.judged import run_pins
 from bridge.client.run.result import Result, backend_of
 from bridge.client.run.run import Run
 from bridge.errors import UsageError
@@ -42,12 +43,10 @@ def quote_run(run: Run, *, markdown: bool = False) -> Quote:
         PendingError: it has no result yet.
         UsageError: it made no claim, or this clone sent it to another bus than the one whose keys are pinned.
     """
-    result, settings = run.result(), run.settings
-    record = None if run.session is None else run.session.record
-    if record is None:
-        require_same_bus(settings, run.id, pinned_bus(settings), "quote")
-    trusted = pins(settings, record=record, own=is_own(settings, sent_from(settings, run.id)))
-    return quote(result, signature_of(result.tree.files, trusted), markdown=markdown)
+    if run.session is None:
+        require_same_bus(run.settings, run.id, pinned_bus(run.settings), "quote")
+    result = run.result()
+    return quote(result, signature_of(result.tree.files, run_pins(run)), markdown=markdown)
 
 
 def quote(result: Result, signature: Signature, *, markdown: bool = False) -> Quote:
@@ -61,16 +60,16 @@ def quote(result: Result, signature: Signature, *, markdown: bool = False) -> Qu
     Raises:
         UsageError: the run made no claim at all.
     """
-    verdict, record = result.verdict, result.record
-    if verdict is None or record is None or not verdict.claims:
+    verdict, record = result.judged(signed=signature.state == "verified"), result.record
+    if record is None or not verdict.claims:
         raise UsageError(
             f"run {result.id} claims nothing, so there is nothing to quote", remedy=f"kakeya-mac report {result.id}"
         )
     refused = tuple((claim.id, why_not(claim, verdict.why)) for claim in verdict.claims if not claim.citable)
-    citable = [claim for claim in verdict.claims if claim.citable and verdict.decision == "evidence"]
+    citable = [claim for claim in verdict.claims if claim.citable]
     if not citable:
         return Quote((), refused)
-    if signature.state in {"refused", "unpinned"}:
+    if signature.state != "verified":
         return Quote((), (*refused, *((claim.id, clean_line(signature.text)) for claim in citable)))
     backend = backend_of(result)
     device = " ".join(part for part in (*(backend or ()), record.host.cpu, record.host.os, record.host.machine) if part)
@@ -80,12 +79,12 @@ def quote(result: Result, signature: Signature, *, markdown: bool = False) -> Qu
     )
     code = record.code.identity if record.code is not None else "unknown"
     lines = [
-        *(claim_line(claim) for claim in citable),
+        *(line for claim in citable for line in (claim_line(claim), premise_line(claim))),
         f"{record.preset} ({verdict.profile}), {tries}, {clean_line(device)}",
         f"asked by {asked_by(record)}",
         f"code {clean_line(code)}, gate {verdict.gate.version} {verdict.gate.digest[:12]}",
         f"run {result.id}, {record.ended}",
-        clean_line(signature.text) if signature.state == "verified" else "unsigned: integrity only",
+        clean_line(signature.text),
         f"check: kakeya-mac verify {result.id}",
     ]
     if markdown:
@@ -112,7 +111,16 @@ def claim_line(claim: ClaimResult) -> str:
     return f"{text} ({claim.value:.4g} {clean_line(claim.unit)}{confidence} {low:.4g} to {high:.4g}, n = {claim.n})"
 
 
+def premise_line(claim: ClaimResult) -> str:
+    """Return what a claim rests on, and who saw it."""
+    seen: dict[str, list[str]] = {}
+    for one in claim.premises:
+        seen.setdefault(one.seen_by, []).append(one.premise)
+    parts = [f"{', '.join(names)} ({clean_line(who)})" for who, names in seen.items()]
+    return f"  rests on {'; '.join(parts)}"
+
+
 def why_not(claim: ClaimResult, verdict_why: tuple[str, ...]) -> str:
     """Return the reasons that keep a claim from being quoted."""
-    reasons = claim.why or verdict_why or ("the verdict is not evidence",)
+    reasons = claim.why or verdict_why or ("the run is rejected",)
     return clean_line("; ".join(reasons))

@@ -7,7 +7,7 @@ is signed by another key, and one without a signature, are whole at best, so tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from bridge.bus.views import Tree
 from bridge.client.clone.store import read_folder
 from bridge.client.connection.pins import Pins, signature_of
 from bridge.client.connection.session import BusSession
+from bridge.client.evidence.judged import said_otherwise
 from bridge.client.evidence.succession import compare_results, compare_with_bus
 from bridge.client.run.result import Result, read_result
 from bridge.diagnostics import Check, checked, has_failed
@@ -139,33 +140,43 @@ def verify(
         return Verification(source, None, tuple(checks), signed=False)
     signature = signature_of(tree.files, trusted, runner=runner)
     signed = signature.state == "verified"
-    checks.append(_judged_again(result, signed=signed))
+    checks += _judged_again(result, signed=signed)
     if signature.state in {"verified", "refused"}:
         checks.append(checked("signature", signed, signature.text))
     unproven = UNSIGNED if signature.state == "unsigned" else f"integrity only: {signature.text}"
     return Verification(source, result.id, tuple(checks), signed, signature.attested, unproven)
 
 
-def _judged_again(result: Result, *, signed: bool) -> Check:
-    """Judge the reports here and compare; a stricter gate here is no fault of the tree, and is said."""
-    verdict = result.verdict
-    if verdict is None:
-        return Check("verdict", "ok", "there is none: nothing was judged")
-    if verdict.gate.digest != identity().digest:
-        return Check("verdict", "ok", f"{verdict.decision}, by gate {verdict.gate.version}; the gate here is another")
+def _judged_again(result: Result, *, signed: bool) -> Iterator[Check]:
+    """Judge the reports with the gate here and say what came out, and what the stored verdict says beside it."""
+    stored = result.stored
+    if stored is None:
+        yield Check("verdict", "warn", "there is none: nothing was judged")
+        return
+    verdict = result.judged(signed=signed)
+    yield Check("verdict", "ok", f"{verdict.decision}, judged again with gate {identity().version}: {verdict.headline}")
+    if stored.gate.digest == identity().digest:
+        yield from _same_gate(result)
+    otherwise = said_otherwise(result, verdict)
+    if otherwise is not None:
+        yield Check("stored verdict", "warn", otherwise)
+
+
+def _same_gate(result: Result) -> Iterator[Check]:
+    """Yield that the verdict in the tree is not the one that its own gate, the one here, gives over its files."""
+    record = result.record
+    if record is not None and record.attempt is not None and record.attempt.number > 1:
+        yield Check("stored verdict", "warn", "not repeated: it pools earlier attempts, which are not in this tree")
+        return
     reports = {
         name.removeprefix("reports/"): data for name, data in result.tree.files.items() if name.startswith("reports/")
     }
-    again = judge(result.id, reports, result.record, result.spec, authority="host")
-    if again == verdict:
-        only = verdict.decision == "evidence" and not signed
-        note = "; unsigned, so evidence only to those who trust where it came from" if only else ""
-        return Check("verdict", "ok", f"{verdict.decision}, judged again with the same gate{note}")
-    if result.record is not None and result.record.attempt is not None and result.record.attempt.number > 1:
-        return Check("verdict", "ok", f"{verdict.decision}; it pools earlier attempts, which are not in this tree")
-    if again.decision == verdict.decision:
-        return Check("verdict", "fail", f"{verdict.decision}, but the same gate has other findings or numbers here")
-    return Check("verdict", "fail", f"says {verdict.decision}; the same gate says {again.decision} here")
+    again = judge(result.id, reports, record, result.spec, authority="host")
+    if again != result.verdict:
+        said = "" if result.verdict is None else result.verdict.decision
+        yield Check(
+            "stored verdict", "fail", f"says {said}, but the same gate gives {again.decision}, or other findings"
+        )
 
 
 def _chain_on_bus(tree: Tree, chain: tuple[str, ...], run_id: str) -> Check:

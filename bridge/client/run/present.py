@@ -76,7 +76,7 @@ def outcome(status: RunStatus, exit_code: int | None = None) -> Outcome:
         program_exit=record.program_exit if record is not None else None,
         gate_passed=verdict.decision != "rejected" if verdict is not None else None,
         verdict=verdict.decision if verdict is not None else None,
-        required=status.required,
+        required=None if status.required is None else str(status.required),
         message=status.message,
         remedy=status.remedy,
         retryable=status.reason in OUTCOMES and OUTCOMES[status.reason].retryable,

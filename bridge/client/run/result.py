@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,9 +18,13 @@ from bridge import strictjson
 from bridge.bus.views import Tree
 from bridge.client.clone.store import read_folder
 from bridge.errors import IntegrityError
+from bridge.gate import identity, judge_bytes
+from bridge.gate.interface import Authority
+from bridge.gate.report_kinds import ATTACHMENTS
 from bridge.limits import MIB, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
-from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, Verdict
-from bridge.run.outcomes import Required, exit_code_of
+from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, StoredVerdict, Verdict
+from bridge.run.outcomes import exit_code_of
+from bridge.run.requirement import Requirement
 
 _RECORD_MAX_BYTES = 32 * MIB
 _R = TypeVar("_R", bound=Record)
@@ -30,7 +35,8 @@ class Result:
     """A result tree, read.
 
     Attributes:
-        record, verdict, spec: None where the run ended before there was one.
+        record, spec: None where the run ended before there was one.
+        stored: what `verdict.json` says, whichever gate wrote it; None where nothing was judged.
         reports: parsed reports by path; one that is no JSON object is left out, the gate has said so.
     """
 
@@ -39,9 +45,34 @@ class Result:
     manifest: Manifest
     request: Request | None
     record: RunRecord | None
-    verdict: Verdict | None
+    stored: StoredVerdict | None
     spec: JobSpec | None
     reports: Mapping[str, Mapping[str, Any]]
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """What the host said as it ended; that of the gate here where `verdict.json` is of another schema."""
+        if self.stored is None:
+            return None
+        try:
+            return Verdict.parse(self.tree.files["verdict.json"], max_bytes=_RECORD_MAX_BYTES)
+        except pydantic.ValidationError:
+            return self.judged(signed=False)
+
+    def judged(self, *, signed: bool) -> Verdict:
+        """Return the verdict of the gate that is installed here.
+
+        Args:
+            signed: whether a key of this reader's says that the runner wrote these files; nobody else saw the run.
+        """
+        pooled = self.record is not None and self.record.attempt is not None and self.record.attempt.number > 1
+        if pooled and signed and self.stored is not None and self.stored.gate.digest == identity().digest:
+            # Earlier attempts are not in this tree; the host had them, and judged with this very gate.
+            return Verdict.parse(self.tree.files["verdict.json"], max_bytes=_RECORD_MAX_BYTES)
+        files = self.tree.files
+        reports = {name.removeprefix("reports/"): data for name, data in files.items() if name.startswith("reports/")}
+        authority: Authority = "attested" if signed else "unattested"
+        return judge_bytes(self.id, reports, files.get("run.json"), files.get("spec.json"), authority=authority)
 
     @property
     def log(self) -> bytes:
@@ -63,20 +94,20 @@ def read_result(tree: Tree, run_id: str | None = None) -> Result:
     if manifest is None:
         raise IntegrityError("there is no manifest.json; expected a result tree")
     wanted = run_id or manifest.id
-    record, verdict, spec = (
+    record, stored, spec = (
         _read(tree, "run.json", RunRecord),
-        _read(tree, "verdict.json", Verdict),
+        _read(tree, "verdict.json", StoredVerdict),
         _read(tree, "spec.json", JobSpec),
     )
     for name, found in (
         ("manifest.json", manifest),
         ("run.json", record),
-        ("verdict.json", verdict),
+        ("verdict.json", stored),
         ("spec.json", spec),
     ):
         if found is not None and found.id != wanted:
             raise IntegrityError(f"{name} is about run {found.id}, not about {wanted}: it is not this run's result")
-    return Result(wanted, tree, manifest, _request(tree, wanted), record, verdict, spec, _reports(tree))
+    return Result(wanted, tree, manifest, _request(tree, wanted), record, stored, spec, _reports(tree, spec))
 
 
 def read_folder_result(folder: Path) -> Result:
@@ -99,10 +130,9 @@ def ending(claim: Claim | None, result: Result | None) -> str:
     return "gate_rejected" if result.verdict is None or result.verdict.decision == "rejected" else "passed"
 
 
-def exit_code(reason: str, result: Result | None, required: Required) -> int:
+def exit_code(reason: str, result: Result | None, required: Requirement | None) -> int:
     """Return the exit code of a run that ended."""
-    decision = result.verdict.decision if result is not None and result.verdict is not None else None
-    return exit_code_of(reason, decision, required)
+    return exit_code_of(reason, None if result is None else result.verdict, required)
 
 
 def backend_of(result: Result) -> tuple[str, str] | None:
@@ -145,10 +175,11 @@ def _request(tree: Tree, wanted: str) -> Request | None:
     return request
 
 
-def _reports(tree: Tree) -> dict[str, Mapping[str, Any]]:
+def _reports(tree: Tree, spec: JobSpec | None) -> dict[str, Mapping[str, Any]]:
+    beside = {f"reports/{output.path}" for output in spec.outputs if output.kind in ATTACHMENTS} if spec else set()
     reports: dict[str, Mapping[str, Any]] = {}
     for name, data in tree.files.items():
-        if name.startswith("reports/") and name.endswith(".json"):
+        if name.startswith("reports/") and name.endswith(".json") and name not in beside:
             try:
                 value = strictjson.decode(data, max_bytes=REPORT_MAX_BYTES, max_depth=REPORT_JSON_MAX_DEPTH)
             except strictjson.StrictJsonError:

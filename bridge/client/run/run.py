@@ -29,7 +29,7 @@ from bridge.presets import registry
 from bridge.records import Request
 from bridge.request import UNSIGNED, expired
 from bridge.request.cancel import CancelRequest
-from bridge.run.outcomes import Required
+from bridge.run.requirement import Requirement
 from bridge.run.state import RunState
 from bridge.system.clock import parse_rfc3339, rfc3339
 
@@ -108,11 +108,11 @@ class Run:
             known = self._request = self.status(fetch=False).request
         return known
 
-    def status(self, *, require: Required | None = None, fetch: bool = True) -> RunStatus:
+    def status(self, *, require: Requirement | None = None, fetch: bool = True) -> RunStatus:
         """Return the state of the run and, where it ended, its verified result; after `follow`, how the wait ended.
 
         Args:
-            require: the verdict needed for exit code 0, None for the profile's default.
+            require: what exit code 0 takes, None for anything but a rejection.
             fetch: whether the result of an ended run is fetched when it is not stored yet.
 
         Raises:

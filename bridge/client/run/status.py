@@ -21,7 +21,8 @@ from bridge.client.run.result import Result, ending, exit_code, read_result
 from bridge.errors import REMEDY_MARK, FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
 from bridge.records import Claim, Request, RunRecord, Verdict
 from bridge.request import parse
-from bridge.run.outcomes import OUTCOMES, Required, default_required
+from bridge.run.outcomes import OUTCOMES
+from bridge.run.requirement import Requirement, satisfied
 from bridge.run.state import RunState
 from bridge.trust.verifier import verify_tree
 
@@ -45,7 +46,7 @@ class RunStatus:
     terminal: bool
     reason: str
     exit_code: int
-    required: Required
+    required: Requirement | None
     request: Request | None
     claim: Claim | None = None
     view: RunView | None = None
@@ -84,7 +85,7 @@ def run_status(
     view: RunView,
     *,
     end: EndReason | None = None,
-    require: Required | None = None,
+    require: Requirement | None = None,
     fetch: bool = True,
 ) -> RunStatus:
     """Return the status of a run, its result fetched, verified and stored when it has ended.
@@ -94,7 +95,7 @@ def run_status(
         run_id: the run.
         view: what the bus was last seen to say.
         end: why a wait for it ended, None without a wait.
-        require: the verdict needed for exit 0, None for the profile's default.
+        require: what exit 0 takes, None for anything but a rejection.
         fetch: whether an ended run's result is fetched when it is not here yet.
 
     Raises:
@@ -106,14 +107,13 @@ def run_status(
     claim = view.claim.claim if view.claim is not None else None
     if state is RunState.UNKNOWN and not session.store.has_result(run_id) and session.store.sent(run_id) is None:
         raise RunNotFoundError(f"the bus {session.bus.route} knows no run {run_id}", remedy="kakeya-mac ls")
-    required = require or default_required(request.profile if request is not None else "smoke")
     base = RunStatus(
         run_id,
         state,
         terminal=False,
         reason="pending",
         exit_code=OUTCOMES["pending"].exit_code,
-        required=required,
+        required=require,
         request=request,
         claim=claim,
         view=view,
@@ -144,7 +144,7 @@ def stored_status(store: Store, run_id: str) -> RunStatus | None:
         terminal=True,
         reason="pending",
         exit_code=OUTCOMES["pending"].exit_code,
-        required=default_required(request.profile if request is not None else "smoke"),
+        required=None,
         request=request,
     )
     return _ended(base, result, folder)
@@ -246,11 +246,10 @@ def _unfinished(
     return "pending", None, attach
 
 
-def _remedy(run_id: str, reason: str, required: Required, result: Result | None) -> str | None:
+def _remedy(run_id: str, reason: str, required: Requirement | None, result: Result | None) -> str | None:
     row = OUTCOMES.get(reason)
     if row is not None and row.remedy is not None:
         return row.remedy.replace("ID", run_id)
-    decision = result.verdict.decision if result is not None and result.verdict is not None else None
-    if reason == "passed" and required == "evidence" and decision == "valid_not_citable":
-        return "the findings say what kept it from being evidence"
+    if reason == "passed" and required is not None and result is not None and not satisfied(result.verdict, required):
+        return f"kakeya-mac gate explain {required.claim or 'CLAIM'} {run_id} says which premise is missing"
     return None

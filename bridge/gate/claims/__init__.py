@@ -1,20 +1,23 @@
 """What a report says, recomputed from its raw rows by `recompute` of its kind.
 
-Knows which findings stop which claim, not what the findings mean.
+Knows which findings take which premise from which claim, not what the findings mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final, Literal
 
 from bridge.gate.interface import Evidence, Report
+from bridge.gate.kind import Metric, kinds
+from bridge.gate.premises import COMPUTED, PREMISES, VALID
+from bridge.gate.rule import RegisteredRule
 from bridge.gate.stats.ratio import Ratio
-from bridge.records import ClaimResult, Finding
+from bridge.records import ClaimDecision, ClaimResult, Finding, Premise, PremiseResult
 
-Role = Literal["primary", "secondary", "informational"]
+Role = Literal["primary", "secondary"]
 CONFIDENCE: Final = 0.95
 
 
@@ -27,7 +30,7 @@ class ClaimDraft:
         arms: candidate first, then baseline; as a report's own claim must name them.
         stated: what a report must state under this metric where that is not `value`: the plain number of this run,
             before loops were left out and earlier attempts pooled.
-        stops: what stops it by itself, e.g. an interval that contains no effect.
+        stops: premises it lacks by itself, each with the reason.
     """
 
     id: str
@@ -42,7 +45,7 @@ class ClaimDraft:
     stated_as: str | None = None
     stated: float | None = None
     arms: tuple[str, ...] = ()
-    stops: tuple[str, ...] = ()
+    stops: Mapping[Premise, str] = field(default_factory=dict)
     detail: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -71,10 +74,32 @@ def claim_drafts(report: Report, evidence: Evidence) -> tuple[ClaimDraft, ...]:
     return evidence.derived(("drafts", report.path), lambda: tuple(recompute(report, evidence)))
 
 
-def results(evidence: Evidence, scopes: Iterable[tuple[Finding, tuple[str, ...]]]) -> tuple[ClaimResult, ...]:
-    """Return every claim with what stops it from being quoted."""
-    blocking = [(finding, only) for finding, only in scopes if finding.severity == "not_citable"]
-    cap = evidence.profile["citable_at_most"] != "evidence"
+@dataclass(frozen=True)
+class Held:
+    """A finding, and the claims it is held against where those are not all that need its premise."""
+
+    finding: Finding
+    claims: tuple[str, ...]
+
+    def concerns(self, draft: ClaimDraft, report: Report) -> bool:
+        """Whether it takes its premise from this claim."""
+        finding = self.finding
+        return (
+            finding.severity != "note"
+            and finding.report in {None, report.path}
+            and (not self.claims or draft.id in self.claims)
+            and (not finding.arms or not draft.arms or not set(draft.arms).isdisjoint(finding.arms))
+        )
+
+
+def results(evidence: Evidence, found: Sequence[Held], looked: Sequence[RegisteredRule]) -> tuple[ClaimResult, ...]:
+    """Return every claim with the premises it rests on.
+
+    Args:
+        evidence: its well-formed reports are what is claimed of.
+        found: every finding.
+        looked: the rules that had something to look at.
+    """
     wanted = evidence.spec.primary_claim if evidence.spec is not None else None
     out: list[ClaimResult] = []
     for report in evidence.reports:
@@ -85,37 +110,79 @@ def results(evidence: Evidence, scopes: Iterable[tuple[Finding, tuple[str, ...]]
         except Exception:  # noqa: BLE001, S112  the G4-CLAIM rule has already said that it cannot be recomputed
             continue
         for draft in recomputed:
-            why = [
-                f"{finding.code}: {finding.message}"
-                for finding, only in blocking
-                if finding.report in {None, report.path} and (not only or draft.id in only)
-            ]
-            if cap:
-                why.append(
-                    f"profile {evidence.profile['name']}: never better than {evidence.profile['citable_at_most']}"
-                )
-            out.append(_result(draft, wanted, (*dict.fromkeys(why), *draft.stops)))
-    return tuple(out)
+            fallen = _fallen(draft, report, found)
+            out.append(_result(draft, report, evidence, fallen, looked))
+    named = any(claim.id == wanted for claim in out)
+    return tuple(
+        claim.evolve(role="primary" if claim.id == wanted else "secondary") if named else claim for claim in out
+    )
 
 
-def _result(draft: ClaimDraft, wanted: str | None, why: tuple[str, ...]) -> ClaimResult:
-    role = draft.role
-    if wanted is not None and role != "informational":
-        role = "primary" if draft.id == wanted else "secondary"
-    if role == "informational":
-        why = (*why, "informational: not a claim of this preset")
+def _fallen(draft: ClaimDraft, report: Report, found: Sequence[Held]) -> dict[Premise, list[str]]:
+    """Return what takes each premise from a claim, as `CODE: message`."""
+    fallen: dict[Premise, list[str]] = {}
+    for one in found:
+        if one.finding.premise is not None and one.concerns(draft, report):
+            fallen.setdefault(one.finding.premise, []).append(f"{one.finding.code}: {one.finding.message}")
+    for premise, reason in draft.stops.items():
+        fallen.setdefault(premise, []).append(reason)
+    return fallen
+
+
+def _result(
+    draft: ClaimDraft,
+    report: Report,
+    evidence: Evidence,
+    fallen: Mapping[Premise, list[str]],
+    looked: Sequence[RegisteredRule],
+) -> ClaimResult:
+    metric = kinds()[str(report.kind)].metric(draft.id)
+    missing = [premise for premise in metric.needs if premise in fallen]
+    decision: ClaimDecision = "evidence" if not missing else "valid" if VALID.isdisjoint(fallen) else "nothing"
     return ClaimResult(
         id=draft.id,
         metric=draft.metric,
-        role=role,
+        kind=metric.kind,
+        role=draft.role,
         value=draft.value,
         interval=draft.interval,
         confidence=draft.confidence,
         unit=draft.unit,
         n=draft.n,
         baseline=draft.baseline,
-        wording=draft.wording,
-        citable=not why,
-        why=why,
+        wording=_worded(draft.wording, metric, evidence, fallen),
+        decision=decision,
+        premises=tuple(
+            PremiseResult(
+                premise=premise,
+                held=premise not in fallen,
+                seen_by=_seen_by(premise, evidence),
+                rules=tuple(
+                    rule.code for rule in looked if rule.premise == premise and rule.looks_at(str(report.kind))
+                ),
+                why=tuple(dict.fromkeys(fallen.get(premise, ()))),
+            )
+            for premise in metric.needs
+        ),
         detail=draft.detail,
     )
+
+
+def _seen_by(premise: Premise, evidence: Evidence) -> str:
+    who = PREMISES[premise].seen_by
+    if who == COMPUTED:
+        return who
+    if evidence.record is None:
+        return "nobody"
+    return f"{who}, unattested" if evidence.authority == "unattested" else who
+
+
+def _worded(wording: str, metric: Metric, evidence: Evidence, fallen: Mapping[Premise, list[str]]) -> str:
+    """Return the wording of a claim; a number that nobody but its program knows says whose word it is."""
+    if metric.kind != "reported":
+        return wording
+    if evidence.spec is None:
+        return f"{wording}, reported by its program"
+    if "outputs" not in fallen and any(command.confirms for command in evidence.spec.commands):
+        return f"{wording}, recomputed"
+    return f"{wording}, reported by {'the host' if evidence.spec.code == 'host' else 'the request'}'s program"

@@ -10,7 +10,6 @@ from typing import Final
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
 from bridge.gate.facts.samples import (
     Arm,
-    Arms,
     Sample,
     arms_of,
     by_prompt,
@@ -63,7 +62,7 @@ def acceptance(report: Report, evidence: Evidence, role: Role = "secondary") -> 
     if drafted:
         yield ClaimDraft(
             id="acceptance_rate",
-            role="informational",
+            role="secondary",
             value=accepted / drafted,
             unit="share",
             n=len(candidate.measured),
@@ -94,15 +93,25 @@ def committed_of(sample: Sample, *, clipped: bool) -> tuple[int, int]:
 
 
 def identity(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
-    """Yield on how many prompts the candidate's tokens equal the baseline's, recomputed from raw tokens."""
+    """Yield on how many prompts each candidate's tokens equal the baseline's, recomputed from raw tokens."""
     arms = arms_of(report, evidence)
-    if arms.candidate is None or arms.baseline is None:
-        return
-    same, prompts, tokens, worst = compare(arms)
+    word = dtype_word(report)
+    for place, candidate in enumerate(arms.candidates):
+        if arms.baseline is not None:
+            suffix = "" if place == 0 else f"_{candidate.name}"
+            yield from _identity(candidate, arms.baseline, word, suffix)
+
+
+def dtype_word(report: Report) -> str:
+    """Return the precision of a report as people write it."""
+    dtype = str(report.body["config"].get("dtype", "?"))
+    return DTYPE_WORDS.get(dtype, dtype)
+
+
+def _identity(candidate: Arm, baseline: Arm, word: str, suffix: str) -> Iterator[ClaimDraft]:
+    same, prompts, tokens, worst = compare(candidate, baseline)
     if not prompts:
         return
-    dtype = str(report.body["config"].get("dtype", "?"))
-    word = DTYPE_WORDS.get(dtype, dtype)
     if same == prompts:
         wording = f"identical on these {prompts} prompts, {tokens} tokens, {word}"
         bound = 1.0 - 0.05 ** (1.0 / prompts)
@@ -113,14 +122,14 @@ def identity(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         wording += f"top-2 margin there {said}, {word}"
         bound = None
     yield ClaimDraft(
-        id="identical_prompts",
+        id=f"identical_prompts{suffix}",
         role="secondary",
         value=float(same),
         unit="prompts",
         n=prompts,
-        baseline=arms.baseline.name,
-        arms=(arms.candidate.name, arms.baseline.name),
-        wording=wording,
+        baseline=baseline.name,
+        arms=(candidate.name, baseline.name),
+        wording=wording if not suffix else f"{candidate.name}: {wording}",
         detail={
             "mismatch_rate_upper_95": bound,
             "summary": f"{same}/{prompts} prompts, {tokens} tokens, {word}" if same == prompts else wording,
@@ -128,13 +137,11 @@ def identity(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     )
 
 
-def compare(arms: Arms) -> tuple[int, int, int, tuple[int, float | None]]:
+def compare(candidate: Arm, baseline: Arm) -> tuple[int, int, int, tuple[int, float | None]]:
     """Return (identical prompts, prompts, baseline tokens, (first difference, margin there)), every repeat counted."""
     same = tokens = 0
     first: tuple[int, float | None] = (1 << 60, None)
-    if arms.candidate is None or arms.baseline is None:
-        return 0, 0, 0, first
-    theirs, ours = by_prompt(arms.baseline.measured), by_prompt(arms.candidate.measured)
+    theirs, ours = by_prompt(baseline.measured), by_prompt(candidate.measured)
     common = [prompt for prompt in theirs if prompt in ours]
     for prompt in common:
         reference = theirs[prompt][0]["tokens"]
@@ -162,7 +169,7 @@ def throughput(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     yield replace(
         ClaimDraft.of_ratio(
             "baseline_tokens_per_s",
-            "informational" if arms.candidate is not None else "primary",
+            "secondary" if arms.candidate is not None else "primary",
             rate,
             f"native decoding {rate.value:.1f} tokens/s [{low:.1f}, {high:.1f}] 95 %, {rate.n} prompts",
         ),
@@ -183,7 +190,7 @@ def memory(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     shown += f", drafter {extra / 1e6:.2f} MB)" if extra else ")"
     yield ClaimDraft(
         id="kv_bytes",
-        role="informational",
+        role="secondary",
         value=float(ours),
         unit="bytes",
         n=len(arms.candidate.measured),
@@ -218,7 +225,7 @@ def call_times(report: Report) -> Iterator[ClaimDraft]:
         seconds = row["seconds"]
         yield ClaimDraft(
             id=name,
-            role="informational",
+            role="secondary",
             value=statistics.fmean(seconds),
             unit="s",
             n=len(seconds),

@@ -165,7 +165,8 @@ def _held(record: RunRecord, arms: Arms, late_s: float) -> Iterator[Violation]:
         yield Violation(
             f"the peer could run during {len(free)} samples of the host's own, e.g. {free[0]}",
             "peers",
-            severity="not_citable",
+            severity="violation",
+            premise="times",
         )
 
 
@@ -179,7 +180,10 @@ def _tokens(arms: Arms) -> Iterator[Violation]:
     wrong = [s["prompt_id"] for s in peer.samples if s["tokens"] != oracle.get(s["prompt_id"])] if peer else ["all"]
     if wrong:
         yield Violation(
-            f"{len(wrong)} answers are not the oracle's, e.g. to {wrong[0]}", "/arms", severity="not_citable"
+            f"{len(wrong)} answers are not the oracle's, e.g. to {wrong[0]}",
+            "/arms",
+            severity="violation",
+            premise="outputs",
         )
 
 
@@ -189,4 +193,5 @@ def _earlier(report: Report, evidence: Evidence) -> Iterator[Violation]:
         for other in reports:
             if other.value is not None and (other.path, other.kind) == (report.path, report.kind):
                 for violation in _tokens(arms_of(other, evidence)):
-                    yield Violation(f"earlier attempt {name}: {violation.message}", severity=violation.severity)
+                    said = f"earlier attempt {name}: {violation.message}"
+                    yield Violation(said, severity=violation.severity, premise="attempts")

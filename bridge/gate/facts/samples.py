@@ -49,7 +49,12 @@ class Arms:
     all: tuple[Arm, ...]
     baseline: Arm | None
     control: Arm | None
-    candidate: Arm | None
+    candidates: tuple[Arm, ...]
+
+    @property
+    def candidate(self) -> Arm | None:
+        """The candidate of a kind that has one at most."""
+        return self.candidates[0] if self.candidates else None
 
     @property
     def reference(self) -> tuple[Arm, ...]:
@@ -71,7 +76,8 @@ def within(arms: Arms, launches: Set[int]) -> Arms:
         return replace(arm, samples=tuple(sample for sample in arm.samples if sample["launch"] in launches))
 
     kept = tuple(one for one in map(only, arms.all) if one is not None)
-    return Arms(kept, only(arms.baseline), only(arms.control), only(arms.candidate))
+    candidates = tuple(one for one in map(only, arms.candidates) if one is not None)
+    return Arms(kept, only(arms.baseline), only(arms.control), candidates)
 
 
 def arms_of(report: Report, evidence: Evidence) -> Arms:
@@ -85,7 +91,8 @@ def _arms(body: Mapping[str, Any]) -> Arms:
         for index, arm in enumerate(body["arms"])
     )
     by_role = {arm.role: arm for arm in reversed(built)}
-    return Arms(built, by_role.get("baseline"), by_role.get("control"), by_role.get("candidate"))
+    candidates = tuple(arm for arm in built if arm.role == "candidate")
+    return Arms(built, by_role.get("baseline"), by_role.get("control"), candidates)
 
 
 def by_prompt(samples: Iterable[Sample], key: str = "prompt_id") -> dict[str, list[Sample]]:

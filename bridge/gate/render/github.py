@@ -7,7 +7,7 @@ from typing import Final
 
 from bridge.records import Severity, Verdict
 
-_LEVEL: Final[dict[Severity, str]] = {"reject": "error", "not_citable": "warning", "note": "notice"}
+_LEVEL: Final[dict[Severity, str]] = {"reject": "error", "violation": "warning", "note": "notice"}
 
 
 def annotations(verdict: Verdict) -> str:

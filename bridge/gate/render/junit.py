@@ -8,7 +8,7 @@ from bridge.records import Verdict
 
 
 def junit(verdict: Verdict) -> str:
-    """Return one test suite; a rejecting finding is a failure, what is not citable is skipped with its reason."""
+    """Return one test suite; a rejecting finding is a failure, a missing premise is skipped with its reason."""
     cases: list[str] = []
     failures = skipped = 0
     for finding in verdict.findings:
@@ -16,7 +16,7 @@ def junit(verdict: Verdict) -> str:
         if finding.severity == "reject":
             failures += 1
             body = f"<failure message={quoteattr(_clean(finding.message))}>{escape(_clean(finding.remedy))}</failure>"
-        elif finding.severity == "not_citable":
+        elif finding.severity == "violation":
             skipped += 1
             body = f"<skipped message={quoteattr(_clean(finding.message))}/>"
         name = " ".join(part for part in (finding.code, finding.report or "", finding.where) if part)

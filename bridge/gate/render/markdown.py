@@ -9,7 +9,7 @@ from bridge.records import Verdict
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~&$-])")
 _AUTOLINK = re.compile(r"(www)\.", re.IGNORECASE)  # GitHub links these without a scheme
-_TITLES = {"evidence": "Evidence", "valid_not_citable": "Valid, not citable", "rejected": "Rejected"}
+_TITLES = {"evidence": "Evidence", "valid": "Valid", "recorded": "Recorded", "rejected": "Rejected"}
 
 
 def markdown(verdict: Verdict) -> str:
@@ -28,18 +28,18 @@ def _lines(verdict: Verdict) -> Iterator[str]:
     yield f"**{_TITLES[verdict.decision]}.** {escape(verdict.headline)}"
     yield ""
     if verdict.claims:
-        yield "| claim | what the raw rows give | n | may be quoted |"
-        yield "|---|---|---|---|"
+        yield "| claim | what the raw rows give | n | it is | missing |"
+        yield "|---|---|---|---|---|"
         for claim in verdict.claims:
-            said = "yes" if claim.citable else ("informational" if claim.role == "informational" else "no")
-            yield f"| {escape(claim.id)} | {escape(claim.wording)} | {claim.n} | {said} |"
+            missing = ", ".join(claim.missing) or "-"
+            yield f"| {escape(claim.id)} | {escape(claim.wording)} | {claim.n} | {claim.decision} | {missing} |"
         yield ""
     if verdict.findings:
-        yield "| rule | consequence | where | what was found | what to do |"
-        yield "|---|---|---|---|---|"
+        yield "| rule | premise | consequence | where | what was found | what to do |"
+        yield "|---|---|---|---|---|---|"
         for finding in verdict.findings:
             where = " ".join(part for part in (finding.report or "", finding.where) if part)
-            cells = (finding.code, finding.severity, where, finding.message, finding.remedy)
+            cells = (finding.code, finding.premise or "-", finding.severity, where, finding.message, finding.remedy)
             yield f"| {' | '.join(escape(cell) for cell in cells)} |"
         yield ""
     ran, idle = verdict.rules_run, len(verdict.rules_skipped)

@@ -32,9 +32,10 @@ def table(verdict: Verdict, record: RunRecord | None) -> str:
 def claim_line(claim: ClaimResult) -> str:
     """Return one claim as it stands in the table, without its name."""
     text = str(claim.detail.get("summary") or claim.wording)
-    if claim.role == "informational" or claim.citable:
+    if claim.citable:
         return text
-    return f"{text.ljust(CLAIM_COLUMNS)} NOT CITABLE"
+    said = "NOTHING" if claim.decision == "nothing" else "VALID"
+    return f"{text.ljust(CLAIM_COLUMNS)} {said}: no {', '.join(claim.missing)}" if claim.missing else f"{text}   {said}"
 
 
 def slowdown(claims: tuple[ClaimResult, ...]) -> str | None:
@@ -60,7 +61,7 @@ def rows(verdict: Verdict, record: RunRecord | None) -> Iterator[tuple[str, str]
     shown = [finding for finding in verdict.findings if finding.severity != "note"]
     for finding in shown[:MOST_FINDINGS]:
         place = " ".join(part for part in (finding.report or "", finding.where) if part)
-        yield finding.severity.replace("_", " "), f"{finding.code}  {finding.message}{f'  ({place})' if place else ''}"
+        yield finding.premise or "reject", f"{finding.code}  {finding.message}{f'  ({place})' if place else ''}"
     if len(shown) > MOST_FINDINGS:
         yield "", f"and {len(shown) - MOST_FINDINGS} more findings in verdict.json"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import permutations
 
 from bridge.gate.facts.samples import Arm, arms_of
@@ -25,6 +25,7 @@ from bridge.gate.rule import report_rule
 
 @report_rule(
     "G3-SELF",
+    "ratio",
     kinds=(*INTERLEAVED, KV_QUANTISATION),
     remedy="Compare the candidate's own code with the library's own decoding.",
 )
@@ -35,26 +36,27 @@ def require_distinct_arms(report: Report, evidence: Evidence) -> Iterator[Violat
     2.18x, because a flag said so. Here the code path and the counters say it.
     """
     arms = arms_of(report, evidence)
-    baseline, control, candidate = arms.baseline, arms.control, arms.candidate
+    baseline, control = arms.baseline, arms.control
     if baseline is not None and control is not None and baseline.code_path != control.code_path:
         yield Violation(
             f"the control runs {control.code_path}, the baseline {baseline.code_path}", f"/arms/{control.index}"
         )
-    if baseline is None or candidate is None or report.kind in {COMMIT_COMPARISON, REQUEST_CODE}:
+    if baseline is None or report.kind in {COMMIT_COMPARISON, REQUEST_CODE}:
         return
-    for arm in arms.all:
-        if arm.role == "candidate" and arm.code_path == baseline.code_path:
+    for arm in arms.candidates:
+        if arm.code_path == baseline.code_path:
             yield Violation(f"both arms run {arm.code_path}", f"/arms/{arm.index}/code_path")
-    if report.kind == KV_QUANTISATION:
-        return  # its arms differ by what they store, and none of them drafts
-    measured = candidate.measured
-    if measured and not any(sample["counters"]["drafted_tokens"] for sample in measured):
-        yield Violation(
-            "no sample of the candidate drafted a token: both arms are the same computation", f"/arms/{candidate.index}"
-        )
+        # The arms of a study of caches differ by what they store, and none of them drafts.
+        drafted = any(sample["counters"]["drafted_tokens"] for sample in arm.measured)
+        if arm.measured and not drafted and report.kind != KV_QUANTISATION:
+            yield Violation(
+                f"no sample of {arm.name!r} drafted a token: both arms are the same computation", f"/arms/{arm.index}"
+            )
 
 
-@report_rule("G4-ARMS", kinds=SAMPLED, remedy="Give every arm its own name and role; use the engine's harness.")
+@report_rule(
+    "G4-ARMS", "ratio", kinds=SAMPLED, remedy="Give every arm its own name and role; use the engine's harness."
+)
 def require_arm_roles(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """A comparison has one baseline, at most one control and one candidate, and nothing else.
 
@@ -83,7 +85,7 @@ def require_arm_roles(report: Report, evidence: Evidence) -> Iterator[Violation]
             yield Violation(f"arm {arm.name!r} has no measured sample", f"/arms/{arm.index}/samples")
 
 
-@report_rule("G4-CONFIG", kinds=SAMPLED, remedy="Let the harness describe the settings it ran with.")
+@report_rule("G4-CONFIG", "ratio", kinds=SAMPLED, remedy="Let the harness describe the settings it ran with.")
 def compare_settings(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """The settings agree with each other and with what was measured.
 
@@ -118,9 +120,9 @@ def compare_settings(report: Report, evidence: Evidence) -> Iterator[Violation]:
         yield Violation(f"the baseline is {path!r}, expected the library's own decoding ({home}…)", "/arms")
 
 
-@report_rule("G4-ORDER", kinds=INTERLEAVED, remedy="Use the engine's schedule, seeded by KAKEYA_REQUEST_DIGEST.")
+@report_rule("G4-ORDER", "inputs", kinds=INTERLEAVED, remedy="Use the engine's schedule, seeded by KAKEYA_NONCE.")
 def redraw_arm_order(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """Samples ran in the order their numbers say, and the order of the arms is the one drawn from the request digest.
+    """Samples ran in the order their numbers say, and the order of prompts and arms is the one drawn from the nonce.
 
     A fixed order with a first-position effect gives 52 to 64 % false differences; an order that somebody chose can be
     chosen until it helps. Every order of the arms occurs equally often; anyone can draw it again.
@@ -130,7 +132,6 @@ def redraw_arm_order(report: Report, evidence: Evidence) -> Iterator[Violation]:
     launches = sorted({launch for launch, *_ in placed})
     if launches != list(range(len(launches))):
         yield Violation(f"launches {launches}, expected 0, 1, … without gaps")
-    digest = str(report.body["run"]["request_digest"])
     for launch in launches:
         rows = sorted(((index, name, s) for number, index, name, s in placed if number == launch), key=lambda r: r[0])
         if [index for index, *_ in rows] != list(range(len(rows))):
@@ -140,10 +141,40 @@ def redraw_arm_order(report: Report, evidence: Evidence) -> Iterator[Violation]:
         if any(row[2]["is_warmup"] for row in rows[len(warm) :]):
             yield Violation(f"launch {launch}: a warm-up came after a measured sample", "/arms")
             continue
-        yield from _drawn(launch, [(name, s["prompt_id"]) for _, name, s in rows[len(warm) :]], arms, digest)
+        seed = seed_of(launch, report, evidence)
+        yield from _balanced(launch, [(name, s["prompt_id"]) for _, name, s in rows[len(warm) :]], arms, seed)
+        met = list(dict.fromkeys(s["prompt_id"] for _, _, s in rows[len(warm) :]))
+        if (
+            seed is not None
+            and evidence.record is not None
+            and evidence.record.nonce is not None
+            and met != drawn_names(met, seed, launch)
+        ):
+            yield Violation(f"launch {launch}: prompts were not met in the order that the nonce draws", "/arms")
 
 
-def _drawn(launch: int, rows: Sequence[tuple[str, str]], arms: tuple[Arm, ...], digest: str) -> Iterator[Violation]:
+def seed_of(launch: int, report: Report, evidence: Evidence) -> str | None:
+    """Return what the order within a launch is drawn from: its peer's nonce, the run's; None where nobody saw it."""
+    record = evidence.record
+    if record is None:
+        return None
+    if record.nonce is None:  # from before there was one
+        return str(report.body["run"]["request_digest"])
+    return record.peers[launch].nonce if launch < len(record.peers) else record.nonce
+
+
+def drawn_names(names: Iterable[str], *seed: object) -> list[str]:
+    """Return names in the order of sha256 over the seed and each of them."""
+
+    def rank(name: str) -> bytes:
+        return hashlib.sha256("/".join((*(str(part) for part in seed), name)).encode()).digest()
+
+    return sorted(names, key=rank)
+
+
+def _balanced(
+    launch: int, rows: Sequence[tuple[str, str]], arms: tuple[Arm, ...], seed: str | None
+) -> Iterator[Violation]:
     size = len(arms)
     blocks = [rows[start : start + size] for start in range(0, len(rows), size)]
     for block in blocks:
@@ -154,13 +185,12 @@ def _drawn(launch: int, rows: Sequence[tuple[str, str]], arms: tuple[Arm, ...], 
     if len(blocks) % len(orders):
         yield Violation(f"launch {launch}: {len(blocks)} prompts cannot balance {len(orders)} orders", "/arms")
         return
-    wanted = shuffled(orders * (len(blocks) // len(orders)), digest, launch, "orders")
     got = [tuple(name for name, _ in block) for block in blocks]
+    wanted = got if seed is None else shuffled(orders * (len(blocks) // len(orders)), seed, launch, "orders")
     if got != wanted:
         first = next(index for index, (a, b) in enumerate(zip(got, wanted, strict=True)) if a != b)
         yield Violation(
-            f"launch {launch}: prompt {first} met {' '.join(got[first])}; "
-            f"the request digest draws {' '.join(wanted[first])}",
+            f"launch {launch}: prompt {first} met {' '.join(got[first])}; the nonce draws {' '.join(wanted[first])}",
             "/arms",
         )
 
@@ -175,7 +205,7 @@ def shuffled(items: Sequence[tuple[str, ...]], *seed: object) -> list[tuple[str,
 
 
 @report_rule(
-    "G4-RPCS", kinds=(DISTRIBUTED_E2E, DISTRIBUTED_BENCH), remedy="Count every call where it is made, per arm."
+    "G4-RPCS", "times", kinds=(DISTRIBUTED_E2E, DISTRIBUTED_BENCH), remedy="Count every call where it is made, per arm."
 )
 def require_distinct_calls(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Calls are listed once per arm and method, of arms that exist, and took no longer than the run.

@@ -10,7 +10,7 @@ from bridge.gate.rule import record_rule, report_rule, rule, run_rule
 from bridge.records import JobSpec, RunRecord
 
 
-@rule("G0-RECORD", remedy="Keep run.json and spec.json as the runner wrote them, together.")
+@rule("G0-RECORD", "bound", remedy="Keep run.json and spec.json as the runner wrote them, together.")
 def require_record_and_spec(evidence: Evidence) -> Iterator[Violation]:
     """The runner's record and the job spec are there together, well-formed.
 
@@ -20,10 +20,10 @@ def require_record_and_spec(evidence: Evidence) -> Iterator[Violation]:
         absent = "RunRecord" if evidence.record is None else "JobSpec"
         yield Violation(f"the {absent} is absent or unreadable, the other one is there")
     elif evidence.record is None:
-        yield Violation("no RunRecord: nobody but the report's author saw this run", severity="not_citable")
+        yield Violation("no RunRecord: nobody but the report's author saw this run", severity="violation")
 
 
-@rule("G1-PROFILE", remedy="Name a profile of this gate in the preset's gate_profile.")
+@rule("G1-PROFILE", "bound", remedy="Name a profile of this gate in the preset's gate_profile.")
 def require_known_profile(evidence: Evidence) -> Iterator[Violation] | Skip:
     """The preset asks for thresholds this gate has.
 
@@ -36,7 +36,9 @@ def require_known_profile(evidence: Evidence) -> Iterator[Violation] | Skip:
     return iter(() if name in known else (Violation(f"unknown gate profile {name!r}; known: {', '.join(known)}"),))
 
 
-@report_rule("G1-RUN", remedy="Let the workload copy the KAKEYA_* variables of its own run; never reuse a report.")
+@report_rule(
+    "G1-RUN", "bound", remedy="Let the workload copy the KAKEYA_* variables of its own run; never reuse a report."
+)
 def compare_run_fields(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """A report names this run: id, request digest, preset, parameters and profile.
 
@@ -61,7 +63,7 @@ def compare_run_fields(report: Report, evidence: Evidence) -> Iterator[Violation
             yield Violation(f"parameter {name}: got {got!r}, expected {value!r}", f"/run/params/{name}")
 
 
-@run_rule("G1-SPEC", remedy="Keep run.json and spec.json of one run together, as the runner wrote them.")
+@run_rule("G1-SPEC", "bound", remedy="Keep run.json and spec.json of one run together, as the runner wrote them.")
 def compare_record_with_spec(record: RunRecord, spec: JobSpec, evidence: Evidence) -> Iterator[Violation]:
     """The runner's record is of this run and of this job spec.
 
@@ -92,7 +94,10 @@ def compare_record_with_spec(record: RunRecord, spec: JobSpec, evidence: Evidenc
 
 
 @record_rule(
-    "G9-GATE", severity="note", remedy="Nothing: read both verdicts, the one stored with the result and this one."
+    "G9-GATE",
+    "bound",
+    severity="note",
+    remedy="Nothing: read both verdicts, the one stored with the result and this one.",
 )
 def compare_gates(record: RunRecord, evidence: Evidence) -> Iterator[Violation]:
     """The gate that judges is the gate of the record; another one says so.

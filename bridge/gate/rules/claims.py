@@ -19,7 +19,9 @@ from bridge.records import Attempt, RunRecord
 _BY_ITSELF: Final = ("G3", "G4", "G5")
 
 
-@report_rule("G4-CLAIM", remedy="Drop the claim, or state exactly the number and wording of `kakeya-mac gate check`.")
+@report_rule(
+    "G4-CLAIM", "bound", remedy="Drop the claim, or state exactly the number and wording of `kakeya-mac gate check`."
+)
 def recompute_claims(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """A claim is what the gate gets from the raw rows, to the last digit, in the gate's own words.
 
@@ -51,7 +53,7 @@ def recompute_claims(report: Report, evidence: Evidence) -> Iterator[Violation]:
             yield Violation(f"{claim['id']}: the only wording is {draft.wording!r}, got {claim['wording']!r}", where)
 
 
-@report_rule("G5-PLAUSIBLE", kinds=PAIRED, remedy="Use the fastest native baseline; check both arms' timers.")
+@report_rule("G5-PLAUSIBLE", "times", kinds=PAIRED, remedy="Use the fastest native baseline; check both arms' timers.")
 def bound_speeds(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Speeds are possible: no step commits more than it accepts, no machine computes faster than its roofline.
 
@@ -69,7 +71,7 @@ def bound_speeds(report: Report, evidence: Evidence) -> Iterator[Violation]:
                 yield Violation(
                     f"baseline handicapped: {speed.value:.2f}x with {length:.2f} tokens per forward",
                     "/arms",
-                    severity="reject" if speed.interval[0] > most else "not_citable",
+                    severity="reject" if speed.interval[0] > most else "violation",
                 )
         if speed.value < float(profile["plausible_speedup_min"]):
             yield Violation(f"{speed.value:.3f}x is a fault, not a measurement", "/arms")
@@ -87,7 +89,8 @@ def _roofline(report: Report, evidence: Evidence) -> Iterator[Violation]:
 
 @record_rule(
     "G5-ATTEMPTS",
-    severity="not_citable",
+    "attempts",
+    severity="violation",
     remedy="Pool the attempts: judge with the earlier results beside this one, or change the code or the question.",
 )
 def require_pooled_attempts(record: RunRecord, evidence: Evidence) -> Iterator[Violation]:

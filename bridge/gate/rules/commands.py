@@ -15,7 +15,7 @@ NAMESPACES: Final = ("user", "pid", "ipc", "net", "uts", "cgroup", "mount")
 FILTERS: Final = ("no new privileges", "no capabilities")
 
 
-@run_rule("G2-COMMANDS", remedy="Keep run.json and spec.json of one run together, as the runner wrote them.")
+@run_rule("G2-COMMANDS", "code", remedy="Keep run.json and spec.json of one run together, as the runner wrote them.")
 def compare_commands(record: RunRecord, spec: JobSpec, _evidence: Evidence) -> Iterator[Violation]:
     """The commands that ran are the ones the job spec says, one after the other, within the run.
 
@@ -48,7 +48,9 @@ def compare_commands(record: RunRecord, spec: JobSpec, _evidence: Evidence) -> I
 
 
 @record_rule(
-    "G2-ENDING", remedy="Read log.txt of the run: `kakeya-mac logs ID`; a run that failed is repeated, not judged."
+    "G2-ENDING",
+    "bound",
+    remedy="Read log.txt of the run: `kakeya-mac logs ID`; a run that failed is repeated, not judged.",
 )
 def require_clean_ending(record: RunRecord, _evidence: Evidence) -> Iterator[Violation]:
     """The executor worked, every command ended by itself with exit code 0, and nothing of it was left behind.
@@ -78,7 +80,7 @@ def require_clean_ending(record: RunRecord, _evidence: Evidence) -> Iterator[Vio
         )
 
 
-@run_rule("G2-SANDBOX", remedy="Run `kakeya-runner doctor`: it tries the sandbox and says what is missing.")
+@run_rule("G2-SANDBOX", "code", remedy="Run `kakeya-runner doctor`: it tries the sandbox and says what is missing.")
 def compare_sandbox(record: RunRecord, spec: JobSpec, _evidence: Evidence) -> Iterator[Violation]:
     """What confined the run is what the job spec asked for.
 

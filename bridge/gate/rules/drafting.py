@@ -12,7 +12,9 @@ from bridge.gate.report_kinds import DRAFTING, PLAIN, SAMPLED, UNSEEN
 from bridge.gate.rule import report_rule
 
 
-@report_rule("G3-DRAFTER", kinds=SAMPLED, remedy="Count calls where they happen; count fallbacks with their reason.")
+@report_rule(
+    "G3-DRAFTER", "outputs", kinds=SAMPLED, remedy="Count calls where they happen; count fallbacks with their reason."
+)
 def require_model_calls(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Every candidate sample ran the drafter and the target, or says how often it did not and why.
 
@@ -38,7 +40,9 @@ def require_model_calls(report: Report, evidence: Evidence) -> Iterator[Violatio
                 yield Violation("the drafter was never called and no fallback says why", arm.pointer(sample))
 
 
-@report_rule("G3-FALLBACKS", kinds=SAMPLED, remedy="Let the decoding loop report what it skipped or refused, and why.")
+@report_rule(
+    "G3-FALLBACKS", "outputs", kinds=SAMPLED, remedy="Let the decoding loop report what it skipped or refused, and why."
+)
 def recount_fallbacks(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Fallbacks are counted where they happened: a known arm, a known sample, no more than its steps.
 
@@ -90,7 +94,7 @@ def _against_steps(
         yield Violation(f"{refused} rows were refused by the guard, {counts[name, 'target']} are counted", name)
 
 
-@report_rule("G3-IDLE", severity="note", kinds=SAMPLED, remedy="Read the fallbacks beside the number.")
+@report_rule("G3-IDLE", "outputs", severity="note", kinds=SAMPLED, remedy="Read the fallbacks beside the number.")
 def count_idle_steps(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Steps without a draft are said.
 
@@ -108,7 +112,9 @@ def count_idle_steps(report: Report, evidence: Evidence) -> Iterator[Violation]:
             yield Violation(f"{idle} of {steps} steps of arm {arm.name!r} drafted nothing: {why}", f"/arms/{arm.index}")
 
 
-@report_rule("G4-STEPS", kinds=SAMPLED, remedy="Count where it happens: one entry per step, sums from the entries.")
+@report_rule(
+    "G4-STEPS", "outputs", kinds=SAMPLED, remedy="Count where it happens: one entry per step, sums from the entries."
+)
 def recount_steps(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Counters of a sample follow from its steps, and its tokens from them.
 

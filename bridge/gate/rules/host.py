@@ -17,7 +17,9 @@ CORE: Final = {"mlx": ("mlx",), "torch": ("torch",)}
 SAME_SYSTEM: Final = {"darwin": "macos", "mac": "macos", "macos": "macos"}
 
 
-@report_rule("G2-HOST", remedy="Let the workload describe the machine it runs on with the engine's own builder.")
+@report_rule(
+    "G2-HOST", "code", remedy="Let the workload describe the machine it runs on with the engine's own builder."
+)
 def compare_environment(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """The report's environment is the runner's host: system, machine, interpreter, package versions.
 
@@ -49,7 +51,7 @@ def _host_differences(said: dict[str, object], record: RunRecord) -> Iterator[Vi
         yield Violation(
             f"the report says {said['threads']}, the runner set {threads}",
             "/environment/threads",
-            severity="not_citable",
+            severity="violation",
         )
     code = record.code
     if code is None:
@@ -87,7 +89,8 @@ def _package(name: str) -> str:
 
 @report_rule(
     "G3-ACCELERATOR",
-    severity="not_citable",
+    "times",
+    severity="violation",
     remedy="Give the runner a source for the accelerator's load (NVML; on macOS powermetrics or ioreg), see `doctor`.",
 )
 def require_busy_accelerator(report: Report, evidence: Evidence) -> Iterator[Violation]:
@@ -111,7 +114,8 @@ def require_busy_accelerator(report: Report, evidence: Evidence) -> Iterator[Vio
 
 @report_rule(
     "G3-PROCESSOR",
-    severity="not_citable",
+    "times",
+    severity="violation",
     kinds=(*SAMPLED, VERIFY_COST, FUSED_GRAPH_PROBE),
     remedy="Decode with the engine; on a machine so busy that it hardly ran, measure again when others are done.",
 )

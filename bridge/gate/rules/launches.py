@@ -20,7 +20,11 @@ WORKED_LEAST: Final = 0.5
 
 
 @report_rule(
-    "G5-LAUNCHES", severity="not_citable", kinds=PAIRED, remedy="Give the run the minutes it names; unchanged rule."
+    "G5-LAUNCHES",
+    "ratio",
+    severity="violation",
+    kinds=PAIRED,
+    remedy="Give the run the minutes it names; unchanged rule.",
 )
 def require_launches(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Enough launches ran, and they ended when the rule over launches says so.
@@ -47,7 +51,7 @@ def require_launches(report: Report, evidence: Evidence) -> Iterator[Violation]:
         )
 
 
-@report_rule("G5-SOLO", severity="not_citable", kinds=PAIRED, remedy="Measure whole samples instead of turns.")
+@report_rule("G5-SOLO", "times", severity="violation", kinds=PAIRED, remedy="Measure whole samples instead of turns.")
 def compare_solo_stretches(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Each arm alone shows the ratio that the turns show, to 10 %, and no arm mostly slept while the other worked.
 
@@ -71,7 +75,7 @@ def compare_solo_stretches(report: Report, evidence: Evidence) -> Iterator[Viola
         )
 
 
-@report_rule("G5-CLOCK", severity="not_citable", kinds=PAIRED, remedy="Time with the backend's clock, awake.")
+@report_rule("G5-CLOCK", "times", severity="violation", kinds=PAIRED, remedy="Time with the backend's clock, awake.")
 def require_clock(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Times come from a clock: they do not repeat, and the machine did not sleep in between.
 

@@ -17,7 +17,9 @@ GROSS_SHARE, GROSS_S = 0.5, 1.0  # a runner may be held back for a second, not f
 Marked = dict[str, dict[str, SampleMark]]
 
 
-@report_rule("G4-MARKS", kinds=MARKED, remedy="Write the marks as the samples happen; measure on a quiet machine.")
+@report_rule(
+    "G4-MARKS", "times", kinds=MARKED, remedy="Write the marks as the samples happen; measure on a quiet machine."
+)
 def compare_sample_marks(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """What the runner's clock saw of every sample is what the report says.
 
@@ -46,10 +48,11 @@ def compare_sample_marks(report: Report, evidence: Evidence) -> Iterator[Violati
     busy = _others_share(evidence.record) > float(evidence.profile["marks_busy_share"])
     for violation in _stage_times(rows, marked, evidence.profile):
         # Waiting for a core explains late stamps, not that most of a time is missing.
-        yield replace(violation, severity="not_citable") if busy and not violation.detail.get("gross") else violation
+        yield replace(violation, severity="violation") if busy and not violation.detail.get("gross") else violation
     for name, (arm, sample) in rows.items():
         if marked[name]["end"].token_digest != sample["token_digest"]:
-            yield Violation("the tokens are not the ones whose digest the runner received", arm.pointer(sample))
+            said = "the tokens are not the ones whose digest the runner received"
+            yield Violation(said, arm.pointer(sample), premise="outputs", arms=(arm.name,))
 
 
 def _others_share(record: RunRecord) -> float:
@@ -121,14 +124,15 @@ def _stage_times(
                 yield Violation(
                     f"{stage}: the report says {said:.4f} s, the runner saw {saw:.4f} s",
                     arm.pointer(sample),
-                    severity="not_citable",
+                    severity="violation",
+                    arms=(arm.name,),
                 )
         beyond += abs(pairs[0][1] - pairs[0][2]) > near
     yield from _stage_sums(sums, profile)
     if beyond > float(profile["marks_outlier_share_max"]) * len(rows):
         yield Violation(
             f"{beyond} of {len(rows)} samples differ by more than {near * 1000:.0f} ms from what the runner saw",
-            severity="not_citable",
+            severity="violation",
         )
 
 
@@ -147,5 +151,5 @@ def _stage_sums(sums: Mapping[str, list[float]], profile: Mapping[str, Any]) -> 
         elif abs(said - saw) > float(profile["marks_sum_tolerance"]) * max(said, saw) + slack:
             yield Violation(
                 f"{name}: the report sums to {said:.4f} s, the runner saw {saw:.4f} s ({share * 100:.1f} %)",
-                severity="not_citable",
+                severity="violation",
             )

@@ -14,7 +14,9 @@ from bridge.gate.rule import report_rule
 from bridge.records import CacheShape
 
 
-@report_rule("G4-MEMORY", kinds=SAMPLED, remedy="Read bytes from the real buffers after at least one decode step.")
+@report_rule(
+    "G4-MEMORY", "memory", kinds=SAMPLED, remedy="Read bytes from the real buffers after at least one decode step."
+)
 def bound_sample_bytes(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Measured bytes are plausible: more than nothing, the peak no less than the rest, equal work in equal bytes.
 
@@ -78,7 +80,25 @@ def _drafter_bytes(arm: Arm, sample: Sample) -> Iterator[Violation]:
 
 
 @report_rule(
+    "G7-PROCESS",
+    "memory",
+    severity="violation",
+    kinds=SAMPLED,
+    remedy="Take bytes from a study with a process an arm: the preset k3-bounded-kv.",
+)
+def require_process_per_arm(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Bytes are claimed from a study in which every arm has a process of its own.
+
+    Arms of one process share an allocator: what one of them frees the other one gets, and the bytes of either inform.
+    """
+    arms = arms_of(report, evidence).all
+    if len(arms) > 1:
+        yield Violation(f"{len(arms)} arms share the processes of this report", "/arms")
+
+
+@report_rule(
     "G7-NATIVE",
+    "memory",
     kinds=(*SAMPLED, BOUNDED_KV),
     remedy="Sum the real buffers of the library's own cache of the model in the host's folder; name arms by layout.",
 )
@@ -99,7 +119,7 @@ def bound_cache_bytes(report: Report, evidence: Evidence) -> Iterator[Violation]
             yield Violation(
                 "the runner could not read how many values a position takes in the caches of this model",
                 "/config/target",
-                severity="not_citable" if evidence.authority == "host" else "note",
+                severity="violation" if evidence.authority == "host" else "note",
             )
         return
     if report.kind == BOUNDED_KV:
@@ -157,7 +177,7 @@ def _cache_bytes(
     least = least_bytes(arm, caches, report, positions)
     if least is None:
         yield Violation(
-            f"arm {arm!r} names no cache layout: nobody knows what it must hold", where, severity="not_citable"
+            f"arm {arm!r} names no cache layout: nobody knows what it must hold", where, severity="violation"
         )
     elif kept < least:
         yield Violation(f"{arm} holds {kept} bytes of {positions} positions, it keeps at least {least:.0f}", where)

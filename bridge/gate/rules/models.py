@@ -16,7 +16,7 @@ _OTHER_PARTS_MAX: Final = 2.0
 """A folder that holds more than the text model, or codes, bounds the number: no more than stored, no less than half."""
 
 
-@report_rule("G2-MODELS", remedy="Load the model of the host's policy, from the folder the policy names.")
+@report_rule("G2-MODELS", "inputs", remedy="Load the model of the host's policy, from the folder the policy names.")
 def compare_models(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """The models a report names are those the runner digested, by the same digest of config and weights, and as large.
 
@@ -43,7 +43,7 @@ def compare_models(report: Report, evidence: Evidence) -> Iterator[Violation]:
             yield Violation(
                 f"the runner could not read the sizes of {target['name']!r} from its folder",
                 "/config/target",
-                severity="not_citable" if evidence.authority == "host" else "note",
+                severity="violation" if evidence.authority == "host" else "note",
             )
 
 
@@ -73,7 +73,7 @@ def _sizes(target: Mapping[str, Any], shape: ModelShape, backend: str) -> Iterat
         yield Violation(
             f"dtype {target['dtype']}, the folder's weights are {shape.dtype}",
             "/config/target/dtype",
-            severity="not_citable",
+            severity="violation",
         )
 
 
@@ -86,14 +86,14 @@ def _digest(model: str, name: str, digest: str, evidence: Evidence, record: RunR
         yield Violation(
             f"{model} {name!r} is none of the models the runner digested: {known or 'none'}",
             f"/config/{model}/name",
-            severity="not_citable",
+            severity="violation",
         )
     elif not taken:
         # A record from before this digest was taken has nothing to compare with; a host of today always has.
         yield Violation(
             f"the runner took no digest of the weights of {name!r}",
             f"/config/{model}/digest",
-            severity="not_citable" if evidence.authority == "host" else "note",
+            severity="violation" if evidence.authority == "host" else "note",
         )
     elif digest not in taken:
         yield Violation(

@@ -12,7 +12,9 @@ from bridge.limits import REPORTS_MAX_COUNT, RESULT_MAX_BYTES
 from bridge.records import RunRecord
 
 
-@rule("G1-DECLARED", remedy="Write every report the preset declares below KAKEYA_OUT, under its declared name.")
+@rule(
+    "G1-DECLARED", "bound", remedy="Write every report the preset declares below KAKEYA_OUT, under its declared name."
+)
 def require_declared_reports(evidence: Evidence) -> Iterator[Violation]:
     """Every required report is there; zero reports fail.
 
@@ -29,7 +31,7 @@ def require_declared_reports(evidence: Evidence) -> Iterator[Violation]:
         yield Violation("the run left no report")
 
 
-@rule("G1-EXTRA", remedy="Declare the file in the preset, or delete it before the run ends.")
+@rule("G1-EXTRA", "bound", remedy="Declare the file in the preset, or delete it before the run ends.")
 def refuse_undeclared_files(evidence: Evidence) -> Iterator[Violation] | Skip:
     """The run left exactly the declared files.
 
@@ -44,7 +46,7 @@ def refuse_undeclared_files(evidence: Evidence) -> Iterator[Violation] | Skip:
     )
 
 
-@record_rule("G1-FRESH", remedy="Let the workload write its report itself, in the directory it is given.")
+@record_rule("G1-FRESH", "bound", remedy="Let the workload write its report itself, in the directory it is given.")
 def refuse_older_files(record: RunRecord, _evidence: Evidence) -> Iterator[Violation]:
     """Reports were created in this run's directory, after its start.
 
@@ -55,7 +57,7 @@ def refuse_older_files(record: RunRecord, _evidence: Evidence) -> Iterator[Viola
             yield Violation("the file is older than the run", report=output.path)
 
 
-@report_rule("G1-KIND", remedy="Write the kind of report the preset declares for this path.")
+@report_rule("G1-KIND", "bound", remedy="Write the kind of report the preset declares for this path.")
 def compare_declared_kind(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """A report is of the kind its preset declares.
 
@@ -67,7 +69,7 @@ def compare_declared_kind(report: Report, evidence: Evidence) -> Iterator[Violat
         yield Violation(f"got kind {report.kind!r}, the preset declares {wanted!r}", "/kind")
 
 
-@rule("G9-CAPS", remedy="Write fewer or smaller reports; raw rows belong in, logs do not.")
+@rule("G9-CAPS", "bound", remedy="Write fewer or smaller reports; raw rows belong in, logs do not.")
 def bound_outputs(evidence: Evidence) -> Iterator[Violation]:
     """Reports stay within the bounds on number and size.
 
@@ -80,7 +82,7 @@ def bound_outputs(evidence: Evidence) -> Iterator[Violation]:
         yield Violation(f"{total} bytes of reports, at most {RESULT_MAX_BYTES} are published")
 
 
-@record_rule("G9-OUTPUTS", remedy="Fetch the result again: `kakeya-mac fetch ID`; never edit a result.")
+@record_rule("G9-OUTPUTS", "bound", remedy="Fetch the result again: `kakeya-mac fetch ID`; never edit a result.")
 def compare_output_digests(record: RunRecord, evidence: Evidence) -> Iterator[Violation]:
     """The files judged are exactly the files the runner recorded: path, size and digest.
 

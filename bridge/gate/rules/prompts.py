@@ -18,6 +18,7 @@ from bridge.gate.rule import report_rule
 
 @report_rule(
     "G4-PROMPTS",
+    "inputs",
     kinds=(*SAMPLED, DRAFTER_PARITY),
     remedy="Store the token ids of every prompt under `prompts`, as the engine's report builder does.",
 )
@@ -32,7 +33,7 @@ def compare_prompt_tokens(report: Report, evidence: Evidence) -> Iterator[Violat
     if stored is None:
         # A runner that reads the sizes of models is of an age that knows this field; an older run could not have it.
         old = evidence.record is not None and all(model.shape is None for model in evidence.record.models)
-        severity = "note" if old and evidence.authority != "host" else "not_citable"
+        severity = "note" if old and evidence.authority != "host" else "violation"
         yield Violation("the prompts' tokens are absent", "/prompts", severity=severity)  # type: ignore[arg-type]
         return
     for digest in sorted(stored.keys() - met.keys()):
@@ -78,7 +79,7 @@ def _token_problems(digest: str, text: str, tokens: int | None, vocabulary: int)
         yield f"token {largest} is outside a vocabulary of {vocabulary}"
 
 
-@report_rule("G4-ROWS", kinds=SAMPLED, remedy="Keep every row exactly as it was measured, once.")
+@report_rule("G4-ROWS", "inputs", kinds=SAMPLED, remedy="Keep every row exactly as it was measured, once.")
 def require_distinct_rows(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Sample rows are distinct, name themselves correctly, and every arm has the same prompts.
 
@@ -136,7 +137,7 @@ def _arm_prompts(arms: tuple[Arm, ...]) -> Iterator[Violation]:
             )
 
 
-@report_rule("G5-WARMUP", kinds=SAMPLED, remedy="Warm up on prompts of their own, in every arm and launch.")
+@report_rule("G5-WARMUP", "inputs", kinds=SAMPLED, remedy="Warm up on prompts of their own, in every arm and launch.")
 def separate_warmups(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """No warm-up prompt is measured.
 

@@ -18,7 +18,8 @@ ENGINE: Final = ("-m", "engine.cli")
 
 @record_rule(
     "G2-AUTHORITY",
-    severity="not_citable",
+    "code",
+    severity="violation",
     remedy="Verify the result's attestation first: `kakeya-mac verify ID`; an unsigned result shows integrity only.",
 )
 def require_vouched_record(_record: RunRecord, evidence: Evidence) -> Iterator[Violation]:
@@ -32,6 +33,7 @@ def require_vouched_record(_record: RunRecord, evidence: Evidence) -> Iterator[V
 
 @run_rule(
     "G2-CODE",
+    "code",
     remedy="Install the host's engine from a commit or a wheel without local changes; `kakeya-runner doctor`.",
 )
 def identify_code(record: RunRecord, spec: JobSpec, _evidence: Evidence) -> Iterator[Violation]:
@@ -53,10 +55,10 @@ def identify_code(record: RunRecord, spec: JobSpec, _evidence: Evidence) -> Iter
         if got != wanted:
             yield Violation(f"{name}: the record says {got!r}, the job spec {wanted!r}", name)
     if code.identity.strip().lower() in {"", "unknown", "none"}:
-        yield Violation("neither commit nor wheel digest of the code is known", "identity", severity="not_citable")
+        yield Violation("neither commit nor wheel digest of the code is known", "identity", severity="violation")
     if code.dirty is not False:
         said = "unknown whether it differs" if code.dirty is None else "it differs"
-        yield Violation(f"the code is not exactly that commit: {said}", "dirty", severity="not_citable")
+        yield Violation(f"the code is not exactly that commit: {said}", "dirty", severity="violation")
     if code.lock_digest != hashlib.sha256(strictjson.encode(code.packages)).hexdigest():
         yield Violation("lock_digest is not the digest of the package list", "lock_digest")
     first = spec.commands[0].argv[0]
@@ -80,7 +82,7 @@ def _foreign_programs(spec: JobSpec, interpreter: str) -> Iterator[Violation]:
             yield Violation(
                 f"command {command.name} is not the engine measuring: it runs {begins!r}",
                 command.name,
-                severity="not_citable",
+                severity="violation",
             )
 
 
@@ -88,7 +90,7 @@ def _import_origin(record: RunRecord, spec: JobSpec) -> Iterator[Violation]:
     """Compare where the runner found the workload's package with where this code has to be."""
     found = record.imported
     if found is None:
-        severity: Severity = "not_citable" if spec.code == "host" else "reject"
+        severity: Severity = "violation" if spec.code == "host" else "reject"
         yield Violation("it is not known where the workload's package was imported from", "imported", severity=severity)
         return
     module = _module(spec.commands[0].argv)
@@ -129,7 +131,10 @@ def _is_package(path: str, folder: str) -> bool:
 
 
 @record_rule(
-    "G2-COMPLETE", severity="not_citable", remedy="Run `kakeya-runner doctor` on the host: it names the missing source."
+    "G2-COMPLETE",
+    "bound",
+    severity="violation",
+    remedy="Run `kakeya-runner doctor` on the host: it names the missing source.",
 )
 def require_complete_record(record: RunRecord, _evidence: Evidence) -> Iterator[Violation]:
     """The runner's record leaves nothing out that a reader needs to repeat the run.
@@ -139,9 +144,9 @@ def require_complete_record(record: RunRecord, _evidence: Evidence) -> Iterator[
     """
     for name in ("os", "os_version", "machine", "cpu"):
         if getattr(record.host, name).strip().lower() in {"", "unknown"}:
-            yield Violation(f"the host's {name} is unknown", f"host.{name}")
+            yield Violation(f"the host's {name} is unknown", f"host.{name}", premise="machine")
     if record.host.cpu_count < 1 or record.host.memory_bytes < 1:
-        yield Violation("the host's processors or memory are unknown", "host")
+        yield Violation("the host's processors or memory are unknown", "host", premise="machine")
     if not record.claims:
         yield Violation("no claim chain: it is unknown who took the request", "claims")
     if len(set(record.claims)) != len(record.claims):
@@ -155,12 +160,15 @@ def require_complete_record(record: RunRecord, _evidence: Evidence) -> Iterator[
             or not model.bytes
         ):
             yield Violation(
-                f"model {model.name!r} at {model.path!r}: {model.files} files, {model.bytes} bytes", "models"
+                f"model {model.name!r} at {model.path!r}: {model.files} files, {model.bytes} bytes",
+                "models",
+                premise="inputs",
             )
     if record.started is None:
         yield Violation("the start of the run is unknown", "started")
     if record.sample_marks_dropped:
-        yield Violation(f"{record.sample_marks_dropped} lines of the sample pipe were lost", "sample_marks_dropped")
+        said = f"{record.sample_marks_dropped} lines of the sample pipe were lost"
+        yield Violation(said, "sample_marks_dropped", premise="times")
     cut = any(hit.limit == "log_bytes" for hit in record.limits_hit)
     if bool(record.log_truncated_bytes) != cut:
         said = f"{record.log_truncated_bytes} bytes of the log were cut, the bound on it was {'' if cut else 'not '}met"
@@ -169,11 +177,12 @@ def require_complete_record(record: RunRecord, _evidence: Evidence) -> Iterator[
 
 @rule(
     "G2-TRUST",
-    severity="not_citable",
+    "code",
+    severity="violation",
     remedy="Have the code vouched for: merge it to a protected ref, or `kakeya-runner trust add KEY --code`.",
 )
 def cap_untrusted_code(evidence: Evidence) -> Iterator[Violation] | Skip:
-    """Untrusted code is never better than valid, not citable.
+    """Code that nobody the host trusts vouches for is nobody's program: what it reports is recorded, and no claim.
 
     Code that nobody the host trusts has vouched for can write any report it likes, whatever ran. Only what the host's
     own code asked, timed and checked from outside says something of it: G2-PEER names what that takes.

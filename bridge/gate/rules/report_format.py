@@ -15,7 +15,7 @@ PLACEHOLDERS: Final = frozenset(
 EMPTY_DIGESTS: Final = frozenset({"0" * 64, "f" * 64, hashlib.sha256(b"").hexdigest()})
 
 
-@rule("G0-JSON", remedy="Write the report with a JSON library, once, without NaN; check its size and nesting.")
+@rule("G0-JSON", "bound", remedy="Write the report with a JSON library, once, without NaN; check its size and nesting.")
 def require_strict_json(evidence: Evidence) -> Iterator[Violation]:
     """A report is strict JSON within the bounds on size and depth.
 
@@ -26,7 +26,9 @@ def require_strict_json(evidence: Evidence) -> Iterator[Violation]:
 
 
 @rule(
-    "G0-KIND", remedy="Use a kind and schema_version this gate knows: `kakeya-mac gate rules`; upgrade for newer ones."
+    "G0-KIND",
+    "bound",
+    remedy="Use a kind and schema_version this gate knows: `kakeya-mac gate rules`; upgrade for newer ones.",
 )
 def require_known_kind(evidence: Evidence) -> Iterator[Violation]:
     """A report names a known kind and the current schema version.
@@ -36,7 +38,11 @@ def require_known_kind(evidence: Evidence) -> Iterator[Violation]:
     return _loading_problems(evidence, "G0-KIND")
 
 
-@rule("G0-SCHEMA", remedy="Write the report with the one builder of the engine; the pointer names the offending field.")
+@rule(
+    "G0-SCHEMA",
+    "bound",
+    remedy="Write the report with the one builder of the engine; the pointer names the offending field.",
+)
 def require_schema(evidence: Evidence) -> Iterator[Violation]:
     """A report has exactly the fields of its kind's schema, of the right types.
 
@@ -45,7 +51,7 @@ def require_schema(evidence: Evidence) -> Iterator[Violation]:
     return _loading_problems(evidence, "G0-SCHEMA")
 
 
-@report_rule("G0-MEANING", remedy="Fill the field with what was measured, or do not make the report.")
+@report_rule("G0-MEANING", "bound", remedy="Fill the field with what was measured, or do not make the report.")
 def require_meaningful_values(report: Report, _evidence: Evidence) -> Iterator[Violation]:
     """Required fields say something: no placeholder, no digest of nothing.
 

@@ -10,7 +10,16 @@ from typing import Any
 from bridge.gate.claims.speed import control_ratio
 from bridge.gate.facts.samples import Arms, arms_of, stage_means, within
 from bridge.gate.interface import Evidence, Report, Violation
-from bridge.gate.report_kinds import ACCEPTANCE, CODE_THROUGHPUT, COMMIT_COMPARISON, INTERLEAVED, PAIRED, UNSEEN
+from bridge.gate.report_kinds import (
+    ACCEPTANCE,
+    CODE_THROUGHPUT,
+    COMMIT_COMPARISON,
+    INTERLEAVED,
+    PAIRED,
+    SAMPLED,
+    STUDIES,
+    UNSEEN,
+)
 from bridge.gate.rule import report_rule
 from bridge.gate.stats.spread import largest_ratio, robust_log_spread
 from bridge.gate.stats.trend import Trend, line
@@ -18,12 +27,13 @@ from bridge.gate.stats.trend import Trend, line
 
 @report_rule(
     "G5-DESIGN",
-    severity="not_citable",
-    kinds=(*INTERLEAVED, ACCEPTANCE),
+    "inputs",
+    severity="violation",
+    kinds=(*SAMPLED, *STUDIES),
     remedy="Run with `--profile claim`, unchanged launches.",
 )
 def require_design(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """The measurement has the profile's design: launches, prompts, arms, warm-ups, distinct and disjoint prompts.
+    """The measurement has the claim's design: launches, prompts, arms, warm-ups, distinct and disjoint prompts.
 
     False-grant rate and power were studied for exactly this design; another one has other rates. Prompts that differ in
     a token and get one and the same answer are one prompt, so most answers differ. A study of acceptance counts tokens
@@ -31,19 +41,17 @@ def require_design(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """
     arms, profile = arms_of(report, evidence), evidence.profile
     if profile["name"] == "smoke":
+        yield Violation("a smoke run is a first look: six prompts and one launch carry no claim", "/run/profile")
+        return
+    if report.kind not in (*INTERLEAVED, ACCEPTANCE):
         return
     if report.kind == COMMIT_COMPARISON:  # a pass is a whole design; the second one repeats the first
         for launches in report.body["rows"]["passes"]:
-            for message in _paired_design(within(arms, set(launches)), profile, report.kind):
-                yield Violation(message, "/arms")
-        return
-    found = (
-        _acceptance_design(arms, profile)
-        if report.kind == ACCEPTANCE
-        else _paired_design(arms, profile, report.kind or "")
-    )
-    for message in found:
-        yield Violation(message, "/arms")
+            yield from _paired_design(within(arms, set(launches)), profile, report.kind)
+    elif report.kind == ACCEPTANCE:
+        yield from (Violation(message, "/arms") for message in _acceptance_design(arms, profile))
+    else:
+        yield from _paired_design(arms, profile, report.kind or "")
 
 
 def _acceptance_design(arms: Arms, profile: Mapping[str, Any]) -> Iterator[str]:
@@ -60,14 +68,25 @@ def _acceptance_design(arms: Arms, profile: Mapping[str, Any]) -> Iterator[str]:
             yield f"arm {arm.name!r} has {warm} warm-ups, expected {profile['warmups_per_arm_and_launch']}"
 
 
-def _paired_design(arms: Arms, profile: Mapping[str, Any], kind: str) -> Iterator[str]:
-    launches = sorted({sample["launch"] for arm in arms.all for sample in arm.measured})
+def _paired_design(arms: Arms, profile: Mapping[str, Any], kind: str) -> Iterator[Violation]:
+    for message in _launch_design(arms, profile):
+        yield Violation(message, "/arms", premise="ratio")
+    for message in _prompt_design(arms, profile, kind):
+        yield Violation(message, "/arms")
+
+
+def _launch_design(arms: Arms, profile: Mapping[str, Any]) -> Iterator[str]:
+    launches = {sample["launch"] for arm in arms.all for sample in arm.measured}
     if len(launches) != profile["launches"]:
         yield f"{len(launches)} launches, the design has {profile['launches']}"
     if arms.control is None:
         yield "no control: without the baseline measured twice nobody knows the noise"
     if len(arms.all) > profile["arms"]:
         yield f"{len(arms.all)} arms, the design has {profile['arms']}"
+
+
+def _prompt_design(arms: Arms, profile: Mapping[str, Any], kind: str) -> Iterator[str]:
+    launches = sorted({sample["launch"] for arm in arms.all for sample in arm.measured})
     for arm in arms.all:
         prompts = {sample["prompt_digest"] for sample in arm.measured}
         warm = Counter(sample["launch"] for sample in arm.samples if sample["is_warmup"])
@@ -89,15 +108,20 @@ def _paired_design(arms: Arms, profile: Mapping[str, Any], kind: str) -> Iterato
 
 
 @report_rule(
-    "G5-CONTROL", severity="not_citable", kinds=INTERLEAVED, remedy="Repeat on a quiet machine; pool both attempts."
+    "G5-CONTROL",
+    "machine",
+    severity="violation",
+    kinds=INTERLEAVED,
+    remedy="Repeat on a quiet machine; pool both attempts.",
 )
 def compare_controls(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """The baseline measured twice agrees with itself: the 99 % interval of A over A' contains 1.
 
-    If identical work differs, so may anything else; the interval's half-width is the noise floor of the run.
+    Where identical work differs the machine moved: its seconds say nothing of another sitting. A ratio of arms that
+    took turns moved with it. The interval's half-width is the noise floor of the run.
     """
     arms = arms_of(report, evidence)
-    for stage, claims in (("decode_s", ("decode_speedup",)), ("prefill_s", ("prefill_speedup", "total_speedup"))):
+    for stage in ("decode_s", "prefill_s"):
         ratio = control_ratio(arms, stage)
         if ratio is None:
             continue
@@ -106,12 +130,15 @@ def compare_controls(report: Report, evidence: Evidence) -> Iterator[Violation]:
             yield Violation(
                 f"{stage}: baseline over control is {ratio.value:.3f} [{low:.3f}, {high:.3f}] 99 %, expected 1 inside",
                 "/arms",
-                claims=claims,
             )
 
 
 @report_rule(
-    "G5-SPREAD", severity="not_citable", kinds=INTERLEAVED, remedy="Repeat on a quiet machine; pool both attempts."
+    "G5-SPREAD",
+    "machine",
+    severity="violation",
+    kinds=INTERLEAVED,
+    remedy="Repeat on a quiet machine; pool both attempts.",
 )
 def bound_spread(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Identical work took about the same time, decode and prefill looked at separately.
@@ -122,7 +149,7 @@ def bound_spread(report: Report, evidence: Evidence) -> Iterator[Violation]:
     if arms.baseline is None or arms.control is None:
         return
     most_mad, most_ratio = float(evidence.profile["spread_mad_max"]), float(evidence.profile["spread_ratio_max"])
-    for stage, claims in (("decode_s", ()), ("prefill_s", ("prefill_speedup", "total_speedup"))):
+    for stage in ("decode_s", "prefill_s"):
         first, second = stage_means(arms.baseline, stage), stage_means(arms.control, stage)
         common = [p for p in first if p in second and first[p] > 0 and second[p] > 0]
         if not common:
@@ -130,17 +157,17 @@ def bound_spread(report: Report, evidence: Evidence) -> Iterator[Violation]:
         pair = [first[p] for p in common], [second[p] for p in common]
         mad, ratio = robust_log_spread(*pair), largest_ratio(*pair)
         if mad > most_mad:
-            yield Violation(
-                f"{stage}: robust spread of log(A/A') is {mad:.3f}, at most {most_mad}", "/arms", claims=claims
-            )
+            yield Violation(f"{stage}: robust spread of log(A/A') is {mad:.3f}, at most {most_mad}", "/arms")
         if ratio > most_ratio:
-            yield Violation(
-                f"{stage}: identical work differs {ratio:.2f}-fold, at most {most_ratio}", "/arms", claims=claims
-            )
+            yield Violation(f"{stage}: identical work differs {ratio:.2f}-fold, at most {most_ratio}", "/arms")
 
 
 @report_rule(
-    "G5-TREND", severity="not_citable", kinds=INTERLEAVED, remedy="Let the machine cool down and repeat; pool both."
+    "G5-TREND",
+    "machine",
+    severity="violation",
+    kinds=INTERLEAVED,
+    remedy="Let the machine cool down and repeat; pool both.",
 )
 def bound_trend(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """The baseline did not get slower or faster while it was measured.
@@ -176,7 +203,8 @@ def baseline_trend(arms: Arms) -> Trend | None:
 
 @report_rule(
     "G5-DURATION",
-    severity="not_citable",
+    "times",
+    severity="violation",
     kinds=PAIRED,
     remedy="Raise the token budget, on every arm, before measuring.",
 )
@@ -196,4 +224,5 @@ def require_decode_time(report: Report, evidence: Evidence) -> Iterator[Violatio
                 f"{len(short)} samples of arm {arm.name!r} decode for less than {least_s} s, the shortest for "
                 f"{shortest['stages']['decode_s']:.3f} s",
                 arm.pointer(shortest),
+                arms=(arm.name,),
             )

@@ -25,7 +25,8 @@ INTERVAL_S: Final = 0.5
 
 @report_rule(
     "G8-STATE",
-    severity="not_citable",
+    "machine",
+    severity="violation",
     kinds=PAIRED,
     remedy="Repeat on mains power, cool and alone; pool both attempts.",
 )
@@ -76,7 +77,7 @@ def _baseline_drift(report: Report, evidence: Evidence, unknown: list[str]) -> I
         )
 
 
-@rule("G8-TELEMETRY", remedy="Keep run.json as the runner wrote it.")
+@rule("G8-TELEMETRY", "machine", remedy="Keep run.json as the runner wrote it.")
 def require_whole_telemetry(evidence: Evidence) -> Iterator[Violation] | Skip:
     """The runner's telemetry is whole: in order, within the run, dense enough, with a source for every number.
 
@@ -109,13 +110,13 @@ def _telemetry(record: RunRecord, telemetry: Telemetry) -> Iterator[Violation]:
         yield Violation(
             f"{len(times)} samples in {spent_s:.1f} s at one every {interval_s} s",
             "telemetry.samples",
-            severity="not_citable",
+            severity="violation",
         )
     for index, sample in enumerate(telemetry.samples):
         for name in ("cpu_share", "other_cpu_share", "gpu_share"):
             share = getattr(sample, name)
             if share is not None and not 0.0 <= share <= 1.25:  # two clocks divide: a little above 1 is rounding
-                yield Violation(f"{name} is {share}", f"telemetry.samples.{index}")
+                yield Violation(f"{name} is {share}", f"telemetry.samples.{index}", severity="violation")
         if sample.rss_bytes is not None and record.host.memory_bytes and sample.rss_bytes > record.host.memory_bytes:
             yield Violation(f"rss_bytes {sample.rss_bytes} is more than the host has", f"telemetry.samples.{index}")
 
@@ -131,7 +132,7 @@ def _states(telemetry: Telemetry) -> Iterator[Violation]:
             )
         if any(assess(name, value) == "strange" for value in getattr(telemetry, name)):
             yield Violation(
-                f"{getattr(telemetry, name)} are no values of {name}", f"telemetry.{name}", severity="not_citable"
+                f"{getattr(telemetry, name)} are no values of {name}", f"telemetry.{name}", severity="violation"
             )
 
 

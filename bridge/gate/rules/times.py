@@ -13,7 +13,7 @@ from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.records import RunRecord, Severity
 
 
-@rule("G2-TIMES", remedy="Keep run.json as the runner wrote it; check the host's time synchronisation.")
+@rule("G2-TIMES", "bound", remedy="Keep run.json as the runner wrote it; check the host's time synchronisation.")
 def compare_clocks(evidence: Evidence) -> Iterator[Violation] | Skip:
     """The runner's times are in order and agree with each other.
 
@@ -47,7 +47,8 @@ def _record_times(record: RunRecord, slack_s: float) -> Iterator[Violation]:
         yield Violation(
             f"wall_s is {record.wall_s:.3f}, the last command ended at {last_s:.3f} s",
             "wall_s",
-            severity="reject" if apart > 1.0 + 0.02 * last_s else "not_citable",
+            severity="reject" if apart > 1.0 + 0.02 * last_s else "violation",
+            premise="times",
         )
     last = max((mark.t_s for mark in record.sample_marks), default=0.0)
     if record.commands and last > max(command.ended_s for command in record.commands) + slack_s:
@@ -55,7 +56,9 @@ def _record_times(record: RunRecord, slack_s: float) -> Iterator[Violation]:
 
 
 @report_rule(
-    "G4-WINDOW", remedy="Take started_at, ended_at and wall_s around the measured work, with the engine's builder."
+    "G4-WINDOW",
+    "times",
+    remedy="Take started_at, ended_at and wall_s around the measured work, with the engine's builder.",
 )
 def compare_report_times(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """The report's times lie inside the runner's, and its own times agree with each other.
@@ -107,10 +110,10 @@ def compare_report_times(report: Report, evidence: Evidence) -> Iterator[Violati
 
 def _clock_severity(apart_s: float, span_s: float) -> Severity:
     """Return what a difference of two clocks means: a busy machine separates two readings, by no more than a second."""
-    return "reject" if apart_s > 1.0 + 0.02 * span_s else "not_citable"
+    return "reject" if apart_s > 1.0 + 0.02 * span_s else "violation"
 
 
-@report_rule("G4-STAGES", kinds=SAMPLED, remedy="Take all stages of a sample from the same clock marks.")
+@report_rule("G4-STAGES", "times", kinds=SAMPLED, remedy="Take all stages of a sample from the same clock marks.")
 def sum_stages(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """A sample's stages add up to its total, and the totals fit into the report's wall time.
 

@@ -13,7 +13,9 @@ from bridge.gate.report_kinds import ACCEPTANCE, DISTRIBUTED_E2E, INTERLEAVED, S
 from bridge.gate.rule import report_rule
 
 
-@report_rule("G4-TOKENS", kinds=SAMPLED, remedy="Record the emitted token ids themselves, the stop token included.")
+@report_rule(
+    "G4-TOKENS", "outputs", kinds=SAMPLED, remedy="Record the emitted token ids themselves, the stop token included."
+)
 def recount_tokens(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """A sample's tokens are counted and digested correctly, fit the vocabulary, and end as their stop reason says.
 
@@ -45,7 +47,9 @@ def _sample_tokens(sample: Sample, config: Mapping[str, Any]) -> Iterator[str]:
         yield "the sample was cancelled before its end"
 
 
-@report_rule("G4-TEXT", kinds=SAMPLED, remedy="Decode the text from the recorded tokens with the target's tokenizer.")
+@report_rule(
+    "G4-TEXT", "outputs", kinds=SAMPLED, remedy="Decode the text from the recorded tokens with the target's tokenizer."
+)
 def compare_texts(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Equal tokens have equal text, and a sample with tokens has text.
 
@@ -58,7 +62,9 @@ def compare_texts(report: Report, evidence: Evidence) -> Iterator[Violation]:
             yield Violation("the same tokens have another text elsewhere", arm.pointer(sample))
 
 
-@report_rule("G4-ANSWERS", kinds=SAMPLED, remedy="Score with the engine: the first line holds the answer as a word.")
+@report_rule(
+    "G4-ANSWERS", "outputs", kinds=SAMPLED, remedy="Score with the engine: the first line holds the answer as a word."
+)
 def rescore_answers(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """An answer is right exactly when its text says so.
 
@@ -91,7 +97,9 @@ def answered(expected: str, text: str) -> bool:
     return expected in {word.strip(".,;:!?'\"()") for word in first.split()}
 
 
-@report_rule("G4-LOOPS", kinds=SAMPLED, remedy="Use the engine's loop_onset; both sides share its definition.")
+@report_rule(
+    "G4-LOOPS", "outputs", kinds=SAMPLED, remedy="Use the engine's loop_onset; both sides share its definition."
+)
 def recompute_loop_onsets(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """A sample's loop onset is the one its tokens have.
 
@@ -108,7 +116,9 @@ def recompute_loop_onsets(report: Report, evidence: Evidence) -> Iterator[Violat
             )
 
 
-@report_rule("G6-LOOPS", severity="note", kinds=SAMPLED, remedy="Quote the number before loops; use prompts that end.")
+@report_rule(
+    "G6-LOOPS", "outputs", severity="note", kinds=SAMPLED, remedy="Quote the number before loops; use prompts that end."
+)
 def count_loops(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Loops are said, and claims are the worse of all tokens and those before a loop.
 
@@ -125,7 +135,9 @@ def count_loops(report: Report, evidence: Evidence) -> Iterator[Violation]:
             )
 
 
-@report_rule("G4-MARGIN", kinds=INTERLEAVED, remedy="Record top2_margin_at_divergence where outputs first differ.")
+@report_rule(
+    "G4-MARGIN", "outputs", kinds=INTERLEAVED, remedy="Record top2_margin_at_divergence where outputs first differ."
+)
 def require_divergence_margins(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """A sample carries the target's top-2 margin exactly when its tokens differ from the baseline's.
 
@@ -150,26 +162,30 @@ def require_divergence_margins(report: Report, evidence: Evidence) -> Iterator[V
 
 @report_rule(
     "G6-IDENTITY",
-    severity="not_citable",
+    "outputs",
+    severity="violation",
     kinds=(*INTERLEAVED, ACCEPTANCE, DISTRIBUTED_E2E),
     remedy="Find the first differing token and its margin in the report; check cache cropping and masks first.",
 )
 def compare_outputs(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """The candidate's tokens are the baseline's, recomputed token by token; the control's are too.
+    """Every candidate's tokens are the baseline's, recomputed token by token; the control's are too.
 
     "Byte-identical" outputs of the seed differed in 3 of 8. In fp32 a difference is a fault; in lower precision two
     kernels may break a near-tie differently, which is said with the place and the margin.
     """
     arms = arms_of(report, evidence)
-    same, prompts, _, (where, margin) = compare(arms)
     dtype = str(report.body["config"]["dtype"])
-    if prompts and same != prompts:
-        yield Violation(
-            f"{prompts - same} of {prompts} prompts differ from native decoding, first at token {where} "
-            f"(top-2 margin {margin}, {dtype})",
-            "/arms",
-            severity="not_citable" if dtype == "float32" else "note",
-        )
+    pairs = [(arm, arms.baseline) for arm in arms.candidates if arms.baseline is not None]
+    for arm, baseline in pairs:
+        same, prompts, _, (where, margin) = compare(arm, baseline)
+        if prompts and same != prompts:
+            yield Violation(
+                f"{prompts - same} of {prompts} prompts of {arm.name!r} differ from native decoding, first at token "
+                f"{where} (top-2 margin {margin}, {dtype})",
+                f"/arms/{arm.index}",
+                severity="violation" if dtype == "float32" else "note",
+                arms=(arm.name,),
+            )
     if arms.baseline is not None and arms.control is not None:
         theirs, again = by_prompt(arms.baseline.measured), by_prompt(arms.control.measured)
         for prompt in theirs:
@@ -180,9 +196,9 @@ def compare_outputs(report: Report, evidence: Evidence) -> Iterator[Violation]:
                 yield Violation(
                     f"prompt {prompt!r}: native decoding differs from itself at token {place}",
                     "/arms",
-                    claims=("identical_prompts",),
+                    arms=(arms.control.name,),
                 )
-    if arms.candidate is not None and arms.baseline is not None:
+    if arms.candidates and arms.baseline is not None:
         yield from _warmup_differences(report, evidence)
         yield from _length_differences(report, evidence)
 
@@ -210,5 +226,5 @@ def _length_differences(report: Report, evidence: Evidence) -> Iterator[Violatio
         yield Violation(
             f"{len(unequal)} prompts have outputs of different lengths, e.g. {unequal[0]!r}: times of different work",
             "/arms",
-            claims=("decode_speedup", "total_speedup"),
+            premise="ratio",
         )

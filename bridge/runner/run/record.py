@@ -110,6 +110,7 @@ def run_record(
         redactions=0 if execution is None else execution.redactions,
         peers=() if execution is None else execution.peers,
         launches=() if execution is None else execution.launches,
+        nonce=None if execution is None else execution.nonce,
     )
 
 

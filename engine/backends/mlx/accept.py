@@ -54,6 +54,21 @@ class GreedyAccept:
         return margin(forward)
 
 
+def gaps(forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
+    """Return by row how far the best logit is above that of ``tokens[row]``; not finite where a logit is not."""
+    wide = forward.logits.astype(mx.float32)
+    taken = mx.take_along_axis(wide, mx.array(tokens, mx.int32)[:, None], axis=-1)[:, 0]
+    found: Any = (mx.max(wide, axis=-1) - taken + 0 * mx.sum(wide, axis=-1)).tolist()
+    return tuple(float(gap) for gap in found)
+
+
+def apart(one: Forward, other: Forward) -> float:
+    """Return the largest difference between the logits of two forwards."""
+    difference = mx.abs(one.logits.astype(mx.float32) - other.logits.astype(mx.float32))
+    found: Any = mx.max(difference).item()
+    return float(found)
+
+
 def margin(forward: Forward) -> float:
     """Return how far the last row's best logit is above its second."""
     top = mx.sort(forward.logits[-1].astype(mx.float32))

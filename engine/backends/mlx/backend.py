@@ -27,7 +27,7 @@ from engine.drafters import dflash
 from engine.errors import ModelWeightsError, UsageError
 from engine.structure.decoder import structure_of
 from engine.structure.experts import check_experts
-from engine.types import BlasInfo, TargetInfo
+from engine.types import BlasInfo, Forward, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
 
@@ -139,6 +139,14 @@ class MlxBackend:
     def resident(self, target: MlxTarget) -> AbstractContextManager[None]:
         """Keep a target's weights wired on Metal while it decodes."""
         return self._wired.holding(target.module)
+
+    def gaps(self, forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
+        """Return by row how far the best logit is above that of ``tokens[row]``."""
+        return accept.gaps(forward, tokens)
+
+    def apart(self, one: Forward, other: Forward) -> float:
+        """Return the largest difference between the logits of two forwards."""
+        return accept.apart(one, other)
 
     def allocator_active_bytes(self) -> int | None:
         """Return MLX's live bytes."""

@@ -19,6 +19,18 @@ def predictions(logits: torch.Tensor) -> torch.Tensor:
     return torch.stack([ids.double(), (wide.logsumexp(dim=-1) - best).double()])
 
 
+def gaps(forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
+    """Return by row how far the best logit is above that of ``tokens[row]``; not finite where a logit is not."""
+    wide = forward.logits.float()
+    taken = wide.gather(-1, torch.tensor(tokens, device=wide.device)[:, None])[:, 0]
+    return tuple(float(gap) for gap in (wide.max(dim=-1).values - taken + 0 * wide.sum(dim=-1)).tolist())
+
+
+def apart(one: Forward, other: Forward) -> float:
+    """Return the largest difference between the logits of two forwards."""
+    return float((one.logits.float() - other.logits.float()).abs().max())
+
+
 def margin(forward: Forward) -> float:
     """Return how far the last row's best logit is above its second."""
     best, second = forward.logits[-1].float().topk(2).values.tolist()

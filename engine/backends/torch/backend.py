@@ -27,7 +27,7 @@ from engine.errors import BackendMissingError, ModelConfigError, ModelWeightsErr
 from engine.huggingface import check_finite, open_causal
 from engine.structure.decoder import Structure, structure_of
 from engine.structure.experts import check_experts
-from engine.types import BlasInfo, TargetInfo
+from engine.types import BlasInfo, Forward, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
 
@@ -157,6 +157,14 @@ class TorchBackend:
         """Do nothing: torch's weights stay where they were put."""
         del target
         return nullcontext()
+
+    def gaps(self, forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
+        """Return by row how far the best logit is above that of ``tokens[row]``."""
+        return accept.gaps(forward, tokens)
+
+    def apart(self, one: Forward, other: Forward) -> float:
+        """Return the largest difference between the logits of two forwards."""
+        return accept.apart(one, other)
 
     def allocator_active_bytes(self) -> int | None:
         """Return the CUDA allocator's live bytes; torch counts nothing on a CPU."""

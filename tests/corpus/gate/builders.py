@@ -13,10 +13,12 @@ from typing import Any
 
 from bridge import strictjson
 from bridge.gate import identity
+from bridge.gate.kind import kinds
 from bridge.records import JobSpec, RunRecord
 
 RUN_ID = "01jd7zk3v8q4w2m6x9c5b7n1ta"
 DIGEST = hashlib.sha256(b"request").hexdigest()
+NONCE = hashlib.sha256(b"nonce").hexdigest()
 OID = "a1" * 20
 PACKAGES = {"kakeya": "0.1.0", "mlx": "0.32.4", "mlx-lm": "0.32.2", "numpy": "2.3.4"}
 STARTED, ENDED_AT = "2026-11-18T10:00:00.000Z", "2026-11-18T10:{minutes:02d}:{seconds:06.3f}Z"
@@ -56,7 +58,9 @@ class Case:
         """Make every digest agree again with what it digests."""
         if self.record is not None:
             data = self.files()
-            for output in self.record["outputs"]:
+            ended = self.record["commands"] if isinstance(self.record["commands"], list) else []
+            before = [one for command in ended if isinstance(command, dict) for one in command.get("before") or []]
+            for output in (*self.record["outputs"], *before):
                 if isinstance(output, dict) and output.get("path") in data:
                     output["bytes"] = len(data[output["path"]])
                     output["sha256"] = hashlib.sha256(data[output["path"]]).hexdigest()
@@ -97,6 +101,30 @@ def envelope(
     }
 
 
+def recomputation(reports: dict[str, Any]) -> dict[str, Any]:
+    """Return what a recompute command says of honest outputs; nothing of kinds that none knows."""
+    found = {}
+    for path, value in reports.items():
+        if not value["arms"] or "tokens" not in kinds()[value["kind"]].confirms:
+            continue
+        rows: dict[tuple[str, str], dict[str, Any]] = {}
+        prompts: list[str] = []
+        for sample in (sample for arm in value["arms"] for sample in arm["samples"]):
+            prompts += [sample["prompt_digest"]] if sample["prompt_digest"] not in prompts else []
+            rows[sample["prompt_digest"], sample["token_digest"]] = {
+                "prompt_digest": sample["prompt_digest"],
+                "token_digest": sample["token_digest"],
+                "tokens": len(sample["tokens"]),
+                "worst_gap": 0.0,
+                "worst_at": 0,
+                "text_sha256": sha(sample["text"]),
+                "free_running": True if prompts.index(sample["prompt_digest"]) < 5 else None,
+            }
+        digest = value["config"]["target"]["digest"]
+        found[path] = {"target": digest, "delta": 2e-5, "rows": list(rows.values())}
+    return {"schema_version": 1, "reports": found} if found else {}
+
+
 def around(
     reports: dict[str, Any],
     *,
@@ -108,12 +136,17 @@ def around(
     models: list[dict[str, Any]] | None = None,
 ) -> Case:
     """Return the run that made these reports."""
+    recompute = recomputation(reports)
     last = max((value["wall_s"] for value in reports.values()), default=1.0) + 2.0
     spans = commands or [(0.1, last)]
+    if recompute:
+        spans = [*spans, (round(spans[-1][1] + 0.1, 6), round(spans[-1][1] + 1.1, 6))]
     wall_s = spans[-1][1] + 0.01
     python = "/opt/kakeya/bin/python"
     argv = [[python, "-I", "-m", "engine.cli", "verb", "--launch", str(index)] for index in range(len(spans))]
     names = [f"verb-{index}" if len(spans) > 1 else "verb" for index in range(len(spans))]
+    if recompute:
+        names[-1], argv[-1] = "recompute", [python, "-I", "-m", "engine.cli", "eval", "recompute"]
     environment = [
         ["KAKEYA_RUN_ID", RUN_ID],
         ["KAKEYA_PRESET", "a-preset"],
@@ -133,7 +166,10 @@ def around(
         "code": "host",
         "trust_class": "host",
         "tree": None,
-        "commands": [{"name": name, "argv": line} for name, line in zip(names, argv, strict=True)],
+        "commands": [
+            {"name": name, "argv": line, "confirms": name == "recompute"}
+            for name, line in zip(names, argv, strict=True)
+        ],
         "environment": [{"name": n, "value": v, "origin": "runner", "secret": False} for n, v in environment],
         "limits": {
             "wall_s": 3600.0,
@@ -146,7 +182,10 @@ def around(
             "log_bytes": 1 << 22,
         },
         "sandbox": {"mode": "preferred", "network": False, "read_only": [], "devices": [], "uid": None},
-        "outputs": [{"path": path, "kind": value["kind"], "required": True} for path, value in reports.items()],
+        "outputs": [
+            *({"path": path, "kind": value["kind"], "required": True} for path, value in reports.items()),
+            *([{"path": "recompute.json", "kind": "recompute", "required": True}] if recompute else []),
+        ],
         "gate_profile": gate_profile,
         "primary_claim": primary,
         "decisions": [],
@@ -213,6 +252,9 @@ def around(
                 "peak_rss_bytes": 310_000_000,
                 "cpu_s": round((end - start) * 0.97, 6),
                 "survivors": 0,
+                "before": [{"path": path, "bytes": 0, "sha256": "", "after_start": True} for path in reports]
+                if name == "recompute"
+                else None,
             }
             for name, line, (start, end) in zip(names, argv, spans, strict=True)
         ],
@@ -247,7 +289,10 @@ def around(
         },
         "sample_marks": marks or [],
         "sample_marks_dropped": 0,
-        "outputs": [{"path": path, "bytes": 0, "sha256": "", "after_start": True} for path in reports],
+        "outputs": [
+            {"path": path, "bytes": 0, "sha256": "", "after_start": True}
+            for path in (*reports, *(["recompute.json"] if recompute else []))
+        ],
         "attempt": {"key": sha("attempt"), "number": 1, "earlier": [], "unseen": [], "looks": 1, "confirms": None},
         "imported": {
             "module": "engine",
@@ -265,9 +310,11 @@ def around(
         "log_sha256": sha("log"),
         "log_truncated_bytes": 0,
         "redactions": 0,
+        "nonce": NONCE,
     }
     # Through the models, so that every field is there and no list is shared between the two.
-    case = Case(reports, record, spec).seal()
+    raw = {"recompute.json": json.dumps(recompute).encode()} if recompute else {}
+    case = Case(reports, record, spec, raw).seal()
     case.record = json.loads(RunRecord.parse(strictjson.encode(record), max_bytes=1 << 26).canonical())
     case.spec = json.loads(JobSpec.parse(strictjson.encode(spec)).canonical())
     return case

@@ -65,12 +65,12 @@ def _(case: Case) -> None:
         arm["code_path"] = "engine.decoding.autoregressive:autoregressive"
 
 
-@cheat("identical work whose times range fourfold", "G5-SPREAD", at_best="valid_not_citable")
+@cheat("identical work whose times range fourfold", "G5-SPREAD", at_best="valid")
 def _(case: Case) -> Case:
     return code_throughput(Plan(noise=0.5))
 
 
-@cheat("outputs that differ in three of eight", "G6-IDENTITY", at_best="valid_not_citable")
+@cheat("outputs that differ in three of eight", "G6-IDENTITY", at_best="valid")
 def _(case: Case) -> None:
     for index, sample in enumerate(samples(case, 2)):
         if index % 8 < 3:
@@ -155,7 +155,7 @@ def _(case: Case) -> Case:
 
 @cheat("the order of arms chosen", "G4-ORDER")
 def _(case: Case) -> None:
-    case.report["run"]["request_digest"] = case.spec["request_digest"] = case.record["request_digest"] = "ab" * 32
+    case.record["nonce"] = "ab" * 32
 
 
 @cheat("slow prompts dropped", "G5-DESIGN", at_best="rejected")
@@ -186,41 +186,41 @@ def _(case: Case) -> None:
     case.record["outputs"][0]["after_start"] = False
 
 
-@cheat("the best of ten", "G5-ATTEMPTS", at_best="valid_not_citable")
+@cheat("the best of ten", "G5-ATTEMPTS", at_best="valid")
 def _(case: Case) -> None:
     earlier = [f"01jd7zk3v8q4w2m6x9c5b7n{number}t0" for number in range(1, 10)]
     case.record["attempt"].update(number=10, earlier=earlier)
 
 
-@cheat("Metal declared, the processor used", "G3-ACCELERATOR", at_best="valid_not_citable")
+@cheat("Metal declared, the processor used", "G3-ACCELERATOR", at_best="valid")
 def _(case: Case) -> None:
     case.report["environment"]["device"] = "metal"
 
 
-@cheat("a decoder that only sleeps", "G3-PROCESSOR", at_best="valid_not_citable")
+@cheat("a decoder that only sleeps", "G3-PROCESSOR", at_best="valid")
 def _(case: Case) -> None:
     for command in case.record["commands"]:
         command["cpu_s"] = round(0.01 * (command["ended_s"] - command["started_s"]), 6)
 
 
-@cheat("forwards that only sleep", "G3-PROCESSOR", "verify_cost", at_best="valid_not_citable")
+@cheat("forwards that only sleep", "G3-PROCESSOR", "verify_cost", at_best="valid")
 def _(case: Case) -> None:
     case.record["commands"][0]["cpu_s"] = 0.02
 
 
-@cheat("the engine doing nothing, then a script", "G2-CODE", at_best="valid_not_citable")
+@cheat("the engine doing nothing, then a script", "G2-CODE", at_best="valid")
 def _(case: Case) -> None:
     for command in (case.spec["commands"][-1], case.record["commands"][-1]):
         command["argv"] = ["/usr/bin/python3", "/home/me/report.py"]
 
 
-@cheat("a script called engine", "G2-CODE", at_best="valid_not_citable")
+@cheat("a script called engine", "G2-CODE", at_best="valid")
 def _(case: Case) -> None:
     for command in (case.spec["commands"][-1], case.record["commands"][-1]):
         command["argv"] = [command["argv"][0], "-I", "/home/me/report.py", "-m", "engine.cli"]
 
 
-@cheat("tests of the engine that write a report", "G2-CODE", at_best="valid_not_citable")
+@cheat("tests of the engine that write a report", "G2-CODE", at_best="valid")
 def _(case: Case) -> None:
     for command in (case.spec["commands"][-1], case.record["commands"][-1]):
         command["argv"] = [*command["argv"][:4], "tests", "/home/me/test_report.py"]
@@ -237,7 +237,7 @@ def _(case: Case) -> None:
     case.report["claims"].append(claim)
 
 
-@cheat("a machine that throttled", "G8-STATE", at_best="valid_not_citable")
+@cheat("a machine that throttled", "G8-STATE", at_best="valid")
 def _(case: Case) -> Case:
     return code_throughput(Plan(shift=lambda _arm, launch, _index: 1.0 + 0.08 * launch))
 
@@ -305,7 +305,7 @@ def _(case: Case) -> Case:
     return state_claims(case)
 
 
-@cheat("flat over three tokens", "G7-DESIGN", base="bounded_kv", at_best="valid_not_citable")
+@cheat("flat over three tokens", "G7-DESIGN", base="bounded_kv", at_best="valid")
 def _(case: Case) -> Case:
     near = {256: 256, 512: 257, 1024: 258, 2048: 259}
     for point in case.report["rows"]["points"]:
@@ -370,12 +370,12 @@ def _(case: Case) -> None:
     case.report["prompts"] = dict.fromkeys(prompts, next(iter(prompts.values())))
 
 
-@cheat("prompts nobody can see", "G4-PROMPTS", at_best="valid_not_citable")
+@cheat("prompts nobody can see", "G4-PROMPTS", at_best="valid")
 def _(case: Case) -> None:
     del case.report["prompts"]
 
 
-@cheat("one prompt with a counter in it", "G5-DESIGN", at_best="valid_not_citable")
+@cheat("one prompt with a counter in it", "G5-DESIGN", at_best="valid")
 def _(case: Case) -> Case:
     return code_throughput(Plan(answer=lambda _rng, count: list(range(100, 100 + count))))
 
@@ -390,7 +390,7 @@ def _(case: Case) -> Case:
     return _scaled(case, "candidate", 0.25)
 
 
-@cheat("a layout of no name", "G7-NATIVE", base="bounded_kv", at_best="valid_not_citable")
+@cheat("a layout of no name", "G7-NATIVE", base="bounded_kv", at_best="valid")
 def _(case: Case) -> Case:
     for point in case.report["rows"]["points"]:
         if point["role"] == "candidate":

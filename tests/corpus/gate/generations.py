@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.gate.facts.samples import expected_drafts
-from engine.measurement.schedule import balanced_orders, shuffled
+from engine.measurement.schedule import balanced_orders, drawn
 from engine.reports.tokens import loop_onset, packed_tokens, token_digest
-from tests.corpus.gate.builders import DIGEST, Case, around, envelope, moment, sha
+from tests.corpus.gate.builders import NONCE, Case, around, envelope, moment, sha
 
 ARMS = {
     "smoke": ("autoregressive", "speculative"),
@@ -134,7 +134,7 @@ def code_throughput(plan: Plan = Plan(), kind: str = "code_throughput") -> Case:
         opened = now
         mine = prompts[launch * plan.per_launch : (launch + 1) * plan.per_launch]
         warm = prompts[plan.launches * plan.per_launch :]
-        for index, (prompt, arm, is_warmup) in enumerate(_sequence(names, mine, warm, launch)):
+        for index, (prompt, arm, is_warmup) in enumerate(_sequence(plan, names, (mine, warm), launch)):
             sample, now = _sample(plan, rng, arm, prompt, (launch, index, is_warmup), answers, lengths, now, marks)
             arms[arm].append(sample)
             fallbacks += _fallbacks(sample, arm, _config(plan, names))
@@ -191,10 +191,20 @@ def with_claims(case: Case) -> Case:
     return case.seal()
 
 
-def _sequence(names: tuple[str, ...], mine: list[str], warm: list[str], launch: int) -> list[tuple[str, str, bool]]:
+def peer_nonce(launch: int) -> str:
+    return sha(f"nonce {launch}")
+
+
+def _sequence(
+    plan: Plan, names: tuple[str, ...], prompts: tuple[list[str], list[str]], launch: int
+) -> list[tuple[str, str, bool]]:
+    mine, warm = prompts
     listed = [(prompt, arm, True) for prompt in warm for arm in names]
-    order = shuffled(mine, DIGEST, launch, "prompts")
-    draws = balanced_orders(names, len(order), DIGEST, launch)
+    asked = "peer" in names  # its prompts are named by launch and number, its order follows from the peer's nonce
+    named = {f"nonce-{launch}-{place:03d}" if asked else prompt: prompt for place, prompt in enumerate(mine)}
+    nonce = peer_nonce(launch) if asked else NONCE
+    order = drawn(named, nonce, launch)
+    draws = balanced_orders(names, len(order), nonce, launch)
     return listed + [(prompt, arm, False) for prompt, draw in zip(order, draws, strict=True) for arm in draw]
 
 

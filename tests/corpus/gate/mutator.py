@@ -24,7 +24,7 @@ from tests.corpus.gate.builders import Case
 
 FACTORS = (0.5, 0.9, 0.99, 1.01, 1.1, 2.0, 1000.0)
 OPERATORS = ("drop", "duplicate", "retype", "swap", *(f"x{factor:g}" for factor in FACTORS))
-RANK = {"rejected": 0, "valid_not_citable": 1, "evidence": 2}
+RANK = {"rejected": 0, "recorded": 1, "valid": 2, "evidence": 3}
 MAPS = {"versions", "packages", "threads", "params", "sources", "drivers", "settings"}
 """Objects whose keys are data, not schema."""
 INFORMATIONAL = Path(__file__).with_name("informational.json")
@@ -296,26 +296,36 @@ class Judge:
         now = {claim.id: claim for claim in verdict.claims}
         for before in self.base.claims:
             after = now.get(before.id)
-            if after is None or (before.citable and not after.citable):
+            if after is None or not set(after.missing) <= set(before.missing):
                 return True
         return False
 
     def _same(self, verdict: Verdict) -> bool:
         def seen(one: Verdict) -> Any:
-            return [(c.id, c.wording, c.citable) for c in one.claims], [(f.code, f.message) for f in one.findings]
+            return [(c.id, c.wording, c.missing) for c in one.claims], [(f.code, f.message) for f in one.findings]
 
         return bool(seen(verdict) == seen(self.base))
 
     def _of_record(self, record: Any) -> Verdict:
         data = json.dumps(record, ensure_ascii=False).encode()
-        return judge_bytes(self.case.run_id, {self.path: self.data}, data, self.spec_bytes, authority="host")
+        return judge_bytes(
+            self.case.run_id, {**self.case.raw, self.path: self.data}, data, self.spec_bytes, authority="host"
+        )
 
     def _of_report(self, report: Any, digests: dict[str, str]) -> Verdict:
         """Judge a changed report with a record whose digests, and end marks, were made to fit."""
         data = json.dumps(report, ensure_ascii=False).encode()
         assert self.parsed is not None
         sealed = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-        fit: dict[str, Any] = {"outputs": tuple(one.model_copy(update=sealed) for one in self.parsed.outputs)}
+
+        def fitted(outputs: Any) -> Any:
+            return tuple(one.model_copy(update=sealed) if one.path == self.path else one for one in outputs)
+
+        fit: dict[str, Any] = {"outputs": fitted(self.parsed.outputs)}
+        fit["commands"] = tuple(
+            command if command.before is None else command.model_copy(update={"before": fitted(command.before)})
+            for command in self.parsed.commands
+        )
         if digests:
             fit["sample_marks"] = tuple(
                 mark.model_copy(update={"token_digest": digests[mark.sample]})
@@ -323,7 +333,9 @@ class Judge:
                 else mark
                 for mark in self.parsed.sample_marks
             )
-        return judge(self.case.run_id, {self.path: data}, self.parsed.model_copy(update=fit), self.spec)
+        return judge(
+            self.case.run_id, {**self.case.raw, self.path: data}, self.parsed.model_copy(update=fit), self.spec
+        )
 
     def _seal_tokens(self, report: Any, path: Path_) -> tuple[Any, dict[str, str]]:
         """Give changed tokens their digest, in the report and for the runner's end mark."""
@@ -355,7 +367,7 @@ def score(
 ) -> Score:
     """Judge mutants of an honest run, at most so many, drawn at random."""
     judging, result = Judge(case), Score()
-    assert judging.base.decision == "evidence", judging.base.headline
+    assert judging.base.decision in {"evidence", "valid"}, judging.base.headline
     listed = [
         mutant
         for document, value in judging.documents()

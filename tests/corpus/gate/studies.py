@@ -9,7 +9,16 @@ from typing import Any
 from engine.measurement.drawn_prompts import draw
 from engine.reports.tokens import packed_tokens, token_digest
 from tests.corpus.gate.builders import Case, around, envelope, sha, state_claims
-from tests.corpus.gate.generations import COMMITS, LAYERS, MODELS, ROW_BYTES, Plan, code_throughput, prompt_ids
+from tests.corpus.gate.generations import (
+    COMMITS,
+    LAYERS,
+    MODELS,
+    ROW_BYTES,
+    Plan,
+    code_throughput,
+    peer_nonce,
+    prompt_ids,
+)
 
 TARGET = {
     "name": "kakeya-tiny-gemma4",
@@ -74,7 +83,7 @@ def request_code() -> Case:
     plan = Plan(arms=("autoregressive", "autoregressive_again", "peer"))
     case = code_throughput(plan, "request_code")
     words = [f"{first}{second}" for first in ("ab", "cd", "ef", "gh") for second in string.ascii_lowercase]
-    nonces = [sha(f"nonce {launch}") for launch in range(plan.launches)]
+    nonces = [peer_nonce(launch) for launch in range(plan.launches)]
     _numbered(case, plan)
     for arm in case.report["arms"]:
         for sample in arm["samples"] if arm["name"] == "peer" else ():

@@ -40,9 +40,9 @@ def test_a_planted_slow_down_is_called_slower_after_a_second_pass_and_code_that_
     same = ask(clone, "-p", "base=HEAD~1")
     assert same["outcome"]["reason"] == "passed", same["log_tail"]
     assert "is slower than base" not in claim_of(same)["wording"]
-    assert not claim_of(same)["citable"]
+    assert claim_of(same)["decision"] != "evidence"
     assert claim_of(same)["detail"]["slower"] is False
-    assert any("untrusted_code" in why for why in claim_of(same)["why"])
+    assert any("untrusted_code" in why for one in claim_of(same)["premises"] for why in one["why"])
     clone.commit(
         {LOOP: loop.replace("        yield Step(", f"        __import__('time').sleep({SLOW_S})\n        yield Step(")}
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.gate.lies import EARLIER, HONEST, LIES, RUN_FOR_REAL
-from tests.integration.gate.lies.registry import MODELS
+from tests.integration.gate.lies.registry import MODELS, mild, premises_of
 from tests.integration.gate.recording import Recording
 from tests.integration.gate.site import CLOCK, serving
 
@@ -59,10 +59,11 @@ def test_a_lie_over_a_recording_gets_the_verdict_it_deserves(
     lie = LIES[name]
     ending, verdict = recordings[lie.preset].judged(lie, out)
     said = [(one["code"], one["severity"], one["message"]) for one in verdict["findings"]]
-    assert (ending.reason, verdict["decision"]) == (lie.reason, lie.decision), said
+    assert (ending.reason, mild(verdict["decision"])) == (lie.reason, lie.decision), said
     found = {code for code, severity, _ in said if severity == "reject" or lie.decision != "rejected"}
     assert set(lie.codes) <= found, said
-    assert not any(claim["citable"] for claim in verdict["claims"])
+    assert {lie.fell} - {""} <= premises_of(verdict, lie), said
+    assert not any(claim["decision"] == "evidence" for claim in verdict["claims"])
     if lie.decision == "rejected":
         assert verdict["headline"].startswith("Rejected")
         assert ending.exit_code != 0

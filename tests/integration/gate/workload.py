@@ -164,8 +164,9 @@ def sample(name: str, place: tuple[int, str, str, bool], behaviour: Behaviour, p
 
 
 def schedule(prompts: int) -> list[tuple[int, str, str, bool]]:
-    """Return which arm meets which prompt when, drawn from the request digest as the design says."""
-    seed = (os.environ["KAKEYA_REQUEST_DIGEST"], 0, "orders")
+    """Return which arm meets which prompt when, drawn from the run's nonce as the design says."""
+    nonce = os.environ["KAKEYA_NONCE"]
+    seed = (nonce, 0, "orders")
     turns = [(f"warm-{index}", arm, True) for index in range(WARMUPS) for arm in ARMS]
     orders = list(permutations(ARMS)) * (PROMPTS // 2)
 
@@ -173,8 +174,12 @@ def schedule(prompts: int) -> list[tuple[int, str, str, bool]]:
         return hashlib.sha256("/".join(str(part) for part in (*seed, index)).encode()).digest()
 
     drawn = [orders[index] for index in sorted(range(len(orders)), key=rank)]
-    for index in range(prompts):
-        turns += [(f"prompt-{index}", arm, False) for arm in drawn[index % len(drawn)]]
+    named = sorted(
+        (f"prompt-{index}" for index in range(prompts)),
+        key=lambda name: hashlib.sha256(f"{nonce}/0/{name}".encode()).digest(),
+    )
+    for index, prompt in enumerate(named):
+        turns += [(prompt, arm, False) for arm in drawn[index % len(drawn)]]
     return [(order, arm, prompt, is_warmup) for order, (prompt, arm, is_warmup) in enumerate(turns)]
 
 

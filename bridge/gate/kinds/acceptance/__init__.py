@@ -17,7 +17,9 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     yield from generation.identity(report, evidence)
 
 
-@report_rule("G4-POSITIONS", kinds=(ACCEPTANCE,), remedy="Count positions from the steps of the measured samples.")
+@report_rule(
+    "G4-POSITIONS", "outputs", kinds=(ACCEPTANCE,), remedy="Count positions from the steps of the measured samples."
+)
 def recount_positions(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Acceptance by position is what the steps give.
 

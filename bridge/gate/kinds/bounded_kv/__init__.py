@@ -75,7 +75,9 @@ def _flat(name: str, mine: Sequence[Point], most: float) -> Iterator[ClaimDraft]
     )
 
 
-@report_rule("G7-DESIGN", kinds=(BOUNDED_KV,), remedy="Measure every arm in processes of its own, at >= 4 contexts.")
+@report_rule(
+    "G7-DESIGN", "memory", kinds=(BOUNDED_KV,), remedy="Measure every arm in processes of its own, at >= 4 contexts."
+)
 def require_memory_design(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """A memory study has a process per arm, several contexts, and the native cache of the same model beside it.
 
@@ -98,14 +100,12 @@ def require_memory_design(report: Report, evidence: Evidence) -> Iterator[Violat
             yield Violation(f"process {process} measured {sorted(arms)}", "/rows/points")
     for arm, found in contexts.items():
         if len(found) < least:
-            yield Violation(
-                f"arm {arm!r} has {len(found)} contexts, at least {least} are asked", severity="not_citable"
-            )
+            yield Violation(f"arm {arm!r} has {len(found)} contexts, at least {least} are asked", severity="violation")
         elif max(found) < _SPAN_MIN * min(found):
             yield Violation(
                 f"arm {arm!r} has contexts of {min(found)} to {max(found)} tokens: growth shows where the longest is "
                 f"{_SPAN_MIN} times the shortest or more",
-                severity="not_citable",
+                severity="violation",
             )
     if len({frozenset(found) for found in contexts.values()}) > 1:
         yield Violation("arms were measured at different contexts", "/rows/points")
@@ -129,7 +129,9 @@ def _point_order(points: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "points are not in order of arm, context and repeat"
 
 
-@report_rule("G7-BUFFERS", kinds=(BOUNDED_KV,), remedy="Sum all buffers of the sequence: cache, drafter, latents.")
+@report_rule(
+    "G7-BUFFERS", "memory", kinds=(BOUNDED_KV,), remedy="Sum all buffers of the sequence: cache, drafter, latents."
+)
 def compare_buffers(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Buffer sums and the allocator agree, repeats of a point agree, and the peak is no less than the rest.
 
@@ -145,7 +147,7 @@ def compare_buffers(report: Report, evidence: Evidence) -> Iterator[Violation]:
         where, total = f"/rows/points/{index}", held(point)
         active, idle = point["allocator_active_bytes"], point["allocator_idle_bytes"]
         if active is None or idle is None:
-            yield Violation("the allocator has no counter here", where, severity="not_citable")
+            yield Violation("the allocator has no counter here", where, severity="violation")
         elif abs(active - idle - total) > tolerance * total:
             yield Violation(f"buffers sum to {total}, the allocator gained {active - idle}", where)
         if point["kv_bytes_peak"] < point["kv_bytes"]:
@@ -160,7 +162,7 @@ def compare_buffers(report: Report, evidence: Evidence) -> Iterator[Violation]:
         if None not in (before, idle) and abs(before - idle) > tolerance * total:
             yield Violation(f"repeats of {key} begin with {idle} and {before} bytes", where)
         if tokens.setdefault(point["context_tokens"], point["token_digest"]) != point["token_digest"]:
-            yield Violation("other tokens than elsewhere at this context", where, severity="not_citable")
+            yield Violation("other tokens than elsewhere at this context", where, severity="violation")
     yield from _idle_growth(report.body["rows"]["points"], tolerance)
 
 

@@ -12,6 +12,7 @@ from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import COMMIT_COMPARISON
 from bridge.gate.rule import report_rule
 from bridge.gate.stats.ratio import Ratio
+from bridge.records import Premise
 
 
 def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
@@ -56,10 +57,11 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     yield from generation.identity(report, evidence)
 
 
-def _earlier(evidence: Evidence) -> tuple[str, ...]:
+def _earlier(evidence: Evidence) -> dict[Premise, str]:
     if not evidence.earlier:
-        return ()
-    return (f"{len(evidence.earlier)} earlier attempts at these commits: a decision by passes is not pooled",)
+        return {}
+    count = len(evidence.earlier)
+    return {"attempts": f"{count} earlier attempts at these commits: a decision by passes is not pooled"}
 
 
 def _same_code(report: Report) -> bool:
@@ -74,6 +76,7 @@ def ratio_of(arms: Arms, launches: set[int]) -> Ratio | None:
 
 @report_rule(
     "G4-TREES",
+    "code",
     kinds=(COMMIT_COMPARISON,),
     remedy="Let the harness start each side with its own checkout first on the module path.",
 )
@@ -107,7 +110,10 @@ def compare_checkouts(report: Report, evidence: Evidence) -> Iterator[Violation]
 
 
 @report_rule(
-    "G5-CONFIRM", kinds=(COMMIT_COMPARISON,), remedy="Run a second pass of the same launches when the first is slow."
+    "G5-CONFIRM",
+    "ratio",
+    kinds=(COMMIT_COMPARISON,),
+    remedy="Run a second pass of the same launches when the first is slow.",
 )
 def require_second_pass(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """A commit is called slower only after a second pass on other launches said so too.
@@ -128,6 +134,6 @@ def require_second_pass(report: Report, evidence: Evidence) -> Iterator[Violatio
     margin = float(report.body["config"]["slower_margin"])
     slow = first is not None and first.interval(CONFIDENCE)[1] < 1.0 - margin
     if slow and len(passes) == 1:
-        yield Violation("the first pass is slow and was not confirmed", "/rows/passes", severity="not_citable")
+        yield Violation("the first pass is slow and was not confirmed", "/rows/passes", severity="violation")
     if not slow and len(passes) == 2:
-        yield Violation("a second pass although the first was not slow", "/rows/passes", severity="not_citable")
+        yield Violation("a second pass although the first was not slow", "/rows/passes", severity="violation")

@@ -40,7 +40,7 @@ def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
         )
 
 
-@report_rule("G4-PARITY", kinds=(DRAFTER_PARITY,), remedy="Record every block once, both proposals in full.")
+@report_rule("G4-PARITY", "outputs", kinds=(DRAFTER_PARITY,), remedy="Record every block once, both proposals in full.")
 def require_distinct_blocks(report: Report, _evidence: Evidence) -> Iterator[Violation]:
     """Parity rows are distinct and compare equal numbers of tokens.
 
@@ -111,7 +111,8 @@ def _committed(row: Mapping[str, Any], where: str) -> Iterator[Violation]:
 
 @report_rule(
     "G6-PARITY",
-    severity="not_citable",
+    "outputs",
+    severity="violation",
     kinds=(DRAFTER_PARITY,),
     remedy="Look at the first differing block and its margin; check embedding scale, masks and position offsets.",
 )
@@ -129,5 +130,5 @@ def compare_proposals(report: Report, _evidence: Evidence) -> Iterator[Violation
             f"{len(different)} blocks differ, first {first['prompt_id']!r} at {first['position']} "
             f"(margin {first['top2_margin_at_divergence']}, {dtype})",
             "/rows/blocks",
-            severity="not_citable" if dtype == "float32" else "note",
+            severity="violation" if dtype == "float32" else "note",
         )

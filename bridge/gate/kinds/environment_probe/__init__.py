@@ -34,7 +34,9 @@ def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
     )
 
 
-@report_rule("G3-PROBE", kinds=(ENVIRONMENT_PROBE,), remedy="Mend what the check names on the host, then probe again.")
+@report_rule(
+    "G3-PROBE", "outputs", kinds=(ENVIRONMENT_PROBE,), remedy="Mend what the check names on the host, then probe again."
+)
 def require_probe_checks(report: Report, _evidence: Evidence) -> Iterator[Violation]:
     """Every required check of a probe holds, and a required accelerator is there.
 
@@ -48,7 +50,10 @@ def require_probe_checks(report: Report, _evidence: Evidence) -> Iterator[Violat
 
 
 @report_rule(
-    "G4-PROBE", kinds=(ENVIRONMENT_PROBE,), remedy="Use `kakeya-engine probe`; it computes the rate from its times."
+    "G4-PROBE",
+    "outputs",
+    kinds=(ENVIRONMENT_PROBE,),
+    remedy="Use `kakeya-engine probe`; it computes the rate from its times.",
 )
 def recompute_rates(report: Report, _evidence: Evidence) -> Iterator[Violation]:
     """A probe's checks are named once and its rates follow from its raw times.

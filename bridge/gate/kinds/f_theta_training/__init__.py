@@ -19,7 +19,7 @@ def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
     area = statistics.fmean(point["loss"] for point in curve)
     yield ClaimDraft(
         id="training_loss",
-        role="informational",
+        role="secondary",
         value=area,
         unit="loss",
         n=len(curve),
@@ -41,7 +41,10 @@ def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
 
 
 @report_rule(
-    "G3-CANARY", kinds=(F_THETA_TRAINING,), remedy="Check that the injection reaches the attention it claims to."
+    "G3-CANARY",
+    "outputs",
+    kinds=(F_THETA_TRAINING,),
+    remedy="Check that the injection reaches the attention it claims to.",
 )
 def require_canary_effect(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Injected noise changes the logits, an injected identity does not.
@@ -57,7 +60,9 @@ def require_canary_effect(report: Report, evidence: Evidence) -> Iterator[Violat
         yield Violation(f"an identity changed the logits by {same:g}, at most {most:g}", "/rows/canaries")
 
 
-@report_rule("G4-TRAINING", kinds=(F_THETA_TRAINING,), remedy="Hold sequences out before training; record all steps.")
+@report_rule(
+    "G4-TRAINING", "outputs", kinds=(F_THETA_TRAINING,), remedy="Hold sequences out before training; record all steps."
+)
 def require_held_out_sequences(report: Report, _evidence: Evidence) -> Iterator[Violation]:
     """A training curve goes forward, its held-out sequences were not trained on, and its times fit.
 
@@ -81,4 +86,4 @@ def require_held_out_sequences(report: Report, _evidence: Evidence) -> Iterator[
         yield Violation("collecting and training do not fit into the report's wall time", "/rows/train_s")
     first, last = rows["curve"][0]["loss"], rows["curve"][-1]["loss"]
     if last > first:
-        yield Violation(f"the training loss rose from {first:g} to {last:g}", "/rows/curve", severity="not_citable")
+        yield Violation(f"the training loss rose from {first:g} to {last:g}", "/rows/curve", severity="violation")

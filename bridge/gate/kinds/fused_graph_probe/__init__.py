@@ -37,7 +37,9 @@ def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
     )
 
 
-@report_rule("G4-GRAPH", kinds=(FUSED_GRAPH_PROBE,), remedy="Use `kakeya-engine eval single-graph`, unchanged rows.")
+@report_rule(
+    "G4-GRAPH", "ratio", kinds=(FUSED_GRAPH_PROBE,), remedy="Use `kakeya-engine eval single-graph`, unchanged rows."
+)
 def require_block_sequence(report: Report, _evidence: Evidence) -> Iterator[Violation]:
     """Blocks of a graph probe are numbered, alternate, advance by what they commit, and keep the bounds.
 
@@ -69,7 +71,9 @@ def require_block_sequence(report: Report, _evidence: Evidence) -> Iterator[Viol
         )
 
 
-@report_rule("G5-GRAPH", severity="not_citable", kinds=(FUSED_GRAPH_PROBE,), remedy="Raise --blocks or --limit-s.")
+@report_rule(
+    "G5-GRAPH", "ratio", severity="violation", kinds=(FUSED_GRAPH_PROBE,), remedy="Raise --blocks or --limit-s."
+)
 def require_timed_blocks(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Both ways of evaluating were timed often enough.
 

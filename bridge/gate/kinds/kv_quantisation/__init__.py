@@ -89,7 +89,7 @@ def _informing(name: str, value: float, unit: str, arms: tuple[Arm, Arm], wordin
     ours, native = arms
     return ClaimDraft(
         id=name,
-        role="informational",
+        role="secondary",
         value=value,
         unit=unit,
         n=len(ours.measured),
@@ -115,7 +115,9 @@ def _error(name: str, rows: list[dict[str, Any]]) -> Iterator[ClaimDraft]:
     )
 
 
-@report_rule("G4-ERRORS", kinds=(KV_QUANTISATION,), remedy="Sum squared errors over every layer and side, per arm.")
+@report_rule(
+    "G4-ERRORS", "outputs", kinds=(KV_QUANTISATION,), remedy="Sum squared errors over every layer and side, per arm."
+)
 def require_complete_errors(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Quantisation errors are given once per arm, layer and side, for every quantised arm, over the same values.
 

@@ -47,6 +47,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
 
 @report_rule(
     "G2-PEER",
+    "code",
     kinds=(REQUEST_CODE,),
     remedy="Use the preset k3-request-code on a Linux host whose policy names sandbox.uid and sandbox.peer_uid.",
 )

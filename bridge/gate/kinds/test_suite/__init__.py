@@ -29,7 +29,9 @@ def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
     )
 
 
-@report_rule("G4-TESTS", kinds=(TEST_SUITE,), remedy="Use `kakeya-engine tests`; name a path that holds tests.")
+@report_rule(
+    "G4-TESTS", "outputs", kinds=(TEST_SUITE,), remedy="Use `kakeya-engine tests`; name a path that holds tests."
+)
 def recount_outcomes(report: Report, _evidence: Evidence) -> Iterator[Violation]:
     """A test suite's rows, count and exit code agree, and at least one test passed.
 
@@ -63,7 +65,9 @@ def recount_outcomes(report: Report, _evidence: Evidence) -> Iterator[Violation]
         yield Violation(f"the command does not name {missing}", "/rows/command")
 
 
-@report_rule("G4-JUNIT", kinds=(TEST_SUITE,), remedy="Write the junit file first, then its digest into the report.")
+@report_rule(
+    "G4-JUNIT", "bound", kinds=(TEST_SUITE,), remedy="Write the junit file first, then its digest into the report."
+)
 def compare_junit_digest(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """A test suite's junit file is the one its report names.
 

@@ -43,7 +43,7 @@ def _drafts(report: Report) -> Iterator[ClaimDraft]:
         seconds, name = row["seconds"], f"draft_{row['drafted_tokens']}_at_{row['context_tokens']}"
         yield ClaimDraft(
             id=name,
-            role="informational",
+            role="secondary",
             value=statistics.fmean(seconds),
             unit="s",
             n=len(seconds),
@@ -54,7 +54,7 @@ def _drafts(report: Report) -> Iterator[ClaimDraft]:
         )
 
 
-@report_rule("G4-COSTS", kinds=(VERIFY_COST,), remedy="Use `kakeya-engine eval verify-cost`, unchanged rows.")
+@report_rule("G4-COSTS", "ratio", kinds=(VERIFY_COST,), remedy="Use `kakeya-engine eval verify-cost`, unchanged rows.")
 def require_balanced_costs(report: Report, _evidence: Evidence) -> Iterator[Violation]:
     """Cost rows are distinct, equally repeated within a context, and fit into the report's wall time.
 
@@ -92,7 +92,11 @@ def require_balanced_costs(report: Report, _evidence: Evidence) -> Iterator[Viol
 
 
 @report_rule(
-    "G5-COSTS", severity="not_citable", kinds=(VERIFY_COST,), remedy="Raise --repeats; measure on a quiet machine."
+    "G5-COSTS",
+    "ratio",
+    severity="violation",
+    kinds=(VERIFY_COST,),
+    remedy="Raise --repeats; measure on a quiet machine.",
 )
 def bound_cost_spread(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """A cost is repeated often enough and its repeats agree.

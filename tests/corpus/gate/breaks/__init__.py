@@ -1,7 +1,7 @@
 """One way of breaking each rule: an honest run changed in one place, everything else sealed again."""
 
 from tests.corpus.gate.breaks import design, documents, recorded, rows, sealed, studies, substance
-from tests.corpus.gate.breaks.registry import BREAKS, PASSES, candidate, honest, retoken, samples
+from tests.corpus.gate.breaks.registry import BREAKS, PASSES, candidate, honest, recomputed, retoken, samples
 
 __all__ = [
     "BREAKS",
@@ -10,6 +10,7 @@ __all__ = [
     "design",
     "documents",
     "honest",
+    "recomputed",
     "recorded",
     "retoken",
     "rows",

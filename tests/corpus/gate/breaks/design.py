@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.corpus.gate.breaks.registry import SMALL, breaks, retoken, samples
+from tests.corpus.gate.breaks.registry import PASSES, SMALL, breaks, honest, recomputed, retoken, samples
 from tests.corpus.gate.builders import Case
 from tests.corpus.gate.generations import Plan, code_throughput
 from tests.corpus.gate.launches import launched, scattered
@@ -93,3 +93,29 @@ def _(case: Case) -> None:
 def _(case: Case) -> None:
     for sample in samples(case, 1):
         sample["stages"]["decode_s"] = round(sample["stages"]["decode_s"], 2)
+
+
+@breaks("G2-DRAWN", "claim")
+def _(case: Case) -> None:
+    case.record["nonce"] = None
+
+
+@breaks("G2-RECOMPUTED", "claim")
+def _(case: Case) -> None:
+    recomputed(case, worst_gap=0.3)
+
+
+@breaks("G4-TURNS", "claim")
+def _(case: Case) -> None:
+    case.record["sample_marks_dropped"] = 0
+
+
+PASSES["G4-TURNS"] = lambda: honest("request_code")
+
+
+@breaks("G7-PROCESS", "claim")
+def _(case: Case) -> None:
+    case.report["claims"] = []
+
+
+PASSES["G7-PROCESS"] = lambda: honest("bounded_kv")

@@ -6,17 +6,17 @@ from tests.integration.gate.lies.registry import told
 from tests.integration.gate.workload import Report
 
 
-@told("a-wrong-ratio", "G4-CLAIM")
+@told("a-wrong-ratio", "G4-CLAIM", fell="bound")
 def _(report: Report) -> None:
     report["claims"][0]["value"] *= 1.02
 
 
-@told("too-strong-a-wording", "G4-CLAIM")
+@told("too-strong-a-wording", "G4-CLAIM", fell="bound")
 def _(report: Report) -> None:
     report["claims"][0]["wording"] = "decodes 3x faster on every prompt"
 
 
-@told("a-claim-nobody-can-recompute", "G4-CLAIM")
+@told("a-claim-nobody-can-recompute", "G4-CLAIM", fell="bound")
 def _(report: Report) -> None:
     report["claims"].append(
         {"id": "quality", "metric": "quality", "arms": [], "value": 0.99, "unit": "share", "wording": None}

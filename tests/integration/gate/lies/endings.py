@@ -12,24 +12,24 @@ from tests.integration.gate.lies.registry import MODELS, lie, save, written
 from tests.integration.gate.workload import Behaviour, Report
 
 
-@lie("a-good-report-and-exit-code-1", "G2-ENDING", reason="program_failed")
+@lie("a-good-report-and-exit-code-1", "G2-ENDING", fell="bound", reason="program_failed")
 def _() -> Behaviour:
     return Behaviour(exit_code=1)
 
 
-@written("a-good-report-and-a-crash", "G2-ENDING", reason="program_failed")
+@written("a-good-report-and-a-crash", "G2-ENDING", fell="bound", reason="program_failed")
 def _(path: Path, report: Report) -> None:
     save(path, report)
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
-@written("says-evidence", decision="valid_not_citable", reason="passed")
+@written("says-evidence", decision="valid", reason="passed")
 def _(path: Path, report: Report) -> None:
     save(path, report)
-    sys.stdout.write('verdict: evidence\n{"decision": "evidence", "citable": true}\n')
+    sys.stdout.write('verdict: evidence\n{"decision": "evidence", "premises": []}\n')
 
 
-@written("changes-the-report-after-the-end", decision="valid_not_citable", reason="passed")
+@written("changes-the-report-after-the-end", decision="valid", reason="passed")
 def _(path: Path, report: Report) -> None:
     """Leave a process behind that holds the file open and waits for everybody to have looked."""
     save(path, report)

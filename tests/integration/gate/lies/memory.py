@@ -6,20 +6,20 @@ from tests.integration.gate.lies.registry import told
 from tests.integration.gate.workload import Report
 
 
-@told("memory-by-formula", "G7-BUFFERS", preset="memory")
+@told("memory-by-formula", "G7-BUFFERS", fell="memory", preset="memory")
 def _(report: Report) -> None:
     for point in report["rows"]["points"]:
         if point["role"] == "candidate":
             point["kv_bytes"] = 4 * 512
 
 
-@told("memory-of-both-arms-in-one-process", "G7-DESIGN", preset="memory")
+@told("memory-of-both-arms-in-one-process", "G7-DESIGN", fell="memory", preset="memory")
 def _(report: Report) -> None:
     for point in report["rows"]["points"]:
         point["process"] = 4242
 
 
-@told("a-native-cache-inflated-in-buffers-and-allocator", "G7-NATIVE", preset="memory")
+@told("a-native-cache-inflated-in-buffers-and-allocator", "G7-NATIVE", fell="memory", preset="memory")
 def _(report: Report) -> None:
     for point in report["rows"]["points"]:
         if point["role"] == "baseline":
@@ -28,7 +28,7 @@ def _(report: Report) -> None:
                 point[name] += more
 
 
-@told("a-window-that-keeps-less-than-its-name", "G7-NATIVE", preset="memory")
+@told("a-window-that-keeps-less-than-its-name", "G7-NATIVE", fell="memory", preset="memory")
 def _(report: Report) -> None:
     for point in report["rows"]["points"]:
         if point["role"] == "candidate":

@@ -6,23 +6,23 @@ from tests.integration.gate.lies.registry import told
 from tests.integration.gate.workload import Report
 
 
-@told("a-target-said-to-be-small", "G2-MODELS")
+@told("a-target-said-to-be-small", "G2-MODELS", fell="inputs")
 def _(report: Report) -> None:
     report["config"]["target"]["parameters"] = 10
 
 
-@told("the-drafter-called-the-target", "G2-MODELS")
+@told("the-drafter-called-the-target", "G2-MODELS", fell="inputs")
 def _(report: Report) -> None:
     drafter = report["config"]["drafter"]
     report["config"]["target"].update(name=drafter["name"], digest=drafter["digest"])
 
 
-@told("one-prompt-under-many-digests", "G4-PROMPTS")
+@told("one-prompt-under-many-digests", "G4-PROMPTS", fell="inputs")
 def _(report: Report) -> None:
     one = next(iter(report["prompts"].values()))
     report["prompts"] = dict.fromkeys(report["prompts"], one)
 
 
-@told("prompts-nobody-can-see", "G4-PROMPTS", decision="valid_not_citable", reason="passed")
+@told("prompts-nobody-can-see", "G4-PROMPTS", fell="inputs", decision="valid", reason="passed")
 def _(report: Report) -> None:
     del report["prompts"]

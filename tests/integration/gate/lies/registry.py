@@ -23,21 +23,23 @@ class Lie:
     Attributes:
         behaviour: makes what the workload does.
         codes: rules that must say so.
-        decision: what the gate decides.
+        fell: the premise that falls, written down before the lie is told; empty where the lie changes none.
+        decision: what the gate decides at best.
         reason: how the run ends.
         preset: which of the test's presets runs it.
     """
 
     behaviour: Callable[[], Behaviour]
     codes: tuple[str, ...]
+    fell: str = ""
     decision: str = "rejected"
     reason: str = "gate_rejected"
     preset: str = "decode"
 
 
 LIES: dict[str, Lie] = {
-    "honest": Lie(Behaviour, (), "valid_not_citable", "passed"),
-    "honest-memory": Lie(Behaviour, (), "valid_not_citable", "passed", "memory"),
+    "honest": Lie(Behaviour, (), "", "valid", "passed"),
+    "honest-memory": Lie(Behaviour, (), "", "valid", "passed", "memory"),
 }
 
 
@@ -84,6 +86,16 @@ def written(name: str, *codes: str, **expected: str) -> Callable[[Callable[[Path
         LIES[name] = Lie(lambda: Behaviour(write=write), codes, **expected)
 
     return register
+
+
+def mild(decision: str) -> str:
+    """Return a decision as far as it does not depend on changes in this checkout, whose code is then nobody's."""
+    return "valid" if decision == "recorded" else decision
+
+
+def premises_of(verdict: Any, lie: Lie) -> set[str]:
+    """Return the premises that the rules of a lie took."""
+    return {one["premise"] for one in verdict["findings"] if one["code"] in lie.codes[:1] and one["severity"] != "note"}
 
 
 def rows(report: Report, arm: int = 1) -> list[dict[str, Any]]:

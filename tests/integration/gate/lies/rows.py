@@ -8,7 +8,7 @@ from tests.integration.gate.lies.registry import lie, measured, rows, told
 from tests.integration.gate.workload import Behaviour, Report, state_ratio
 
 
-@told("the-slowest-prompt-dropped", "G4-MARKS", "G4-ORDER")
+@told("the-slowest-prompt-dropped", "G4-MARKS", "G4-ORDER", fell="times")
 def _(report: Report) -> None:
     slow = max(measured(report), key=lambda row: row["stages"]["decode_s"])["prompt_id"]
     for arm in report["arms"]:
@@ -18,19 +18,19 @@ def _(report: Report) -> None:
     state_ratio(report)
 
 
-@lie("fewer-prompts-than-the-design", "G4-ORDER")
+@lie("fewer-prompts-than-the-design", "G4-ORDER", fell="inputs")
 def _() -> Behaviour:
     return Behaviour(prompts=5)
 
 
-@told("a-row-counted-twice", "G4-ROWS")
+@told("a-row-counted-twice", "G4-ROWS", fell="inputs")
 def _(report: Report) -> None:
     fast = min(measured(report), key=lambda row: row["stages"]["decode_s"])
     rows(report).append(copy.deepcopy(fast))
     state_ratio(report)
 
 
-@told("warm-ups-counted-in", "G5-WARMUP")
+@told("warm-ups-counted-in", "G5-WARMUP", fell="inputs")
 def _(report: Report) -> None:
     for arm in (0, 1):
         for row in rows(report, arm):
@@ -38,7 +38,7 @@ def _(report: Report) -> None:
     state_ratio(report)
 
 
-@told("an-order-that-was-chosen", "G4-ORDER")
+@told("an-order-that-was-chosen", "G4-ORDER", fell="inputs")
 def _(report: Report) -> None:
     first, second = measured(report, 0)[0], measured(report, 1)[0]
     first["order_index"], second["order_index"] = second["order_index"], first["order_index"]
@@ -46,7 +46,7 @@ def _(report: Report) -> None:
         row["id"] = f"0/{row['order_index']}/{arm}/{row['prompt_id']}"
 
 
-@told("counters-that-do-not-add-up", "G4-STEPS")
+@told("counters-that-do-not-add-up", "G4-STEPS", fell="outputs")
 def _(report: Report) -> None:
     for row in rows(report):
         row["counters"]["accepted_tokens"] += 9

@@ -6,7 +6,7 @@ from tests.integration.gate.lies.registry import lie, plain_counters, rows, told
 from tests.integration.gate.workload import Behaviour, Report
 
 
-@lie("fused-with-zero-blocks", "G3-DRAFTER", "G3-SELF")
+@lie("fused-with-zero-blocks", "G3-DRAFTER", "G3-SELF", fell="outputs")
 def _() -> Behaviour:
     def finish(report: Report) -> Report:
         report["fallbacks"] = []
@@ -15,14 +15,14 @@ def _() -> Behaviour:
     return Behaviour(drafts=False, finish=finish)
 
 
-@told("a-flag-that-says-it-ran", "G0-SCHEMA")
+@told("a-flag-that-says-it-ran", "G0-SCHEMA", fell="bound")
 def _(report: Report) -> None:
     for row in rows(report):
         row["restoration_active"] = True
         plain_counters(row)
 
 
-@lie("a-baseline-against-itself", "G3-SELF")
+@lie("a-baseline-against-itself", "G3-SELF", fell="ratio")
 def _() -> Behaviour:
     def finish(report: Report) -> Report:
         report["arms"][1]["code_path"] = report["arms"][0]["code_path"]
@@ -31,46 +31,46 @@ def _() -> Behaviour:
     return Behaviour(finish=finish)
 
 
-@lie("a-handicapped-baseline", "G5-PLAUSIBLE")
+@lie("a-handicapped-baseline", "G5-PLAUSIBLE", fell="times")
 def _() -> Behaviour:
     return Behaviour(token_s=0.015)
 
 
-@told("a-baseline-of-its-own", "G4-CONFIG")
+@told("a-baseline-of-its-own", "G4-CONFIG", fell="ratio")
 def _(report: Report) -> None:
     report["arms"][0]["code_path"] = "engine.decoding.autoregressive:autoregressive"
 
 
-@told("no-backend-at-all", "G4-CONFIG")
+@told("no-backend-at-all", "G4-CONFIG", fell="ratio")
 def _(report: Report) -> None:
     report["environment"]["backend"] = "none"
 
 
-@told("a-package-nobody-has", "G2-HOST")
+@told("a-package-nobody-has", "G2-HOST", fell="code")
 def _(report: Report) -> None:
     report["environment"]["versions"]["flash-nothing"] = "9.9"
 
 
-@told("another-machine", "G2-HOST")
+@told("another-machine", "G2-HOST", fell="code")
 def _(report: Report) -> None:
     report["environment"]["machine"] = "riscv64"
 
 
-@told("other-weights", "G2-MODELS")
+@told("other-weights", "G2-MODELS", fell="inputs")
 def _(report: Report) -> None:
     report["config"]["target"]["digest"] = "cd" * 32
 
 
-@told("a-declared-accelerator", "G3-ACCELERATOR", decision="valid_not_citable", reason="passed")
+@told("a-declared-accelerator", "G3-ACCELERATOR", fell="times", decision="valid", reason="passed")
 def _(report: Report) -> None:
     report["environment"]["device"] = "cuda:7"
 
 
-@told("hidden-fallbacks", "G3-FALLBACKS")
+@told("hidden-fallbacks", "G3-FALLBACKS", fell="outputs")
 def _(report: Report) -> None:
     report["fallbacks"] = []
 
 
-@lie("the-engine-then-a-program", "G2-CODE", preset="aside", decision="valid_not_citable", reason="passed")
+@lie("the-engine-then-a-program", "G2-CODE", fell="code", preset="aside", decision="valid", reason="passed")
 def _() -> Behaviour:
     return Behaviour()

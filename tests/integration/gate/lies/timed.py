@@ -6,7 +6,7 @@ from tests.integration.gate.lies.registry import lie, rows, told
 from tests.integration.gate.workload import Behaviour, Pipe, Report, digest_of, state_ratio
 
 
-@told("replaced-tokens", "G4-MARKS")
+@told("replaced-tokens", "G4-MARKS", fell="times")
 def _(report: Report) -> None:
     for arm in (0, 1):
         for row in rows(report, arm):
@@ -15,7 +15,7 @@ def _(report: Report) -> None:
             row["text"] = " ".join(f"w{token}" for token in row["tokens"])
 
 
-@lie("scaled-decode-times", "G4-MARKS")
+@lie("scaled-decode-times", "G4-MARKS", fell="times")
 def _() -> Behaviour:
     def finish(report: Report) -> Report:
         for row in rows(report):
@@ -27,7 +27,7 @@ def _() -> Behaviour:
     return Behaviour(step_s=0.05, token_s=0.002, finish=finish)
 
 
-@lie("marks-in-advance", "G4-MARKS")
+@lie("marks-in-advance", "G4-MARKS", fell="times")
 def _() -> Behaviour:
     def begin(pipe: Pipe, names: list[str]) -> None:
         for name in names:
@@ -38,7 +38,7 @@ def _() -> Behaviour:
     return Behaviour(begin=begin, announce=lambda pipe, mark: None)
 
 
-@lie("marks-twice", "G4-MARKS")
+@lie("marks-twice", "G4-MARKS", fell="times")
 def _() -> Behaviour:
     def announce(pipe: Pipe, mark: dict[str, str]) -> None:
         pipe.write(mark)
@@ -47,12 +47,12 @@ def _() -> Behaviour:
     return Behaviour(announce=announce)
 
 
-@lie("no-marks", "G4-MARKS")
+@lie("no-marks", "G4-MARKS", fell="times")
 def _() -> Behaviour:
     return Behaviour(announce=lambda pipe, mark: None)
 
 
-@lie("marks-of-samples-that-are-not-there", "G4-MARKS")
+@lie("marks-of-samples-that-are-not-there", "G4-MARKS", fell="times")
 def _() -> Behaviour:
     def begin(pipe: Pipe, names: list[str]) -> None:
         pipe.write({"event": "start", "sample": "0/99/speculative/ghost"})
@@ -60,7 +60,7 @@ def _() -> Behaviour:
     return Behaviour(begin=begin)
 
 
-@lie("an-end-mark-without-its-digest", "G4-MARKS")
+@lie("an-end-mark-without-its-digest", "G4-MARKS", fell="times")
 def _() -> Behaviour:
     def announce(pipe: Pipe, mark: dict[str, str]) -> None:
         pipe.write({name: value for name, value in mark.items() if name != "token_digest"})
@@ -68,6 +68,6 @@ def _() -> Behaviour:
     return Behaviour(announce=announce)
 
 
-@lie("sleeps-for-seconds", "G3-PROCESSOR", decision="valid_not_citable", reason="passed")
+@lie("sleeps-for-seconds", "G3-PROCESSOR", fell="times", decision="valid", reason="passed")
 def _() -> Behaviour:
     return Behaviour(token_s=0.02, step_s=0.035)

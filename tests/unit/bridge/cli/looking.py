@@ -12,7 +12,7 @@ def claim(**changes):
     fields = {
         "id": "speed", "metric": "decode_ratio", "role": "primary", "value": 1.09, "interval": (1.03, 1.15),
         "confidence": 0.95, "unit": "x", "n": 60, "baseline": "mlx_lm", "wording": "faster than mlx_lm by 9 %",
-        "citable": True, "why": (), "detail": {},
+        "kind": "ratio", "decision": "evidence", "premises": (), "detail": {},
     }  # fmt: skip
     return ClaimResult.model_validate({**fields, **changes})
 

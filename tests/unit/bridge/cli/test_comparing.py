@@ -24,10 +24,10 @@ def test_a_fact_that_both_share_is_said_once_and_columns_are_as_wide_as_what_dif
 def test_compare_says_what_differs_and_warns(requester, host, sent):
     take(host, sent, claims=(claim(),))
     second = requester.run("run", "mlx-env-probe").out.strip()
-    take(host, second, claims=(claim(value=1.2, citable=False),))
+    take(host, second, claims=(claim(value=1.2, decision="valid"),))
     ran = requester.run("compare", sent, second)
-    assert "* claim speed" in ran.out
-    assert "NOT CITABLE" in ran.out
+    assert "= verdict   rejected" in ran.out
+    assert "impossible" in ran.out
     assert "not an interleaved comparison" in ran.err
 
 

@@ -12,6 +12,7 @@ from bridge.records import ClaimResult
 from tests.fakes.memory_bus import MemoryBus
 from tests.fakes.requester import Requester, normal
 from tests.fakes.scripted_host import KILLED, ScriptedHost
+from tests.unit.bridge.cli.looking import claim
 
 
 def plan(requester, host, *, ending=None, log=b"line one\n\x1b[31mred\x1b[0m ##[error]x\n", claim_after_s=1.0):
@@ -33,7 +34,7 @@ def test_a_passing_run_looks_as_designed(requester, host, tmp_path):
         "00:01 claimed · 00:02 running (limit 5m) · 00:12 judging · 00:13 done\n"
     ).replace("SHORT0", requester_short(requester))
     assert normal(ran.out, tmp_path) == normal(
-        f"passed      valid_not_citable (smoke)   {requester_short(requester)}   13 s   mlx-cpu Linux x86_64\n"
+        f"passed      valid (smoke)   {requester_short(requester)}   13 s   mlx-cpu Linux x86_64\n"
         f"files       data/runs/{requester_short(requester)}/\n"
         f"next        kakeya-mac verify {run_id(requester)}\n"
     )
@@ -124,8 +125,11 @@ def test_a_failed_program_shows_the_end_of_its_log_inside_fields(requester, host
     [
         ({"reason": "passed"}, [], 0),
         ({"reason": "passed"}, ["--require", "evidence"], 1),
-        ({"reason": "passed", "decision": "evidence"}, ["--require", "evidence"], 0),
-        ({"reason": "passed", "decision": "valid_not_citable"}, ["--profile", "claim"], 1),
+        ({"reason": "passed", "decision": "evidence", "claims": (claim(),)}, ["--require", "evidence"], 0),
+        ({"reason": "passed", "decision": "evidence", "claims": (claim(),)}, ["--require", "speed:evidence"], 0),
+        ({"reason": "passed", "decision": "evidence", "claims": (claim(),)}, ["--require", "memory:evidence"], 1),
+        ({"reason": "passed", "decision": "valid"}, ["--profile", "claim"], 0),
+        ({"reason": "passed", "decision": "recorded"}, ["--profile", "claim"], 0),
         ({"reason": "gate_rejected", "decision": "rejected"}, [], 1),
         ({"reason": "request_rejected", "decision": "rejected", "message": "no"}, [], 2),
         ({"reason": "interrupted", "decision": "rejected"}, [], 3),
@@ -271,7 +275,7 @@ def test_a_terminal_gets_a_live_view_and_no_colour_is_obeyed(tmp_path):
     ran = requester.run("run", "mlx-env-probe", "--wait")
     assert "00:02 running (limit 5m)" in ran.err
     assert "\x1b[3" not in ran.err
-    assert ran.out.startswith("passed      valid_not_citable")
+    assert ran.out.startswith("passed      valid")
 
 
 def test_a_result_of_another_run_is_never_shown(requester, host):
@@ -370,8 +374,9 @@ def test_a_remote_that_stays_away_ends_the_wait_with_its_name(tmp_path):
 def test_a_label_longer_than_the_usual_stays_whole_and_the_texts_stay_aligned(requester, host):
     claims = (
         ClaimResult(
-            id="agreed_tokens", metric="agreed_tokens", role="informational", value=1.0, interval=None, confidence=None,
-            unit="", n=1, baseline=None, wording="288 of 288 tokens", citable=False, why=(), detail={},
+            id="agreed_tokens", metric="agreed_tokens", role="secondary", value=1.0, interval=None, confidence=None,
+            unit="", n=1, baseline=None, wording="288 of 288 tokens", kind="identity", decision="valid", premises=(),
+            detail={},
         ),
     )  # fmt: skip
     plan(requester, host, ending={"claims": claims})

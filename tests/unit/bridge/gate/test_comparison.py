@@ -20,7 +20,7 @@ EVIDENCE = Path(__file__).resolve().parents[4] / "docs" / "evidence"
 REAL = [EVIDENCE / f"k3-fused-allmlx-code-{name}" for name in ("rpa4gwnn", "y6rgxwg2")]
 
 
-def side(case, decision="valid_not_citable"):
+def side(case, decision="valid"):
     return MeasuredRun(case.files(), case.record_value(), case.spec_value(), decision)
 
 
@@ -29,7 +29,7 @@ def real(folder):
         {"report.json": (folder / "reports" / "report.json").read_bytes()},
         RunRecord.parse((folder / "run.json").read_bytes(), max_bytes=1 << 26),
         JobSpec.parse((folder / "spec.json").read_bytes()),
-        "valid_not_citable",
+        "valid",
     )
 
 
@@ -233,8 +233,8 @@ def test_a_rejected_run_is_compared_with_nothing():
     ("other", "said"),
     [
         (lambda: side(needle_recall()), "other kinds: code_throughput and needle_recall"),
-        (lambda: MeasuredRun({"report.json": b"{"}, None, None, "valid_not_citable"), "not well-formed in both runs"),
-        (lambda: MeasuredRun({}, None, None, "valid_not_citable"), "only A has it"),
+        (lambda: MeasuredRun({"report.json": b"{"}, None, None, "valid"), "not well-formed in both runs"),
+        (lambda: MeasuredRun({}, None, None, "valid"), "only A has it"),
     ],
 )
 def test_reports_that_cannot_be_paired_are_reasons(other, said):

@@ -49,7 +49,7 @@ def test_every_committed_number_outside_a_result_says_which_command_made_it() ->
         ("reports/report.json", b'"decode_s": 0.', b'"decode_s": 1.'),
         ("run.json", b'"reason":"passed"', b'"reason":"failed"'),
         ("spec.json", b'"profile":"claim"', b'"profile":"smoke"'),
-        ("verdict.json", b"valid_not_citable", b"evidence"),
+        ("verdict.json", b"valid", b"evidence"),
     ],
 )
 def test_a_changed_result_fails(copied: Path, file: str, old: bytes, new: bytes) -> None:

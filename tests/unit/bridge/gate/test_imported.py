@@ -68,7 +68,7 @@ def test_a_host_without_an_installation_cannot_have_run_it(host):
     assert findings(host)[0][0] == "reject"
 
 
-@pytest.mark.parametrize(("base", "severity"), [("host", "not_citable"), ("request_code", "reject")])
+@pytest.mark.parametrize(("base", "severity"), [("host", "violation"), ("request_code", "reject")])
 def test_not_knowing_is_no_proof(base, severity, request):
     case = request.getfixturevalue(base)
     case.record["imported"] = None

@@ -9,8 +9,12 @@ from tests.corpus.gate.breaks import honest
 
 
 def judged(case):
+    """Return whether a ratio of times may rest on them, as far as this rule goes, and where it fell."""
     verdict = judge(case.run_id, case.seal().files(), case.record_value(), case.spec_value(), authority="host")
-    return verdict.decision, {found.where for found in verdict.findings if found.code == "G3-PROCESSOR"}
+    why = [reason for claim in verdict.claims for reason in claim.why]
+    assert verdict.decision != "rejected", verdict.why
+    found = {found.where for found in verdict.findings if found.code == "G3-PROCESSOR"}
+    return any(reason.startswith("times: G3-PROCESSOR") for reason in why), found
 
 
 def share(case, of_decoding, *places):
@@ -22,10 +26,10 @@ def share(case, of_decoding, *places):
 
 
 @pytest.mark.parametrize("name", ["claim", "request_code", "commit_comparison", "distributed_bench"])
-def test_an_arm_that_had_a_third_of_a_processor_is_evidence(name):
+def test_an_arm_that_had_a_third_of_a_processor_worked(name):
     case = honest(name)
     share(case, 0.37)
-    assert judged(case) == ("evidence", set())
+    assert judged(case) == (False, set())
 
 
 @pytest.mark.parametrize("name", ["claim", "request_code", "commit_comparison", "distributed_bench"])
@@ -33,22 +37,22 @@ def test_an_arm_that_had_less_than_a_tenth_is_not(name):
     case = honest(name)
     share(case, 0.09)
     names = {command["name"] for command in case.record["commands"][:5]}
-    assert judged(case) == ("valid_not_citable", names)
+    assert judged(case) == (True, names)
 
 
 def test_a_tenth_is_asked_of_each_command():
     case = honest("claim")
     share(case, 0.09, 3)
-    assert judged(case) == ("valid_not_citable", {case.record["commands"][3]["name"]})
+    assert judged(case) == (True, {case.record["commands"][3]["name"]})
 
 
 @pytest.mark.parametrize("name", ["kv_quantisation", "distributed_e2e", "verify_cost", "fused_graph_probe"])
 def test_what_is_not_marked_is_held_against_the_whole_run(name):
-    assert judged(honest(name)) == ("evidence", set())
+    assert judged(honest(name)) == (False, set())
     case = honest(name)
     for command in case.record["commands"]:
         command["cpu_s"] = 0.0
-    assert judged(case) == ("valid_not_citable", {"commands"})
+    assert judged(case) == (True, {"commands"})
 
 
 @pytest.mark.parametrize("name", ["claim", "verify_cost"])

@@ -24,28 +24,30 @@ def honest_claim():
     return judge(case.run_id, case.files(), case.record_value(), case.spec_value()), case.record_value()
 
 
-def test_the_table_aligns_its_facts_and_marks_nothing_citable_as_not():
+def test_the_table_aligns_its_facts_and_names_what_a_claim_lacks():
     verdict, record = honest_claim()
     lines = render.table(verdict, record).splitlines()
-    assert lines[0].startswith("passed      evidence (claim)   ")
+    assert lines[0].startswith("passed      valid (claim)   ")
     assert lines[1].startswith("speed       ")
-    assert "NOT CITABLE" not in render.table(verdict, record)
+    assert lines[1].endswith("VALID: no times")
+    assert next(line for line in lines if line.startswith("identity")).endswith("fp32")
 
 
-def test_a_smoke_table_marks_its_claims_not_citable():
+def test_a_smoke_table_names_what_its_claims_lack():
     case = honest("smoke")
     verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
     speed = next(line for line in render.table(verdict, None).splitlines() if line.startswith("speed"))
-    assert speed.endswith("NOT CITABLE")
+    assert speed.endswith("VALID: no inputs, times")
 
 
 def test_the_first_sentence_says_what_may_be_quoted_or_what_stopped_it():
     verdict, _ = honest_claim()
-    assert verdict.headline.startswith("May be quoted: decode faster: ")
-    assert render.markdown(verdict).startswith("**Evidence.** May be quoted")
+    assert verdict.headline.startswith("May be quoted: 1.87 committed tokens per target forward")
+    assert "Not the primary claim: times: G4-TURNS" in verdict.headline
+    assert render.markdown(verdict).startswith("**Valid.** May be quoted")
     case = BREAKS["G4-MARKS"]()
     stopped = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
-    assert stopped.headline.startswith("Rejected, nothing may be quoted: G4-MARKS")
+    assert stopped.headline.startswith("Rejected, nothing may be quoted: times: G4-MARKS")
 
 
 def test_report_text_cannot_steer_a_terminal():

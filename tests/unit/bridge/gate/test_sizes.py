@@ -66,11 +66,11 @@ def without_shapes(name):
 def test_sizes_nobody_could_read_stop_a_host_and_are_noted_of_an_older_record(name, codes):
     case = without_shapes(name)
     fresh, old = judged(case), judged(case, "attested")
-    assert fresh.decision == "valid_not_citable"
+    assert fresh.decision == "valid"
     for code in codes:
-        assert severities(fresh, code) == {"not_citable"}
+        assert severities(fresh, code) == {"violation"}
         assert severities(old, code) == {"note"}
-    assert old.decision == "evidence", old.why
+    assert not any(code in why for claim in old.claims for why in claim.why for code in codes)
 
 
 def test_absent_prompts_are_excused_in_an_older_record_only():
@@ -79,15 +79,15 @@ def test_absent_prompts_are_excused_in_an_older_record_only():
         del case.report["prompts"]
         case.seal()
     assert severities(judged(older, "attested"), "G4-PROMPTS") == {"note"}
-    assert severities(judged(older), "G4-PROMPTS") == {"not_citable"}
-    assert severities(judged(newer, "attested"), "G4-PROMPTS") == {"not_citable"}
+    assert severities(judged(older), "G4-PROMPTS") == {"violation"}
+    assert severities(judged(newer, "attested"), "G4-PROMPTS") == {"violation"}
 
 
 def test_a_target_outside_the_hosts_models_is_not_taken_for_its_choice():
     case = honest("verify_cost")
     case.report["config"]["target"]["name"] = "random-shapes"
     verdict = judged(case.seal())
-    assert severities(verdict, "G2-MODELS") == {"not_citable"}
+    assert severities(verdict, "G2-MODELS") == {"violation"}
 
 
 @pytest.mark.parametrize("share", [0.4, 1.5])
@@ -101,7 +101,7 @@ def test_a_folder_with_more_than_text_still_bounds_its_parameters(share):
     assert severities(judged(case.seal()), "G2-MODELS") == {"reject"}
 
 
-@pytest.mark.parametrize(("backend", "found"), [("mlx", {"not_citable"}), ("torch", set())])
+@pytest.mark.parametrize(("backend", "found"), [("mlx", {"violation"}), ("torch", set())])
 def test_only_torch_widens_what_it_loads(backend, found):
     case = honest("verify_cost")
     case.record["models"][0]["shape"]["dtype"] = "bfloat16"

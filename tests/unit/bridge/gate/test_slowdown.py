@@ -11,7 +11,7 @@ from bridge.records import ClaimResult
 def claim(name: str, value: float | None) -> ClaimResult:
     return ClaimResult(
         id=name, metric=name, role="primary", value=value, interval=None, confidence=None, unit="ratio", n=6,
-        baseline=None, wording="", citable=False, why=(), detail={},
+        baseline=None, wording="", kind="ratio", decision="valid", premises=(), detail={},
     )  # fmt: skip
 
 

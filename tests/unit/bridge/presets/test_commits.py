@@ -31,12 +31,13 @@ def test_the_hosts_own_engine_measures_and_confirms_before_the_launches_are_join
     assert (spec.code, spec.trust_class, spec.tree, spec.base) == ("request", "untrusted", CODE.tree, BASE)
     assert all(command.argv[:4] == HOST for command in spec.commands)
     launches = 1 if profile == "smoke" else 5
-    first, second = spec.commands[:launches], spec.commands[launches:-1]
+    first, second = spec.commands[:launches], spec.commands[launches:-2]
     for one, other in zip(first, second, strict=True):
         assert other.argv == (*one.argv, "--confirm")
         assert one.argv[one.argv.index("--base") + 1] == BASE
         assert one.argv[one.argv.index("--head") + 1] == HEAD
-    assert spec.commands[-1].argv[4:6] == ("eval", "commits-assemble")
+    assert spec.commands[-2].argv[4:6] == ("eval", "commits-assemble")
+    assert (spec.commands[-1].argv[4:], spec.commands[-1].confirms) == (("eval", "recompute"), True)
 
 
 def test_the_very_commit_that_is_sent_is_no_base():

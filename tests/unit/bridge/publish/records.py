@@ -52,7 +52,7 @@ RECORD = RunRecord(
 )  # fmt: skip
 
 VERDICT = Verdict(
-    id=ID, decision="valid_not_citable", headline="fine", why=(), profile="smoke",
+    id=ID, decision="valid", headline="fine", why=(), profile="smoke",
     gate=GateIdentity(version="0", digest=SHA), findings=(), claims=(), reports=("r.json",), rules_run=1,
     rules_skipped={},
 )  # fmt: skip

@@ -8,7 +8,8 @@ import pytest
 
 from bridge import errors
 from bridge.cli.table.documents import BEGIN, GENERATED, exit_table, outcome_table
-from bridge.records import Reason
+from bridge.errors import UsageError
+from bridge.records import Premise, PremiseResult, Reason
 from bridge.run.outcomes import (
     OUTCOMES,
     EndedError,
@@ -19,8 +20,11 @@ from bridge.run.outcomes import (
     of_error,
     strongest,
 )
+from bridge.run.requirement import PREMISES, Requirement
 from tests.drift import ROOT
 from tests.generated.client_documents import DOCUMENTS
+from tests.unit.bridge.cli.looking import claim
+from tests.unit.bridge.publish.records import VERDICT
 
 
 def test_the_table_holds_every_reason_a_claim_can_name_and_the_wait_that_ended_first():
@@ -46,22 +50,51 @@ def test_every_error_ends_in_a_code_that_has_a_meaning():
 @pytest.mark.parametrize(
     ("reason", "decision", "required", "code"),
     [
-        ("passed", "evidence", "evidence", 0),
-        ("passed", "valid_not_citable", "valid", 0),
-        ("passed", "valid_not_citable", "evidence", 1),
-        ("passed", None, "valid", 1),
-        ("gate_rejected", "rejected", "valid", 1),
-        ("program_failed", "evidence", "valid", 4),
-        ("something new", "evidence", "valid", 70),
+        ("passed", "evidence", None, 0),
+        ("passed", "valid", None, 0),
+        ("passed", "recorded", None, 0),
+        ("passed", "rejected", None, 1),
+        ("passed", "valid", "evidence", 1),
+        ("passed", "valid", "outputs", 0),
+        ("passed", "valid", "times", 1),
+        ("passed", "valid", "identical_prompts:evidence", 0),
+        ("passed", "valid", "decode_speedup:evidence", 1),
+        ("passed", "valid", "unheard_of:evidence", 1),
+        ("passed", None, None, 1),
+        ("gate_rejected", "rejected", None, 1),
+        ("program_failed", "evidence", None, 4),
+        ("something new", "evidence", None, 70),
     ],
 )
 def test_a_verdict_counts_only_where_the_program_did_its_work(reason, decision, required, code):
-    assert exit_code_of(reason, decision, required) == code
+    asked = None if required is None else Requirement.parse(required)
+    assert exit_code_of(reason, None if decision is None else verdict(decision), asked) == code
+
+
+def verdict(decision):
+    """Return a verdict whose primary claim lacks times, and whose secondary one lacks nothing."""
+    held = PremiseResult(premise="outputs", held=True, seen_by="runner", rules=())
+    fallen = PremiseResult(premise="times", held=decision == "evidence", seen_by="runner", rules=(), why=("G4-TURNS",))
+    claims = (
+        claim(id="decode_speedup", decision="evidence" if decision == "evidence" else "valid", premises=(held, fallen)),
+        claim(id="identical_prompts", role="secondary", premises=(held,)),
+    )
+    return VERDICT.evolve(decision=decision, claims=claims)
+
+
+@pytest.mark.parametrize("text", ["valid", "decode_speedup:times", ":evidence", "evidence:", "speed up:evidence", ""])
+def test_what_can_be_required_is_evidence_a_premise_or_evidence_of_a_claim(text):
+    with pytest.raises(UsageError, match="expected evidence, CLAIM:evidence, or a premise"):
+        Requirement.parse(text)
+
+
+def test_every_premise_of_the_gate_can_be_required():
+    assert get_args(Premise) == PREMISES
 
 
 @pytest.mark.parametrize("reason", get_args(Reason))
 def test_host_and_requester_end_in_the_same_code(reason):
-    assert exit_code_of(reason, None, "valid") == (1 if reason == "passed" else Ending(reason).exit_code)
+    assert exit_code_of(reason, None, None) == (1 if reason == "passed" else Ending(reason).exit_code)
 
 
 def test_a_spooled_result_ends_as_one_that_is_not_delivered():

@@ -1,0 +1,91 @@
+"""Rules on what the runner made itself: the draw of what was asked, outputs computed again, turns handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bridge.gate.facts.peer_isolation import made_by_runner
+from bridge.gate.facts.samples import arms_of
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.kind import kinds
+from bridge.gate.report_kinds import DRAWN, INTERLEAVED, SAMPLED, STUDIES
+from bridge.gate.rule import report_rule
+from bridge.gate.rules import recomputed
+from bridge.gate.rules.arms import drawn_names
+
+
+@report_rule(
+    "G2-DRAWN",
+    "inputs",
+    severity="violation",
+    kinds=SAMPLED,
+    remedy="Run it again: a host of today draws a nonce when the run begins, and its commands follow it.",
+)
+def require_draw(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """The order of what was asked follows from a nonce that the runner made after the start.
+
+    What is known beforehand can be prepared: answers listed, prompts chosen until they help. A request's digest is
+    known to whoever wrote the request.
+    """
+    record = evidence.record
+    if record is None or made_by_runner(evidence):
+        return
+    if record.nonce is None:
+        yield Violation("the runner drew no nonce for this run", "nonce")
+    elif report.kind not in (*INTERLEAVED, *DRAWN):
+        yield Violation(f"a study of the kind {report.kind} asks in an order of its own", "/rows")
+    elif report.kind in DRAWN:
+        yield from _drawn_prompts(report, evidence, record.nonce)
+    if record.nonce is not None and record.nonce in {
+        record.request_digest,
+        evidence.spec.request_digest if evidence.spec is not None else None,
+    }:
+        yield Violation("the nonce was known before the run", "nonce", severity="reject")
+
+
+def _drawn_prompts(report: Report, evidence: Evidence, nonce: str) -> Iterator[Violation]:
+    for arm in arms_of(report, evidence).all:
+        met = [sample["prompt_id"] for sample in arm.measured]
+        if met != drawn_names(met, nonce, 0):
+            yield Violation("prompts were not met in the order that the nonce draws", f"/arms/{arm.index}")
+
+
+@report_rule(
+    "G2-RECOMPUTED",
+    "outputs",
+    severity="violation",
+    kinds=(*SAMPLED, *STUDIES),
+    remedy="Use a preset whose last command confirms; read recompute.json beside the report.",
+)
+def compare_recomputation(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """A process of the host's own, with the models that the runner digested, confirms every output.
+
+    A program that sleeps and makes its tokens up can write a report that agrees with itself in every row. Whoever wants
+    to be believed is computed again: teacher-forced over every sample, free-running over some, the text decoded from
+    the tokens. `exact` and `near` differ in how far a token may be from the target's best, `drawn` asks how surprising
+    sampled tokens are, `numeric` compares a number.
+    """
+    if evidence.record is None or evidence.spec is None or made_by_runner(evidence):
+        return
+    yield from recomputed.problems(report, kinds()[str(report.kind)], evidence)
+
+
+@report_rule(
+    "G4-TURNS",
+    "times",
+    severity="violation",
+    kinds=(*SAMPLED, *STUDIES),
+    remedy="Use a preset whose command is launched in a series and takes turns; see docs/turns.md.",
+)
+def require_turns(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Times are the runner's own stamps of turns that it handed out.
+
+    Marks that a program sends tell when it sent them. Only who says which arm goes next, and stamps order and answer,
+    knows how long an arm took.
+    """
+    if evidence.record is None or made_by_runner(evidence):
+        return
+    if report.kind not in INTERLEAVED or arms_of(report, evidence).candidates:
+        yield Violation(
+            "the runner handed out no turns: the program itself says how long its arms took", "sample_marks"
+        )

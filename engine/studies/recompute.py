@@ -1,0 +1,213 @@
+"""Compute again what the reports of a run say a target put out, with the host's own models, in a process of its own.
+
+Every distinct output is teacher-forced: one forward over prompt and output says by how much the target's best token is
+better than the one that was put out. The outputs of some prompts, drawn from the run's nonce, are decoded again with
+the library's own loop, and every text is decoded from its tokens. Nothing is judged here: the gate compares.
+
+How far apart two honest ways of decoding may be is measured beside it: the largest difference of logits between
+decoding one row at a time and one forward over the same rows, twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.errors import UsageError
+from engine.loading import Engine
+from engine.measurement.schedule import drawn
+from engine.options import add_model_options, add_out_option, open_selected
+from engine.reports import RunContext
+from engine.stopping import Stopping
+from engine.studies.command import StudyCommand
+from engine.tokenizer import Tokenizer
+from engine.types import CacheLayout, Draft, Forward
+
+FILE = "recompute.json"
+FREE_PROMPTS = 5
+REFERENCE_PROMPTS = 2
+CHUNK_TOKENS = 512
+Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedOutput:
+    """A distinct output of a report. ``text`` is not taken from it."""
+
+    prompt_id: str
+    prompt_digest: str
+    token_digest: str
+    prompt: Tokens
+    tokens: Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class RecomputedOutput:
+    """What came out for one output.
+
+    ``worst_gap`` is how far the best logit was above that of the token put out, at its largest, and ``worst_at`` where;
+    ``free_running`` says whether the library's own loop put out the same, None where it was not asked.
+    """
+
+    prompt_digest: str
+    token_digest: str
+    tokens: int
+    worst_gap: float
+    worst_at: int
+    text_sha256: str
+    free_running: bool | None
+
+
+def outputs_of(report: Mapping[str, Any]) -> list[ClaimedOutput]:
+    """Return the distinct outputs of a report's samples, in order.
+
+    Raises:
+        UsageError: If a prompt's tokens are not in the report.
+    """
+    found: dict[tuple[str, str], ClaimedOutput] = {}
+    for sample in (sample for arm in report["arms"] for sample in arm["samples"]):
+        digest = sample["prompt_digest"]
+        packed = report.get("prompts", {}).get(digest)
+        if packed is None:
+            raise UsageError(f"the tokens of prompt {sample['prompt_id']!r} are not in the report; expected them there")
+        data = base64.b64decode(packed)
+        prompt, tokens = struct.unpack(f"<{len(data) // 4}I", data), tuple(sample["tokens"])
+        output = ClaimedOutput(sample["prompt_id"], digest, sample["token_digest"], prompt, tokens)
+        found.setdefault((digest, output.token_digest), output)
+    return list(found.values())
+
+
+def teacher_forced(engine: Engine, prompt: Tokens, tokens: Tokens) -> tuple[Forward, ...]:
+    """Return the forwards whose rows predict ``tokens``: the prompt's last row, then one over the output."""
+    sequence = engine.target.open((), CacheLayout.FULL)
+    *_, last = sequence.prefill(prompt, CHUNK_TOKENS)
+    if len(tokens) == 1:
+        return (last,)
+    draft = tokens[1:-1]
+    return last, sequence.forward_block(tokens[0], Draft(draft, len(draft)))
+
+
+def worst_gap(engine: Engine, prompt: Tokens, tokens: Tokens) -> tuple[float, int]:
+    """Return how far the best logit is above that of a token put out, at its largest, and at which token."""
+    first, *rest = teacher_forced(engine, prompt, tokens)
+    gaps = engine.backend.gaps(first, tokens[:1])
+    for forward in rest:
+        gaps += engine.backend.gaps(forward, tokens[1:])
+    # A logit that is no number compares as nothing: it is the worst there is.
+    place = max(range(len(gaps)), key=lambda index: gaps[index] if gaps[index] == gaps[index] else float("inf"))
+    return gaps[place], place
+
+
+def decoded(engine: Engine, prompt: Tokens, count: int) -> Tokens:
+    """Return ``count`` tokens of the library's own loop."""
+    steps = engine.native.decode(prompt, Stopping(budget_tokens=count), CHUNK_TOKENS)
+    return tuple(token for step in steps for token in step.tokens)
+
+
+def rounding(engine: Engine, prompt: Tokens, tokens: Tokens) -> float:
+    """Return the largest difference of logits between decoding row by row and one forward over the same rows."""
+    if len(tokens) < 3:
+        return 0.0
+    _, block = teacher_forced(engine, prompt, tokens)
+    sequence = engine.target.open((), CacheLayout.FULL)
+    list(sequence.prefill(prompt, CHUNK_TOKENS))
+    apart = 0.0
+    for place, token in enumerate(tokens[:-1]):
+        one = sequence.forward_block(token, Draft())
+        row = Forward(block.logits[place : place + 1], None, block.start + place, 1)
+        apart = max(apart, engine.backend.apart(one, row))
+    return apart
+
+
+def recompute(engine: Engine, tokenizer: Tokenizer, report: Mapping[str, Any], nonce: str) -> dict[str, Any]:
+    """Return what is said of one report."""
+    outputs = outputs_of(report)
+    free = set(drawn({output.prompt_id: output.prompt_id for output in outputs}, nonce, "free")[:FREE_PROMPTS])
+    rows: list[RecomputedOutput] = []
+    references: list[tuple[Tokens, Tokens]] = []
+    for output in outputs:
+        again = decoded(engine, output.prompt, len(output.tokens)) if output.prompt_id in free else None
+        if again is not None and len(references) < REFERENCE_PROMPTS:
+            references.append((output.prompt, again))
+        gap, place = worst_gap(engine, output.prompt, output.tokens)
+        text = hashlib.sha256(tokenizer.decode(output.tokens).encode("utf-8", "surrogatepass")).hexdigest()
+        rows.append(
+            RecomputedOutput(
+                prompt_digest=output.prompt_digest,
+                token_digest=output.token_digest,
+                tokens=len(output.tokens),
+                worst_gap=min(gap, 1e30),
+                worst_at=place,
+                text_sha256=text,
+                free_running=None if again is None else again == output.tokens,
+            )
+        )
+    delta = 2 * max((rounding(engine, prompt, tokens) for prompt, tokens in references), default=0.0)
+    return {"target": engine.target.info.digest, "delta": delta, "rows": [asdict(row) for row in rows]}
+
+
+def reports_in(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield path and value of every report of samples below a folder."""
+    for path in sorted(folder.rglob("*.json")):
+        value = json.loads(path.read_bytes())
+        if isinstance(value, dict) and value.get("arms"):
+            yield path.relative_to(folder).as_posix(), value
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the models, and where the reports are."""
+    add_model_options(parser)
+    add_out_option(parser)
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Compute every report of the run again and write what came out beside them.
+
+    Raises:
+        UsageError: If there is none, or it does not hold its prompts.
+    """
+    context = RunContext.current(out=options.out)
+    reports = dict(reports_in(context.out))
+    if not reports:
+        raise UsageError(f"{context.out} holds no report of samples; expected what the commands before this one wrote")
+    options.drafter = "none"
+    engine = open_selected(options)
+    tokenizer = Tokenizer(engine.folder)
+    found = {path: recompute(engine, tokenizer, value, context.nonce) for path, value in reports.items()}
+    data = json.dumps({"schema_version": 1, "reports": found}, separators=(",", ":"), allow_nan=False)
+    descriptor = os.open(context.out / FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(data)
+    return found
+
+
+def report(found: Mapping[str, Any]) -> None:
+    """Print how far from the target's own choice the outputs were."""
+    for path, one in found.items():
+        print(f"{path}: {_summary(one['rows'], one['delta'])}")
+
+
+def _summary(rows: Iterable[Mapping[str, Any]], delta: float) -> str:
+    listed = list(rows)
+    worst = max((row["worst_gap"] for row in listed), default=0.0)
+    free = [row["free_running"] for row in listed if row["free_running"] is not None]
+    return (
+        f"{len(listed)} outputs computed again, at most {worst:.3g} below the target's best (rounding {delta:.3g}), "
+        f"{sum(free)} of {len(free)} decoded freely came out the same"
+    )
+
+
+COMMAND = StudyCommand(
+    "Compute again what the reports of a run say was put out; writes recompute.json beside them.",
+    options,
+    measure,
+    report,
+)

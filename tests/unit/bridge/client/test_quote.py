@@ -1,0 +1,79 @@
+"""What may be quoted is judged again: by this gate, over the files, for a reader who knows who signed them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bridge.bus.views import Tree
+from bridge.client.connection.pins import Signature
+from bridge.client.evidence.judged import said_otherwise
+from bridge.client.evidence.quote import quote
+from bridge.client.run.result import Result
+from bridge.gate import judge
+from bridge.records import Manifest, StoredVerdict
+from tests.corpus.gate.breaks import honest
+
+VERIFIED = Signature("verified", "signed by desk")
+
+
+def result(name: str, change=lambda case: None) -> Result:
+    """Return the result tree of an honest run, or of one that was changed; only what is judged is in it."""
+    case = honest(name)
+    change(case)
+    case.seal()
+    verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+    files = {f"reports/{path}": data for path, data in case.files().items()}
+    files |= {"run.json": case.record_value().canonical(), "spec.json": case.spec_value().canonical()}
+    files["verdict.json"] = verdict.canonical()
+    stored = StoredVerdict.parse(files["verdict.json"], max_bytes=1 << 26)
+    reports = {path: json.loads(data) for path, data in case.files().items() if path == "report.json"}
+    manifest = Manifest.model_construct(id=case.run_id)
+    return Result(case.run_id, Tree(files), manifest, None, case.record_value(), stored, case.spec_value(), reports)
+
+
+def test_a_quote_has_a_line_a_claim_with_what_it_rests_on_and_who_saw_it():
+    quoted = quote(result("acceptance"), VERIFIED)
+    first, rests = quoted.lines[:2]
+    assert first.startswith("1.88 committed tokens per target forward")
+    assert rests.strip() == "rests on bound, code, inputs, outputs (runner)"
+    assert "signed by desk" in quoted.lines
+    assert quote(result("acceptance"), VERIFIED, markdown=True).lines[0].startswith("> 1.88 committed")
+
+
+def test_a_claim_that_lacks_a_premise_is_refused_by_its_name_and_the_others_are_quoted():
+    quoted = quote(result("claim"), VERIFIED)
+    assert any(line.startswith("identical on these 60 prompts") for line in quoted.lines)
+    refused = dict(quoted.refused)
+    assert refused["decode_speedup"].startswith("times: G4-TURNS")
+    assert not any("faster" in line for line in quoted.lines)
+
+
+@pytest.mark.parametrize("state", ["unsigned", "unpinned", "refused"])
+def test_what_nobody_known_signed_is_not_quoted(state):
+    quoted = quote(result("acceptance"), Signature(state, "nobody known"))
+    assert quoted.lines == ()
+    assert any("G2-AUTHORITY" in why for _, why in quoted.refused)
+
+
+def test_a_stored_verdict_is_not_believed():
+    def invent(case):
+        case.raw["recompute.json"] = b'{"schema_version":1,"reports":{}}'
+
+    found = result("acceptance", invent)
+    lied = json.loads(found.tree.files["verdict.json"]) | {"decision": "evidence"}
+    found.tree.files["verdict.json"] = json.dumps(lied).encode()
+    assert quote(found, VERIFIED).lines == ()
+
+
+def test_a_verdict_that_this_gate_would_not_give_is_said():
+    found = result("acceptance")
+    older = StoredVerdict(
+        id=found.id, decision="valid_not_citable", headline="", gate=found.stored.gate.evolve(digest="ab" * 32)
+    )
+    judged = found.judged(signed=True)
+    assert said_otherwise(found, judged) is None
+    assert "says valid_not_citable, by another gate (abababababab)" in said_otherwise(
+        Result(**{**found.__dict__, "stored": older}), judged
+    )
