@@ -8,8 +8,8 @@ from typing import Final
 
 from bridge.errors import UsageError
 from bridge.gate import profiles
-from bridge.gate.kind import kinds
-from bridge.gate.premises import CLAIM_KINDS, PREMISES
+from bridge.gate.declared.kind import kinds
+from bridge.gate.declared.premises import CLAIM_KINDS, PREMISES
 from bridge.gate.registry import rules
 from bridge.gate.rule import RegisteredRule
 from bridge.records import Premise, Severity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridge.gate.kind import having, kinds
+from bridge.gate.declared.kind import having, kinds
 
 SCHEMA_VERSION: Final = 3
 

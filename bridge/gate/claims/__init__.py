@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final, Literal
 
+from bridge.gate.declared.kind import Metric, kinds
+from bridge.gate.declared.premises import COMPUTED, PREMISES, VALID
 from bridge.gate.interface import Evidence, Report
-from bridge.gate.kind import Metric, kinds
-from bridge.gate.premises import COMPUTED, PREMISES, VALID
 from bridge.gate.rule import RegisteredRule
 from bridge.gate.stats.ratio import Ratio
 from bridge.records import ClaimDecision, ClaimResult, Finding, Premise, PremiseResult

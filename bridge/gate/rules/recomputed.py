@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from bridge import strictjson
 from bridge.gate.claims import claim_drafts
+from bridge.gate.declared.kind import Kind, Way
 from bridge.gate.facts.samples import Arm, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
-from bridge.gate.kind import Kind, Way
 from bridge.limits import REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
 from bridge.records import Command, CommandResult, RunRecord
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bridge.gate.declared.kind import kinds
 from bridge.gate.facts.peer_isolation import made_by_runner
 from bridge.gate.facts.samples import arms_of
 from bridge.gate.interface import Evidence, Report, Violation
-from bridge.gate.kind import kinds
 from bridge.gate.report_kinds import DRAWN, INTERLEAVED, SAMPLED, STUDIES
 from bridge.gate.rule import report_rule
 from bridge.gate.rules import recomputed

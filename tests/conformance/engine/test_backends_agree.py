@@ -14,7 +14,7 @@ from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.loading import load_backend
 from engine.stopping import Stopping
-from engine.types import CacheLayout
+from engine.types import CacheLayout, Draft
 
 pytest.importorskip("torch", reason="agreement needs both backends")
 pytest.importorskip("mlx.core", reason="agreement needs both backends")
@@ -101,3 +101,18 @@ def test_drafters_propose_the_same_tokens(backends: Any, pairs: Any) -> None:
         assert drafter.forwards == 3
         assert drafter.measured_bytes() > 0
     assert proposed["mlx"] == proposed["torch"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_say_how_far_a_token_is_from_the_best(pairs: Any, backends: dict[str, Any], kind: str) -> None:
+    """The recomputation of outputs rests on these two numbers."""
+    gaps, aparts = [], []
+    for name, backend in backends.items():
+        sequence = pairs[kind][name].open((), CacheLayout.FULL)
+        *_, last = sequence.prefill(PROMPT, 512)
+        block = sequence.forward_block(7, Draft((8, 9), 2))
+        gaps.append([*backend.gaps(last, (7,)), *backend.gaps(block, (8, 9, 10))])
+        aparts.append(backend.apart(block, block))
+    assert np.allclose(*gaps, atol=1e-3)
+    assert min(gaps[0]) >= 0.0
+    assert aparts == [0.0, 0.0]

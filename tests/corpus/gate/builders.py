@@ -13,7 +13,7 @@ from typing import Any
 
 from bridge import strictjson
 from bridge.gate import identity
-from bridge.gate.kind import kinds
+from bridge.gate.declared.kind import kinds
 from bridge.records import JobSpec, RunRecord
 
 RUN_ID = "01jd7zk3v8q4w2m6x9c5b7n1ta"

@@ -14,7 +14,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
-from bridge.gate.premises import CLAIM_KINDS, PREMISES, ClaimKind
+from bridge.gate.declared.premises import CLAIM_KINDS, PREMISES, ClaimKind
 from bridge.records import Premise
 
 Better = Literal["higher", "lower"]

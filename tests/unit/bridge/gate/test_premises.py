@@ -1,0 +1,179 @@
+"""What a claim rests on: what fell, of which arm, and what the host's own computation said."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bridge.gate import judge
+from bridge.gate.catalogue import CONSEQUENCE, needs
+from bridge.gate.declared.kind import kinds, read_kind
+from bridge.gate.declared.premises import CLAIM_KINDS, PREMISES, VALID
+from bridge.gate.registry import rules
+from tests.corpus.gate.breaks import honest, recomputed, retoken, samples
+
+
+def judged(case, authority="host"):
+    case.seal()
+    return judge(case.run_id, case.files(), case.record_value(), case.spec_value(), authority=authority)
+
+
+def claims(case, authority="host"):
+    return {claim.id: claim for claim in judged(case, authority).claims}
+
+
+def test_every_premise_is_guarded_and_every_rule_guards_one():
+    guarded = {entry.premise for entry in rules().values()}
+    assert guarded == set(PREMISES)
+    assert set(CONSEQUENCE) >= {entry.severity for entry in rules().values()}
+
+
+def test_what_is_recomputed_is_declared_with_its_unit():
+    for name in ("claim", "needle_recall", "acceptance", "kv_quantisation", "verify_cost", "bounded_kv", "suite"):
+        verdict = judged(honest(name))
+        kind = honest(name).report["kind"]
+        for claim in verdict.claims:
+            assert kinds()[kind].metric(claim.id).unit == claim.unit, claim.id
+            assert {one.premise for one in claim.premises} == set(kinds()[kind].metric(claim.id).needs)
+
+
+def test_outputs_fall_for_the_arm_alone_whose_tokens_are_not_the_targets():
+    case = honest("claim")
+    sample = samples(case, 2)[0]
+    retoken(case, sample, [*sample["tokens"][:-1], (sample["tokens"][-1] + 7) % 2000 + 6])
+    sample["top2_margin_at_divergence"] = 0.5
+    found = claims(case)
+    assert "outputs" in found["acceptance_length"].missing
+    assert found["identical_prompts"].decision == "valid"
+    assert "outputs" not in found["baseline_tokens_per_s"].missing
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"worst_gap": 0.2, "worst_at": 7}, "its best token is better by up to 0.2 at token 7"),
+        ({"worst_gap": 1e30}, "are not the target's"),
+        ({"free_running": False}, "came out otherwise when the host decoded them"),
+        ({"free_running": None}, "were decoded freely, 5 are asked"),
+        ({"token_digest": "ab" * 32}, "were not computed again"),
+    ],
+)
+def test_what_the_host_computed_otherwise_takes_outputs(change, said):
+    case = honest("acceptance")
+    recomputed(case, **change)
+    (claim,) = [one for one in judged(case).claims if one.role == "primary"]
+    assert claim.missing == ("outputs",)
+    assert said in "".join(claim.why)
+
+
+def test_a_text_that_the_tokenizer_does_not_decode_contradicts_the_report():
+    case = honest("acceptance")
+    recomputed(case, text_sha256="cd" * 32)
+    assert judged(case).decision == "rejected"
+
+
+def test_a_recomputation_that_was_there_before_it_began_is_refused():
+    case = honest("acceptance")
+    case.record["commands"][-1]["before"].append(
+        {"path": "recompute.json", "bytes": 0, "sha256": "", "after_start": True}
+    )
+    verdict = judged(case)
+    assert verdict.decision == "rejected"
+    assert any("was there before anything was computed again" in f.message for f in verdict.findings)
+
+
+def test_a_report_that_changed_after_it_was_computed_again_is_refused():
+    case = honest("acceptance")
+    case.seal()
+    case.record["commands"][-1]["before"][0]["sha256"] = "ef" * 32
+    verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+    assert any("not the one that lay there" in f.message for f in verdict.findings)
+
+
+def test_other_weights_confirm_nothing():
+    case = honest("acceptance")
+    answer = json.loads(case.raw["recompute.json"])
+    answer["reports"]["report.json"]["target"] = "12" * 32
+    case.raw["recompute.json"] = json.dumps(answer).encode()
+    assert "outputs" in next(c for c in judged(case).claims if c.role == "primary").missing
+
+
+def test_a_reference_that_disagrees_with_itself_confirms_nothing():
+    case = honest("acceptance")
+    answer = json.loads(case.raw["recompute.json"])
+    answer["reports"]["report.json"]["delta"] = 40.0
+    case.raw["recompute.json"] = json.dumps(answer).encode()
+    assert "disagrees with itself" in "".join(next(c for c in judged(case).claims if c.role == "primary").why)
+
+
+def test_nobody_vouches_for_a_record_that_anybody_may_have_written():
+    verdict = judged(honest("acceptance"), "unattested")
+    assert verdict.decision == "recorded"
+    assert {one.seen_by for claim in verdict.claims for one in claim.premises} == {"runner, unattested"}
+
+
+def test_a_report_outside_a_run_is_bound_to_nothing():
+    case = honest("acceptance")
+    verdict = judge("0" * 26, {"report.json": case.files()["report.json"]}, None, None, authority="unattested")
+    assert verdict.decision == "rejected"
+    assert all(claim.decision == "nothing" for claim in verdict.claims)
+
+
+@pytest.mark.parametrize("kind", CLAIM_KINDS)
+def test_least_premises_are_those_of_the_design(kind):
+    shown = ["bound", "code", "inputs", "outputs"]
+    wanted = {
+        "identity": shown, "acceptance": shown, "recall": shown,
+        "ratio": [*shown, "times", "ratio", "attempts"],
+        "programs": ["bound", "code", "times", "ratio", "attempts"],
+        "reported": ["bound", "code", "attempts"],
+        "memory": [*shown, "memory", "attempts"],
+        "absolute": [*shown, "times", "attempts", "machine"],
+    }  # fmt: skip
+    assert list(CLAIM_KINDS[kind].least) == wanted[kind]
+    assert {"bound", "code", "attempts"} == VALID
+
+
+WORKLOAD = """title = "My training"
+traits = []
+[metrics.final_loss]
+unit = "nats"
+better = "lower"
+claim = "median"
+premises = ["outputs"]
+[recompute]
+confirms = { final_loss = { numeric = 0.01 } }
+"""
+
+
+def test_a_kind_of_an_owner_has_the_same_shape_and_adds_premises():
+    kind = read_kind("my-train", WORKLOAD)
+    (metric,) = kind.metrics
+    assert (metric.kind, metric.aggregate, metric.needs) == (
+        "reported", "median", ("bound", "code", "outputs", "attempts"),
+    )  # fmt: skip
+    assert (kind.confirms["final_loss"].way, kind.confirms["final_loss"].tolerance) == ("numeric", 0.01)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('claim = "median"', 'claim = "best"'),
+        ('better = "lower"', 'better = "smaller"'),
+        ('premises = ["outputs"]', 'premises = ["luck"]'),
+        ("traits = []", 'traits = ["quick"]'),
+        ("{ numeric = 0.01 }", '"roughly"'),
+        ('unit = "nats"', 'unit = "nats"\ncolour = "red"'),
+    ],
+)
+def test_what_a_kind_may_not_say_is_an_error_that_names_it(change):
+    with pytest.raises(ValueError, match="my-train"):
+        read_kind("my-train", WORKLOAD.replace(*change))
+
+
+def test_what_a_claim_needs_is_said_without_a_run():
+    text = needs("decode_speedup")
+    assert "decode_speedup of code_throughput: a ratio of times of the engine's arms (ratio)" in text
+    assert "G4-TURNS" in text
+    assert "a ratio of times of two programs" in text  # of two commits

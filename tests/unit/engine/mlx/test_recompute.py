@@ -1,0 +1,95 @@
+"""What was put out is computed again: honest outputs are the target's own, invented ones are not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from engine.errors import UsageError
+from engine.loading import load_backend, open_engine
+from engine.reports.tokens import packed_tokens, token_digest
+from engine.studies.recompute import decoded, measure, options, outputs_of, recompute, rounding
+from engine.tokenizer import Tokenizer
+
+PROMPT = (2, 17, 99, 31, 5, 44)
+COUNT = 12
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return open_engine(load_backend("mlx"), "kakeya-tiny-gemma4", None)
+
+
+@pytest.fixture(scope="module")
+def tokens(engine):
+    return decoded(engine, PROMPT, COUNT)
+
+
+def report(*outputs, prompt=PROMPT):
+    rows = [
+        {"prompt_id": "p", "prompt_digest": token_digest(prompt), "token_digest": token_digest(out), "tokens": [*out]}
+        for out in outputs
+    ]
+    return {"arms": [{"samples": rows}], "prompts": {token_digest(prompt): packed_tokens(prompt)}}
+
+
+def test_honest_tokens_are_the_targets_best_in_one_forward(engine, tokens):
+    found = recompute(engine, Tokenizer(engine.folder), report(tokens, tokens), "nonce")
+    (row,) = found["rows"]
+    assert row["worst_gap"] <= found["delta"] < 1e-2
+    assert row["free_running"] is True
+    assert found["target"] == engine.target.info.digest
+
+
+@pytest.mark.parametrize("place", [0, 5, COUNT - 1])
+def test_an_invented_token_is_found_where_it_is(engine, tokens, place):
+    worse = [*tokens]
+    worse[place] = 7 if tokens[place] != 7 else 8
+    found = recompute(engine, Tokenizer(engine.folder), report(tuple(worse)), "nonce")
+    (row,) = found["rows"]
+    assert row["worst_gap"] > found["delta"]
+    assert row["worst_at"] >= place
+    assert row["free_running"] is False
+
+
+def test_one_token_is_an_output_too(engine, tokens):
+    (row,) = recompute(engine, Tokenizer(engine.folder), report(tokens[:1]), "nonce")["rows"]
+    assert row["worst_gap"] == 0.0
+
+
+def test_rounding_is_small_and_not_nothing_to_compare_with(engine, tokens):
+    assert 0.0 <= rounding(engine, PROMPT, tokens) < 1e-3
+
+
+def test_gaps_are_nothing_for_the_best_token_alone(engine):
+    *_, last = engine.target.open((), layout_full()).prefill(PROMPT, 512)
+    best = decoded(engine, PROMPT, 1)
+    other = tuple(token + 1 for token in best)
+    assert engine.backend.gaps(last, best) == (0.0,)
+    assert engine.backend.gaps(last, other)[0] > 0.0
+    assert engine.backend.apart(last, last) == 0.0
+
+
+def layout_full():
+    from engine.types import CacheLayout
+
+    return CacheLayout.FULL
+
+
+def test_a_report_without_its_prompts_is_an_error():
+    with pytest.raises(UsageError, match="not in the report"):
+        outputs_of({**report(PROMPT), "prompts": {}})
+
+
+def test_the_answer_is_written_once_and_never_over_another(engine, tokens, tmp_path, monkeypatch):
+    import argparse
+
+    monkeypatch.setenv("KAKEYA_OUT", str(tmp_path))
+    (tmp_path / "report.json").write_text(json.dumps(report(tokens)))
+    parser = argparse.ArgumentParser()
+    options(parser)
+    assert measure(parser.parse_args([])).keys() == {"report.json"}
+    assert json.loads((tmp_path / "recompute.json").read_bytes())["reports"]["report.json"]["rows"]
+    with pytest.raises(FileExistsError):
+        measure(parser.parse_args([]))
