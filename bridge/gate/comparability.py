@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from bridge.gate.facts.samples import Arm
 from bridge.gate.interface import Report
@@ -97,7 +97,7 @@ def of_reports(a: Report, b: Report) -> Iterator[Reason]:
             text = f"other setting: {name} {ours.get(name)!r} and {theirs.get(name)!r}"
             yield Reason("weaker", text[:200], a.path)
     for name in ("backend", "device"):
-        one, other = (str(report.body["environment"][name]) for report in (a, b))
+        one, other = (str(cast("Mapping[str, Any]", report.body["environment"])[name]) for report in (a, b))
         if one != other:
             yield Reason("weaker", f"other {name}: {one} and {other}", a.path)
 

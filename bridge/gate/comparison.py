@@ -18,7 +18,7 @@ from bridge.gate.claims.generation import committed_of
 from bridge.gate.claims.speed import control_ratio, effect
 from bridge.gate.comparability import NEVER_CITABLE, MeasuredRun, Reason, of_prompts, of_reports, of_runs
 from bridge.gate.facts.launch_series import series_ratio
-from bridge.gate.facts.samples import Arm, Arms, Sample, arms_of, by_prompt
+from bridge.gate.facts.samples import Arm, Arms, Sample, StageName, arms_of, by_prompt
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.report_kinds import ATTACHMENTS, SAMPLED
 from bridge.gate.reports.loading import load
@@ -27,7 +27,7 @@ from bridge.gate.stats.multiple import holm
 from bridge.gate.stats.ratio import Ratio, known_ratio, paired_double_ratio
 from bridge.launches.sittings import agree
 
-STAGES: Final = {"decode_s": "decode", "prefill_s": "prefill"}
+STAGES: Final[Mapping[StageName, str]] = {"decode_s": "decode", "prefill_s": "prefill"}
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def _matched(first: Arm, second: Arm) -> list[tuple[list[Sample], list[Sample]]]
     return [(ours[digest], theirs[digest]) for digest in ours if digest in theirs]
 
 
-def _mean(samples: list[Sample], stage: str) -> float:
+def _mean(samples: list[Sample], stage: StageName) -> float:
     return sum(float(sample["stages"][stage]) for sample in samples) / len(samples)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from bridge.gate.declared.views import StatedReport
 from bridge.records import GateIdentity, JobSpec, Premise, RunRecord, Severity
 
 Derived = TypeVar("Derived")
@@ -22,7 +23,7 @@ class Report:
 
     path: str
     data: bytes
-    value: Mapping[str, Any] | None
+    value: StatedReport | None
 
     @property
     def kind(self) -> str | None:
@@ -30,7 +31,7 @@ class Report:
         return None if self.value is None else str(self.value["kind"])
 
     @property
-    def body(self) -> Mapping[str, Any]:
+    def body(self) -> StatedReport:
         """Value of a well-formed report.
 
         Raises:

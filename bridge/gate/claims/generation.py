@@ -87,7 +87,7 @@ def committed_of(sample: Sample, *, clipped: bool) -> tuple[int, int]:
     counters, onset = sample["counters"], sample["loop_onset"]
     if clipped and onset is not None:
         steps = steps_before(sample, onset)
-        return max(0, sum(sample["accepted_per_step"][:steps]) + steps - idle_refusals(sample)), steps
+        return max(0, sum((sample["accepted_per_step"] or [])[:steps]) + steps - idle_refusals(sample)), steps
     committed = counters["steps"] - idle_refusals(sample) + counters["accepted_tokens"]
     return committed, counters["target_forwards"]
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft
 from bridge.gate.facts.launch_series import SeriesRatio, load_of, series_of, series_ratio
-from bridge.gate.facts.samples import Arm, Arms, Sample, arms_of, by_prompt, stage_means, steps_before
+from bridge.gate.facts.samples import Arm, Arms, Sample, StageName, arms_of, by_prompt, stage_means, steps_before
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.stats.multiple import holm
 from bridge.gate.stats.ratio import Ratio, known_ratio
@@ -17,10 +17,13 @@ from bridge.launches.attempts import ShownInterval
 from bridge.launches.estimate import over_launches, prompts_like_these
 from bridge.launches.stopping import decide
 
-SECONDARY: Final = {"prefill_speedup": ("prefill_s", "prefill"), "total_speedup": ("total_s", "end to end")}
+SECONDARY: Final[Mapping[str, tuple[StageName, str]]] = {
+    "prefill_speedup": ("prefill_s", "prefill"),
+    "total_speedup": ("total_s", "end to end"),
+}
 
 
-def time_ratio(arms: Arms, stage: str, earlier: tuple[Arms, ...] = ()) -> Ratio | None:
+def time_ratio(arms: Arms, stage: StageName, earlier: tuple[Arms, ...] = ()) -> Ratio | None:
     """Return a stage's time on the baseline over that on the candidate: above 1 the candidate is faster.
 
     Repeats of a prompt and earlier attempts are averaged. None without both sides, with fewer than two prompts, or with
@@ -34,7 +37,7 @@ def time_ratio(arms: Arms, stage: str, earlier: tuple[Arms, ...] = ()) -> Ratio 
     return known_ratio(*sides)
 
 
-def _one_run(arms: Arms, stage: str) -> dict[str, tuple[float, float]] | None:
+def _one_run(arms: Arms, stage: StageName) -> dict[str, tuple[float, float]] | None:
     if arms.candidate is None or not arms.reference:
         return None
     theirs = [stage_means(arm, stage) for arm in arms.reference]
@@ -179,7 +182,7 @@ def effect(ratio: Ratio) -> str:
     return wording.effect(ShownInterval(ratio.value, *ratio.interval(CONFIDENCE)))
 
 
-def control_ratio(arms: Arms, stage: str = "decode_s") -> Ratio | None:
+def control_ratio(arms: Arms, stage: StageName = "decode_s") -> Ratio | None:
     """Return baseline over control, the same code twice; None without a control or without usable times."""
     if arms.baseline is None or arms.control is None:
         return None
@@ -188,7 +191,7 @@ def control_ratio(arms: Arms, stage: str = "decode_s") -> Ratio | None:
     return known_ratio([first[p] for p in common], [second[p] for p in common])
 
 
-def noise_floor(arms: Arms, profile: Mapping[str, Any], stage: str = "decode_s") -> float | None:
+def noise_floor(arms: Arms, profile: Mapping[str, Any], stage: StageName = "decode_s") -> float | None:
     """Return the half-width of the control's interval: what this run could not have seen."""
     control = control_ratio(arms, stage)
     return None if control is None else control.half_width(float(profile["control_confidence"]))

@@ -10,11 +10,13 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Literal, cast
 
+from bridge.gate.declared.views import StatedConfig, StatedReport, StatedSample
 from bridge.gate.interface import Evidence, Report
 
-Sample = Mapping[str, Any]
+Sample = StatedSample
+StageName = Literal["prefill_s", "decode_s", "total_s"]
 
 LOOP_MAX_PERIOD: Final = 32
 LOOP_MIN_REPEATS: Final = 3
@@ -85,7 +87,7 @@ def arms_of(report: Report, evidence: Evidence) -> Arms:
     return evidence.derived(("arms", id(report)), lambda: _arms(report.body))
 
 
-def _arms(body: Mapping[str, Any]) -> Arms:
+def _arms(body: StatedReport) -> Arms:
     built = tuple(
         Arm(index, arm["name"], arm["role"], arm["code_path"], tuple(arm["samples"]))
         for index, arm in enumerate(body["arms"])
@@ -95,7 +97,9 @@ def _arms(body: Mapping[str, Any]) -> Arms:
     return Arms(built, by_role.get("baseline"), by_role.get("control"), candidates)
 
 
-def by_prompt(samples: Iterable[Sample], key: str = "prompt_id") -> dict[str, list[Sample]]:
+def by_prompt(
+    samples: Iterable[Sample], key: Literal["prompt_id", "prompt_digest"] = "prompt_id"
+) -> dict[str, list[Sample]]:
     """Return samples by prompt id or digest, in report order."""
     found: dict[str, list[Sample]] = {}
     for sample in samples:
@@ -103,7 +107,7 @@ def by_prompt(samples: Iterable[Sample], key: str = "prompt_id") -> dict[str, li
     return found
 
 
-def stage_means(arm: Arm, stage: str) -> dict[str, float]:
+def stage_means(arm: Arm, stage: StageName) -> dict[str, float]:
     """Return the mean seconds of a stage by prompt, warm-ups left out."""
     return {
         prompt: sum(sample["stages"][stage] for sample in samples) / len(samples)
@@ -183,9 +187,15 @@ def idle_refusals(sample: Sample) -> int:
     return max(0, min(int(refused), could, excess))
 
 
-def expected_drafts(sample: Sample, config: Mapping[str, Any]) -> list[int] | None:
+def depth_of(config: StatedConfig) -> Mapping[str, Any]:
+    """Return the depth policy of an arm that drafts, empty where none does."""
+    depth = config.get("depth")
+    return cast("Mapping[str, Any]", depth) if isinstance(depth, dict) else {}
+
+
+def expected_drafts(sample: Sample, config: StatedConfig) -> list[int] | None:
     """Return how many tokens each step was to draft; None where the policy, or a refused row, decides at run time."""
-    depth = config.get("depth") or {}
+    depth = depth_of(config)
     accepted = sample["accepted_per_step"]
     if depth.get("policy") != "fixed" or accepted is None or sample["counters"]["guard_rejections"]:
         return None

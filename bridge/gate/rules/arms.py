@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import permutations
 
-from bridge.gate.facts.samples import Arm, arms_of
+from bridge.gate.facts.samples import Arm, arms_of, depth_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import (
     COMMIT_COMPARISON,
@@ -99,16 +99,17 @@ def compare_settings(report: Report, evidence: Evidence) -> Iterator[Violation]:
         if (config.get(name) is not None) != drafts:
             said = "an arm drafts" if drafts else "no arm drafts"
             yield Violation(f"{said}, {name} is {config.get(name)}", f"/config/{name}")
-    depth = config.get("depth")
-    if depth is not None and config.get("block_size") is not None:
+    depth, block_size = depth_of(config), config.get("block_size")
+    if depth and block_size is not None:
         longest = depth.get("tokens") if depth["policy"] == "fixed" else depth.get("longest")
         if type(longest) is not int:
             yield Violation(f"the depth {depth} has no length", "/config/depth")
-        elif config["block_size"] != longest + 1:
-            yield Violation(f"block_size {config['block_size']} with a depth of {longest}", "/config/block_size")
-        trained = (config.get("drafter") or {}).get("block_size")
-        if trained is not None and config["block_size"] > trained:
-            yield Violation(f"block_size {config['block_size']}, the drafter's is {trained}", "/config/block_size")
+        elif block_size != longest + 1:
+            yield Violation(f"block_size {block_size} with a depth of {longest}", "/config/block_size")
+        drafter = config.get("drafter")
+        trained = None if drafter is None else drafter["block_size"]
+        if trained is not None and block_size > trained:
+            yield Violation(f"block_size {block_size}, the drafter's is {trained}", "/config/block_size")
     if (config["stop"] == "natural") != bool(config["stopping_ids"]):
         yield Violation(f"stop {config['stop']!r} with stopping_ids {config['stopping_ids']}", "/config/stopping_ids")
     path = next((arm.code_path for arm in arms.reference), "")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 from bridge.gate import profiles
 from bridge.gate.interface import Evidence, Report, Skip, Violation
@@ -44,7 +45,7 @@ def compare_run_fields(report: Report, evidence: Evidence) -> Iterator[Violation
 
     Otherwise an accurate run of one system and a fast run of another can be put together, or an old report re-used.
     """
-    spec, run = evidence.spec, report.body["run"]
+    spec, run = evidence.spec, cast("Mapping[str, Any]", report.body["run"])
     if spec is None:
         return
     expected: dict[str, object] = {

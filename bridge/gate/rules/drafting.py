@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from bridge.gate.facts.samples import Sample, arms_of, expected_drafts, idle_refusals
+from bridge.gate.declared.views import StatedConfig, StatedSampleCounters
+from bridge.gate.facts.samples import Sample, arms_of, depth_of, expected_drafts, idle_refusals
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import DRAFTING, PLAIN, SAMPLED, UNSEEN
 from bridge.gate.rule import report_rule
@@ -54,18 +54,19 @@ def recount_fallbacks(report: Report, evidence: Evidence) -> Iterator[Violation]
     seen: set[tuple[str, str, str]] = set()
     for index, row in enumerate(report.body["fallbacks"]):
         where = f"/fallbacks/{index}"
-        home = samples.get(row["sample"])
-        if home is None or home[0] != row["arm"]:
+        name = row["sample"]
+        home = None if name is None else samples.get(name)
+        if name is None or home is None or home[0] != row["arm"]:
             yield Violation(f"sample {row['sample']!r} of arm {row['arm']!r} is not in the report", where)
             continue
         places.append((home[1]["launch"], home[1]["order_index"]))
-        key = (row["sample"], row["component"], row["reason"])
+        key = (name, row["component"], row["reason"])
         if key in seen:
             yield Violation("counted twice", where)
         seen.add(key)
         if row["component"] not in {"drafter", "target", "graphs"}:
             yield Violation(f"unknown component {row['component']!r}", where)
-        counts[row["sample"], row["component"]] += row["count"]
+        counts[name, row["component"]] += row["count"]
     if places != sorted(places):
         yield Violation("fallbacks are not in running order", "/fallbacks")
     for name, (_, sample) in samples.items():
@@ -73,7 +74,7 @@ def recount_fallbacks(report: Report, evidence: Evidence) -> Iterator[Violation]
 
 
 def _against_steps(
-    name: str, sample: Sample, counts: Counter[tuple[str, str]], config: Mapping[str, Any]
+    name: str, sample: Sample, counts: Counter[tuple[str, str]], config: StatedConfig
 ) -> Iterator[Violation]:
     drafted = sample["drafted_per_step"] or ()
     wanted = expected_drafts(sample, config)
@@ -132,14 +133,14 @@ def recount_steps(report: Report, evidence: Evidence) -> Iterator[Violation]:
             yield Violation(message, arm.pointer(sample))
 
 
-def _peer_steps(sample: Sample, _config: Mapping[str, Any]) -> Iterator[str]:
+def _peer_steps(sample: Sample, _config: StatedConfig) -> Iterator[str]:
     told = [name for name, count in sample["counters"].items() if count]
     told += [name for name in ("accepted_per_step", "drafted_per_step") if sample[name] is not None]
     if told:
         yield f"{', '.join(told)} of an arm that is seen from outside only"
 
 
-def _plain_steps(sample: Sample, _config: Mapping[str, Any]) -> Iterator[str]:
+def _plain_steps(sample: Sample, _config: StatedConfig) -> Iterator[str]:
     counters = sample["counters"]
     for name in ("drafter_forwards", "drafted_tokens", "accepted_tokens", "guard_rejections", "shadow_drafts"):
         if counters.get(name):
@@ -154,9 +155,9 @@ def _plain_steps(sample: Sample, _config: Mapping[str, Any]) -> Iterator[str]:
     yield from _synchronisations(counters)
 
 
-def _drafting_steps(sample: Sample, config: Mapping[str, Any]) -> Iterator[str]:
+def _drafting_steps(sample: Sample, config: StatedConfig) -> Iterator[str]:
     counters, accepted, drafted = sample["counters"], sample["accepted_per_step"], sample["drafted_per_step"]
-    if drafted is None or len(drafted) != len(accepted):
+    if accepted is None or drafted is None or len(drafted) != len(accepted):
         yield "accepted_per_step and drafted_per_step have different lengths"
         return
     for name, got, wanted in (
@@ -193,10 +194,10 @@ def _drafting_steps(sample: Sample, config: Mapping[str, Any]) -> Iterator[str]:
     yield from _synchronisations(counters)
 
 
-def _drafter_calls(counters: Mapping[str, int], drafted: list[int], config: Mapping[str, Any]) -> Iterator[str]:
+def _drafter_calls(counters: StatedSampleCounters, drafted: list[int], config: StatedConfig) -> Iterator[str]:
     """Compare the drafter's forwards with the steps that drafted and the shadow drafts beside those that did not."""
     drafting, shadows, forwards = len(drafted) - drafted.count(0), counters.get("shadow_drafts", 0), "drafter forwards"
-    if shadows and (config.get("depth") or {}).get("policy") != "controller":
+    if shadows and depth_of(config).get("policy") != "controller":
         yield f"{shadows} shadow drafts under a policy that asks for none"
     if shadows > drafted.count(0):
         yield f"{shadows} shadow drafts beside {drafted.count(0)} steps without a draft"
@@ -206,12 +207,13 @@ def _drafter_calls(counters: Mapping[str, int], drafted: list[int], config: Mapp
         yield f"{counters['drafter_forwards']} {forwards} in {counters['steps']} steps"
 
 
-def _looks_up(config: Mapping[str, Any]) -> bool:
+def _looks_up(config: StatedConfig) -> bool:
     """Say whether the drafter drafts what it finds, and calls no model."""
-    return bool((config.get("drafter") or {}).get("format") == "ngram")
+    drafter = config.get("drafter")
+    return drafter is not None and drafter["format"] == "ngram"
 
 
-def _synchronisations(counters: Mapping[str, int]) -> Iterator[str]:
+def _synchronisations(counters: StatedSampleCounters) -> Iterator[str]:
     least = counters["steps"] + 1
     if not least <= counters["host_syncs"] <= least + counters.get("shadow_drafts", 0):
         yield f"{counters['host_syncs']} host synchronisations for {counters['steps']} steps and the prefill"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from bridge.gate.declared.views import StatedEnvironment, StatedFusedGraphProbeBlock
 from bridge.gate.facts.samples import arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import FUSED_GRAPH_PROBE, SAMPLED, UNSEEN, VERIFY_COST
@@ -38,7 +39,7 @@ def _libraries(body: Mapping[str, Any]) -> Iterator[Violation]:
         yield Violation(f"an arm runs in {name}, its version is absent", "/environment/versions")
 
 
-def _host_differences(said: dict[str, object], record: RunRecord) -> Iterator[Violation]:
+def _host_differences(said: StatedEnvironment, record: RunRecord) -> Iterator[Violation]:
     host = record.host
     if _system(str(said["os"])) != _system(host.os):
         yield Violation(f"os: the report says {said['os']!r}, the runner {host.os!r}", "/environment/os")
@@ -140,15 +141,16 @@ def require_processor_time(report: Report, evidence: Evidence) -> Iterator[Viola
             )
 
 
-def _reported_s(report: Report, evidence: Evidence, record: RunRecord) -> Counter[int | None]:
+def _reported_s(report: Report, evidence: Evidence, record: RunRecord) -> dict[int | None, float]:
     """Return the reported seconds by the command they were marked in, None for what was not marked in any."""
-    rows = report.body.get("rows") or {}
     if report.kind == VERIFY_COST:
-        return Counter({None: sum(sum(row["seconds"]) for side in ("verify", "draft") for row in rows[side])})
+        rows = report.body["rows"]
+        return {None: sum(sum(row["seconds"]) for row in (*rows["verify"], *rows["draft"]))}
     if report.kind == FUSED_GRAPH_PROBE:
-        return Counter({None: sum(block["eval_s"] for block in rows["blocks"])})
+        blocks = cast("list[StatedFusedGraphProbeBlock]", report.body["rows"]["blocks"])
+        return {None: sum(block["eval_s"] for block in blocks)}
     places = {mark.sample: _command_at(record, mark.t_s) for mark in record.sample_marks if mark.event == "end"}
-    found: Counter[int | None] = Counter()
+    found: defaultdict[int | None, float] = defaultdict(float)
     for arm in arms_of(report, evidence).all:
         # What only answers ran beside the command, and its processor time is not the command's.
         for sample in arm.samples if arm.name not in UNSEEN else ():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from bridge.gate.facts.model_sizes import least_bytes, most_bytes, native_bytes, shape_of
 from bridge.gate.facts.samples import Arm, Sample, arms_of
@@ -40,15 +40,17 @@ def bound_sample_bytes(report: Report, evidence: Evidence) -> Iterator[Violation
             if active is not None and active < memory["kv_bytes"] + (memory["drafter_bytes"] or 0):
                 yield Violation("the allocator holds less than the buffers measured", arm.pointer(sample))
             yield from _drafter_bytes(arm, sample)
+            fields = cast("Mapping[str, int | None]", memory)
             for name in ("kv_bytes", "kv_bytes_peak", "drafter_bytes"):
-                if memory[name] is None:
+                count = fields[name]
+                if count is None:
                     continue
                 # Baseline and control are one code; every candidate is a cache of its own.
                 who = arm.name if arm.role == "candidate" else arm.code_path
                 key = (name, who, sample["prompt_tokens"], sample["output_tokens"], _last_block(sample))
-                if seen.setdefault(key, memory[name]) != memory[name]:
+                if seen.setdefault(key, count) != count:
                     yield Violation(
-                        f"{name} is {memory[name]}, the same code held {seen[key]} for as many tokens",
+                        f"{name} is {count}, the same code held {seen[key]} for as many tokens",
                         arm.pointer(sample),
                     )
 
@@ -56,7 +58,8 @@ def bound_sample_bytes(report: Report, evidence: Evidence) -> Iterator[Violation
 def _outlying_bytes(arm: Arm) -> Iterator[Violation]:
     """Yield samples whose bytes are far from what the arm holds per token."""
     for name in ("kv_bytes", "kv_bytes_peak", "drafter_bytes", "allocator_active_bytes"):
-        held = [(s["memory"][name], s) for s in arm.samples if s["memory"][name]]
+        read = [(cast("Mapping[str, int | None]", s["memory"])[name], s) for s in arm.samples]
+        held = [(count, s) for count, s in read if count]
         if len(held) < 4:
             continue
         middle = statistics.median(count for count, _ in held)
@@ -69,8 +72,8 @@ def _outlying_bytes(arm: Arm) -> Iterator[Violation]:
 
 def _last_block(sample: Sample) -> object:
     """Return what else decides a buffer's length: the rows of the last block."""
-    steps = sample["drafted_per_step"]
-    return None if steps is None else tuple(steps[-2:] + sample["accepted_per_step"][-2:])
+    drafted, accepted = sample["drafted_per_step"], sample["accepted_per_step"]
+    return None if drafted is None or accepted is None else tuple(drafted[-2:] + accepted[-2:])
 
 
 def _drafter_bytes(arm: Arm, sample: Sample) -> Iterator[Violation]:

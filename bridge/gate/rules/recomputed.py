@@ -87,9 +87,9 @@ def _answer(data: bytes | None) -> Mapping[str, Any] | None:
 
 def _model(found: Mapping[str, Any], report: Report, record: RunRecord) -> Iterator[Violation]:
     """Yield a model that is not the report's, as the runner digested it."""
-    target = report.body["config"].get("target") or {}
+    target = report.body["config"].get("target")
     digests = {model.weights_sha256 for model in record.models}
-    if found["target"] != target.get("digest") or found["target"] not in digests:
+    if target is None or found["target"] != target["digest"] or found["target"] not in digests:
         yield Violation(f"computed again with the weights {str(found['target'])[:12]}…, the report names others")
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from bridge.gate.claims.generation import compare
+from bridge.gate.declared.views import StatedConfig
 from bridge.gate.facts.samples import Arm, Sample, arms_of, by_prompt, first_difference, loop_onset, token_digest
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import ACCEPTANCE, DISTRIBUTED_E2E, INTERLEAVED, SAMPLED
@@ -27,7 +27,7 @@ def recount_tokens(report: Report, evidence: Evidence) -> Iterator[Violation]:
             yield Violation(message, arm.pointer(sample))
 
 
-def _sample_tokens(sample: Sample, config: Mapping[str, Any]) -> Iterator[str]:
+def _sample_tokens(sample: Sample, config: StatedConfig) -> Iterator[str]:
     tokens = sample["tokens"]
     if sample["output_tokens"] != len(tokens):
         yield f"output_tokens is {sample['output_tokens']}, {len(tokens)} tokens are there"
@@ -128,7 +128,7 @@ def count_loops(report: Report, evidence: Evidence) -> Iterator[Violation]:
     for arm in arms_of(report, evidence).all:
         looping = [sample for sample in arm.measured if sample["loop_onset"] is not None]
         if looping:
-            first = min(sample["loop_onset"] for sample in looping)
+            first = min(sample["loop_onset"] or 0 for sample in looping)
             yield Violation(
                 f"{len(looping)} of {len(arm.measured)} samples of arm {arm.name!r} loop, the first from token {first}",
                 f"/arms/{arm.index}",

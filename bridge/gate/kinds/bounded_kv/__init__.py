@@ -5,15 +5,16 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from bridge.gate.claims import ClaimDraft
+from bridge.gate.declared.views import StatedPoint
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import BOUNDED_KV
 from bridge.gate.rule import report_rule
 from bridge.gate.stats.trend import line
 
-Point = Mapping[str, Any]
+Point = StatedPoint
 _SPAN_MIN: Final = 4
 
 
@@ -113,7 +114,7 @@ def require_memory_design(report: Report, evidence: Evidence) -> Iterator[Violat
         yield Violation(message, "/rows/points")
 
 
-def _point_order(points: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _point_order(points: Sequence[Point]) -> Iterator[str]:
     """Yield what is wrong with how often and in which order points are listed."""
     for arm, context in sorted({(point["arm"], point["context_tokens"]) for point in points}):
         found = [p["repeat"] for p in points if (p["arm"], p["context_tokens"]) == (arm, context)]
@@ -153,28 +154,29 @@ def compare_buffers(report: Report, evidence: Evidence) -> Iterator[Violation]:
         if point["kv_bytes_peak"] < point["kv_bytes"]:
             yield Violation("the peak is below what was held", where)
         names = ("kv_bytes", "kv_bytes_peak", "drafter_bytes", "latent_bytes", "decode_steps")
-        facts = tuple(point[name] for name in names)
+        facts = tuple(cast("Mapping[str, int]", point)[name] for name in names)
         key = (point["arm"], point["context_tokens"])
         if seen.setdefault(key, facts) != facts:
             yield Violation(f"repeats of {key} differ: {facts} and {seen[key]}", where)
         # Before a point each process holds the same model, but for a few bytes that its heap rounds differently.
         before = idles.setdefault(key, idle)
-        if None not in (before, idle) and abs(before - idle) > tolerance * total:
+        if before is not None and idle is not None and abs(before - idle) > tolerance * total:
             yield Violation(f"repeats of {key} begin with {idle} and {before} bytes", where)
         if tokens.setdefault(point["context_tokens"], point["token_digest"]) != point["token_digest"]:
             yield Violation("other tokens than elsewhere at this context", where, severity="violation")
     yield from _idle_growth(report.body["rows"]["points"], tolerance)
 
 
-def _idle_growth(points: Sequence[Mapping[str, Any]], tolerance: float) -> Iterator[Violation]:
+def _idle_growth(points: Sequence[Point], tolerance: float) -> Iterator[Violation]:
     """Yield arms that begin with more bytes before a longer context."""
     for arm in sorted({point["arm"] for point in points}):
-        mine = [p for p in points if p["arm"] == arm and p["allocator_idle_bytes"] is not None]
+        read = [(p["context_tokens"], p["allocator_idle_bytes"], p) for p in points if p["arm"] == arm]
+        mine = [(context, idle, point) for context, idle, point in read if idle is not None]
         if not mine:
             continue
-        first, last = (pick(mine, key=lambda p: int(p["context_tokens"])) for pick in (min, max))
-        grown = last["allocator_idle_bytes"] - first["allocator_idle_bytes"]
-        if grown > tolerance * (first["allocator_idle_bytes"] + held(last)):
+        (_, before, _), (_, after, last) = (pick(mine, key=lambda one: one[0]) for pick in (min, max))
+        grown = after - before
+        if grown > tolerance * (before + held(last)):
             yield Violation(
                 f"arm {arm!r} begins the longest context with {grown} bytes more than the shortest", "/rows"
             )

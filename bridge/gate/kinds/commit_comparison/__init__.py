@@ -86,15 +86,16 @@ def compare_checkouts(report: Report, evidence: Evidence) -> Iterator[Violation]
     Two checkouts on one module path are one checkout: whichever comes first runs twice, and the difference is none.
     """
     config, trees = report.body["config"], report.body["rows"]["trees"]
-    for side in ("base", "head"):
-        tree, wanted = trees[side], f"{side}/engine/__init__.py"
+    sides = (("base", trees["base"], config["base_commit"]), ("head", trees["head"], config["head_commit"]))
+    for side, tree, commit in sides:
+        wanted = f"{side}/engine/__init__.py"
         if tree["imported"] != wanted:
             yield Violation(
                 f"{side} imported {tree['imported']!r}, expected {wanted!r}", f"/rows/trees/{side}/imported"
             )
-        if tree["commit"] != config[f"{side}_commit"]:
+        if tree["commit"] != commit:
             yield Violation(
-                f"{side} ran {tree['commit'][:12]}, the settings say {config[f'{side}_commit'][:12]}",
+                f"{side} ran {tree['commit'][:12]}, the settings say {commit[:12]}",
                 f"/rows/trees/{side}/commit",
             )
     spec, record = evidence.spec, evidence.record

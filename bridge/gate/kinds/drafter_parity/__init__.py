@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import cast
 
 from bridge.gate.claims import ClaimDraft
+from bridge.gate.declared.views import StatedConfig, StatedDrafterParityBlock, StatedGeneration
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import DRAFTER_PARITY
 from bridge.gate.rule import report_rule
+
+
+def blocks_of(report: Report) -> list[StatedDrafterParityBlock]:
+    """Return the blocks of a report of this kind; another kind has others under this name."""
+    return cast("list[StatedDrafterParityBlock]", report.body["rows"]["blocks"])
 
 
 def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
     """Yield how many drafted tokens agree, then how many generations."""
     rows, dtype = report.body["rows"], report.body["config"]["target"]["dtype"]
     pairs = [
-        (a, b) for block in rows["blocks"] for a, b in zip(block["mlx_tokens"], block["torch_tokens"], strict=False)
+        (a, b) for block in blocks_of(report) for a, b in zip(block["mlx_tokens"], block["torch_tokens"], strict=False)
     ]
     agreed = sum(a == b for a, b in pairs)
     yield ClaimDraft(
@@ -47,7 +53,7 @@ def require_distinct_blocks(report: Report, _evidence: Evidence) -> Iterator[Vio
     A block that occurs twice agrees twice; a shorter list agrees by being absent.
     """
     rows, config = report.body["rows"], report.body["config"]
-    blocks = rows["blocks"]
+    blocks = blocks_of(report)
     for key, count in Counter((block["prompt_id"], block["position"]) for block in blocks).items():
         if count > 1:
             yield Violation(f"the block of {key[0]!r} at {key[1]} occurs {count} times", "/rows/blocks")
@@ -55,7 +61,7 @@ def require_distinct_blocks(report: Report, _evidence: Evidence) -> Iterator[Vio
     yield from _generations(blocks, rows["generations"])
 
 
-def _blocks(blocks: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> Iterator[Violation]:
+def _blocks(blocks: Sequence[StatedDrafterParityBlock], config: StatedConfig) -> Iterator[Violation]:
     vocabulary = config["target"].get("vocab_size", 1 << 32)
     for index, block in enumerate(blocks):
         where, ours, theirs = f"/rows/blocks/{index}", block["mlx_tokens"], block["torch_tokens"]
@@ -70,7 +76,7 @@ def _blocks(blocks: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> I
         yield Violation("blocks of a prompt are not in order", "/rows/blocks")
 
 
-def _generations(blocks: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
+def _generations(blocks: Sequence[StatedDrafterParityBlock], rows: Sequence[StatedGeneration]) -> Iterator[Violation]:
     prompts = [row["prompt_id"] for row in rows]
     if len(set(prompts)) != len(prompts) or len({row["prompt_digest"] for row in rows}) != len(prompts):
         yield Violation("a prompt was generated twice", "/rows/generations")
@@ -84,7 +90,7 @@ def _generations(blocks: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str
         yield from _committed(row, f"/rows/generations/{index}")
 
 
-def _block_steps(blocks: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> Iterator[str]:
+def _block_steps(blocks: Sequence[StatedDrafterParityBlock], row: StatedGeneration) -> Iterator[str]:
     """Yield where blocks are not the steps of their prompt's generation on mlx, whose run they were taken from."""
     accepted, tokens = row["mlx_accepted_per_step"], row["mlx_tokens"]
     if len(blocks) != len(accepted):
@@ -101,9 +107,12 @@ def _block_steps(blocks: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) ->
         emitted += taken + 1
 
 
-def _committed(row: Mapping[str, Any], where: str) -> Iterator[Violation]:
-    for side in ("mlx", "torch"):
-        accepted, tokens = row[f"{side}_accepted_per_step"], row[f"{side}_tokens"]
+def _committed(row: StatedGeneration, where: str) -> Iterator[Violation]:
+    sides = (
+        ("mlx", row["mlx_accepted_per_step"], row["mlx_tokens"]),
+        ("torch", row["torch_accepted_per_step"], row["torch_tokens"]),
+    )
+    for side, accepted, tokens in sides:
         surplus = 1 + len(accepted) + sum(accepted) - len(tokens)
         if not 0 <= surplus <= (accepted[-1] if accepted else 0):
             yield Violation(f"{side}: {len(accepted)} steps commit {sum(accepted)} drafts, {len(tokens)} tokens", where)
@@ -123,7 +132,7 @@ def compare_proposals(report: Report, _evidence: Evidence) -> Iterator[Violation
     way.
     """
     dtype = report.body["config"]["target"]["dtype"]
-    different = [block for block in report.body["rows"]["blocks"] if block["mlx_tokens"] != block["torch_tokens"]]
+    different = [block for block in blocks_of(report) if block["mlx_tokens"] != block["torch_tokens"]]
     if different:
         first = different[0]
         yield Violation(

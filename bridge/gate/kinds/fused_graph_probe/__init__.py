@@ -5,8 +5,10 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterator
+from typing import cast
 
 from bridge.gate.claims import ClaimDraft
+from bridge.gate.declared.views import StatedFusedGraphProbeBlock
 from bridge.gate.facts.roofline import forward_rate, most_flops
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import FUSED_GRAPH_PROBE
@@ -15,9 +17,14 @@ from bridge.gate.rule import report_rule
 WARM_UPS = 2
 
 
+def blocks_of(report: Report) -> list[StatedFusedGraphProbeBlock]:
+    """Return the blocks of a report of this kind; another kind has others under this name."""
+    return cast("list[StatedFusedGraphProbeBlock]", report.body["rows"]["blocks"])
+
+
 def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
     """Yield the mean evaluation time of one graph over that of two evaluations."""
-    blocks = [block for block in report.body["rows"]["blocks"] if not block["is_warmup"]]
+    blocks = [block for block in blocks_of(report) if not block["is_warmup"]]
     times = {mode: [b["eval_s"] for b in blocks if b["mode"] == mode] for mode in ("one_graph", "two_evaluations")}
     if not all(times.values()):
         return
@@ -46,7 +53,7 @@ def require_block_sequence(report: Report, _evidence: Evidence) -> Iterator[Viol
     Positions follow from accepted tokens, so a block cannot be left out.
     """
     rows, config = report.body["rows"], report.body["config"]
-    blocks = rows["blocks"]
+    blocks = blocks_of(report)
     for index, block in enumerate(blocks):
         where = f"/rows/blocks/{index}"
         mode = "one_graph" if index % 2 else "two_evaluations"
@@ -81,11 +88,11 @@ def require_timed_blocks(report: Report, evidence: Evidence) -> Iterator[Violati
     gives every block the same time, and no machine computes one in less than its multiplications take.
     """
     least = int(evidence.profile["cost_repeats_min"])
-    counts = Counter(block["mode"] for block in report.body["rows"]["blocks"] if not block["is_warmup"])
+    counts = Counter(block["mode"] for block in blocks_of(report) if not block["is_warmup"])
     for mode in ("two_evaluations", "one_graph"):
         if counts[mode] < least:
             yield Violation(f"{counts[mode]} blocks of {mode}, at least {least} are asked", "/rows/blocks")
-        seconds = [b["eval_s"] for b in report.body["rows"]["blocks"] if b["mode"] == mode and not b["is_warmup"]]
+        seconds = [b["eval_s"] for b in blocks_of(report) if b["mode"] == mode and not b["is_warmup"]]
         if len(seconds) > 1 and min(seconds) == max(seconds):
             yield Violation(
                 f"{len(seconds)} blocks of {mode} took {seconds[0]!r} s each: no clock says that",

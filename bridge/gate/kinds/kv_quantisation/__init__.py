@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from bridge.gate.claims import ClaimDraft
 from bridge.gate.claims.generation import answers, paired_answers
+from bridge.gate.declared.views import StatedError
 from bridge.gate.facts.model_sizes import shape_of
 from bridge.gate.facts.samples import Arm, Arms, arms_of, by_prompt
 from bridge.gate.interface import Evidence, Report, Violation
@@ -27,7 +28,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     """Yield per quantised arm its error, its bits and its recall against the baseline's."""
     arms = arms_of(report, evidence)
     confidence, margin = float(evidence.profile["recall_confidence"]), float(evidence.profile["recall_margin"])
-    errors: list[dict[str, Any]] = report.body["rows"]["errors"]
+    errors = report.body["rows"]["errors"]
     for arm in arms.all:
         found = answers(arm)
         if found:
@@ -99,7 +100,7 @@ def _informing(name: str, value: float, unit: str, arms: tuple[Arm, Arm], wordin
     )
 
 
-def _error(name: str, rows: list[dict[str, Any]]) -> Iterator[ClaimDraft]:
+def _error(name: str, rows: list[StatedError]) -> Iterator[ClaimDraft]:
     relative = sum(row["error_sq"] for row in rows) / sum(row["reference_sq"] for row in rows)
     count = sum(row["values"] for row in rows)
     bits = sum(row["bits"] * row["values"] for row in rows) / count
@@ -158,9 +159,7 @@ def require_complete_errors(report: Report, evidence: Evidence) -> Iterator[Viol
         yield from _layer_coverage(rows, shape.caches, arms)
 
 
-def _layer_coverage(
-    rows: Sequence[Mapping[str, Any]], caches: tuple[CacheShape, ...], arms: Arms
-) -> Iterator[Violation]:
+def _layer_coverage(rows: Sequence[StatedError], caches: tuple[CacheShape, ...], arms: Arms) -> Iterator[Violation]:
     """Yield layers that are not the model's, and values that are not so many a position."""
     # Rows count the layers that keep a cache of their own, in order.
     widths = {(index, side): getattr(one, side) for index, one in enumerate(caches) for side in ("keys", "values")}
@@ -178,7 +177,7 @@ def _layer_coverage(
         )
 
 
-def _code_limits(rows: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
+def _code_limits(rows: Sequence[StatedError]) -> Iterator[Violation]:
     """Yield what codes of an arm's bits cannot do: take less room, or lose next to nothing."""
     for index, row in enumerate(rows):
         match = _CODES.fullmatch(row["arm"])

@@ -70,8 +70,11 @@ def require_balanced_costs(report: Report, _evidence: Evidence) -> Iterator[Viol
     repeats: dict[int, set[int]] = {}
     for row in rows["verify"]:
         contexts.setdefault(row["context_tokens"], set()).add(row["rows"])
-    for row in (*rows["verify"], *rows["draft"]):
-        repeats.setdefault(row["context_tokens"], set()).add(len(row["seconds"]))
+    for context, seconds in (
+        *((one["context_tokens"], one["seconds"]) for one in rows["verify"]),
+        *((one["context_tokens"], one["seconds"]) for one in rows["draft"]),
+    ):
+        repeats.setdefault(context, set()).add(len(seconds))
     if len({frozenset(sizes) for sizes in contexts.values()}) > 1 or any(1 not in sizes for sizes in contexts.values()):
         yield Violation(f"lengths differ between contexts, or 1 is absent: {contexts}", "/rows/verify")
     asked = {(row["context_tokens"], row["rows"] - 1) for row in rows["verify"] if row["rows"] > 1}
@@ -82,8 +85,11 @@ def require_balanced_costs(report: Report, _evidence: Evidence) -> Iterator[Viol
         yield Violation("draft lengths differ between contexts", "/rows/draft")
     if any(len(found) > 1 for found in repeats.values()) or len({n for found in repeats.values() for n in found}) > 1:
         yield Violation(f"lengths were not repeated equally often: {repeats}", "/rows")
-    for name, length in (("verify", "rows"), ("draft", "drafted_tokens")):
-        places = [(row["context_tokens"], row[length]) for row in rows[name]]
+    listed = (
+        ("verify", [(row["context_tokens"], row["rows"]) for row in rows["verify"]]),
+        ("draft", [(one["context_tokens"], one["drafted_tokens"]) for one in rows["draft"]]),
+    )
+    for name, places in listed:
         if places != sorted(places):
             yield Violation(f"{name} rows are not in order of context and length", f"/rows/{name}")
     spent_s = sum(sum(row["seconds"]) for row in (*rows["verify"], *rows["draft"]))
