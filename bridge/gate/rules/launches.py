@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bridge.gate.facts.launch_series import series_of, solo_ratios, worked
-from bridge.gate.facts.samples import arms_of
+from bridge.gate.facts.samples import StageName, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import PAIRED, UNSEEN
 from bridge.gate.rule import report_rule
@@ -82,12 +82,14 @@ def require_clock(report: Report, evidence: Evidence) -> Iterator[Violation]:
     Single equal values are honest where a clock ticks every 42 ns; more than 5 % of an arm's are from a table.
     """
     for arm in arms_of(report, evidence).all:
-        stage = "total_s" if arm.name in UNSEEN else "decode_s"  # such an arm may hold its first token back
+        # What is seen from outside only may hold its first token back.
+        stage: StageName = "total_s" if arm.name in UNSEEN else "decode_s"
         times = [float(sample["stages"][stage]) for sample in arm.measured if sample["stages"][stage] > 0]
         if not is_clock(times):
             share = 1.0 - len(set(times)) / len(times)
             most = f"at most {EQUAL_TIMES_MOST * 100:.0f} %"
-            yield Violation(f"arm {arm.name!r}: {share * 100:.0f} % of its times repeat another, {most}", "/arms")
+            said = f"arm {arm.name!r}: {share * 100:.0f} % of its times repeat another, {most}"
+            yield Violation(said, "/arms", arms=(arm.name,))
     series = series_of(report, evidence)
     for record in () if series is None else series.records:
         if record.slept_s > SLEPT_MOST_S:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
+from bridge.gate.claims import claim_drafts
 from bridge.gate.declared.kind import kinds
 from bridge.gate.facts.peer_isolation import made_by_runner
 from bridge.gate.facts.samples import arms_of
@@ -12,6 +14,9 @@ from bridge.gate.report_kinds import DRAWN, INTERLEAVED, SAMPLED, STUDIES
 from bridge.gate.rule import report_rule
 from bridge.gate.rules import recomputed
 from bridge.gate.rules.arms import drawn_names
+
+STAMPED: Final = "launches"
+"""What a ratio says it is over where it was computed from the runner's stamps of turns."""
 
 
 @report_rule(
@@ -85,7 +90,7 @@ def require_turns(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """
     if evidence.record is None or made_by_runner(evidence):
         return
-    if report.kind not in INTERLEAVED or arms_of(report, evidence).candidates:
-        yield Violation(
-            "the runner handed out no turns: the program itself says how long its arms took", "sample_marks"
-        )
+    told = tuple(draft.id for draft in claim_drafts(report, evidence) if draft.detail.get("over") != STAMPED)
+    if told:
+        said = "the runner handed out no turns for it: the program itself says how long its arms took"
+        yield Violation(said, "sample_marks", claims=told)

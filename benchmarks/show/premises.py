@@ -1,0 +1,46 @@
+"""What the issue on evidence promises to show of premises: which rules guard which, and what committed results lack."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from benchmarks.show.line import Line
+from benchmarks.show.source import ROOT
+from bridge.client.connection.pins import Pins
+from bridge.client.evidence.gate_files import Judged, judge_paths
+from bridge.gate import rules_catalogue
+from bridge.gate.declared.kind import kinds
+
+EVIDENCE = ROOT / "docs" / "evidence"
+
+
+def guarded() -> str:
+    """Return how many rules guard each premise."""
+    counts = Counter(entry.premise for entry in rules_catalogue())
+    return f"{counts.total()} rules: {', '.join(f'{name} {count}' for name, count in counts.most_common())}"
+
+
+def confirmed() -> str:
+    """Return which kinds of report a recompute command confirms, and which it does not."""
+    known = [name for name, kind in kinds().items() if kind.confirms]
+    needing = [
+        name for name, kind in kinds().items() if not kind.confirms and any("outputs" in m.needs for m in kind.metrics)
+    ]
+    return f"{len(known)} of {len(known) + len(needing)} that need it; not {', '.join(needing)}"
+
+
+def judged_again() -> str:
+    """Return what the gate here says of the committed results, and how often that differs from what is stored."""
+    found = [one for one in judge_paths([EVIDENCE], Pins()) if isinstance(one, Judged) and one.record is not None]
+    decisions = Counter(one.verdict.decision for one in found)
+    claims = Counter(claim.decision for one in found for claim in one.verdict.claims)
+    said = ", ".join(f"{count} {name}" for name, count in decisions.items())
+    of = ", ".join(f"{count} {name}" for name, count in claims.items())
+    return f"{said} (claims: {of}); {sum(one.otherwise is not None for one in found)} judged differently than stored"
+
+
+LINES = (
+    Line("every existing rule guards a premise", "make show AREA=evidence", guarded),
+    Line("outputs are computed again", "make show AREA=evidence", confirmed),
+    Line("docs/evidence, judged again by this gate", "kakeya-mac gate check docs/evidence", judged_again),
+)
