@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Protocol
 
 from bridge.bus.content.large_files import Handling
-from bridge.bus.refs.repair import BadRef
-from bridge.bus.refs.windows import ListingWindow
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import (
+    BadRef,
     ClaimTip,
     ClaimView,
     HeldClaim,
+    ListingWindow,
     LogChunk,
     ReadRequests,
     ReceivedRequest,

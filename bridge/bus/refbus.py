@@ -22,21 +22,23 @@ from bridge.bus.refs.claims import Claims
 from bridge.bus.refs.collect import delete, ended_runs
 from bridge.bus.refs.history import StoreHistory
 from bridge.bus.refs.logs import Logs
-from bridge.bus.refs.repair import BadRef, bad_refs
+from bridge.bus.refs.repair import bad_refs
 from bridge.bus.refs.repair import delete as delete_bad
 from bridge.bus.refs.requests import Requests, base_name
 from bridge.bus.refs.runs import Runs
 from bridge.bus.refs.snapshots import build_snapshot, cancels_in
-from bridge.bus.refs.windows import ListingWindow, all_prefixes, cancel_prefixes, window_prefixes
+from bridge.bus.refs.windows import all_prefixes, cancel_prefixes, window_prefixes
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.store.interface import RefStore
 from bridge.bus.store.push_budget import Pacer
 from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.store.swap import swap
 from bridge.bus.views import (
+    BadRef,
     ClaimTip,
     ClaimView,
     HeldClaim,
+    ListingWindow,
     LogChunk,
     ReadRequests,
     ReceivedRequest,

@@ -5,11 +5,18 @@ Frozen values; the records inside them are in `bridge.records`. Knows no transpo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
+from bridge.ids import new_id
+from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.records import Claim, Delivery, LogHead
 from bridge.trust.seals import UNVERIFIED, Refused, SignatureState
+
+CHARS: Final = 5  # of an id: its ids span 2**25 ms, a little more than nine hours
+_SPAN_MS: Final = 1 << (5 * (10 - CHARS))
+RECENT_S: Final = 2 * 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -151,3 +158,34 @@ class Tree:
     """Files of a result tree by relative POSIX path, `manifest.json` included."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ListingWindow:
+    """What a listing is restricted to.
+
+    Attributes:
+        now_ms: the present, milliseconds since the epoch.
+        presets: names of presets whose requests are looked for.
+        runs: ids of runs that are listed whatever their age.
+    """
+
+    now_ms: int
+    presets: Collection[str]
+    runs: Collection[str] = ()
+
+    def beginnings(self) -> tuple[str, ...]:
+        """Return how the ids of the last two days begin, a clock that is a little ahead included."""
+        first = max(0, self.now_ms - int(RECENT_S * 1000)) // _SPAN_MS
+        last = (self.now_ms + int(CLOCK_SKEW_MAX_S * 1000)) // _SPAN_MS
+        return tuple(new_id(number * _SPAN_MS, bytes(10))[:CHARS] for number in range(first, last + 1))
+
+
+@dataclass(frozen=True)
+class BadRef:
+    """A ref that can never be read, where it points, and why; `gone` once it was deleted there."""
+
+    ref: str
+    oid: str
+    why: str
+    gone: bool = False

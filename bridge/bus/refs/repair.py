@@ -7,7 +7,6 @@ alone: a later version may know them. Request branches are their requesters' own
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from bridge.bus.content import commits
@@ -15,21 +14,12 @@ from bridge.bus.refs import names
 from bridge.bus.store.gather import Gatherer, Tip, WorkBudget
 from bridge.bus.store.interface import Reader, RefStore, RefUpdate
 from bridge.bus.store.quarantine import Quarantine
+from bridge.bus.views import BadRef
 from bridge.limits import MIB
 from bridge.records import Beacon, Claim
 
 CALLS_MAX: Final = 5000
 _BATCH_MAX_BYTES: Final = 64 * MIB
-
-
-@dataclass(frozen=True)
-class BadRef:
-    """A ref that can never be read, where it points, and why; `gone` once it was deleted there."""
-
-    ref: str
-    oid: str
-    why: str
-    gone: bool = False
 
 
 def _claim(reader: Reader, tip: Tip) -> None:

@@ -7,40 +7,14 @@ bus is. Requests for presets that are not known here, and older ones, show in a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Final
 
 from bridge.bus.refs import names
-from bridge.ids import new_id
-from bridge.limits import CLOCK_SKEW_MAX_S
+from bridge.bus.views import ListingWindow
 from bridge.records import BusRecord
 
-CHARS: Final = 5  # of an id: its ids span 2**25 ms, a little more than nine hours
-_SPAN_MS: Final = 1 << (5 * (10 - CHARS))
-RECENT_S: Final = 2 * 24 * 3600.0
 _ENDS: Final = ("mac-bridge/", "mac-bridge-")
-
-
-@dataclass(frozen=True)
-class ListingWindow:
-    """What a listing is restricted to.
-
-    Attributes:
-        now_ms: the present, milliseconds since the epoch.
-        presets: names of presets whose requests are looked for.
-        runs: ids of runs that are listed whatever their age.
-    """
-
-    now_ms: int
-    presets: Collection[str]
-    runs: Collection[str] = ()
-
-    def beginnings(self) -> tuple[str, ...]:
-        """Return how the ids of the last two days begin, a clock that is a little ahead included."""
-        first = max(0, self.now_ms - int(RECENT_S * 1000)) // _SPAN_MS
-        last = (self.now_ms + int(CLOCK_SKEW_MAX_S * 1000)) // _SPAN_MS
-        return tuple(new_id(number * _SPAN_MS, bytes(10))[:CHARS] for number in range(first, last + 1))
 
 
 def all_prefixes(record: BusRecord) -> tuple[str, ...]:

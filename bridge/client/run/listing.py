@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from bridge.bus.refs.windows import ListingWindow
 from bridge.bus.store.gather import WorkBudget
-from bridge.bus.views import ClaimTip, Snapshot
+from bridge.bus.views import ClaimTip, ListingWindow, Snapshot
 from bridge.client.connection.session import BusSession
 from bridge.ids import short, unix_ms
 from bridge.presets import registry

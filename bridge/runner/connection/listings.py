@@ -5,11 +5,10 @@ A request for a preset that this host does not have, or one older than two days,
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 
-from bridge.bus.refs.windows import ListingWindow
+from bridge.bus.views import ListingWindow
 from bridge.limits import LISTING_SMALL_BYTES, LISTING_WHOLE_EVERY_S, LISTING_WHOLE_FIRST_S
-from bridge.runner.state.journal import Journal
 from bridge.system.clock import Clock
 
 
@@ -18,19 +17,20 @@ class Listings:
 
     Args:
         presets: names of the presets this host has.
-        journal: its runs that have not ended are listed whatever their age.
+        unended: gives the ids of runs that have not ended here; they are listed whatever their age.
         local: whether the bus is this machine's own, where a listing costs nothing worth saving.
     """
 
-    def __init__(self, presets: Collection[str], journal: Journal, clock: Clock, *, local: bool) -> None:
-        self._presets, self._journal, self._clock = tuple(presets), journal, clock
+    def __init__(
+        self, presets: Collection[str], unended: Callable[[], Iterable[str]], clock: Clock, *, local: bool
+    ) -> None:
+        self._presets, self._unended, self._clock = tuple(presets), unended, clock
         self._whole_s = float("-inf") if local else clock.steady_s() + LISTING_WHOLE_FIRST_S
         self._local = local
 
     def window(self) -> ListingWindow:
         """Return the window of the last days."""
-        runs = tuple(one.id for one in self._journal.histories())
-        return ListingWindow(int(self._clock.now().timestamp() * 1000), self._presets, runs)
+        return ListingWindow(int(self._clock.now().timestamp() * 1000), self._presets, tuple(self._unended()))
 
     def next_window(self) -> ListingWindow | None:
         """Return the window of the next listing, None where the whole bus is due."""

@@ -74,7 +74,7 @@ class Runner:
         self.leaving = threading.Event() if leaving is None else leaving
         self._pace = PollPace(clock, hosted=link.bus.hosted)
         self._foreign = ForeignClaims(link, clock)
-        self._listings = Listings(rules.presets, state.journal, clock, local=link.record.wake == "embedded")
+        self._listings = Listings(rules.presets, self._unended_ids, clock, local=link.record.wake == "embedded")
         self._admission = Admission(rules, state, clock)
         self._delivery = ResultDelivery(rules.name, state.journal, link, clock=clock, log=log, announce=announce)
         self._recovery = Recovery(
@@ -265,3 +265,6 @@ class Runner:
     def _running_ids(self) -> tuple[str, ...]:
         with self._lock:
             return tuple(self._active)
+
+    def _unended_ids(self) -> tuple[str, ...]:
+        return tuple(one.id for one in self.state.journal.histories())

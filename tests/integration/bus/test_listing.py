@@ -8,9 +8,9 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.refs import names
-from bridge.bus.refs.windows import ListingWindow
 from bridge.bus.store.git import GitStore
 from bridge.bus.store.route import Route
+from bridge.bus.views import ListingWindow
 from bridge.ids import new_id
 from bridge.presets import registry
 from tests.fakes.bus_actors import Actor, FakeClock
