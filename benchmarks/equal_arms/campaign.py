@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.equal_arms.program import ARMS
+from benchmarks.studies.jobs import carry_out
 from benchmarks.studies.report import ROOT
 from benchmarks.studies.study import Row, Study
-from bridge.executor.interface import Execution, Hooks
-from bridge.executor.local import LocalExecutor
+from bridge.executor.interface import Execution
 from bridge.executor.trial import make_directory
 from bridge.launches.attempts import ShownInterval
 from bridge.launches.estimate import over_launches
@@ -37,7 +37,6 @@ from bridge.records import (
     StopRule,
 )
 from bridge.run.stop_rule import counting, finished
-from bridge.system.clock import SystemClock
 
 RUNS: Final = 40
 LAUNCHES: Final = 8
@@ -90,10 +89,9 @@ def execute(plan: LaunchSeries, prompts: int, tokens: int) -> Execution:
         ),
         sandbox=SandboxSpec(mode="off"), outputs=(), gate_profile="claim",
     )  # fmt: skip
-    hooks = Hooks(on_log=lambda _data: None, on_started=lambda *_started: None, should_stop=lambda: None)
     root = Path(tempfile.mkdtemp(prefix="kakeya-equal-arms-"))
     try:
-        return LocalExecutor(SystemClock()).execute(spec, make_directory(root / "run"), hooks, ())
+        return carry_out(spec, make_directory(root / "run"))
     finally:
         shutil.rmtree(root, ignore_errors=True)
 

@@ -118,7 +118,7 @@ def cases() -> list[str]:
 
 
 class Waits:
-    """What this thread, in which the executor works, waits for a processor while a block lasts.
+    """What the run's supervisor waits for a processor while a block lasts.
 
     Attributes:
         started_s: steady time at which the hog was started.
@@ -126,7 +126,7 @@ class Waits:
 
     def __init__(self) -> None:
         self.started_s = 0.0
-        self._path = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+        self._path: Path | None = None
         self._seen: list[tuple[float, float]] = []
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -141,12 +141,14 @@ class Waits:
 
     def _look(self) -> None:
         while not self._over.wait(_LOOK_S):
-            waited_ns = int(self._path.read_text().split()[1])
-            self._seen.append((time.monotonic(), waited_ns / 1e9))
+            with contextlib.suppress(OSError):
+                if self._path is not None:
+                    waited_ns = int(self._path.read_text().split()[1])
+                    self._seen.append((time.monotonic(), waited_ns / 1e9))
 
-    def started(self, _pid: int, _started: float, _marker: str) -> None:
-        """Note that the hog starts now."""
-        self.started_s = time.monotonic()
+    def started(self, pid: int, _started: float, _marker: str) -> None:
+        """Note that the hog starts now, under this supervisor."""
+        self.started_s, self._path = time.monotonic(), Path(f"/proc/{pid}/schedstat")
 
     def between(self, first_s: float, last_s: float) -> float:
         """Return what it waited between two times after the hog's start."""

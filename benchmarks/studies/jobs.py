@@ -21,4 +21,6 @@ def carry_out(
         paths: what its sandbox hides and shows; None hides the home alone.
         hooks: how the study takes part in it.
     """
-    return LocalExecutor(SystemClock(), paths).execute(spec, directory, hooks)
+    handle = directory.root.with_name(f"{directory.root.name}.handle")
+    with LocalExecutor(SystemClock(), paths).start(spec, directory, handle) as starting:
+        return starting.go(hooks).wait()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import weakref
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -44,7 +43,6 @@ class LocalExecutor:
         self._cache = None if trials is None else TrialCache(trials)
         self._trying = threading.Lock()
         self._server = SupervisorServer(metadata.version("kakeya"))
-        weakref.finalize(self, self._server.close)
 
     @functools.cached_property
     def _host(self) -> HostRecord:
@@ -116,7 +114,7 @@ class LocalExecutor:
             )
         )
         with folder.opened() as files:
-            return StartingRun(folder, self._server.start(files), self._clock)
+            return StartingRun(folder, self._server.start(files), self._clock, self._server)
 
     def recover(self, handle: Handle, hooks: Hooks) -> Execution | FollowedRun | None:
         """Return what a run came to, or the run if it goes on, or None if nothing of it ever ran and nothing will.

@@ -17,7 +17,7 @@ from bridge.executor.interface import Execution, Hooks
 from bridge.executor.observe import host as machine
 from bridge.executor.process.tree import kill_leftovers
 from bridge.executor.supervisor.folder import KeptExecution, RunFolder, SupervisorFacts
-from bridge.executor.supervisor.server import GO, ready
+from bridge.executor.supervisor.server import GO, SupervisorServer, ready
 from bridge.records import LimitHit, SampleMark
 from bridge.system.clock import Clock, rfc3339
 
@@ -28,10 +28,17 @@ _END_S: Final = 60.0
 
 
 class StartingRun:
-    """A supervisor that has the folder and waits for the word; without it, nothing is started."""
+    """A supervisor that has the folder and waits for the word; without it, nothing is started.
 
-    def __init__(self, folder: RunFolder, connection: socket.socket, clock: Clock) -> None:
-        self._folder, self._connection, self._clock = folder, connection, clock
+    Args:
+        folder: the run's.
+        connection: to the supervisor that is being made.
+        clock: measures time.
+        server: makes it, and must live until it is made.
+    """
+
+    def __init__(self, folder: RunFolder, connection: socket.socket, clock: Clock, server: SupervisorServer) -> None:
+        self._folder, self._connection, self._clock, self._server = folder, connection, clock, server
         self._gone = False
 
     def go(self, hooks: Hooks) -> FollowedRun:

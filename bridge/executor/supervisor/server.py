@@ -15,6 +15,9 @@ import signal
 import socket
 import sys
 import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from bridge.errors import InfrastructureError
@@ -29,8 +32,21 @@ _READY_S: Final = 30.0
 _PASSED: Final = ("HOME", "LANG", "PATH", "TMPDIR")
 
 
+@dataclass(frozen=True)
+class _Process:
+    """A server that runs, and the connection to it."""
+
+    child: Child
+    connection: socket.socket
+
+    def end(self) -> None:
+        """End it; the supervisors it made go on."""
+        self.connection.close()
+        self.child.kill()
+
+
 class SupervisorServer:
-    """The runner's end: asks for a supervisor of a folder.
+    """The runner's end: asks for a supervisor of a folder. The server ends with the last reference to this.
 
     Args:
         version: of the installed bridge.
@@ -39,8 +55,8 @@ class SupervisorServer:
     def __init__(self, version: str) -> None:
         self._version = version
         self._lock = threading.Lock()
-        self._child: Child | None = None
-        self._connection: socket.socket | None = None
+        self._process: _Process | None = None
+        self._end: Callable[[], object] = lambda: None
 
     def warm(self) -> None:
         """Start the server, unless it runs.
@@ -49,7 +65,7 @@ class SupervisorServer:
             InfrastructureError: it cannot be started.
         """
         with self._lock:
-            self._connected()
+            self._running()
 
     def start(self, files: FolderFiles) -> socket.socket:
         """Have a supervisor made for a folder; return the connection on which it says ready and is told to go.
@@ -60,40 +76,27 @@ class SupervisorServer:
         ours, its = socket.socketpair()
         with self._lock, its:
             try:
-                socket.send_fds(self._connected(), [b"s"], [*files.all(), its.fileno()])
+                socket.send_fds(self._running().connection, [b"s"], [*files.all(), its.fileno()])
             except OSError as error:
-                self._close()  # the next run starts another one
                 ours.close()
                 raise InfrastructureError(f"the supervisors' server has gone: {error.strerror}") from error
         return ours
 
-    def _connected(self) -> socket.socket:
-        if self._child is not None and self._child.poll() is not None:
-            self._close()
-        if self._connection is None:
+    def _running(self) -> _Process:
+        if self._process is None or self._process.child.poll() is not None:
+            self._end()
             ours, its = socket.socketpair()
             with its:
-                self._child = Child(
+                child = Child(
                     [sys.executable, "-I", "-m", __name__, str(its.fileno()), self._version],
                     env={name: os.environ[name] for name in _PASSED if name in os.environ},
                     cwd="/",
                     output_fd=2,
                     pass_fds=(its.fileno(),),
                 )
-            self._connection = ours
-        return self._connection
-
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        if self._child is not None:
-            self._child.kill()
-        self._child = self._connection = None
-
-    def close(self) -> None:
-        """End the server; supervisors go on."""
-        with self._lock:
-            self._close()
+            self._process = _Process(child, ours)
+            self._end = weakref.finalize(self, self._process.end)
+        return self._process
 
 
 def ready(connection: socket.socket) -> bool:
