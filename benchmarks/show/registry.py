@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from benchmarks.areas import AREAS
-from benchmarks.show import engine_folders, engine_models, escapes, premises, rooms, statistics, supervisor
+from benchmarks.show import bus, engine_folders, engine_models, escapes, premises, rooms, statistics, supervisor
 from benchmarks.show.line import Line
 
 LINES: dict[str, tuple[Line, ...]] = dict.fromkeys(AREAS, ()) | {
     "rooms": rooms.LINES,
+    "bus": bus.LINES,
     "executor": (*escapes.LINES, *supervisor.LINES),
     "evidence": (*statistics.LINES, *premises.LINES),
     "engine": (*engine_folders.LINES, *engine_models.LINES),

@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bridge.bus.refbus import RefBus
+from bridge.bus.store.push_budget import Pacer
 from bridge.bus.views import RequestRef, RunView
 from bridge.executor.interface import RunDirectory
+from bridge.limits import PUSHES_PER_MINUTE_HOSTED
 from bridge.presets import registry
 from bridge.records import JobSpec
 from bridge.runner.authorisation.rules import OwnerRules
@@ -23,7 +26,7 @@ from bridge.runner.state.folder import OpenState, StateFolder
 from bridge.runner.state.log import new_log
 from tests.fakes.asking import make_request, push
 from tests.fakes.fake_executor import FakeExecutor
-from tests.fakes.memory_bus import BUS_ID, MemoryBus, MemoryRemote
+from tests.fakes.memory_bus import BUS_ID, MemoryBus, MemoryRemote, MemoryStore
 from tests.steps.bus import CallMeter, new_remote
 from tests.steps.stepping import SteppedTask, Stepping
 from tests.support.runner_world import FixedCode, Lines, probe
@@ -49,11 +52,13 @@ class SteppedWorld:
         folder: for the runners' states.
         seed: decides the order of what is due at the same moment.
         run_s: how long a run takes.
+        hosted: whether the remote is somebody else's, where runners poll and push less often.
     """
 
     folder: Path
     seed: int = 0
     run_s: float = 1.0
+    hosted: bool = False
     record: dict[str, object] = field(default_factory=dict)
     runners: list[SteppedRunner] = field(default_factory=list)
 
@@ -74,7 +79,9 @@ class SteppedWorld:
         log.setLevel(logging.DEBUG)
         rules = OwnerRules(read_policy(text.encode()), dict(registry()))
         state = OpenState.open(folder, name, self.clock)
-        link = link_to(MemoryBus(self.remote, clock=self.clock, faults=meter.faults()), self.clock)
+        pacer = Pacer(self.folder / f"{name}.pushes" if self.hosted else None, PUSHES_PER_MINUTE_HOSTED, self.clock)
+        store = MemoryStore(self.remote, meter.faults())
+        link = link_to(RefBus(store, clock=self.clock, pacer=pacer), self.clock)
         runner = Runner(
             rules, Machine(executor, FixedCode(), "0"), state, link,
             clock=self.clock, stopping=stopping, log=log, tasks=self.clock,

@@ -1,0 +1,69 @@
+"""What the issue on the bus promises to show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.show.line import Line
+from benchmarks.studies import bus_fleet, bus_listings
+from benchmarks.studies.report import report_of
+from benchmarks.studies.study import Row, Study
+
+STUDIES = "make studies AREA=bus"
+PYTEST = "python -m pytest -n 0 -q"
+
+
+def rows_of(study: Study) -> dict[str, Row]:
+    """Return the first row of each case of a study that was measured."""
+    return {entry["case"]: entry["rows"][0] for entry in report_of("bus", study.name).entries()}
+
+
+def listings(protocol: str) -> Callable[[], str | None]:
+    """Return a figure of the bytes of a listing, by history, for a protocol of git."""
+
+    def figure() -> str | None:
+        measured = {case: row for case, row in rows_of(bus_listings.STUDY).items() if case.endswith(protocol)}
+        said = [
+            f"{case.rpartition(', ')[0]}: {row['window bytes']:,} B for {row['runs of two days']} recent runs "
+            f"(bound {row['bound bytes']:,}), whole {row['whole bytes']:,} B"
+            for case, row in measured.items()
+        ]
+        return "; ".join(said) or None
+
+    return figure
+
+
+def fleet(study: Study) -> Callable[[], str | None]:
+    """Return a figure of what came of the requests of a fleet."""
+
+    def figure() -> str | None:
+        measured = list(rows_of(study).values())
+        if not measured:
+            return None
+        lost, twice = (sum(row[name] for row in measured) for name in ("lost", "run twice"))
+        return f"{len(measured)} seeds: {lost} lost, {twice} run twice"
+
+    return figure
+
+
+LINES = (
+    Line(
+        "40 kinds of hostile refs at once: a listed request starts within 3 polls and 40 git calls, clients work, each "
+        "object is looked at once (file; ssh and smart HTTP are not measured)",
+        f"{PYTEST} tests/integration/bus/test_hostile_refs.py",
+    ),
+    Line("a listing over protocol v2: at most 200 B a run of the last two days and 20 KB", STUDIES, listings("v2")),
+    Line("over v0 bytes follow the refs that exist", STUDIES, listings("v0")),
+    Line("after archiving every result still verifies", 'not built: archives stand on the issue "Identity"'),
+    Line("no lease lost by slowness alone (delay 0-4 s, 1 % loss)", "not measured"),
+    Line(
+        "old renewals pushed again keep no dead run alive",
+        f"{PYTEST} tests/unit/bridge/bus/test_renewals.py tests/unit/bridge/runner/test_leases.py",
+    ),
+    Line(f"{bus_fleet.LARGE} in the tool: 0 lost, 0 twice", STUDIES, fleet(bus_fleet.LARGE_STUDY)),
+    Line(f"{bus_fleet.SMALL} in the tool: 0 lost, 0 twice", STUDIES, fleet(bus_fleet.SMALL_STUDY)),
+    Line("5 clients, 3 runners, 60 requests with real git, kills and stalls: 0 lost, 0 twice", "not built"),
+    Line("fair within 1.5x between verified principals", f"{PYTEST} tests/unit/bridge/runner/test_inbox.py"),
+    Line("overhead beside the raw git floor at most 2.0x", "make bench"),
+    Line("three findings, each as the steps that showed it", f"{PYTEST} tests/unit/steps"),
+)
