@@ -78,6 +78,7 @@ BEACON_INTERVAL_HOSTED_S: Final = 120.0
 BEACON_INTERVAL_LOCAL_S: Final = 5.0
 BEACON_INTERVAL_IDLE_S: Final = 600.0  # what the interval grows to while nothing changes
 BEACON_CHAIN_COUNT: Final = 256  # commits a runner's beacon ref leads to at most, where the remote lets it begin anew
+BEACON_DEAD_S: Final = 30 * 24 * 3600.0  # silence after which a runner's beacon may be collected
 BEACON_LIVE_INTERVALS: Final = 3
 BEACON_LIVE_SLACK_S: Final = 120.0
 LOG_CHUNK_MAX_BYTES: Final = 256 * KIB

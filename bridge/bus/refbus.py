@@ -29,7 +29,7 @@ from bridge.bus.refs.runs import Runs
 from bridge.bus.refs.snapshots import build_snapshot, cancels_in
 from bridge.bus.refs.windows import all_prefixes, cancel_prefixes, window_prefixes
 from bridge.bus.store.gather import WorkBudget
-from bridge.bus.store.interface import RefStore
+from bridge.bus.store.interface import RefStore, RefUpdate
 from bridge.bus.store.push_budget import Pacer
 from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.store.swap import swap
@@ -49,6 +49,7 @@ from bridge.bus.views import (
     Tree,
 )
 from bridge.errors import BusError, FencedError, RunNotFoundError
+from bridge.limits import BEACON_DEAD_S
 from bridge.records import Beacon, BusRecord, Claim, Delivery, LogHead, Workload
 from bridge.request import cancel_branch, run_id_of
 from bridge.system.clock import Clock, rfc3339
@@ -340,9 +341,14 @@ class RefBus:
         record = self.identity()
         refs = self._store.list([record.prefix, *names.listing_prefixes(record.request_branches)]).refs
         runs = list(ended_runs(self._claims, record.prefix, refs, self._clock.now(), older_than_s))
+        dead = self._beacons.silent_for(max(older_than_s, BEACON_DEAD_S), self._clock.now())
         if not dry_run:
             yield from delete(self._store, runs)
+            for ref, oid in dead:
+                if self._store.push([RefUpdate(ref, None, oid)]).get(ref):
+                    yield ref
             return
+        yield from (ref for ref, _ in dead)
         for run in runs:
             yield from (ref for ref, _ in (*run.branches, *run.log, run.claim))
 

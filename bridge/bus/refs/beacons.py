@@ -6,6 +6,7 @@ small. Below ``refs/heads`` it never does: shared remotes refuse a branch that d
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Final
 
 from bridge.bus.content import commits
@@ -17,6 +18,7 @@ from bridge.bus.store.swap import SwapResult, tips_of
 from bridge.errors import ObjectError
 from bridge.limits import BEACON_CHAIN_COUNT, MIB
 from bridge.records import Beacon
+from bridge.system.clock import parse_rfc3339
 from bridge.system.gitobjects import Commit
 from bridge.trust.seals import BusSeals, SignatureState
 
@@ -76,6 +78,14 @@ class BeaconRefs:
             # A beacon pushed again at another runner's ref is nobody's.
             if oid in self._read and self._read[oid][0].runner == name and not self._verify(name, oid).refused
         )
+
+    def silent_for(self, seconds: float, now: dt.datetime) -> list[tuple[str, str]]:
+        """Return the beacon refs, with their tips, whose runners said nothing for so long."""
+        return [
+            (names.beacon_ref(self._prefix, beacon.runner), oid)
+            for oid, beacon in self.read()
+            if (now - parse_rfc3339(beacon.time)).total_seconds() > seconds
+        ]
 
     def _take(self, reader: Reader, tip: Tip) -> None:
         beacon, head = commits.read_record(reader, tip.oid, commits.BEACON_FILE, Beacon)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import shutil
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -24,7 +27,7 @@ from bridge.runner.state.log import new_log
 from bridge.system.clock import SystemClock
 from tests.fakes.asking import make_request, push
 from tests.fakes.fake_executor import FakeExecutor
-from tests.fakes.git_servers import bare
+from tests.fakes.git_servers import HELPER, HttpServer, SshServer, bare, git
 from tests.fakes.memory_bus import bus_record
 from tests.support.hostile_refs import leave_all
 from tests.support.runner_world import FixedCode, Lines, probe
@@ -33,6 +36,7 @@ POLICY = b'schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\nrate_per
 CLOCK = SystemClock()
 POLLS_MAX, CALLS_MAX, KINDS_MIN = 3, 40, 40
 STOP_S = 5.0
+SERVED = ("ssh-v2", "ssh-v0", "http")
 WITH_REMOTE = ("fetch", "push", "ls-remote")
 
 
@@ -70,20 +74,56 @@ def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CountedGit:
     return made
 
 
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@dataclass
+class HostileRemote:
+    """A remote with every kind of hostile ref, and how it is reached."""
+
+    route: str
+    clone: Path | None
+
+    def open(self, state: Path) -> RefBus:
+        return open_bus(self.route, repository=self.clone, state=state, clock=CLOCK)
+
+
+@contextmanager
+def reached(kind: str, folder: Path, path: Path) -> Iterator[HostileRemote]:
+    """Serve a repository over a transport; over plain ssh the server speaks git's protocol v0."""
+    if kind == "file":
+        yield HostileRemote(str(path), None)
+        return
+    clone, served = folder / "clone", folder / "server"
+    served.mkdir()
+    server = HttpServer(served, path.parent) if kind == "http" else SshServer(served, protocol_v2=kind == "ssh-v2")
+    git("init", "--quiet", str(clone))
+    git("remote", "add", "origin", server.url(path), cwd=clone)
+    if isinstance(server, SshServer):
+        git("config", "core.sshCommand", server.command, cwd=clone)
+    else:
+        git("config", "credential.helper", HELPER, cwd=clone)
+    try:
+        yield HostileRemote("origin", clone)
+    finally:
+        server.close()
+
+
+KINDS = ["file", *(pytest.param(kind, marks=[pytest.mark.slow, pytest.mark.servers]) for kind in SERVED)]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def hostile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileRemote]:
     """Return a remote that carries a bus and every kind of hostile ref."""
     folder = tmp_path_factory.mktemp("hostile")
     path = bare(folder / "remote.git")
     open_bus(str(path), repository=None, state=folder / "maker", clock=CLOCK).create(bus_record(CLOCK))
     assert len(leave_all(path, int(CLOCK.now().timestamp() * 1000), huge_bytes=5 << 18)) >= KINDS_MIN
-    return path
+    with reached(request.param, folder, path) as remote:
+        yield remote
 
 
-def runner_at(remote: Path, folder: Path, said: list[str]) -> Runner:
+def runner_at(remote: HostileRemote, folder: Path, said: list[str]) -> Runner:
     state = StateFolder(folder / "runner")
     state.create()
-    bus = open_bus(str(remote), repository=None, state=folder / "bus", clock=CLOCK)
+    bus = remote.open(folder / "bus")
     return Runner(
         OwnerRules(read_policy(POLICY), dict(registry())),
         Machine(FakeExecutor(CLOCK, probe), FixedCode(), "0"),
@@ -105,22 +145,22 @@ def read_all(bus: RefBus, known: set[str]) -> None:
 
 
 def test_what_was_looked_at_is_not_fetched_again_also_after_a_restart(
-    hostile: Path, tmp_path: Path, counted: CountedGit
+    hostile: HostileRemote, tmp_path: Path, counted: CountedGit
 ) -> None:
     known: set[str] = set()
-    bus = open_bus(str(hostile), repository=None, state=tmp_path / "bus", clock=CLOCK)
+    bus = hostile.open(tmp_path / "bus")
     for _ in range(3):
         read_all(bus, known)
     counted.take()
     read_all(bus, known)
     assert counted.take()["fetch"] == 0
-    read_all(open_bus(str(hostile), repository=None, state=tmp_path / "bus", clock=CLOCK), set())
+    read_all(hostile.open(tmp_path / "bus"), set())
     # Only what is no object for ever is kept: what the remote has lost is asked for once more, and requests are.
     assert counted.take()["fetch"] <= 20
 
 
-def test_no_kind_of_hostile_ref_holds_anybody_up(hostile: Path, tmp_path: Path, counted: CountedGit) -> None:
-    client = open_bus(str(hostile), repository=None, state=tmp_path / "client", clock=CLOCK)
+def test_no_kind_of_hostile_ref_holds_anybody_up(hostile: HostileRemote, tmp_path: Path, counted: CountedGit) -> None:
+    client = hostile.open(tmp_path / "client")
     ref = push(client, make_request(client.identity().bus_id, "mlx-env-probe", now=CLOCK.now()))
 
     said: list[str] = []
@@ -145,8 +185,10 @@ def test_no_kind_of_hostile_ref_holds_anybody_up(hostile: Path, tmp_path: Path, 
     assert client.view(ref.id).claim is not None
 
 
-def test_what_can_never_be_read_is_named_first_and_deleted_where_it_was_seen(hostile: Path, tmp_path: Path) -> None:
-    bus = open_bus(str(hostile), repository=None, state=tmp_path / "bus", clock=CLOCK)
+def test_what_can_never_be_read_is_named_and_then_deleted_where_it_was_seen(
+    hostile: HostileRemote, tmp_path: Path
+) -> None:
+    bus = hostile.open(tmp_path / "bus")
     good = {run_id for run_id, tip in bus.newest_claims(bus.snapshot().claims, WorkBudget(CALLS_MAX)).items()}
     named = list(bus.repair(dry_run=True))
     assert len(named) >= 3 * 12
