@@ -46,7 +46,7 @@ def test_a_run_that_no_sandbox_confined_says_so_on_its_line_in_status_and_in_jso
     ran = requester.run("run", "mlx-env-probe", "--wait")
     short = requester_short(requester)
     assert ran.out.splitlines()[:2] == [
-        f"passed      valid_not_citable (smoke)   {short}   13 s   mlx-cpu Linux x86_64   NO SANDBOX",
+        f"passed      valid (smoke)   {short}   13 s   mlx-cpu Linux x86_64   NO SANDBOX",
         "sandbox     none: a test; it ran as user 0",
     ]
     assert ran.out.splitlines()[:2] == requester.run("status", short).out.splitlines()[:2]
