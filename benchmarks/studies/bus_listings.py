@@ -17,10 +17,10 @@ from benchmarks.studies.study import Row, Study
 from bridge.bus import open_bus
 from bridge.bus.refbus import RefBus
 from bridge.bus.refs import names
-from bridge.bus.refs.windows import RECENT_S, ListingWindow
 from bridge.bus.store.git import GitStore
 from bridge.bus.store.push_budget import Pacer
 from bridge.bus.store.route import Route
+from bridge.bus.views import RECENT_S, ListingWindow
 from bridge.ids import new_id
 from bridge.presets import registry
 from bridge.system.clock import SystemClock
