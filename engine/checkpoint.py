@@ -112,12 +112,18 @@ def weight_files(folder: Path) -> list[Path]:
     """
     files = sorted(folder.glob("model*.safetensors"))
     if not files:
-        raise ModelWeightsError(f"no model*.safetensors in {folder}; expected at least one. Fetch the weights first.")
+        how = "kakeya-engine assets add kakeya-assets-VERSION.tar.gz" if folder.parent == ASSETS else "fetch them first"
+        raise ModelWeightsError(f"no model*.safetensors in {folder}; expected at least one: {how}")
     for file in files:
-        with file.open("rb") as stream:
-            if stream.read(len(LFS_POINTER)) == LFS_POINTER:
-                raise ModelWeightsError(f"{file} is a git-lfs pointer, not weights; run `git lfs pull`")
+        if is_lfs_pointer(file):
+            raise ModelWeightsError(f"{file} is a git-lfs pointer, not weights; run `git lfs pull`")
     return files
+
+
+def is_lfs_pointer(file: Path) -> bool:
+    """Return whether git-lfs left its pointer where the weights belong."""
+    with file.open("rb") as stream:
+        return stream.read(len(LFS_POINTER)) == LFS_POINTER
 
 
 def folder_digest(folder: Path) -> str:

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from benchmarks.areas import AREAS
-from benchmarks.show import bus, engine_folders, engine_models, escapes, premises, rooms, statistics, supervisor
+from benchmarks.show import (
+    bus,
+    engine_folders,
+    engine_models,
+    escapes,
+    front_door,
+    premises,
+    rooms,
+    statistics,
+    supervisor,
+)
 from benchmarks.show.line import Line
 
 LINES: dict[str, tuple[Line, ...]] = dict.fromkeys(AREAS, ()) | {
@@ -11,5 +21,6 @@ LINES: dict[str, tuple[Line, ...]] = dict.fromkeys(AREAS, ()) | {
     "bus": bus.LINES,
     "executor": (*escapes.LINES, *supervisor.LINES),
     "evidence": (*statistics.LINES, *premises.LINES),
+    "front-door": front_door.LINES,
     "engine": (*engine_folders.LINES, *engine_models.LINES),
 }

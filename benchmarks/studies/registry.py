@@ -12,6 +12,7 @@ from benchmarks.studies import (
     fast_demo,
     fresh_clone,
     hogs,
+    requester_size,
     runner_kills,
     slow_tests,
     state_cost,
@@ -32,5 +33,6 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
         supervisor_cost.STUDY,
     ),
     "evidence": (campaign.STUDY, failures.STUDY, equal_arms.STUDY),
+    "front-door": (requester_size.STUDY,),
     "engine": (fast_demo.STUDY, families.STUDY, state_cost.STUDY),
 }

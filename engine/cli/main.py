@@ -11,6 +11,7 @@ import io
 import sys
 
 VERBS = {
+    "assets": ("engine.cli.assets", "say whether the small models' weights are here, and add them to a wheel"),
     "generate": ("engine.cli.generate", "complete a prompt, speculatively or not, streaming"),
     "eval": ("engine.cli.eval", "measure a workload and write a schema 3 report"),
     "bench": ("engine.cli.bench", "interleaved comparison against other implementations"),

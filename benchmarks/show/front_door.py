@@ -1,0 +1,29 @@
+"""What the issue on the front door promises to show."""
+
+from __future__ import annotations
+
+from benchmarks.show.line import Line
+from benchmarks.studies import requester_size
+from benchmarks.studies.report import report_of
+
+STUDIES = "make studies AREA=front-door"
+
+
+def sizes() -> str | None:
+    """Return what each set of extras installs."""
+    measured = {entry["case"]: entry["rows"][0] for entry in report_of("front-door", "requester-size").entries()}
+    said = [
+        f"{case}: {row['bytes'] / 1e6:.0f} MB, {row['distributions']} distributions"
+        for case in requester_size.EXTRAS
+        if (row := measured.get(case)) is not None
+    ]
+    return "; ".join(said) or None
+
+
+LINES = (
+    Line(
+        "a requester's installation: at most 65 MB and 26 distributions, with signature verification and judging",
+        STUDIES,
+        sizes,
+    ),
+)

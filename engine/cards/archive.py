@@ -1,0 +1,150 @@
+"""The weights of the small trained models as one archive: a wheel leaves them out, a clone brings them.
+
+Every model's card names the sha256 of its weights, so an archive from anywhere is either these weights or an error.
+Knows no array library and no network.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from engine.checkpoint import ASSETS, is_lfs_pointer
+from engine.digests import file_digest
+from engine.errors import ModelWeightsError, UsageError
+
+WEIGHTS: Final = "model.safetensors"
+MEMBER_MAX_BYTES: Final = 1 << 28
+"""More than any of the small models has; bounds what an archive can make this process read."""
+
+
+@dataclass(frozen=True)
+class ShippedModel:
+    """A model whose config, tokenizer and card are part of the package.
+
+    Attributes:
+        name: name of its folder.
+        path: where its weights belong.
+        sha256: hex digest its card gives them.
+    """
+
+    name: str
+    path: Path
+    sha256: str
+
+    @property
+    def member(self) -> str:
+        """Return the name of its weights in an archive."""
+        return f"{self.name}/{WEIGHTS}"
+
+    def present(self) -> bool:
+        """Return whether its weights are here; a git-lfs pointer is none."""
+        return self.path.is_file() and not is_lfs_pointer(self.path)
+
+
+def shipped(assets: Path = ASSETS) -> tuple[ShippedModel, ...]:
+    """Return the models that the package describes, by name."""
+    cards = sorted(assets.glob("*/card.json"))
+    return tuple(
+        ShippedModel(card.parent.name, card.parent / WEIGHTS, json.loads(card.read_bytes())["sha256"][WEIGHTS])
+        for card in cards
+    )
+
+
+def pack(out: Path, assets: Path = ASSETS) -> int:
+    """Write the archive; the same weights give the same bytes.
+
+    Returns:
+        Its size in bytes.
+
+    Raises:
+        ModelWeightsError: weights are not here, or not those their card names.
+        UsageError: `out` exists.
+    """
+    if out.exists():
+        raise UsageError(f"{out} exists; name a file that does not")
+    for model in shipped(assets):
+        if not model.present():
+            raise ModelWeightsError(f"no weights at {model.path}; pack an archive in a clone that has them")
+        _require(model, file_digest(model.path), str(model.path))
+    with (
+        out.open("xb") as file,
+        gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive,
+    ):
+        for model in shipped(assets):
+            data = model.path.read_bytes()
+            member = tarfile.TarInfo(model.member)
+            member.size, member.mode = len(data), 0o644
+            archive.addfile(member, io.BytesIO(data))
+    return out.stat().st_size
+
+
+def add(file: Path, assets: Path = ASSETS) -> tuple[str, ...]:
+    """Put the weights of an archive where the engine looks for them, each checked before it is written.
+
+    Nothing of the archive but file contents is used: no path, mode, owner or link of it reaches the disk.
+
+    Returns:
+        Names of the models that have their weights now.
+
+    Raises:
+        ModelWeightsError: it is no such archive, or lacks, changes or adds a file; no weights were written.
+        UsageError: this user may not write to the installation.
+    """
+    known = {model.member: model for model in shipped(assets)}
+    found: dict[str, bytes] = {}
+    for name, data in _members(file):
+        if name not in known or name in found:
+            raise ModelWeightsError(f"{file} holds {name[:100]!r}; expected one each of {', '.join(sorted(known))}")
+        _require(known[name], hashlib.sha256(data).hexdigest(), f"{file}, {name}")
+        found[name] = data
+    if missing := sorted(known.keys() - found.keys()):
+        raise ModelWeightsError(f"{file} lacks {', '.join(missing)}; take the archive of this version of Kakeya")
+    for name, data in found.items():
+        _write(known[name].path, data)
+    return tuple(model.name for model in known.values())
+
+
+def _members(file: Path) -> Iterator[tuple[str, bytes]]:
+    try:
+        with tarfile.open(file, mode="r:gz") as archive:
+            for member in archive:
+                if not member.isreg() or member.size > MEMBER_MAX_BYTES:
+                    raise ModelWeightsError(
+                        f"{file} holds {member.name[:100]!r}, no file of at most {MEMBER_MAX_BYTES} bytes"
+                    )
+                content = archive.extractfile(member)
+                yield member.name, b"" if content is None else content.read()
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, ValueError) as error:
+        raise ModelWeightsError(
+            f"{file} cannot be read as an archive: {error}; expected kakeya-assets-VERSION.tar.gz"
+        ) from error
+
+
+def _require(model: ShippedModel, got: str, where: str) -> None:
+    if got != model.sha256:
+        raise ModelWeightsError(
+            f"{where} has sha256 {got}; the card of {model.name} says {model.sha256}. "
+            "Take the archive of this version of Kakeya."
+        )
+
+
+def _write(path: Path, data: bytes) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        part.write_bytes(data)
+        part.chmod(0o644)
+        part.replace(path)
+    except PermissionError as error:
+        raise UsageError(f"{error}; run this as the user that installed Kakeya") from error
+    finally:
+        part.unlink(missing_ok=True)
