@@ -14,6 +14,7 @@ from bridge.executor.capture.logs import LogKeeper
 from bridge.executor.capture.marks import MarkReader
 from bridge.executor.capture.outputs import import_outputs, start_stamp
 from bridge.executor.interface import Ending, Execution, Hooks, RunDirectory
+from bridge.executor.observe.accelerators.find import find_meter, given_devices
 from bridge.executor.observe.telemetry import Sampler
 from bridge.executor.process.shared_memory import objects_of, sweep
 from bridge.executor.process.tree import Usage, processes_of
@@ -87,7 +88,8 @@ class RunExecution:
         self._log = LogKeeper(hooks.on_log, spec.limits.log_bytes, self._secrets)
         self._marks = MarkReader(self._secrets, on_mark=on_mark)
         self._host = host
-        self._sampler = Sampler()
+        self._given = given_devices(spec.environment)
+        self._sampler = Sampler(find_meter(self._given))
         self.marker = f"{spec.id}-{randomness.token_hex(8)}"
         self.stamp = start_stamp(directory.out)
         self._nonce = randomness.token_hex(32)
@@ -226,11 +228,11 @@ class RunExecution:
 
         The record has one result for the series: its time is from the first launch to the last.
         """
-        before, calibration = len(self._results), Calibration()
+        before, calibration, gpu = len(self._results), Calibration(), find_meter(self._given)
         launches: list[LaunchRecord] = []
         decision, went_on, began_s = SeriesDecision(stop=False, why=""), True, self._bounds.elapsed_s()
         while went_on and not decision.stop:
-            with LaunchTurns(plan, command.name, len(launches), calibration) as turns:
+            with LaunchTurns(plan, command.name, len(launches), calibration, gpu=gpu) as turns:
                 went_on = self._alone(command, turns)
             launches += [] if turns.record is None else [turns.record]
             if turns.record is not None and turns.record.cut is not None:

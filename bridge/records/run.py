@@ -229,7 +229,12 @@ class SampleMark(Record):
 
 
 class TelemetrySample(Record):
-    """What the runner saw of the machine at one moment; None where the platform offers no source."""
+    """What the runner saw of the machine at one moment; None where the platform offers no source.
+
+    Attributes:
+        gpu_own_s: for how long the run's processes have kept the accelerators busy so far.
+        gpu_strangers: how many other processes have work on them.
+    """
 
     t_s: Seconds
     cpu_share: float | None
@@ -237,6 +242,8 @@ class TelemetrySample(Record):
     rss_bytes: Count | None
     gpu_share: float | None
     gpu_memory_bytes: Count | None
+    gpu_own_s: Seconds | None = None
+    gpu_strangers: Count | None = None
 
 
 class Telemetry(Record):

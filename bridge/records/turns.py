@@ -79,6 +79,8 @@ class SoloStretch(Record):
         cpu_s: processor time of all processes of the launch meanwhile; None where there is no source.
         waited_s: time they stood in a run queue meanwhile; None where there is no source.
         source: where the two come from.
+        gpu_s: for how long they kept the accelerators busy meanwhile; None where there is no source.
+        gpu_source: where that comes from.
     """
 
     number: Count
@@ -90,6 +92,8 @@ class SoloStretch(Record):
     cpu_s: Seconds | None
     waited_s: Seconds | None
     source: Text
+    gpu_s: Seconds | None = None
+    gpu_source: Text = "unknown: not read"
 
 
 class LaunchRecord(Record):

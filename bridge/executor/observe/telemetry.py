@@ -5,69 +5,20 @@ Knows nothing about limits. Where a platform offers no source, the value is None
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final
 
 import psutil
 
 from bridge.executor.observe import condition
+from bridge.executor.observe.accelerators.find import find_meter
+from bridge.executor.observe.accelerators.interface import GpuMeter, GpuReading
 from bridge.executor.process.tree import Usage
 from bridge.records import Telemetry, TelemetrySample
 
 INTERVAL_S: Final = 0.5
 _SAMPLES_MAX: Final = 600
-
-
-@dataclass(frozen=True)
-class GpuReading:
-    """Busy share (0 to 1) and used bytes, summed over the devices we can see."""
-
-    share: float | None
-    memory_bytes: int | None
-
-
-class GpuMeter(Protocol):
-    """Reads the devices of one maker."""
-
-    def read(self) -> GpuReading:
-        """Return the mean busy share and the used memory of all devices."""
-        ...
-
-
-class NvidiaMeter:
-    """Reads NVIDIA devices through NVML."""
-
-    def __init__(self, library: Any, handles: list[Any]) -> None:
-        self._library = library
-        self._handles = handles
-
-    @classmethod
-    def open(cls) -> NvidiaMeter | str:
-        """Return a meter over all devices, or why there is none."""
-        try:
-            import pynvml
-        except ImportError:
-            return "unknown: no NVML binding is installed (nvidia-ml-py)"
-        try:
-            pynvml.nvmlInit()
-            count = pynvml.nvmlDeviceGetCount()
-            handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
-        except pynvml.NVMLError as error:
-            return f"unknown: NVML says {error}"
-        return cls(pynvml, handles) if handles else "unknown: NVML sees no device"
-
-    def read(self) -> GpuReading:
-        """Return the mean busy share and the used memory of all devices."""
-        shares: list[float] = []
-        used: list[int] = []
-        for handle in self._handles:
-            with contextlib.suppress(self._library.NVMLError):
-                shares.append(float(self._library.nvmlDeviceGetUtilizationRates(handle).gpu) / 100)
-            with contextlib.suppress(self._library.NVMLError):
-                used.append(int(self._library.nvmlDeviceGetMemoryInfo(handle).used))
-        return GpuReading(sum(shares) / len(shares) if shares else None, sum(used) if used else None)
 
 
 @dataclass(frozen=True)
@@ -93,12 +44,10 @@ class Sampler:
         """Begin.
 
         Args:
-            gpu: reads the devices; a text says why nothing does; None looks for an NVIDIA driver.
+            gpu: reads the devices; a text says why nothing does; None looks for a driver.
             machine: reads the processors.
         """
-        meter = NvidiaMeter.open() if gpu is None else gpu
-        self._gpu: Callable[[], GpuReading] | None = None if isinstance(meter, str) else meter.read
-        self._gpu_source = meter if isinstance(meter, str) else "nvml"
+        self._gpu = find_meter() if gpu is None else gpu
         self._before = condition.read()
         self._samples: list[TelemetrySample] = []
         self._interval_s = INTERVAL_S
@@ -112,7 +61,7 @@ class Sampler:
             return
         self._due_s = t_s + self._interval_s
         own, other = self._shares(usage.cpu_s, self._machine())
-        gpu = self._gpu() if self._gpu is not None else GpuReading(None, None)
+        gpu = GpuReading() if isinstance(self._gpu, str) else self._gpu.read(usage.pids)
         self._samples.append(
             TelemetrySample(
                 t_s=t_s,
@@ -121,6 +70,8 @@ class Sampler:
                 rss_bytes=usage.rss_bytes,
                 gpu_share=gpu.share,
                 gpu_memory_bytes=gpu.memory_bytes,
+                gpu_own_s=gpu.own_s,
+                gpu_strangers=gpu.strangers,
             )
         )
         if len(self._samples) > _SAMPLES_MAX:
@@ -148,7 +99,7 @@ class Sampler:
                 "cpu_share": "psutil, the processes of the run, dead ones included, over all processors",
                 "other_cpu_share": "psutil, whole machine less the run",
                 "rss_bytes": "psutil, sum over living processes",
-                "gpu": self._gpu_source,
+                "gpu": self._gpu if isinstance(self._gpu, str) else self._gpu.source,
                 "thermal": after.thermal.source,
                 "power": after.power.source,
                 "memory_pressure": after.memory_pressure.source,

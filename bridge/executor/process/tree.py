@@ -33,12 +33,14 @@ class Usage:
     Attributes:
         cpu_s: processor time of all its members so far, dead ones included.
         tasks: threads of all its members; as many as members where those were only counted.
+        pids: every member ever seen, for meters that tell the work of a process.
     """
 
     processes: int
     rss_bytes: int
     cpu_s: float
     tasks: int = 0
+    pids: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -86,7 +88,7 @@ class ProcessTree:
         """
         members = self._members_now()
         if len(members) > processes_bound:
-            return Usage(len(members), 0, self.cpu_s, len(members))
+            return Usage(len(members), 0, self.cpu_s, len(members), frozenset(self.seen))
         rss = tasks = 0
         # The dead count too: whoever collected them has their time, and the root collects the orphans.
         cpu_s = self._collected_s()
@@ -99,7 +101,7 @@ class ProcessTree:
         self.cpu_s = max(self.cpu_s, cpu_s)
         if rss > memory_bound:
             rss = min(rss, _shared_once(members))
-        return Usage(len(members), rss, self.cpu_s, tasks)
+        return Usage(len(members), rss, self.cpu_s, tasks, frozenset(self.seen))
 
     def _collected_s(self) -> float:
         """Return the processor time of the dead that the root has collected."""

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from bridge.executor.interface import Hooks
+from bridge.executor.observe.accelerators.interface import GpuMeter
 from bridge.executor.sandbox.confinement import Wrapped
 from bridge.executor.supervision.plan import open_pipe
 from bridge.executor.turns import work
@@ -67,11 +68,14 @@ class LaunchTurns:
         command: str,
         number: int,
         calibration: Calibration,
+        *,
         draw: random.Random | None = None,
+        gpu: GpuMeter | str = "unknown: not read",
     ) -> None:
         self.record: LaunchRecord | None = None
         self._plan, self._command, self._number, self._calibration = plan, command, number, calibration
         self._draw = random.SystemRandom() if draw is None else draw
+        self._gpu = gpu
         self._nonce = ""
         self._root = 0
         self._turns: list[Turn] = []
@@ -204,9 +208,10 @@ class LaunchTurns:
         return turn
 
     def _solo(self, arm: str, sample: int) -> None:
-        before = work.read(self._root)
+        before, gpu_before_s = work.read(self._root), self._gpu_s()
         go_s, done_s, said = self._ask(arm, sample, tokens=None, seconds=self._plan.solo_s)
         cpu_s, waited_s = work.between(before, work.read(self._root))
+        gpu_after_s = self._gpu_s()
         if done_s - go_s < self._plan.solo_s:
             raise TurnPipeError(f"a solo stretch lasted {done_s - go_s:.3f} s, at least {self._plan.solo_s} were asked")
         self._solos.append(
@@ -220,8 +225,16 @@ class LaunchTurns:
                 cpu_s=cpu_s,
                 waited_s=waited_s,
                 source=work.LINUX if sys.platform == "linux" else work.ELSEWHERE,
+                gpu_s=None if gpu_before_s is None or gpu_after_s is None else max(0.0, gpu_after_s - gpu_before_s),
+                gpu_source=self._gpu if isinstance(self._gpu, str) else self._gpu.source,
             )
         )
+
+    def _gpu_s(self) -> float | None:
+        """Return for how long the processes of the launch have kept the accelerators busy so far."""
+        if isinstance(self._gpu, str):
+            return None
+        return self._gpu.read(work.members(self._root)).own_s
 
     def _ask(
         self, arm: str, sample: int, *, tokens: int | None, seconds: float | None

@@ -39,6 +39,15 @@ def read(root: int) -> Work:
     return _linux([pid for pid, _depth in descendants(root)]) if PROC.exists() else _elsewhere(root)
 
 
+def members(root: int) -> frozenset[int]:
+    """Return the ids of the living descendants of a process."""
+    if PROC.exists():
+        return frozenset(pid for pid, _depth in descendants(root))
+    with contextlib.suppress(psutil.Error):
+        return frozenset(process.pid for process in psutil.Process(root).children(recursive=True))
+    return frozenset()
+
+
 def _elsewhere(root: int) -> Work:
     found: dict[int, float] = {}
     with contextlib.suppress(psutil.Error):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft
+from bridge.gate.facts.accelerators import accelerator_of, seen_of
 from bridge.gate.facts.launch_series import SeriesRatio, load_of, series_of, series_ratio
 from bridge.gate.facts.samples import Arm, Arms, Sample, StageName, arms_of, by_prompt, stage_means, steps_before
 from bridge.gate.interface import Evidence, Report
@@ -81,6 +82,9 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
     sd = None if decision.ratio is None else decision.ratio.sd
     shown = wording.shown(bounds, pooled.launches, looks=found.looks, sd=sd)
     shown += ", " + wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
+    device = accelerator_of(report)
+    if device is not None and not seen_of(evidence, own).somehow:
+        shown += f", who worked on {device} unseen"
     return ClaimDraft(
         id="decode_speedup",
         role="primary",

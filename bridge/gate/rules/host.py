@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 from bridge.gate.declared.views import StatedEnvironment, StatedFusedGraphProbeBlock
+from bridge.gate.facts.accelerators import accelerator_of, seen_of
+from bridge.gate.facts.launch_series import series_of
 from bridge.gate.facts.samples import arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import FUSED_GRAPH_PROBE, SAMPLED, UNSEEN, VERIFY_COST
@@ -15,6 +17,7 @@ from bridge.records import RunRecord
 
 THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 CORE: Final = {"mlx": ("mlx",), "torch": ("torch",)}
+CONTRADICTION: Final = 1.2  # samples of two clocks: seconds on a device may exceed the wall by so much, no more
 SAME_SYSTEM: Final = {"darwin": "macos", "mac": "macos", "macos": "macos"}
 
 
@@ -92,25 +95,33 @@ def _package(name: str) -> str:
     "G3-ACCELERATOR",
     "times",
     severity="violation",
-    remedy="Give the runner a source for the accelerator's load (NVML; on macOS powermetrics or ioreg), see `doctor`.",
+    remedy="Let nobody else use the device meanwhile; `kakeya-runner doctor` says which source tells its load.",
 )
 def require_busy_accelerator(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """A declared accelerator was seen busy by the runner, from outside the workload.
+    """A declared accelerator is known to the runner, and what it sees of it from outside does not say otherwise.
 
-    A missing device falls back to the processor in silence; the report would still say `metal`.
+    A missing device falls back to the processor in silence; the report would still say `metal`. Where no source tells
+    the load of a device that is there, that is said beside every ratio, and takes nothing from it.
     """
-    device, record = str(report.body["environment"]["device"]), evidence.record
-    if device.split(":", maxsplit=1)[0] == "cpu" or record is None:
+    device, record = accelerator_of(report), evidence.record
+    if device is None or record is None:
         return
     if not record.host.devices:
         yield Violation(f"the report says {device!r}, the runner knows no such device", "/environment/device")
         return
-    shares = [s.gpu_share for s in record.telemetry.samples if s.gpu_share is not None] if record.telemetry else []
+    seen = seen_of(evidence, series_of(report, evidence))
+    if not seen.somehow:
+        source = record.telemetry.sources.get("gpu", "unknown") if record.telemetry else "unknown"
+        yield Violation(f"who worked on {device!r} is unseen ({source})", "telemetry", severity="note")
+        return
     least = float(evidence.profile["accelerator_busy_share_min"])
-    if not shares:
-        yield Violation(f"the runner has no source for the load of {device!r}", "/environment/device")
-    elif max(shares) < least:
-        yield Violation(f"{device!r} was never more than {max(shares) * 100:.0f} % busy", "/environment/device")
+    if seen.busiest is not None and seen.busiest < least:
+        yield Violation(f"{device!r} was never more than {seen.busiest * 100:.0f} % busy", "/environment/device")
+    if seen.own_s is not None and seen.own_s > CONTRADICTION * seen.devices * seen.wall_s:
+        said = f"its processes used {seen.own_s:.1f} s of {seen.devices} devices within {seen.wall_s:.1f} s"
+        yield Violation(f"the sources contradict each other: {said}", "telemetry")
+    if seen.alone is not None and max(seen.alone) <= 0.0:
+        yield Violation(f"no process of the run worked on {device!r} while its arms ran alone", "launches")
 
 
 @report_rule(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from bridge.gate.facts.accelerators import accelerator_of, seen_of
 from bridge.gate.facts.launch_series import series_of, solo_ratios, worked
 from bridge.gate.facts.samples import StageName, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
@@ -66,11 +67,12 @@ def compare_solo_stretches(report: Report, evidence: Evidence) -> Iterator[Viola
         found = mean_interval([a - b for a, b in zip(solo, turns, strict=True)])
         apart = f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
         yield Violation(f"alone the arms' log ratio differs from that of the turns by {apart}", "launches")
-    shares = worked(series)
+    device = accelerator_of(report)
+    shares = worked(series) if device is None else seen_of(evidence, series).alone
     if shares is not None and min(shares) < WORKED_LEAST * max(shares):
-        lazy = series.plan.arms[shares.index(min(shares))]
+        lazy, place = series.plan.arms[shares.index(min(shares))], "the processor" if device is None else device
         yield Violation(
-            f"arm {lazy!r} alone kept the processor busy {min(shares):.2f} of the time, the other {max(shares):.2f}",
+            f"arm {lazy!r} alone kept {place} busy {min(shares):.2f} of the time, the other {max(shares):.2f}",
             "launches",
         )
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 
 import pytest
 
-from bridge.executor.observe.telemetry import INTERVAL_S, GpuReading, MachineTimes, Sampler
+from bridge.executor.observe.accelerators.interface import GpuReading
+from bridge.executor.observe.telemetry import INTERVAL_S, MachineTimes, Sampler
 from bridge.executor.process.tree import Usage
 
 
@@ -59,14 +61,18 @@ def test_without_a_gpu_meter_the_shares_are_none_and_the_source_says_why():
 
 def test_a_gpu_meter_is_read_with_every_sample():
     class Meter:
-        def read(self) -> GpuReading:
-            return GpuReading(0.5, 4096)
+        source = "a test"
+
+        def read(self, pids: Collection[int]) -> GpuReading:
+            return GpuReading(0.5, 4096, own_s=0.25 * len(pids), strangers=3)
 
     sampler = Sampler(gpu=Meter())
-    sampler.usage(0.0, Usage(1, 1, 0.0))
-    sample = sampler.record().samples[0]
+    sampler.usage(0.0, Usage(2, 1, 0.0, pids=frozenset({7, 8})))
+    record = sampler.record()
+    sample = record.samples[0]
 
     assert (sample.gpu_share, sample.gpu_memory_bytes) == (pytest.approx(0.5), 4096)
+    assert (sample.gpu_own_s, sample.gpu_strangers, record.sources["gpu"]) == (pytest.approx(0.5), 3, "a test")
 
 
 def test_a_processor_reading_that_comes_late_makes_no_share_above_one():

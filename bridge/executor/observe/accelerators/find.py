@@ -1,0 +1,31 @@
+"""Find the meter of this machine's accelerators."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from bridge.executor.observe.accelerators.apple import AppleMeter
+from bridge.executor.observe.accelerators.interface import GpuMeter
+from bridge.executor.observe.accelerators.nvidia import NvidiaMeter
+from bridge.records import EnvironmentVariable
+
+VISIBLE_DEVICES: Final = "CUDA_VISIBLE_DEVICES"
+
+
+def find_meter(given: Collection[str] | None = None) -> GpuMeter | str:
+    """Return a meter over the devices that a run was given, or why there is none.
+
+    Args:
+        given: numbers or UUIDs of NVIDIA devices; None for all that the machine has.
+    """
+    return AppleMeter.open() if sys.platform == "darwin" else NvidiaMeter.open(given)
+
+
+def given_devices(environment: Iterable[EnvironmentVariable]) -> tuple[str, ...] | None:
+    """Return the NVIDIA devices that a run's environment gives it; None where it gives all."""
+    for variable in environment:
+        if variable.name == VISIBLE_DEVICES:
+            return tuple(one.strip() for one in variable.value.split(",") if one.strip())
+    return None

@@ -1,0 +1,85 @@
+"""Claims on accelerators: seen busy, unseen, asleep, contradictory."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.gate import judge
+from tests.corpus.gate.breaks import honest
+from tests.corpus.gate.launches import launched, scattered
+
+DEVICES = {"metal:0": "metal:0 Apple M4 Max", "cuda:0": "cuda:0 NVIDIA H100"}
+
+
+def on(device, *, known=True, share=0.9, own=(0.8, 0.8), used=0.5):
+    """Return an honest run of launches on a device.
+
+    Args:
+        device: what the report says.
+        known: whether the runner knows a device.
+        share: of the device, in every sample; None without a source.
+        own: seconds on the device by wall second, of each arm alone; None without a source.
+        used: seconds on the device by wall second, over the run.
+    """
+    case = launched(honest("claim"), scattered(8))
+    case.report["environment"]["device"] = device
+    case.record["host"]["devices"] = [DEVICES[device]] if known else []
+    for sample in case.record["telemetry"]["samples"]:
+        sample["gpu_share"] = share
+        sample["gpu_own_s"] = None if own is None else used * sample["t_s"]
+    for one in case.record["launches"]:
+        for stretch in one["solos"]:
+            stretch["cpu_s"] = 0.0  # the device works, not the processor
+            wall_s = stretch["done_s"] - stretch["go_s"]
+            place = ("autoregressive", "speculative").index(stretch["arm"])
+            stretch["gpu_s"] = None if own is None else own[place] * wall_s
+    case.seal()
+    return judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+
+
+def findings(verdict):
+    codes = {"G3-ACCELERATOR", "G5-SOLO"}
+    return {(one.code, one.severity): one.message for one in verdict.findings if one.code in codes}
+
+
+def speed(verdict):
+    return next(claim for claim in verdict.claims if claim.id == "decode_speedup")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_device_that_both_arms_kept_busy_takes_nothing_from_the_times(device):
+    verdict = on(device)
+    assert findings(verdict) == {}
+    assert "times" not in speed(verdict).missing
+    assert "unseen" not in speed(verdict).wording
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_without_a_source_the_ratio_stands_and_says_that_nobody_saw_who_worked(device):
+    verdict = on(device, share=None, own=None)
+    assert findings(verdict).keys() == {("G3-ACCELERATOR", "note")}
+    assert "times" not in speed(verdict).missing
+    assert f"who worked on {device} unseen" in speed(verdict).wording
+
+
+def test_an_arm_that_sleeps_alone_loses_the_times_by_name():
+    verdict = on("metal:0", own=(0.8, 0.1))
+    assert findings(verdict) == {
+        ("G5-SOLO", "violation"): "arm 'speculative' alone kept metal:0 busy 0.10 of the time, the other 0.80"
+    }
+    assert "times" in speed(verdict).missing
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"known": False}, "the report says 'metal:0', the runner knows no such device"),
+        ({"share": 0.01}, "'metal:0' was never more than 1 % busy"),
+        ({"own": (0.0, 0.0), "used": 0.0}, "no process of the run worked on 'metal:0' while its arms ran alone"),
+        ({"used": 3.0}, "the sources contradict each other"),
+    ],
+)
+def test_a_source_that_says_otherwise_loses_the_times_by_name(changed, said):
+    verdict = on("metal:0", **changed)
+    assert said in findings(verdict)["G3-ACCELERATOR", "violation"]
+    assert "times" in speed(verdict).missing
