@@ -1,6 +1,7 @@
 """The runner's memory: JSON lines, each fsync'd before what it announces happens, chained by digest.
 
-Knows no bus; what its lines come to for a run is in `bridge.runner.state.history`.
+Knows no bus; what its lines come to for a run is in `bridge.runner.state.history`, how they are spread over files in
+`bridge.runner.state.segments`.
 """
 
 from __future__ import annotations
@@ -14,15 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pydantic
-
 from bridge.errors import JournalError
+from bridge.limits import JOURNAL_FILE_MAX_BYTES
 from bridge.runner.state.history import ATTESTATION, Event, JournalLine, JournalStage, RunHistory, after
-from bridge.strictjson import StrictJsonError
+from bridge.runner.state.segments import ZERO, Entry, JournalSnapshot, begin_next, files_of, read_file, read_files
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 from bridge.system.durable import append_whole
 
-ZERO = "0" * 64
 _DAY = dt.timedelta(days=1)
 
 
@@ -37,18 +36,26 @@ class LastAttested:
 
 
 class Journal:
-    """An append-only file; one process writes it, under the runner's name lock."""
+    """An append-only file after the other; one process writes them, under the runner's name lock."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: Clock, *, file_max_bytes: int = JOURNAL_FILE_MAX_BYTES) -> None:
         """Open or create the journal; a torn last line (a crash while writing) is cut off.
+
+        Args:
+            path: the file that is written; full ones lie beside it.
+            clock: dates the lines.
+            file_max_bytes: how much is added to a file before the next begins.
 
         Raises:
             JournalError: the chain does not hold, or the file cannot be written.
         """
         self._path = path
         self._clock = clock
+        self._file_max_bytes = file_max_bytes
         self._lock = threading.Lock()
         self._count = 0
+        self._file_first, self._file_bytes = 0, 0
+        self._lines: dict[str, list[JournalLine]] = {}
         self._head = ZERO
         self._histories: dict[str, RunHistory] = {}
         self._claimed: deque[tuple[dt.datetime, str]] = deque()
@@ -56,12 +63,9 @@ class Journal:
         self._attested = LastAttested()
         path.parent.mkdir(parents=True, exist_ok=True)
         self._cut_torn_line()
-        for line, raw in _read(path):
+        for line, raw in read_file(path) if path.exists() else ():
             self._remember(line, raw)
-        try:
-            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise JournalError(f"cannot write {path}: {error.strerror}") from error
+        self._fd = self._opened()
         _sync_folder(path.parent)
 
     @property
@@ -104,6 +108,8 @@ class Journal:
                     f"cannot write {self._path}: {error.strerror}", remedy="free space, restart"
                 ) from error
             self._remember(line, raw)
+            if self._file_bytes >= self._file_max_bytes:
+                self._begin_next_file()
 
     def of(self, run_id: str) -> RunHistory | None:
         """Return the history of a run that has not reached its end here, None of any other."""
@@ -124,18 +130,65 @@ class Journal:
         """Close the file."""
         os.close(self._fd)
 
-    def _remember(self, line: JournalLine, raw: bytes) -> None:
-        """Keep what recovery and rates need; a run that ended is only in the file."""
+    def _opened(self) -> int:
+        try:
+            return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise JournalError(f"cannot write {self._path}: {error.strerror}") from error
+
+    def _begin_next_file(self) -> None:
+        """Go on in a new file, which begins with what is still needed of the full one."""
+        last = self._attested
+        snapshot = JournalSnapshot(
+            seq=self._count,
+            prev_sha256=self._head,
+            first=self._first,
+            sequence=last.sequence,
+            digest=last.digest,
+            run=last.run,
+            void=last.void,
+            claimed=tuple((rfc3339(time), principal) for time, principal in self._claimed),
+            carried=tuple(line for lines in self._lines.values() for line in lines),
+        )
+        try:
+            raw = begin_next(self._path, self._file_first, snapshot)
+        except OSError:
+            return  # no space, or a folder without links: the full file goes on, and the next line tries again
+        os.close(self._fd)
+        self._fd = self._opened()
+        self._take_snapshot(snapshot, raw)
+
+    def _remember(self, line: Entry, raw: bytes) -> None:
+        """Keep what recovery and rates need; a run that ended is only in the files."""
+        if isinstance(line, JournalSnapshot):
+            self._take_snapshot(line, raw)
+            return
         self._count += 1
+        self._file_bytes += len(raw)
         self._head = hashlib.sha256(raw).hexdigest()
         self._first = self._head if line.seq == 0 else self._first
+        self._fold(line)
+
+    def _take_snapshot(self, snapshot: JournalSnapshot, raw: bytes) -> None:
+        """Begin with what a snapshot carries; its own bytes do not count towards the next file."""
+        self._histories, self._lines = {}, {}
+        for line in snapshot.carried:
+            self._fold(line)
+        self._count, self._head, self._first = snapshot.seq + 1, hashlib.sha256(raw).hexdigest(), snapshot.first
+        self._file_first, self._file_bytes = snapshot.seq, 0
+        self._attested = LastAttested(snapshot.sequence, snapshot.digest, snapshot.run, snapshot.void)
+        self._claimed = deque((parse_rfc3339(time), principal) for time, principal in snapshot.claimed)
+
+    def _fold(self, line: JournalLine) -> None:
         before = self._histories.get(line.id)
         self._attested = _attested(self._attested, line, before)
         history = after(before, line)
         if history is None:
             self._histories.pop(line.id, None)
+            self._lines.pop(line.id, None)
         else:
             self._histories[line.id] = history
+            self._lines.setdefault(line.id, []).append(line)
         if line.event == "claimed":
             time = parse_rfc3339(line.time)
             self._claimed.append((time, str(line.detail.get("principal", "unsigned"))))
@@ -162,41 +215,23 @@ def _attested(last: LastAttested, line: JournalLine, before: RunHistory | None) 
 
 
 def verify_journal(path: Path) -> int:
-    """Return how many lines the journal has.
+    """Return how many lines the files of the journal have.
 
     Raises:
         JournalError: a line is broken, missing, repeated or altered; the message says which.
     """
-    if not path.exists():
+    if not files_of(path):
         raise JournalError(f"there is no journal at {path}")
-    return sum(1 for _ in _read(path))
+    return sum(1 for _ in read_files(path))
 
 
 def read_lines(path: Path) -> Iterator[JournalLine]:
-    """Yield the events of a journal nobody has to hold, oldest first.
+    """Yield the events of a journal nobody has to hold, oldest first, as far back as its files go.
 
     Raises:
         JournalError: the chain does not hold.
     """
-    return (line for line, _ in _read(path))
-
-
-def _read(path: Path) -> Iterator[tuple[JournalLine, bytes]]:
-    if not path.exists():
-        return
-    previous = ZERO
-    for number, raw in enumerate(path.read_bytes().splitlines(keepends=True)):
-        try:
-            line = JournalLine.parse(raw)
-        except (StrictJsonError, pydantic.ValidationError) as error:
-            raise JournalError(f"{path}, line {number + 1}: {str(error).splitlines()[0]}") from error
-        if line.seq != number or line.prev_sha256 != previous:
-            raise JournalError(
-                f"{path}, line {number + 1}: the chain does not hold; a line was altered, removed or added",
-                remedy="keep the file for inspection, move it away, and start the runner with a new one",
-            )
-        previous = hashlib.sha256(raw).hexdigest()
-        yield line, raw
+    return (line for line, _ in read_files(path) if isinstance(line, JournalLine))
 
 
 def append_line(path: Path, raw: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 
 import pytest
 
@@ -77,6 +78,59 @@ def test_any_change_of_a_past_line_is_found(path, clock, damage):
 
 def test_an_absent_journal_is_an_error_of_its_own(path):
     with pytest.raises(JournalError, match="no journal"):
+        verify_journal(path)
+
+
+def small(path, clock):
+    return Journal(path, clock, file_max_bytes=4000)
+
+
+def test_a_journal_goes_on_in_small_files_and_forgets_nothing_that_goes_on(path, clock):
+    journal = small(path, clock)
+    journal.append("fetched", ONE, OID, nonce="n")
+    journal.append("claimed", ONE, OID, principal="ada")
+    first = journal.first
+    for number in range(200):
+        run_id = f"{number:026}"[:-1] + "9"
+        journal.append("claimed", run_id, OID, principal="bo")
+        journal.append("result_built", run_id, OID, sequence=number + 1, attestation="d" * 64)
+        journal.append("copied", run_id, OID)
+    journal.append("started", ONE, OID)
+    journal.close()
+    assert sum(file.stat().st_size for file in path.parent.iterdir()) < 200_000
+    assert len(list(path.parent.iterdir())) == 5
+
+    again = small(path, clock)
+    (history,) = again.histories()
+    assert (history.id, history.stage, history.nonces) == (ONE, JournalStage.RUNNING, frozenset({"n"}))
+    assert (again.first, again.attested.sequence) == (first, 200)
+    since = clock.now() - dt.timedelta(hours=1)
+    assert (again.claims_since(since, "ada"), again.claims_since(since, "bo")) == (1, 200)
+    assert verify_journal(path) > 12
+    again.append("fenced", ONE)
+    again.close()
+    assert small(path, clock).histories() == ()
+
+
+def test_a_crash_between_two_files_leaves_one_journal(path, clock):
+    write(path, clock)
+    os.link(path, path.with_name("journal-000000000000.jsonl"))  # set aside, and the next not begun
+    journal = Journal(path, clock, file_max_bytes=1)
+    journal.append("started", ONE, OID)
+    journal.close()
+    assert len(list(path.parent.iterdir())) == 2
+    assert verify_journal(path) == 6
+    assert [one.id for one in Journal(path, clock).histories()] == [ONE]
+
+
+def test_a_file_that_is_not_the_one_before_is_found(path, clock):
+    journal = Journal(path, clock, file_max_bytes=1)
+    for _ in range(3):
+        journal.append("fetched", ONE, OID, nonce="n")
+    journal.close()
+    oldest = sorted(path.parent.glob("journal-*"))[1]
+    oldest.unlink()
+    with pytest.raises(JournalError, match="go on"):
         verify_journal(path)
 
 
