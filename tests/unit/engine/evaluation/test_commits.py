@@ -24,7 +24,7 @@ from engine.studies.commits import CommitLaunch, Commits, ComparedWork
 from tests.fakes.checkout_engine import write_checkout
 
 BASE, HEAD = "a" * 40, "b" * 40
-DIGEST = "0f" * 32
+DIGEST, NONCE = "0f" * 32, "3c" * 16
 ENGINE = Path(comparison.__file__).resolve().parents[1]
 
 
@@ -48,7 +48,7 @@ def profile(arms=("base", "head"), per_launch=6):
 
 
 def launch(folder, *, arms=("base", "head"), number=0, pipe=None, margin=0.05, per_launch=6):
-    context = RunContext("0" * 26, DIGEST, "manual", {}, "smoke", folder / "out", pipe)
+    context = RunContext("0" * 26, DIGEST, "manual", {}, "smoke", folder / "out", pipe, nonce=NONCE)
     work = ComparedWork(
         Opening("mlx", "toy", None, 3, 512), prompts(per_launch + 1), profile(arms, per_launch), Words()
     )
@@ -68,14 +68,14 @@ def order(report):
 
 
 @pytest.mark.parametrize("arms", [("base", "head"), ("base", "base_again", "head")])
-def test_every_prompt_meets_every_arm_in_turn_in_the_order_the_request_digest_draws(folder, arms):
+def test_every_prompt_meets_every_arm_in_turn_in_the_order_the_nonce_draws(folder, arms):
     report = launch(folder, arms=arms)
     rows = order(report)
     blocks = [rows[at : at + len(arms)] for at in range(0, len(rows), len(arms))]
     assert all(len({prompt for _, prompt in block}) == 1 for block in blocks)
     got = [tuple(name for name, _ in block) for block in blocks]
     orders = list(permutations(arms))
-    assert got == drawn_by_the_gate(orders * (6 // len(orders)), DIGEST, 0, "orders")
+    assert got == drawn_by_the_gate(orders * (6 // len(orders)), NONCE, 0, "orders")
     assert {name: got.count(name) for name in orders} == dict.fromkeys(orders, 6 // len(orders))
 
 
