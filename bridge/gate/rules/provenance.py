@@ -96,7 +96,7 @@ def _import_origin(record: RunRecord, spec: JobSpec) -> Iterator[Violation]:
     module = _module(spec.commands[0].argv)
     if found.module != module:
         yield Violation(f"imported.module is {found.module!r}, the first command runs {module!r}", "imported.module")
-    if PurePosixPath(found.work).parts[-2:] != (record.id, "work"):
+    if PurePosixPath(found.work).parts[-3:] != (record.id, "files", "work"):
         yield Violation(f"the run was started in {found.work}, which is not its own folder", "imported.work")
     # Two commits are timed by the host's own engine, which starts a child for each: G4-TREES looks at those. What
     # answers a command as its peer is timed by the host's too: G2-PEER.
