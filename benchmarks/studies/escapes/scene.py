@@ -237,10 +237,10 @@ def _settings() -> str:
 
 
 def _digest(root: Path) -> str:
-    """Return a digest of names, modes, owners, times and contents below a folder, the run's own folder apart."""
+    """Return a digest of names, modes, owners, times and contents below a folder, the run's own folders apart."""
     state = hashlib.sha256()
     for path in sorted(root.rglob("*")):
-        if path.is_relative_to(root / "run"):
+        if path.relative_to(root).parts[0] in {"run", "run.handle"}:
             continue
         facts = path.lstat()
         state.update(f"{path} {facts.st_mode} {facts.st_uid} {facts.st_mtime_ns} {facts.st_nlink}".encode())

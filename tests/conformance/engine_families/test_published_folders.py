@@ -38,7 +38,7 @@ def test_a_published_layout_opens_chats_and_generates(backend: Any, tmp_path: Pa
     target, drafter = write_pair(tmp_path, name)
     engine = open_engine(backend, str(target), str(drafter))
     tokenizer = Tokenizer(engine.folder)
-    prompt = tokenizer.chat("Write a function that adds two numbers.")
+    prompt = tokenizer.chat([{"role": "user", "content": "Write a function that adds two numbers."}])
     asked = GenerationRequest(prompt, BUDGET, frozenset(), (), CacheLayout.NATIVE, 16)
     answer = generate(engine, tokenizer, asked, (engine.accept, FixedDepth(3)))
     steps = engine.native.decode(prompt, Stopping(BUDGET), 512)

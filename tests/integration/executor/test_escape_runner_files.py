@@ -121,6 +121,8 @@ for path in {paths!r}:
     # The folders above its own are there as empty mount points: nothing of them shows.
     assert {str(text) for text in told} <= {"refused", str([caged.directory.root.name])}
     assert told[1:5] == ["refused"] * 4
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["another-run", "run-1", "run-2"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "another-run", "run-1", "run-1.handle", "run-2", "run-2.handle",
+    ]  # fmt: skip
     assert sorted(path.name for path in other.rglob("*")) == ["file"] * 4 + ["home", "out", "tmp", "work"]
     assert (earlier.work / "mine").read_text() == "x"

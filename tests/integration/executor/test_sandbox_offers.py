@@ -60,6 +60,7 @@ def test_the_environment_is_the_specs_and_no_value_of_it_shows_in_the_process_li
         "API_KEY",
         "HOME",
         "KAKEYA_MARKER",
+        "KAKEYA_NONCE",
         "KAKEYA_OUT",
         "KAKEYA_PARAMS",
         "KAKEYA_PRESET",

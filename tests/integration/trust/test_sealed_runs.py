@@ -129,7 +129,7 @@ def test_a_forged_end_does_not_end_what_runs(site) -> None:  # noqa: F811
 
 
 def test_a_claim_displaced_while_its_runner_was_down_is_still_its_own_and_nothing_runs_twice(site) -> None:  # noqa: F811
-    place = signing(site, work="sleep 600")
+    place = signing(site, work="while [ ! -e $(dirname $0)/counted/go ]; do sleep 0.05; done")
     ref = place.ask()
     process = place.start("serve", "--bus", place.route)
     place.until(lambda: (claim := place.claim(ref)) is not None and claim.state == "started", "never started")
@@ -139,10 +139,10 @@ def test_a_claim_displaced_while_its_runner_was_down_is_still_its_own_and_nothin
     liar = forger(place)
     seen = liar.bus.read_claim(ref.id)
     liar.bus.claim(liar.record(ref, "claimed", 0), seen.oid)
-    place.set_work(":")
+    (place.folder / "counted" / "go").touch()
     place.run("once", "--bus", place.route)
     claim = place.ended(ref)
-    assert (claim.runner, claim.reason) == ("mini", "runner_lost")
+    assert (claim.runner, claim.reason) == ("mini", "gate_rejected")  # an empty report: the program ran to its end
     assert place.starts() == [ref.id]
 
 

@@ -6,6 +6,7 @@ import hashlib
 import subprocess
 import sys
 import textwrap
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,14 +90,26 @@ class Server:
         process = subprocess.Popen(words, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", **job.environment})
         try:
             code = process.wait(timeout=120)
-            left = [child for child in psutil.process_iter(["cmdline"]) if str(self.folder / "pre") in
-                    " ".join(child.info["cmdline"] or ())]  # fmt: skip
+            deadline = time.monotonic() + 60
+            while self.running("mini.toml") or self.running("stop"):  # the hook goes on after it has killed the worker
+                assert time.monotonic() < deadline, "the hook never ended"
+                time.sleep(0.05)
+            left = self.running("pre")
             self.left = len(left)
             for child in left:
                 child.kill()
         finally:
             process.kill()
         return code
+
+    def running(self, name: str) -> list[psutil.Process]:
+        """Return the processes whose command lines name a file of this folder."""
+        path = str(self.folder / name)
+        found = psutil.process_iter(["cmdline", "status"])
+        return [
+            one for one in found
+            if path in " ".join(one.info["cmdline"] or ()) and one.info["status"] != psutil.STATUS_ZOMBIE
+        ]  # fmt: skip
 
     def ran(self, name: str) -> bool:
         return (self.folder / name).exists()
