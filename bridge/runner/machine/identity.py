@@ -26,11 +26,14 @@ from bridge.system.process import run
 _ASK_WALL_S = 60.0
 _PACKAGES = ("bridge", "engine")
 _ASK = """
-import importlib.metadata as m, importlib.util as u, json, platform
+import email.parser, importlib.metadata as m, importlib.util as u, json, platform
 packages = {}
 for d in m.distributions():
-    if d.name:
-        packages.setdefault(d.name.lower().replace("_", "-"), d.version)
+    # Each d.name and d.version parses the whole file anew, and most of a file is a readme.
+    text = d.read_text("METADATA") or d.read_text("PKG-INFO") or ""
+    head = email.parser.HeaderParser().parsestr(text.partition("\\n\\n")[0])
+    if head["Name"]:
+        packages.setdefault(head["Name"].lower().replace("_", "-"), head["Version"])
 found = {}
 for name in ("bridge", "engine"):
     spec = u.find_spec(name)
