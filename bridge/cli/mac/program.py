@@ -71,7 +71,9 @@ def stop(detached: DetachedError, words: list[str]) -> int:
 
 
 def _output(words: list[str], around: Surroundings) -> Output:
-    return make_output(around.stdout, around.stderr, around.environment, as_json="--json" in words)
+    return make_output(
+        around.stdout, around.stderr, around.environment, as_json="--json" in words, as_lines="--json-lines" in words
+    )
 
 
 def _help_text(words: list[str]) -> str | None:

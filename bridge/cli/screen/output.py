@@ -21,6 +21,7 @@ class Output:
 
     Attributes:
         json: whether stdout is one JSON document; talk goes on.
+        lines: whether stdout is one JSON document a line, events first.
         live: whether stderr is a terminal that understands cursor movement.
         colour: whether escapes may be written at all.
     """
@@ -30,6 +31,7 @@ class Output:
     json: bool = False
     live: bool = False
     colour: bool = False
+    lines: bool = False
     _open_line: bool = False
 
     def say(self, label: str, text: str) -> None:
@@ -69,11 +71,21 @@ class Output:
 
     def document(self, value: Mapping[str, Any]) -> None:
         """Write the one JSON document; nothing without --json."""
-        if self.json:
+        if self.lines:
+            from bridge.client.document.event import result_line
+
+            self.event(result_line(dict(value)))
+        elif self.json:
             self.end_line()
             json.dump(value, self.stdout, indent=2, ensure_ascii=True, allow_nan=False)
             self.stdout.write("\n")
             self.stdout.flush()
+
+    def event(self, value: Mapping[str, Any]) -> None:
+        """Write one JSON document on one line."""
+        self.end_line()
+        self.stdout.write(json.dumps(value, ensure_ascii=True, allow_nan=False) + "\n")
+        self.stdout.flush()
 
     def _painted(self, label: str, width: int) -> str:
         padded = f"{label:<{width}}" if len(label) < width else f"{label} "
@@ -85,11 +97,16 @@ class Output:
         self.stderr.flush()
 
 
-def make_output(stdout: TextIO, stderr: TextIO, environment: Mapping[str, str], *, as_json: bool) -> Output:
+def make_output(
+    stdout: TextIO, stderr: TextIO, environment: Mapping[str, str], *, as_json: bool, as_lines: bool = False
+) -> Output:
     """Return the output of a command, as its streams and NO_COLOR ask for."""
     terminal = stderr.isatty() and environment.get("TERM", "dumb") != "dumb"
     no_colour = bool(environment.get("NO_COLOR"))
-    return Output(stdout, stderr, json=as_json, live=terminal and not as_json, colour=terminal and not no_colour)
+    quiet = as_json or as_lines
+    return Output(
+        stdout, stderr, json=quiet, live=terminal and not quiet, colour=terminal and not no_colour, lines=as_lines
+    )
 
 
 def duration(seconds: float) -> str:

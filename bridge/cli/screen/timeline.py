@@ -126,10 +126,31 @@ class LiveTimeline(Timeline):
         return self._text(f"{clock_face(elapsed_s)} {self._last.state.word}{self._why}", style="dim")
 
 
+class EventTimeline(Timeline):
+    """One JSON document an event, on stdout."""
+
+    def show(self, progress: Progress) -> None:
+        """Show one event."""
+        from bridge.client.document.event import RunEvent
+
+        event = RunEvent(
+            event=progress.kind,
+            elapsed_s=round(progress.elapsed_s, 3),
+            state=progress.state.value,
+            lines=progress.lines,
+            untrusted=progress.kind == "log",
+            log_bytes=progress.log_bytes,
+            end=progress.end,
+        )
+        self._output.event(event.document())
+
+
 def make_timeline(
     output: Output, limit_s: float | None, why_waiting: Callable[[], str], steady_s: Callable[[], float]
 ) -> Timeline:
     """Return the timeline for these streams; `steady_s` is the clock by which a live line goes on."""
+    if output.lines:
+        return EventTimeline(output, limit_s, why_waiting)
     if output.live:
         return LiveTimeline(output, limit_s, why_waiting, steady_s)
     return Timeline(output, limit_s, why_waiting)

@@ -13,6 +13,9 @@ TAGLINE: Final = (
 )
 
 _JSON = Argument(("--json",), "print one JSON document on stdout, also for errors and pending runs", "flag")
+_JSON_LINES = Argument(
+    ("--json-lines",), "print events as JSON lines while waiting, the document of --json last", "flag"
+)
 _BUS = Argument(
     ("--bus",),
     "bus to use: a remote name, path or URL, with the pinned id after '#'; 'embedded' for this machine",
@@ -45,7 +48,7 @@ _RUN = (
         (
             _PRESET, _PARAM,
             Argument(("--wait",), "wait for the result and end in its exit code", "flag"),
-            _WAIT_TIMEOUT, _FOLLOW, _JSON, _PROFILE, _REQUIRE,
+            _WAIT_TIMEOUT, _FOLLOW, _JSON, _JSON_LINES, _PROFILE, _REQUIRE,
             Argument(("--dirty",), "send uncommitted changes of tracked files too (request code only)", "flag"),
             Argument(("--ref",), "commit whose tree is sent, default HEAD (request code only)", metavar="REV",
                      complete="ref"),
@@ -69,7 +72,7 @@ _RUN = (
         "attach", "Run", "bridge.cli.mac.run:attach", "wait for a run that was sent earlier, showing its progress",
         (
             _ID, _WAIT_TIMEOUT, Argument(("--follow",), "show the log on stderr while it grows", "flag"), _REQUIRE,
-            _JSON, _BUS,
+            _JSON, _JSON_LINES, _BUS,
         ),
         examples=("kakeya-mac attach @last",), exit_codes=_RUN_EXITS,
     ),

@@ -237,9 +237,11 @@ DATA: Final[dict[str, Any]] = {
 def schemas() -> dict[str, dict[str, Any]]:
     """Return every JSON Schema by file name: the envelope's, and one a command's data."""
     from bridge.client.document.envelope import Envelope
+    from bridge.client.document.event import RunEvent
 
     dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     found = {"envelope.schema.json": {**dialect, **Envelope.model_json_schema(mode="serialization")}}
+    found["event.schema.json"] = {**dialect, **RunEvent.model_json_schema(mode="serialization")}
     for command, model in DATA.items():
         name = f"data-{command.replace(' ', '-')}.schema.json"
         found[name] = {**dialect, **model.model_json_schema(mode="serialization")}
