@@ -26,4 +26,13 @@ LINES = (
         STUDIES,
         sizes,
     ),
+    Line(
+        "a scripted MCP client that reads only tool descriptions lists, runs, is cut off, resumes, reads a verdict, "
+        "quotes; 1,000 malformed JSON-RPC messages: no crash, nothing run",
+        "python -m pytest -n 0 -q tests/integration/mcp",
+    ),
+    Line(
+        "a run of 2 h (virtual clock) under a client with 60 s time-outs",
+        "python -m pytest -n 0 -q tests/unit/bridge/mcp",
+    ),
 )

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.show import source
 
-HANDLERS = sorted((source.ROOT / "bridge" / "cli" / "mac").glob("*.py"))
+HANDLERS = sorted((source.ROOT / "bridge" / "cli" / "mac").rglob("*.py"))
 HANDLER_IMPORTS_MAX = 12
 
 

@@ -1,4 +1,4 @@
-"""`doctor`, `init`, `gc`, `config`, `completion`, `agent`, `version`: setting up and tidying."""
+"""`doctor`, `init`, `gc`, `config`, `completion`, `version`: setting up and tidying."""
 
 from __future__ import annotations
 
@@ -129,14 +129,6 @@ def completion(call: Invocation) -> int:
     from bridge.cli.table.completion import script
 
     call.output.data(script(call.args.shell).rstrip("\n"))
-    return 0
-
-
-def agent(call: Invocation) -> int:
-    """Print the section for AGENTS.md, or the agent skill."""
-    from bridge.cli.table.documents import skill, snippet
-
-    call.output.data((skill() if call.args.form == "skill" else snippet()).rstrip("\n"))
     return 0
 
 

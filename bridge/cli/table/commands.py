@@ -211,7 +211,15 @@ _SETUP = (
     Verb("completion", "Set up", "bridge.cli.mac.setup:completion", "print a completion script",
             (Argument(("shell",), "shell", choices=("bash", "zsh", "fish"), complete="shell"),),
             examples=('eval "$(kakeya-mac completion bash)"',)),
-    Verb("agent", "Set up", "bridge.cli.mac.setup:agent", "print the section for AGENTS.md, or the agent skill",
+    Verb("mcp", "Set up", "bridge.cli.mac.agents.commands:mcp",
+            "serve this bus's presets as tools to an agent, over stdio",
+            (_BUS,),
+            "Speaks the Model Context Protocol on stdin and stdout; needs the extra `mcp`. Tools are what this bus "
+            "offers. A call that starts a run returns at once, `wait` takes less than a client's usual time-out, and "
+            "the same call after a cut-off connection finds the same run.",
+            ("kakeya-mac mcp",)),
+    Verb("agent", "Set up", "bridge.cli.mac.agents.commands:agent",
+            "print the section for AGENTS.md, or the agent skill",
             (Argument(("form",), "which", "optional", choices=("snippet", "skill"), default="snippet"),)),
     Verb("version", "Set up", "bridge.cli.mac.setup:version", "print the versions of program, gate and schemas",
             (_JSON,)),

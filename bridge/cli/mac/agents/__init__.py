@@ -1,0 +1,1 @@
+"""What an agent's own program talks to, and what tells an agent how."""

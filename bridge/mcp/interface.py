@@ -1,0 +1,34 @@
+"""What the tools need of the program: a way to run one command and get its document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from bridge.system.clock import Clock
+
+Document = dict[str, Any]
+OnEvent = Callable[[Mapping[str, Any]], None]
+
+
+class Commands(Protocol):
+    """Runs commands of `kakeya-mac` in this process."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that waiting goes by."""
+        ...
+
+    def answer(self, words: Sequence[str]) -> Document:
+        """Return the document that a command prints with ``--json``."""
+        ...
+
+    def watch(self, words: Sequence[str], on_event: OnEvent, ended: Callable[[], bool]) -> Document:
+        """Return the document of a command that waits, its events told on the way.
+
+        Args:
+            words: the command line.
+            on_event: takes each event of ``--json-lines``.
+            ended: whether whoever asked has gone: the wait then ends early, and the run goes on.
+        """
+        ...

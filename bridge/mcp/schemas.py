@@ -1,0 +1,113 @@
+"""A preset's declared parameters as JSON Schema (2020-12), and the values of a call as words of a command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bridge.limits import TEXT_MAX_CHARS
+from bridge.presets import Preset
+from bridge.presets.parameters import (
+    ChoiceParameter,
+    FlagParameter,
+    FloatParameter,
+    IntParameter,
+    Parameter,
+    PathParameter,
+    TextParameter,
+)
+
+Schema = dict[str, Any]
+
+PROFILE: Final[Schema] = {
+    "type": "string",
+    "enum": ["smoke", "claim"],
+    "default": "smoke",
+    "description": "smoke: a quick look, never quotable; claim: measured so that it may be quoted",
+}
+RUNNER: Final[Schema] = {
+    "type": "string",
+    "pattern": "^[A-Za-z0-9][A-Za-z0-9._,-]{0,99}$",
+    "description": "name of the runner that may take it, or labels such as gpu,quiet",
+}
+REF: Final[Schema] = {
+    "type": "string",
+    "pattern": "^[A-Za-z0-9][A-Za-z0-9._/~^-]{0,199}$",
+    "description": "commit of this clone whose tree is sent; default HEAD",
+}
+
+
+def of_preset(preset: Preset) -> Schema:
+    """Return the input schema of an installed preset."""
+    params = {name: of_parameter(parameter) for name, parameter in preset.params.items()}
+    required = [name for name, parameter in preset.params.items() if _required(parameter)]
+    profile = {**PROFILE, "enum": list(preset.profiles)}
+    options = {"profile": profile, "runner": RUNNER} | ({"ref": REF} if preset.code == "request" else {})
+    return _call(_object(params, required), options, required)
+
+
+def of_unknown() -> Schema:
+    """Return the input schema of a preset that only its host knows: any parameter, checked there."""
+    scalar = {"type": ["string", "number", "boolean"], "maxLength": TEXT_MAX_CHARS}
+    params = {"type": "object", "additionalProperties": scalar, "description": "checked by the host", "default": {}}
+    return _call(params, {"profile": PROFILE, "runner": RUNNER, "ref": REF}, [])
+
+
+def of_parameter(parameter: Parameter) -> Schema:
+    """Return the schema of one parameter."""
+    unit = f" ({parameter.unit})" if parameter.unit else ""
+    found: Schema = {"description": f"{parameter.help}{unit}"}
+    match parameter:
+        case IntParameter():
+            found |= {"type": "integer", "minimum": parameter.min, "maximum": parameter.max}
+        case FloatParameter():
+            found |= {"type": "number", "minimum": parameter.min, "maximum": parameter.max}
+        case ChoiceParameter():
+            found |= {"type": "string", "enum": list(parameter.choices)}
+        case FlagParameter():
+            found |= {"type": "boolean"}
+        case TextParameter():
+            found |= {"type": "string", "pattern": f"^(?:{parameter.pattern})$", "maxLength": parameter.max_chars}
+        case PathParameter():
+            found |= {"type": "string", "maxLength": 255}
+        case _:
+            found |= {"type": "string", "maxLength": 255}
+            found["description"] += "; any revision of this clone"
+    return found if parameter.default is None else found | {"default": parameter.default}
+
+
+def words(name: str, arguments: Mapping[str, Any], *, installed: bool) -> list[str]:
+    """Return the command line of a call; its arguments fit the schema.
+
+    Args:
+        name: the preset.
+        arguments: of the call.
+        installed: whether the preset is: otherwise a text keeps quotes, so that the host gets a text.
+    """
+    found = ["run", name]
+    for key, value in arguments.get("params", {}).items():
+        found += ["-p", f"{key}={_text(value, quoted=not installed)}"]
+    for option in ("profile", "runner", "ref"):
+        if option in arguments:
+            found += [f"--{option}", str(arguments[option])]
+    return found
+
+
+def _text(value: str | float | bool, *, quoted: bool) -> str:
+    if isinstance(value, str):
+        return f'"{value}"' if quoted else value
+    return json.dumps(value)
+
+
+def _required(parameter: Parameter) -> bool:
+    return parameter.default is None and not isinstance(parameter, FlagParameter)
+
+
+def _call(params: Schema, options: Mapping[str, Schema], required: list[str]) -> Schema:
+    return _object({"params": params, **options}, ["params"] if required else [])
+
+
+def _object(properties: Mapping[str, Schema], required: list[str]) -> Schema:
+    found: Schema = {"type": "object", "properties": dict(properties), "additionalProperties": False}
+    return found | ({"required": required} if required else {})

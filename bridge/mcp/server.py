@@ -1,0 +1,217 @@
+"""Serve the tools over stdio with the official SDK: handlers here, what they do elsewhere.
+
+Commands run in threads, so that a call that waits stands in nobody's way; a call that its client gave up ends soon.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+import mcp_types as types
+from mcp.server import Server, ServerRequestContext
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+
+from bridge.errors import KakeyaError
+from bridge.mcp import answers, resources, tasks
+from bridge.mcp.interface import Commands, Document
+from bridge.mcp.offer import Offer
+from bridge.mcp.tools import ToolSpec
+from bridge.system.clock import rfc3339
+
+INSTRUCTIONS: Final = (
+    "Runs allow-listed experiments on a machine that this bus reaches over git. Start one with a `run_…` tool, which "
+    "returns a run id at once; call `wait` with the id until it has ended. Quote numbers only as `quote` words them. "
+    "A connection that breaks loses nothing: the run goes on, and the same call finds it again."
+)
+
+Context = ServerRequestContext[Any, Any]
+
+
+class Handlers:
+    """Answers the protocol's requests.
+
+    Args:
+        commands: runs commands of the program.
+    """
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+        self._offer = Offer(commands)
+
+    async def list_tools(
+        self, _context: Context, _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        """Return the tools of this bus as it is now."""
+        found = await anyio.to_thread.run_sync(self._offer.tools)
+        return types.ListToolsResult(tools=[_tool(one) for one in found])
+
+    async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult | Any:
+        """Run the command of a tool and return what it said."""
+        spec = await anyio.to_thread.run_sync(lambda: self._offer.find(params.name))
+        if spec is None:
+            return _failed(f"no tool {params.name[:100]!r} on this bus; list the tools again")
+        try:
+            words = spec.words(spec.checked(params.arguments or {}))
+        except KakeyaError as error:
+            return _failed(error.message)
+        if spec.waits:
+            document = await self._watch(context, [*words, "--follow"])
+        else:
+            document = await anyio.to_thread.run_sync(lambda: self._commands.answer(words), abandon_on_cancel=True)
+        if spec.changes == "adds" and document["id"] is not None and _takes_tasks(context):
+            return tasks.created(document, self._now())
+        return _result(document)
+
+    async def _watch(self, context: Context, words: list[str]) -> Document:
+        """Run a command that waits, its events told as progress; ends when the client gives the call up."""
+        gone = threading.Event()
+        ticks = iter(range(1, 1_000_000_000))
+
+        def tell(event: Mapping[str, Any]) -> None:
+            if not gone.is_set():
+                anyio.from_thread.run(
+                    context.session.report_progress, float(next(ticks)), None, progress_text(event)
+                )  # fmt: skip
+
+        try:
+            return await anyio.to_thread.run_sync(
+                lambda: self._commands.watch(words, tell, gone.is_set), abandon_on_cancel=True
+            )
+        finally:
+            gone.set()
+
+    async def list_resources(
+        self, _context: Context, _params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        """Return none: answers link to what a run has."""
+        return types.ListResourcesResult(resources=[])
+
+    async def list_templates(
+        self, _context: Context, _params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        """Return what may be read of a run."""
+        found = [
+            types.ResourceTemplate(uri_template=uri, name=name, description=text)
+            for uri, name, text in resources.TEMPLATES
+        ]
+        return types.ListResourceTemplatesResult(resource_templates=found)
+
+    async def read_resource(self, _context: Context, params: types.ReadResourceRequestParams) -> Any:
+        """Return a page of a resource, and where it goes on."""
+        try:
+            page = await anyio.to_thread.run_sync(
+                lambda: resources.read(self._commands, str(params.uri)), abandon_on_cancel=True
+            )
+        except KakeyaError as error:
+            raise MCPError(code=types.INVALID_PARAMS, message=error.message) from None
+        contents = [types.TextResourceContents(uri=page.uri, text=page.text, mime_type=page.media_type)]
+        meta = None if page.more is None else {"kakeya/more": page.more}
+        return types.ReadResourceResult(contents=list(contents), _meta=meta)
+
+    async def get_task(self, _context: Context, params: TaskParams) -> dict[str, Any]:
+        """Return the task of a run, and the answer of its call when it has ended."""
+        document = await self._about_task("status", params)
+        result = _result(document).model_dump(by_alias=True, mode="json", exclude_none=True)
+        return tasks.got(document, self._now(), result)
+
+    async def cancel_task(self, _context: Context, params: TaskParams) -> dict[str, Any]:
+        """Ask the host to end a run."""
+        await self._about_task("cancel", params)
+        return {}
+
+    async def _about_task(self, command: str, params: TaskParams) -> Document:
+        if not (len(params.task_id) == 26 and params.task_id.isalnum()):
+            raise MCPError(code=types.INVALID_PARAMS, message=f"no task {params.task_id[:60]!r}")
+        document = await anyio.to_thread.run_sync(lambda: self._commands.answer([command, params.task_id]))
+        if document["id"] is None:
+            raise MCPError(code=types.INVALID_PARAMS, message=document["outcome"]["message"] or "no such task")
+        return document
+
+    def _now(self) -> str:
+        return rfc3339(self._commands.clock.now())
+
+
+class TaskParams(types.RequestParams):
+    """Which task a request is about."""
+
+    task_id: str
+
+
+def make_server(commands: Commands, version: str) -> Server[Any]:
+    """Return a server whose tools are the commands."""
+    does = Handlers(commands)
+    server: Server[Any] = Server(
+        "kakeya",
+        version=version,
+        title="Kakeya",
+        instructions=INSTRUCTIONS,
+        on_list_tools=does.list_tools,
+        on_call_tool=does.call_tool,
+        on_list_resources=does.list_resources,
+        on_list_resource_templates=does.list_templates,
+        on_read_resource=does.read_resource,
+    )
+    server.add_request_handler("tasks/get", TaskParams, does.get_task)
+    server.add_request_handler("tasks/cancel", TaskParams, does.cancel_task)
+    server.extensions[tasks.EXTENSION] = {}
+    return server
+
+
+def serve(commands: Commands, version: str) -> None:
+    """Serve one client over stdin and stdout until it closes them."""
+
+    async def main() -> None:
+        server = make_server(commands, version)
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+
+    anyio.run(main)
+
+
+def progress_text(event: Mapping[str, Any]) -> str:
+    """Return an event in a few words; the lines of a log are counted, not repeated."""
+    parts = [f"{event['state']} after {event['elapsed_s']:.0f} s"]
+    if event["log_bytes"]:
+        parts.append(f"log {event['log_bytes']} bytes")
+    if event["event"] == "trouble":
+        parts += event["lines"][:1]
+    return ", ".join(parts)
+
+
+def _tool(spec: ToolSpec) -> types.Tool:
+    hints = types.ToolAnnotations(
+        title=spec.title,
+        read_only_hint=spec.changes == "nothing",
+        destructive_hint=spec.changes == "ends",
+        idempotent_hint=True,
+        open_world_hint=True,
+    )
+    return types.Tool(
+        name=spec.name,
+        title=spec.title,
+        description=spec.description,
+        input_schema=spec.schema,
+        annotations=hints,
+    )
+
+
+def _result(document: Document) -> types.CallToolResult:
+    texts, links = answers.answer(document)
+    content: list[Any] = [types.TextContent(text=text) for text in texts]
+    content += [types.ResourceLink(uri=uri, name=name) for uri, name in links]
+    return types.CallToolResult(content=content, is_error=answers.is_error(document))
+
+
+def _failed(text: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(text=text[:2000])], is_error=True)
+
+
+def _takes_tasks(context: Context) -> bool:
+    capabilities = context.session.client_capabilities
+    return tasks.EXTENSION in ((capabilities.extensions if capabilities is not None else None) or {})

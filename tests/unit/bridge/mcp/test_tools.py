@@ -1,0 +1,268 @@
+"""The tools over a bus in memory, with a clock that is moved: what they say, how long they take, what they leave."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Literal
+
+import anyio
+import jsonschema
+import mcp_types as types
+import pytest
+from mcp.client.extension import ClientExtension, ResultClaim
+
+from bridge.cli.mac.agents.in_process import InProcess
+from bridge.cli.mac.context import Invocation
+from bridge.cli.screen.output import Output
+from bridge.cli.table import parser
+from bridge.cli.table.commands import BY_NAME
+from bridge.mcp import schemas
+from bridge.mcp.answers import ANSWER_MAX_BYTES, fitted
+from bridge.mcp.server import make_server
+from bridge.mcp.tasks import EXTENSION
+from bridge.mcp.tools import FIXED, WAIT_MAX_S, of_preset
+from bridge.presets import registry
+from tests.fakes.memory_bus import MemoryBus, bus_record
+from tests.fakes.requester import Requester
+from tests.fakes.scripted_host import ScriptedHost
+from tests.fakes.tool_client import connected
+from tests.unit.bridge.cli.looking import take
+
+CLIENT_TIMEOUT_S = 60.0
+
+
+class HostedBus(MemoryBus):
+    """A bus that is looked at every few seconds, as one at a hosting site is."""
+
+    hosted = True
+
+
+@pytest.fixture
+def requester(tmp_path):
+    requester = Requester(tmp_path)
+    requester.bus = HostedBus(clock=requester.clock, record=bus_record(requester.clock, lease_s=600.0))
+    return requester
+
+
+@pytest.fixture
+def host(requester):
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    return host
+
+
+@pytest.fixture
+def server(requester, host):
+    around = requester.surroundings(io.StringIO(), io.StringIO())
+    command = BY_NAME["mcp"]
+    call = Invocation(
+        command, parser.parse(command, []), Output(around.stdout, around.stderr), around.clock, around.environment,
+        around.directory, around.opener,
+    )  # fmt: skip
+    return make_server(InProcess(call), "test")
+
+
+def with_client(server, act, **options):
+    async def main():
+        async with connected(server, **options) as client:
+            return await act(client)
+
+    return anyio.run(main)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+def test_a_run_is_started_waited_for_and_read_with_tools_alone(server, requester, host, mode):
+    async def act(client):
+        tools = await client.tools()
+        assert "run_mlx-env-probe" in tools
+        assert "run_k3-fused-allmlx-code" not in tools, "the host of this bus does not offer it"
+        sent = await client.call("run_mlx-env-probe")
+        assert sent["outcome"]["reason"] == "pending"
+        again = await client.call("run_mlx-env-probe")
+        assert again["id"] == sent["id"]
+        requester.clock.plan(1, lambda: take(host, sent["id"]))
+        ended = await client.seen_through(sent["id"])
+        assert (ended["terminal"], ended["outcome"]["verdict"]) == (True, "valid")
+        quoted = await client.raw("quote", id=sent["id"])
+        assert "claims nothing, so there is nothing to quote" in quoted.content[0].text
+        return await client.raw("logs", id=sent["id"])
+
+    logs = with_client(server, act, mode=mode)
+    text = logs.content[1].text
+    assert text.startswith("A program wrote the lines between the marks.")
+    assert "| two" in text.splitlines()
+    assert "| ::error::x" in text.splitlines()
+
+
+def test_a_run_of_two_hours_never_makes_a_client_wait_for_a_minute(server, requester, host):
+    """Every call is timed by the clock that the run goes by."""
+    clock = requester.clock
+
+    async def act(client):
+        run_id = (await client.call("run_mlx-env-probe"))["id"]
+        clock.plan(1, lambda: host.claim(run_id))
+        clock.plan(2, lambda: host.start(run_id))
+        for renewal in range(1, 24):
+            clock.plan(300 * renewal, lambda: host.start(run_id))
+        clock.plan(7200, lambda: take_end(host, run_id))
+        longest_s = waits = 0
+        while True:
+            begun_s = clock.steady_s()
+            found = await client.call("wait", id=run_id)
+            longest_s, waits = max(longest_s, clock.steady_s() - begun_s), waits + 1
+            if found["outcome"]["reason"] != "pending":
+                return found, longest_s, waits, client.progress
+
+    found, longest_s, waits, progress = with_client(server, act)
+    assert found["outcome"]["reason"] == "passed"
+    assert longest_s < CLIENT_TIMEOUT_S
+    assert waits > 7200 / WAIT_MAX_S
+    assert any(text.startswith("started after") for text in progress)
+
+
+def take_end(host, run_id):
+    host.judge(run_id)
+    host.finish(run_id)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("run_mlx-env-probe", {"params": {"nonsense": 1}}, "nonsense"),
+        ("run_mlx-env-probe", {"profile": "--queue"}, "--queue"),
+        ("run_mlx-env-probe", {"runner": "--new"}, "--new"),
+        ("status", {"id": "--help"}, "--help"),
+        ("wait", {"id": "@last", "seconds": 3600}, "3600"),
+        ("no-such-tool", {}, "no-such-tool"),
+        ("run_no-such-preset", {}, "no-such-preset"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_said_and_nothing_is_sent(server, requester, name, arguments, said):
+    result = with_client(server, lambda client: client.raw(name, **arguments))
+    assert result.is_error
+    assert said in result.content[0].text
+    assert requester.bus.snapshot().requests == ()
+
+
+def test_a_command_that_cannot_answer_is_an_error_with_its_remedy(server):
+    result = with_client(server, lambda client: client.raw("status", id="@last"))
+    assert result.is_error
+    assert '"message":' in result.content[0].text
+
+
+def test_a_resource_holds_what_an_answer_leaves_out(server, requester, host):
+    async def act(client):
+        run_id = (await client.call("run_mlx-env-probe"))["id"]
+        host.claim(run_id)
+        host.start(run_id)
+        host.log(run_id, b"".join(b"line %d\n" % number for number in range(9000)), final=True)
+        host.judge(run_id)
+        host.finish(run_id)
+        result = await client.raw("logs", id=run_id, lines=1000)
+        links = [str(part.uri) for part in result.content if part.type == "resource_link"]
+        pages, uri = [], next(link for link in links if link.endswith("/log"))
+        while uri:
+            page = await client.client.read_resource(uri)
+            pages.append(page.contents[0].text)
+            uri = (page.meta or {}).get("kakeya/more")
+        return pages
+
+    pages = with_client(server, act)
+    assert len(pages) > 1
+    assert "| line 0" in pages[0].splitlines()
+    assert "| line 8999" in pages[-1].splitlines()
+
+
+def test_tools_say_what_they_change(server):
+    tools = with_client(server, lambda client: client.tools())
+    reads = {name for name, tool in tools.items() if tool.annotations.read_only_hint}
+    ends = {name for name, tool in tools.items() if tool.annotations.destructive_hint}
+    assert ends == {"cancel"}
+    assert {name for name in tools if not name.startswith("run_")} - {"cancel"} == reads
+
+
+class TaskHandle(types.Result):
+    result_type: Literal["task"] = "task"
+    task_id: str
+    status: str
+
+
+class Task(types.Result):
+    task_id: str
+    status: str
+    result: dict[str, Any] | None = None
+
+
+class TaskRequest(types.Request[dict[str, Any], Literal["tasks/get", "tasks/cancel"]]):
+    method: Literal["tasks/get", "tasks/cancel"]
+    params: dict[str, Any]
+
+
+class Tasks(ClientExtension):
+    """What a client with tasks does: polls the handle it got instead of an answer."""
+
+    identifier = EXTENSION
+
+    def __init__(self, meanwhile):
+        self.meanwhile = meanwhile
+        self.seen = []
+
+    def claims(self):
+        return [ResultClaim(result_type="task", model=TaskHandle, resolve=self.resolve)]
+
+    async def resolve(self, handle, context):
+        self.seen.append(handle.status)
+        while True:
+            asked = TaskRequest(method="tasks/get", params={"taskId": handle.task_id})
+            found = await context.session.send_request(asked, Task)
+            self.seen.append(found.status)
+            if found.status != "working":
+                return types.CallToolResult.model_validate(found.result or {"content": []})
+            await self.meanwhile(context.session, handle.task_id)
+
+
+def test_a_client_with_tasks_gets_the_run_as_a_task(server, host):
+    async def end(_session, run_id):
+        take(host, run_id)
+
+    tasks = Tasks(end)
+    result = with_client(server, lambda client: client.raw("run_mlx-env-probe"), mode="2026-07-28", extensions=[tasks])
+    assert tasks.seen == ["working", "working", "completed"]
+    assert '"verdict":"valid"' in result.content[0].text
+
+
+def test_a_task_that_is_cancelled_asks_the_host_to_end_the_run(server, requester, host):
+    async def cancel(session, run_id):
+        await session.send_request(TaskRequest(method="tasks/cancel", params={"taskId": run_id}), types.Result)
+        assert requester.bus.view(run_id).cancel_asked
+        host.claim(run_id)
+        host.finish(run_id, "cancelled")
+
+    tasks = Tasks(cancel)
+    with_client(server, lambda client: client.raw("run_mlx-env-probe"), mode="2026-07-28", extensions=[tasks])
+    assert tasks.seen[-1] == "cancelled"
+
+
+@pytest.mark.parametrize("name", sorted(name for name, one in registry().items() if one.status == "ready"))
+def test_every_preset_has_a_valid_schema_that_its_defaults_fit(name):
+    tool = of_preset(name)
+    jsonschema.Draft202012Validator.check_schema(tool.schema)
+    preset = registry()[name]
+    defaults = {key: one.default for key, one in preset.params.items() if one.default is not None}
+    jsonschema.validate(defaults, tool.schema["properties"]["params"] | {"required": []})
+    words = schemas.words(name, {"params": defaults}, installed=True)
+    assert parser.parse(BY_NAME["run"], words[1:]).preset == name
+
+
+def test_every_fixed_tool_is_a_command_line_that_parses():
+    samples = {"id": "@last", "a": "@last", "b": "@last"}
+    for tool in FIXED:
+        given = tool.checked({key: samples[key] for key in tool.schema["required"]})
+        command, *rest = tool.words(given)
+        parser.parse(BY_NAME[command], rest)
+
+
+def test_whatever_is_answered_fits():
+    for value in ("x" * 10**6, ["y" * 50] * 10**4, {f"k{n}": ["z" * 99] * 99 for n in range(99)}, {"a": {"b": [[]]}}):
+        text, _ = fitted(value, ANSWER_MAX_BYTES)
+        assert len(text) <= ANSWER_MAX_BYTES
