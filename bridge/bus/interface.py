@@ -14,6 +14,7 @@ from typing import Protocol
 from bridge.bus.content.large_files import Handling
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import (
+    ArchivedClaim,
     BadRef,
     ClaimTip,
     ClaimView,
@@ -96,10 +97,26 @@ class SharedBus(Protocol):
         ...
 
     def read_claim(self, run_id: str, oid: str | None = None) -> ClaimView | None:
-        """Return the claim chain of a run, or None when there is none.
+        """Return the claim chain of a run, or None when there is none at its ref.
 
         Raises:
             ObjectError: what is there is no claim chain of this run.
+        """
+        ...
+
+    def archived(self) -> Iterator[ArchivedClaim]:
+        """Yield the runs in the archives, newest first; a day is fetched when its first run is asked for.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
+        ...
+
+    def neighbours(self, run_id: str, count: int) -> Mapping[str, str]:
+        """Return claim commits, by run id, of the runs that were asked for nearest to one, archived ones included.
+
+        Raises:
+            RemoteError: the remote did not answer.
         """
         ...
 
@@ -138,7 +155,10 @@ class SharedBus(Protocol):
         ...
 
     def collect(self, *, older_than_s: float, dry_run: bool) -> Iterator[str]:
-        """Delete refs of runs that ended long ago; yield each name."""
+        """Delete branches and logs of runs that ended long ago, and dead beacons; yield each name.
+
+        A claim keeps its result reachable and stays until its runner has archived it.
+        """
         ...
 
 
@@ -234,6 +254,25 @@ class RunnerBus(SharedBus, Protocol):
         """Delete claim, log and beacon refs that can never be read, each where it was seen; yield each of them.
 
         Raises:
+            RemoteError: the bus did not answer.
+        """
+        ...
+
+    def archive(
+        self, runner: str, *, budget: WorkBudget, drop_after_s: float | None = None, dry_run: bool = False
+    ) -> Iterator[str]:
+        """Fold runs that ended into archives, by runner and day, and drop what that makes needless; yield each ref.
+
+        Only days that are over are folded. Logs of archived runs go, and claims whose request branch is gone.
+
+        Args:
+            runner: who archives: what it ended, and what runners ended that have been silent for long.
+            budget: what may be spent on reading.
+            drop_after_s: the age from which request branches and claims of archived runs go as well; None: never.
+            dry_run: only yield what would be written and deleted.
+
+        Raises:
+            FencedError: another process archives in this runner's name.
             RemoteError: the bus did not answer.
         """
         ...

@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from bridge.bus.archive.days import Archives
+from bridge.bus.archive.folding import ArchiveOrder, Folding
+from bridge.bus.archive.keeping import keep, nearest
 from bridge.bus.content import commits
 from bridge.bus.content.checkout import CheckoutBounds, check_out
 from bridge.bus.content.large_files import Handling
@@ -19,7 +22,7 @@ from bridge.bus.refs import names
 from bridge.bus.refs.beacons import BeaconRefs
 from bridge.bus.refs.bus_record import BusIdentity
 from bridge.bus.refs.claims import Claims
-from bridge.bus.refs.collect import delete, ended_runs
+from bridge.bus.refs.collect import GRACE_S, delete, ended_runs
 from bridge.bus.refs.history import StoreHistory
 from bridge.bus.refs.logs import Logs
 from bridge.bus.refs.repair import bad_refs
@@ -34,6 +37,7 @@ from bridge.bus.store.push_budget import Pacer
 from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.store.swap import swap
 from bridge.bus.views import (
+    ArchivedClaim,
     BadRef,
     ClaimTip,
     ClaimView,
@@ -49,6 +53,7 @@ from bridge.bus.views import (
     Tree,
 )
 from bridge.errors import BusError, FencedError, RunNotFoundError
+from bridge.ids import unix_ms
 from bridge.limits import BEACON_DEAD_S
 from bridge.records import Beacon, BusRecord, Claim, Delivery, LogHead, Workload
 from bridge.request import cancel_branch, run_id_of
@@ -133,6 +138,14 @@ class RefBus:
     def read_claim(self, run_id: str, oid: str | None = None) -> ClaimView | None:
         """Return the claim chain of a run, or None when there is none."""
         return self._claims.read(run_id, oid)
+
+    def archived(self) -> Iterator[ArchivedClaim]:
+        """Yield the archived runs, newest first; see the interface."""
+        return self._archives.newest()
+
+    def neighbours(self, run_id: str, count: int) -> Mapping[str, str]:
+        """Return the claims of the runs nearest to one in time, archived ones too; see the interface."""
+        return nearest(self._archives, self.snapshot().claims, run_id, count)
 
     def newest_claims(self, tips: Mapping[str, str], budget: WorkBudget) -> Mapping[str, ClaimTip]:
         """Return the newest claims of runs without their chains, as far as the budget goes; see the interface."""
@@ -219,7 +232,7 @@ class RefBus:
 
     def view(self, run_id: str) -> RunView:
         """Return what is known of a run."""
-        return self._runs.view(self.identity(), run_id, self.read_claim)
+        return self._runs.view(self.identity(), run_id, self.read_claim, self._read_archived)
 
     def read_log(self, run_id: str, after_seq: int = -1) -> tuple[LogChunk, ...]:
         """Return log chunks after a sequence number, in order, without gaps."""
@@ -342,15 +355,25 @@ class RefBus:
         refs = self._store.list([record.prefix, *names.listing_prefixes(record.request_branches)]).refs
         runs = list(ended_runs(self._claims, record.prefix, refs, self._clock.now(), older_than_s))
         dead = self._beacons.silent_for(max(older_than_s, BEACON_DEAD_S), self._clock.now())
-        if not dry_run:
-            yield from delete(self._store, runs)
-            for ref, oid in dead:
-                if self._store.push([RefUpdate(ref, None, oid)]).get(ref):
-                    yield ref
+        if dry_run:
+            yield from (*(ref for ref, _ in dead), *(ref for run in runs for ref in run.refs))
             return
-        yield from (ref for ref, _ in dead)
-        for run in runs:
-            yield from (ref for ref, _ in (*run.branches, *run.log, run.claim))
+        yield from delete(self._store, runs)
+        for ref, oid in dead:
+            if self._store.push([RefUpdate(ref, None, oid)]).get(ref):
+                yield ref
+
+    def archive(
+        self, runner: str, *, budget: WorkBudget, drop_after_s: float | None = None, dry_run: bool = False
+    ) -> Iterator[str]:
+        """Fold what a runner ended, and drop what may go; see the interface."""
+        record, now = self.identity(), self._clock.now()
+        dead = {ref for ref, _ in self._beacons.silent_for(BEACON_DEAD_S, now)}
+        live = [one.runner for _, one in self.read_beacons() if names.beacon_ref(record.prefix, one.runner) not in dead]
+        order = ArchiveOrder(runner, now, live, drop_after_s, dry_run)
+        for ref in keep(self._store, record, self._folding, order, budget):
+            self._pacer.pushed()
+            yield ref
 
     def repair(self, *, dry_run: bool) -> Iterator[BadRef]:
         """Delete refs below the prefix that can never be read; see the interface."""
@@ -363,6 +386,24 @@ class RefBus:
     @cached_property
     def _claims(self) -> Claims:
         return Claims(self._store, self.identity(), self._seals, self._quarantine)
+
+    @cached_property
+    def _archives(self) -> Archives:
+        return Archives(self._store, self.identity().prefix, self._claims, self._seals, self._quarantine)
+
+    @cached_property
+    def _folding(self) -> Folding:
+        return Folding(self._store, self.identity().prefix, self._claims, self._archives, self._seals)
+
+    def _read_archived(self, run_id: str, request: RequestRef | None) -> ClaimView | None:
+        """Return the claim chain of a run that was archived; a request that may still run was not."""
+        if request is not None and self._clock.now().timestamp() - unix_ms(run_id) / 1000 < GRACE_S:
+            return None
+        found = self._archives.find(run_id)
+        if found is None:
+            return None
+        self._archives.obtain(found)
+        return self._claims.read(run_id, found.tip.oid)
 
     @cached_property
     def _logs(self) -> Logs:

@@ -62,6 +62,7 @@ class Snapshot:
         cancels: run ids with a cancel branch.
         beacons: beacon ref tips by runner name.
         bytes_received: what this listing cost on the wire, 0 when unknown.
+        unasked: whether the remote sent all of its refs, whatever was asked for, as git's protocol v0 does.
     """
 
     requests: tuple[RequestRef, ...]
@@ -69,6 +70,7 @@ class Snapshot:
     cancels: frozenset[str]
     beacons: Mapping[str, str]
     bytes_received: int = 0
+    unasked: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,16 @@ class ClaimTip:
     claim: Claim
     sealed: bool
     signature: SignatureState
+
+
+@dataclass(frozen=True)
+class ArchivedClaim:
+    """The claim that ended an archived run, the run's request branch as it was, and the archive: its ref and commit."""
+
+    ref: str | None
+    tip: ClaimTip
+    archive: str
+    archive_oid: str
 
 
 @dataclass(frozen=True)

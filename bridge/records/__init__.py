@@ -3,6 +3,7 @@
 Knows shapes, not meaning: whether a request is allowed, a lease is live or a number may be quoted is decided elsewhere.
 """
 
+from bridge.records.archive import ArchivedRun, ArchiveHead
 from bridge.records.base import Record
 from bridge.records.bus import AcceptedWorkflow, Beacon, BusRecord, KeyRecord, Wake
 from bridge.records.claim import Claim, ClaimState, Delivery, Reason
@@ -45,6 +46,8 @@ from bridge.records.verdict import (
 
 __all__ = [
     "AcceptedWorkflow",
+    "ArchiveHead",
+    "ArchivedRun",
     "Attempt",
     "Beacon",
     "BusRecord",

@@ -19,7 +19,7 @@ from bridge import strictjson
 from bridge.records import BusRecord, KeyRecord, Record
 from bridge.system.gitobjects import Commit
 
-Kind = Literal["claim", "beacon", "log"]
+Kind = Literal["claim", "beacon", "log", "archive"]
 REFUSED_MAX_COUNT: Final = 256
 # 64 bytes of ed25519 signature are 86 base64 characters and two of padding; the name is a record's `Name`.
 _LINE: Final = re.compile(r"\n\nKakeya-Seal: ([a-z0-9][a-z0-9._-]{0,62}) ([A-Za-z0-9+/]{86}==)\n\Z")

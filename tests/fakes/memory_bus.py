@@ -132,11 +132,18 @@ class MemoryStore:
         return found.data
 
     def isolate(
-        self, name: str, oids: Sequence[str], *, max_bytes: int, commits: int = 1, checked: bool = True
+        self,
+        name: str,
+        oids: Sequence[str],
+        *,
+        max_bytes: int,
+        commits: int = 1,
+        checked: bool = True,
+        borrows: bool = True,
     ) -> MemoryStore:
         while name not in self._isolated and len(self._isolated) >= ISOLATED_MAX:
             self._isolated.pop(next(iter(self._isolated)))
-        store = self._isolated.setdefault(name, MemoryStore(self.remote, self.faults, self))
+        store = self._isolated.setdefault(name, MemoryStore(self.remote, self.faults, self if borrows else None))
         if commits > 1 or not all(store._get(oid) for oid in oids):
             self._pass("fetch")
             for oid in oids:

@@ -7,6 +7,8 @@ import json
 from bridge import records
 
 TOP_LEVEL = (
+    "ArchiveHead",
+    "ArchivedRun",
     "Beacon",
     "BusRecord",
     "Claim",

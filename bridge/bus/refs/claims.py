@@ -121,6 +121,11 @@ class Claims:
             self._tips.gather(unread, budget, self._take_tip)
         return {run_id: self._tip(run_id, oid) for run_id, oid in tips.items() if oid in self._read}
 
+    def tip_of(self, claim: Claim, oid: str, head: Commit) -> ClaimTip:
+        """Return a claim that was read elsewhere as the newest of its run, and what its seal is worth here."""
+        self._remember(oid, claim, head)
+        return self._tip(claim.id, oid)
+
     def bad(self, oid: str) -> str | None:
         """Return why a tip is no claim, None where it is one or was not read."""
         return self._quarantine.reason("claim", oid)

@@ -1,13 +1,13 @@
-"""Delete the refs of runs that ended long ago: branch, then log, then claim, each only when the one before is gone.
+"""Delete refs of runs that ended long ago: branch, then log, then claim, each only when the one before is gone.
 
-In that order nothing is resurrected: as long as a request branch exists, its terminal claim does too. Deleting a ref
-does not unpublish its objects. Knows nothing about why a run ended.
+In that order nothing is resurrected: as long as a request branch exists, its terminal claim does too. A claim keeps its
+result reachable, so it goes only with a run that was archived. Knows nothing about why a run ended.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,23 +25,38 @@ GRACE_S: Final = EXPIRY_MAX_S + 2 * CLOCK_SKEW_MAX_S
 
 @dataclass(frozen=True)
 class EndedRun:
-    """A terminal run and the refs it still has."""
+    """A terminal run, those of its refs that may go, and when it ended."""
 
     run_id: str
     branches: tuple[tuple[str, str], ...]
     log: tuple[tuple[str, str], ...]
-    claim: tuple[str, str]
+    claim: tuple[tuple[str, str], ...]
+    ended: str
+
+    @property
+    def refs(self) -> tuple[str, ...]:
+        """The names of its refs, in the order in which they go."""
+        return tuple(ref for ref, _ in (*self.branches, *self.log, *self.claim))
+
+
+def branches_by_run(refs: Mapping[str, str]) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Return the request and cancel branches of a listing, with their tips, by run id."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for ref, oid in refs.items():
+        run_id = run_id_of(ref) or cancelled_id_of(ref)
+        if run_id is not None:
+            found.setdefault(run_id, []).append((ref, oid))
+    return {run_id: tuple(sorted(branches)) for run_id, branches in found.items()}
 
 
 def ended_runs(
     claims: Claims, prefix: str, refs: Mapping[str, str], now: dt.datetime, older_than_s: float
 ) -> Iterator[EndedRun]:
-    """Yield the runs that ended at least `older_than_s` ago, and so long ago that a replayed request has expired."""
-    branches: dict[str, list[tuple[str, str]]] = {}
-    for ref, oid in refs.items():
-        run_id = run_id_of(ref) or cancelled_id_of(ref)
-        if run_id is not None:
-            branches.setdefault(run_id, []).append((ref, oid))
+    """Yield the runs that ended at least `older_than_s` ago, and so long ago that a replayed request has expired.
+
+    Their claims stay: their runners archive them first.
+    """
+    branches = branches_by_run(refs)
     for ref, oid in refs.items():
         run_id = names.runner_id_of(prefix, "claim", ref)
         if run_id is None:
@@ -55,15 +70,11 @@ def ended_runs(
         age_s = (now - parse_rfc3339(view.claim.time)).total_seconds()
         log = names.log_ref(prefix, run_id)
         if age_s >= max(older_than_s, GRACE_S):
-            yield EndedRun(
-                run_id,
-                tuple(sorted(branches.get(run_id, []))),
-                ((log, refs[log]),) if log in refs else (),
-                (ref, oid),
-            )
+            logs = ((log, refs[log]),) if log in refs else ()
+            yield EndedRun(run_id, branches.get(run_id, ()), logs, (), view.claim.time)
 
 
-def delete(store: RefStore, runs: list[EndedRun]) -> Iterator[str]:
+def delete(store: RefStore, runs: Sequence[EndedRun]) -> Iterator[str]:
     """Delete the refs of ended runs by lease; yield each name that is gone."""
     kept: set[str] = set()
     for stage in ("branches", "log", "claim"):
@@ -79,4 +90,4 @@ def delete(store: RefStore, runs: list[EndedRun]) -> Iterator[str]:
 
 
 def _refs(run: EndedRun, stage: str) -> tuple[tuple[str, str], ...]:
-    return {"branches": run.branches, "log": run.log, "claim": (run.claim,)}[stage]
+    return {"branches": run.branches, "log": run.log, "claim": run.claim}[stage]

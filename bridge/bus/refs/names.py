@@ -3,6 +3,7 @@
 ::
 
     <prefix>bus            <prefix>claim/<id>      <prefix>log/<id>      <prefix>runner/<name>
+    <prefix>archive/<name>/<day>
 
 The prefix is ``refs/kakeya/``, or ``refs/heads/kakeya/`` on hosts whose protection rules cover only branches.
 """
@@ -15,6 +16,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from bridge.ids import is_id
+from bridge.records.archive import DAY_PATTERN
 from bridge.request.branches import HEADS, cancel_branch, run_id_of
 
 DEFAULT_PREFIX: Final = "refs/kakeya/"
@@ -22,6 +24,7 @@ BRANCH_PREFIX: Final = "refs/heads/kakeya/"
 PREFIXES: Final = (DEFAULT_PREFIX, BRANCH_PREFIX)
 DEFAULT_PATTERNS: Final = ("mac-bridge/*", "AgentMemory/mac-bridge-*")
 _RUNNER = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_DAY = re.compile(DAY_PATTERN)
 _GLOB = re.compile(r"[*?\[]")
 
 
@@ -48,6 +51,19 @@ def log_ref(prefix: str, run_id: str) -> str:
 def beacon_ref(prefix: str, runner: str) -> str:
     """Return the ref of a runner's sign of life."""
     return f"{prefix}runner/{runner}"
+
+
+def archive_ref(prefix: str, runner: str, day: str) -> str:
+    """Return the ref of what a runner archived of a day; with two empty names, how all of them begin."""
+    return f"{prefix}archive/{runner}/{day}" if runner else f"{prefix}archive/"
+
+
+def archive_of(prefix: str, ref: str) -> tuple[str, str] | None:
+    """Return runner and day of an archive's ref, or None when the ref is something else."""
+    head = f"{prefix}archive/"
+    runner, _, day = ref.removeprefix(head).partition("/")
+    is_archive = ref.startswith(head) and _RUNNER.fullmatch(runner) and _DAY.fullmatch(day)
+    return (runner, day) if is_archive else None
 
 
 def runner_id_of(prefix: str, kind: str, ref: str) -> str | None:

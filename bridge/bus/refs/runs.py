@@ -42,7 +42,11 @@ class Runs:
         return None if found is None else found.ref
 
     def view(
-        self, record: BusRecord, run_id: str, read_claim: Callable[[str, str | None], ClaimView | None]
+        self,
+        record: BusRecord,
+        run_id: str,
+        read_claim: Callable[[str, str | None], ClaimView | None],
+        read_archived: Callable[[str, RequestRef | None], ClaimView | None],
     ) -> RunView:
         """Return what is known of a run.
 
@@ -50,6 +54,7 @@ class Runs:
             record: the bus record.
             run_id: the run.
             read_claim: returns the claim chain of a run that ends in a commit.
+            read_archived: returns the claim chain of a run, with this request branch, if it was archived.
         """
         refs = self._list_for(record, run_id)
         claim_ref = names.claim_ref(record.prefix, run_id)
@@ -63,6 +68,8 @@ class Runs:
             ignored = Refused("claim", claim.claim.runner, claim_ref, claim.oid, claim.signature.why)
             claim = None
         request = self._find_request(record, run_id, refs)
+        if claim is None:
+            claim = read_archived(run_id, request)
         delivery: Delivery | None = None
         if claim is not None and claim.claim.result_oid is not None:
             tip = None if request is None else request.oid

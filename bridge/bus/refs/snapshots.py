@@ -41,6 +41,7 @@ def build_snapshot(record: BusRecord, listing: Listing, claims: Claims, done: Co
             name: oid for ref, oid in refs.items() if (name := names.runner_name_of(record.prefix, ref)) is not None
         },
         bytes_received=listing.bytes_received,
+        unasked=listing.unasked,
     )
 
 

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -90,6 +90,7 @@ class GitStore:
         clone: the user's clone, or None.
         folder: the repository, when it is not the bus's main one.
         wall_s: the limit of one git call.
+        borrows: whether a repository that is not the main one reads the main one's objects as well.
     """
 
     def __init__(
@@ -100,13 +101,14 @@ class GitStore:
         *,
         folder: Path | None = None,
         wall_s: float = GIT_WALL_S,
+        borrows: bool = True,
     ) -> None:
         self._wall_s = wall_s
         self._route = route
         self._state = state
         self._clone = clone
         alternates = [] if clone is None else [clone.objects]
-        if folder is not None:
+        if folder is not None and borrows:
             alternates.insert(0, state / "control.git" / "objects")
         self._repository = BareRepository(
             folder or state / "control.git",
@@ -133,11 +135,9 @@ class GitStore:
             finished = self._run(["ls-remote", "--quiet", self._route.url])
             if finished.exit_code != 0:
                 raise explain(finished, f"cannot list {self.route}")
-            listing = parse_ls_remote(finished.stdout)
+            listing = replace(parse_ls_remote(finished.stdout), unasked=True)
         wanted = tuple(prefixes)
-        return Listing(
-            {ref: oid for ref, oid in listing.refs.items() if ref.startswith(wanted)}, listing.bytes_received
-        )
+        return replace(listing, refs={ref: oid for ref, oid in listing.refs.items() if ref.startswith(wanted)})
 
     def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, bool]:
         """Send updates, each its own compare-and-swap; see the interface."""
@@ -181,7 +181,14 @@ class GitStore:
             yield _Reader(reader)
 
     def isolate(
-        self, name: str, oids: Sequence[str], *, max_bytes: int, commits: int = 1, checked: bool = True
+        self,
+        name: str,
+        oids: Sequence[str],
+        *,
+        max_bytes: int,
+        commits: int = 1,
+        checked: bool = True,
+        borrows: bool = True,
     ) -> GitStore:
         """Return a store of its own holding these untrusted commits, no more history than asked; see the interface."""
         if not _NAME.fullmatch(name):
@@ -189,7 +196,14 @@ class GitStore:
         folder = self._state / "isolated" / f"{name}.git"
         if not folder.exists():
             _make_room(folder.parent)
-        store = GitStore(self._route, self._state, self._clone, folder=folder, wall_s=self._wall_s)
+        store = GitStore(
+            self._route,
+            self._state,
+            self._clone if borrows else None,
+            folder=folder,
+            wall_s=self._wall_s,
+            borrows=borrows,
+        )
         store._asked_to_stop = self._asked_to_stop
         wanted = {oid: oid for oid in oids}
         missing = store._missing(wanted) if commits == 1 else wanted

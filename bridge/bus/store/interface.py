@@ -29,10 +29,16 @@ class MalformedObjectError(ObjectError):
 
 @dataclass(frozen=True)
 class Listing:
-    """Refs and their tips; `bytes_received` is what it cost on the wire, 0 when unknown."""
+    """Refs and their tips.
+
+    Attributes:
+        bytes_received: what it cost on the wire, 0 when unknown.
+        unasked: whether the remote sent all of its refs, whatever was asked for.
+    """
 
     refs: Mapping[str, str]
     bytes_received: int = 0
+    unasked: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,14 +110,22 @@ class RefStore(Protocol):
         ...
 
     def isolate(
-        self, name: str, oids: Sequence[str], *, max_bytes: int, commits: int = 1, checked: bool = True
+        self,
+        name: str,
+        oids: Sequence[str],
+        *,
+        max_bytes: int,
+        commits: int = 1,
+        checked: bool = True,
+        borrows: bool = True,
     ) -> RefStore:
         """Return a store of its own, over this one's objects, holding these untrusted commits without their history.
 
         With more than one of `commits` it holds so much of their history too, and all of it where it is shorter.
         Kept under its name until `drop`; a second call with the same commits fetches nothing. Without `checked` git's
         own check of each object is left out, as one malformed object would cost all of them: only for what strict
-        parsers read and nobody checks out.
+        parsers read and nobody checks out. Without `borrows` it has none of this one's objects: what it holds came
+        from the remote just now.
 
         Raises:
             MissingObjectError: the remote does not give one of them.

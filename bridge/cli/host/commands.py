@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bridge.runner.service.loop import Runner
 
 _FOLLOW_S = 0.3
+_GC_FETCHES = 5000
 
 
 @contextmanager
@@ -151,9 +152,22 @@ def _gc(arguments: argparse.Namespace) -> int:
         if not arguments.dry_run:
             path.unlink(missing_ok=True)
     if _route(arguments, policy) is not None:
-        for name in _bus(arguments, policy, state).collect(older_than_s=older_than_s, dry_run=arguments.dry_run):
+        from bridge.bus.store.gather import WorkBudget
+
+        bus, budget = _signing(_bus(arguments, policy, state), policy, state), WorkBudget(_GC_FETCHES)
+        for name in bus.archive(policy.name, budget=budget, drop_after_s=older_than_s, dry_run=arguments.dry_run):
             print(name)
     return 0
+
+
+def _signing(bus: RunnerBus, policy: Policy, state: StateFolder) -> RunnerBus:
+    """Return the bus as this runner uses it, with its keys."""
+    from bridge.trust.runner_seals import seals_of
+
+    mine = seals_of(state.root, policy.name, demanded=policy.runner_keys, say=None)
+    if mine is not None:
+        bus.use_seals(mine)
+    return bus
 
 
 def _policy_command(arguments: argparse.Namespace) -> int:

@@ -71,7 +71,7 @@ def _follow(call: Invocation, run: Run) -> int:
 def ls(call: Invocation) -> int:
     """List runs, newest first."""
     session = call.connect(quiet=True)
-    found = rows(session, state=call.args.state, preset=call.args.preset, limit=call.args.limit)
+    found = rows(session, state=call.args.state, preset=call.args.preset, limit=call.args.limit, archived=call.args.all)
     width = max((len(row.state.word) for row in found), default=0)
     for row in found:
         if call.args.ids:

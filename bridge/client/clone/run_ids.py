@@ -11,13 +11,13 @@ LAST = "@last"
 _SHOWN = 5
 
 
-def resolve(text: str, known: Iterable[str], on_bus: Callable[[], Iterable[str]]) -> str:
+def resolve(text: str, known: Iterable[str], *further: Callable[[], Iterable[str]]) -> str:
     """Return the run id that a text means.
 
     Args:
         text: a full id, a unique prefix or suffix, or ``@last``.
         known: ids this clone knows; asked first, so that most commands work offline.
-        on_bus: lists the ids on the bus; called only when this clone knows no match.
+        further: each lists more ids, such as those on the bus; called in turn as long as there is no match.
 
     Raises:
         UsageError: not a text that could mean an id.
@@ -29,8 +29,8 @@ def resolve(text: str, known: Iterable[str], on_bus: Callable[[], Iterable[str]]
     if wanted != LAST and not (wanted.isalnum() and wanted.isascii()):
         raise UsageError(f"got {text[:60]!r}; expected a run id, a prefix or suffix of one, or {LAST}")
     matches = _matches(wanted, known)
-    if not matches:
-        matches = _matches(wanted, on_bus())
+    for ids in further:
+        matches = matches or _matches(wanted, ids())
     if not matches:
         what = "no run has been sent from here" if wanted == LAST else f"no run matches {text!r}"
         raise RunNotFoundError(what, remedy="kakeya-mac ls")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Final
 
 from bridge.bus.interface import RequesterBus, SharedBus
 from bridge.bus.views import RunView
@@ -17,6 +19,8 @@ from bridge.errors import BusMissingError, WrongBusError
 from bridge.ids import is_id
 from bridge.records import BusRecord
 from bridge.system.clock import Clock
+
+_ARCHIVED_MAX_COUNT: Final = 10_000  # archived runs that are looked through for a part of an id
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,9 @@ class BusSession:
         return f"{self.bus.route} ({self.record.bus_id[:8]}, from {choice.where}){pin}"
 
     def find(self, text: str) -> str:
-        """Return the run id that a text means, asking this clone first and the bus only when it must."""
-        return resolve(text, self.store.ids(), self._ids_on_bus)
+        """Return the run id that a text means, asking this clone first, then the bus, then its archives."""
+        further = [self._ids_on_bus] if self.embedded else [self._ids_on_bus, self._archived_ids]
+        return resolve(text, self.store.ids(), *further)
 
     def view(self, run_id: str) -> RunView:
         """Return what the bus shows of a run; one that was sent from here costs the same on a full bus."""
@@ -70,6 +75,9 @@ class BusSession:
     def _ids_on_bus(self) -> set[str]:
         seen = self.bus.snapshot()
         return {run_id for run_id in (*(ref.id for ref in seen.requests), *seen.claims) if is_id(run_id)}
+
+    def _archived_ids(self) -> set[str]:
+        return {one.tip.claim.id for one in islice(self.bus.archived(), _ARCHIVED_MAX_COUNT)}
 
 
 def identify(bus: SharedBus, choice: BusChoice) -> BusRecord:

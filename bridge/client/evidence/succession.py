@@ -16,24 +16,24 @@ from bridge.trust.succession import chain_problems
 RESULTS_MAX_COUNT = 64
 
 
-def compare_with_bus(bus: SharedBus, attested: Attested, trusted: Pins) -> tuple[bool, str]:
-    """Return whether the newest results on the bus leave out none of this runner's, and what was seen.
+def compare_with_bus(bus: SharedBus, run_id: str, attested: Attested, trusted: Pins) -> tuple[bool, str]:
+    """Return whether the results around a run, archived ones too, leave out none of its runner's, and what was seen.
 
     Raises:
         InfrastructureError: the bus does not answer.
     """
     pending: set[str] = set()
     found = [attested]
-    for run_id, oid in sorted(bus.snapshot().claims.items(), reverse=True)[:RESULTS_MAX_COUNT]:
+    for other_id, oid in sorted(bus.neighbours(run_id, RESULTS_MAX_COUNT).items(), reverse=True):
         try:
-            view = bus.read_claim(run_id, oid)
+            view = bus.read_claim(other_id, oid)
         except InfrastructureError:
             continue  # an unreadable claim shows as the gap it leaves
         if view is None or view.signature.refused:
             continue
         if view.claim.result_oid is None:
             if view.claim.runner == attested.predicate["runner"]:
-                pending.add(run_id)
+                pending.add(other_id)
         elif (other := _attested(bus, view.claim.result_oid, trusted)) is not None and _same_chain(other, attested):
             found.append(other)
     return compare_results(found, pending)

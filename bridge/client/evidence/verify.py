@@ -94,7 +94,7 @@ def verify_id(session: BusSession, run_id: str, trusted: Pins) -> Verification:
     if view.claim is not None and ended:
         extra.append(_chain_on_bus(tree, view.claim.chain, run_id))
     if base.attested is not None:
-        extra.append(checked("succession", *compare_with_bus(session.bus, base.attested, trusted)))
+        extra.append(checked("succession", *compare_with_bus(session.bus, run_id, base.attested, trusted)))
     return replace(base, source=source, checks=(*base.checks, *extra))
 
 

@@ -36,9 +36,42 @@ class Row:
         return {**asdict(self), "short": short(self.id), "state": self.state.value, "age_s": round(self.age_s, 3)}
 
 
-def rows(session: BusSession, *, state: str | None, preset: str | None, limit: int) -> list[Row]:
-    """Return the newest runs that match."""
-    seen = _listing(session, limit)
+def rows(
+    session: BusSession, *, state: str | None, preset: str | None, limit: int, archived: bool = False
+) -> list[Row]:
+    """Return the newest runs that match.
+
+    Args:
+        session: the bus, and what this clone remembers.
+        state: only runs in this state; None: all.
+        preset: only runs of this preset; None: all.
+        limit: how many at most.
+        archived: also runs that only the archives of the bus still hold.
+    """
+    seen = session.bus.snapshot() if archived else _listing(session, limit)
+    found = _listed(session, seen, state=state, preset=preset, limit=limit)
+    if archived:
+        found += _archived(session, seen, state=state, preset=preset, limit=limit)
+    return sorted(found, key=lambda row: row.id, reverse=True)[:limit]
+
+
+def _archived(session: BusSession, seen: Snapshot, *, state: str | None, preset: str | None, limit: int) -> list[Row]:
+    """Return the newest archived runs that match and are listed nowhere else."""
+    if state not in {None, RunState.DONE.value}:
+        return []
+    known = {*seen.claims, *(ref.id for ref in seen.requests), *session.store.ids()}
+    found: list[Row] = []
+    for one in session.bus.archived():
+        if len(found) >= limit:
+            break
+        run_id = one.tip.claim.id
+        if run_id not in known and preset in {None, name := _preset_of(one.ref, run_id)}:
+            found.append(_row(session, run_id, None, name, seen=seen, claim=one.tip))
+    return found
+
+
+def _listed(session: BusSession, seen: Snapshot, *, state: str | None, preset: str | None, limit: int) -> list[Row]:
+    """Return the newest matching runs that the bus lists or this clone knows."""
     branches = {ref.id: ref.ref for ref in seen.requests}
     ids = sorted({*branches, *seen.claims, *session.store.ids()}, reverse=True)
     found: list[Row] = []

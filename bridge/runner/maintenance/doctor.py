@@ -22,6 +22,7 @@ from bridge.presets import registry
 from bridge.runner.authorisation.signers import Signers
 from bridge.runner.machine.identity import ask_interpreter
 from bridge.runner.machine.models import find_model
+from bridge.runner.maintenance.bus_checks import check_listing
 from bridge.runner.maintenance.setup_checks import RECEIPT, check
 from bridge.runner.maintenance.site_checks import check_site
 from bridge.runner.policy.check import problems
@@ -266,6 +267,7 @@ def _bus(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
             if mine is not None:
                 bus.use_seals(mine)
         beacons = bus.read_beacons()
+        yield check_listing(bus, context.clock)
     except KakeyaError as error:
         yield Check("bus", "fail", error.message, error.remedy or "kakeya-runner serve --create-bus")
         return

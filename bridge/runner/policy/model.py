@@ -89,6 +89,7 @@ class Policy(TrustPolicy):
         slots: runs at the same time.
         expiry_max_s: validity a request gets at most.
         rate_per_hour: unsigned requests taken per hour and bus.
+        drop_after_days: age from which the refs of archived runs are deleted on the bus; None: they stay.
         only_when: conditions for taking anything: idle, ac_power, hours-HH-HH.
         approval: a program asked about each request: canonical request on stdin, exit code 0 allows.
     """
@@ -105,6 +106,7 @@ class Policy(TrustPolicy):
     slots: Annotated[int, Field(ge=1, le=16)] = 1
     expiry_max_s: Annotated[float, Field(gt=0, le=bounds.EXPIRY_MAX_S)] = bounds.EXPIRY_MAX_S
     rate_per_hour: Annotated[int, Field(ge=0)] = 60
+    drop_after_days: Annotated[float, Field(ge=2)] | None = None
     only_when: tuple[Condition, ...] = ()
     approval: tuple[Text, ...] = ()
     presets: PresetPolicy = PresetPolicy()

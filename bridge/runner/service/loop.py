@@ -32,6 +32,7 @@ from bridge.runner.queue.queue import Queue
 from bridge.runner.run.claim_renewal import ClaimedRun, ClaimRenewal, following
 from bridge.runner.run.delivery import ResultDelivery, Spool
 from bridge.runner.run.session import ClaimedRunSession
+from bridge.runner.service.archiving import Archiving
 from bridge.runner.service.beacons import BeaconSender
 from bridge.runner.service.recovery import Recovery
 from bridge.runner.state.folder import RUNS_TOO, OpenState
@@ -85,6 +86,7 @@ class Runner:
             rules, machine, state.folder, link, running=self._running_ids, spooled=self._spool.waiting,
             clock=clock, stopping=stopping, log=log,
         )  # fmt: skip
+        self._archiving = Archiving(rules, link, clock=clock, tasks=tasks, stopping=stopping, log=log)
         self._active: dict[str, Task] = {}
         self._cancels = Cancels(link, self._running_ids, clock, tasks)
         self._outcomes: list[RunOutcome] = []
@@ -139,6 +141,7 @@ class Runner:
         waiting = self._queue.take(free, forged)
         self._beacons.saw_queue(waiting)
         self._beacons.send()
+        self._archiving.look()
         self._pace.listed(ok=True, took_s=took_s)
         return waiting
 

@@ -14,7 +14,20 @@ from bridge.bus.content import commits
 from bridge.bus.refs import names
 from bridge.errors import BusError
 from bridge.ids import new_id
-from bridge.records import Beacon, BusRecord, Claim, ClaimState, Delivery, KeyRecord, LogHead, Reason, Record, Request
+from bridge.records import (
+    ArchivedRun,
+    ArchiveHead,
+    Beacon,
+    BusRecord,
+    Claim,
+    ClaimState,
+    Delivery,
+    KeyRecord,
+    LogHead,
+    Reason,
+    Record,
+    Request,
+)
 from bridge.request import cancel_branch, cancelled_id_of, run_id_of
 from bridge.request.cancel import CancelRequest
 from bridge.run.state import check_next
@@ -22,7 +35,9 @@ from bridge.trust import keyring
 from bridge.trust.seals import Kind, Seal, Statement, seal_in
 
 PAGE = (Path(__file__).parents[4] / "docs" / "protocol.md").read_text(encoding="utf-8")
-RECORDS: tuple[type[Record], ...] = (BusRecord, KeyRecord, Request, CancelRequest, Claim, LogHead, Beacon)
+RECORDS: tuple[type[Record], ...] = (
+    BusRecord, KeyRecord, Request, CancelRequest, Claim, LogHead, Beacon, ArchiveHead, ArchivedRun,
+)  # fmt: skip
 RUN_ID = new_id(1_767_323_045_000, bytes(10))
 QUOTED = re.compile(r"`([^`]+)`")
 
@@ -52,6 +67,7 @@ def test_the_refs_of_a_runner_are_those_that_the_code_writes() -> None:
         names.claim_ref("<prefix>", "<id>"),
         names.log_ref("<prefix>", "<id>"),
         names.beacon_ref("<prefix>", "<name>"),
+        names.archive_ref("<prefix>", "<name>", "<day>"),
     }
     assert {QUOTED.findall(row[0])[0] for row in cells("ref") if "<prefix>" in row[0]} == written
     assert all(f"`{prefix}`" in PAGE for prefix in names.PREFIXES)

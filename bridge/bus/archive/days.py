@@ -1,0 +1,165 @@
+"""Find ended runs in the archives of a bus: by the day in a run's id, or newest days first.
+
+An archive is a stranger's object like any other: bounded, read once, left out where it is none. What it holds of a run
+is the claim that its runner signed; trust comes from there.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.bus.content.archive import ArchiveCommit, claim_of, read_archive, read_runs
+from bridge.bus.refs import names
+from bridge.bus.refs.claims import CHAIN_MAX_BYTES, Claims
+from bridge.bus.store.gather import Gatherer, Tip, WorkBudget
+from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, Reader, RefStore
+from bridge.bus.store.quarantine import Quarantine
+from bridge.bus.views import ArchivedClaim
+from bridge.ids import unix_ms
+from bridge.limits import MIB
+from bridge.records import ArchivedRun
+from bridge.trust.seals import BusSeals, SignatureState
+
+DAY_MAX_BYTES: Final = 2048 * MIB  # a whole day with its results, for remotes that give no commit by its id
+_BATCH_MAX_BYTES: Final = 64 * MIB
+_ONE_MAX_BYTES: Final = 16 * MIB
+_READ_CALLS: Final = 24
+_DAYS_KEPT: Final = 8
+
+
+@dataclass(frozen=True)
+class ArchivedDay:
+    """What one runner archived of one day."""
+
+    tip: Tip
+    archive: ArchiveCommit
+    runs: Mapping[str, ArchivedRun]
+    signature: SignatureState
+
+    @property
+    def claims(self) -> dict[str, str]:
+        """Claim commits by run id."""
+        return claims_in(self.runs)
+
+
+def claims_in(runs: Mapping[str, ArchivedRun]) -> dict[str, str]:
+    """Return the claim commits of archived runs by run id; one that does not hold its claim is left out."""
+    found = {}
+    for run_id, run in runs.items():
+        with suppress(MalformedObjectError):
+            found[run_id] = claim_of(run)[0]
+    return found
+
+
+def day_of(run_id: str) -> str:
+    """Return the day, UTC, on which a run was asked for."""
+    return dt.datetime.fromtimestamp(unix_ms(run_id) / 1000, dt.UTC).strftime("%Y-%m-%d")
+
+
+class Archives:
+    """The archives of one bus, as a reader sees them."""
+
+    def __init__(self, store: RefStore, prefix: str, claims: Claims, seals: BusSeals, quarantine: Quarantine) -> None:
+        self._store, self._prefix, self._claims, self._seals = store, prefix, claims, seals
+        self._tips = Gatherer(
+            store, quarantine, "archive", batch_max_bytes=_BATCH_MAX_BYTES, one_max_bytes=_ONE_MAX_BYTES
+        )
+        self._read: dict[str, ArchivedDay] = {}
+
+    def listed(self, day: str | None = None) -> list[Tip]:
+        """Return the archives that exist, of one day or of all, newest day first.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
+        refs = self._store.list([names.archive_ref(self._prefix, "", "")]).refs
+        named = [(names.archive_of(self._prefix, ref), Tip(ref, oid)) for ref, oid in refs.items()]
+        found = [(of[1], tip) for of, tip in named if of is not None and day in (None, of[1])]
+        return [tip for _, tip in sorted(found, key=lambda one: (one[0], one[1].ref), reverse=True)]
+
+    def read(self, tips: Sequence[Tip]) -> list[ArchivedDay]:
+        """Return what archives hold; what is none, or not its runner's, is left out.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
+        fresh = [tip for tip in tips if tip.oid not in self._read]
+        if fresh:
+            self._tips.gather(fresh, WorkBudget(_READ_CALLS), self._take)
+        found = [self._read[tip.oid] for tip in tips if tip.oid in self._read]
+        while len(self._read) > _DAYS_KEPT:
+            self._read.pop(next(iter(self._read)))
+        return [day for day in found if not day.signature.refused and day.tip in tips]
+
+    def find(self, run_id: str) -> ArchivedClaim | None:
+        """Return a run that was archived, None where no archive of its day has it.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
+        days = self.read(self.listed(day_of(run_id)))
+        found = [one for day in days if run_id in day.runs and (one := self._found(day, run_id)) is not None]
+        return max(found, key=lambda one: (not one.tip.signature.refused, one.tip.claim.position), default=None)
+
+    def newest(self) -> Iterator[ArchivedClaim]:
+        """Yield the archived runs, newest first.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
+        tips = self.listed()
+        for day in sorted({tip.ref.rpartition("/")[2] for tip in tips}, reverse=True):
+            runs = self.runs_of([tip for tip in tips if tip.ref.endswith(f"/{day}")])
+            yield from (runs[run_id] for run_id in sorted(runs, reverse=True))
+
+    def runs_of(self, tips: Sequence[Tip]) -> dict[str, ArchivedClaim]:
+        """Return what archives hold by run id; of two that hold the same run the first.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
+        found: dict[str, ArchivedClaim] = {}
+        for day in self.read(tips):
+            for run_id in day.runs:
+                one = None if run_id in found else self._found(day, run_id)
+                if one is not None:
+                    found[run_id] = one
+        return found
+
+    def obtain(self, found: ArchivedClaim) -> None:
+        """Make a run's claims and its result readable here.
+
+        Raises:
+            MissingObjectError: the remote does not give them.
+            RemoteError: the remote did not answer.
+        """
+        try:
+            self._store.obtain({"": found.tip.oid}, max_bytes=CHAIN_MAX_BYTES)
+        except MissingObjectError:  # over protocol v0 a remote gives what a ref leads to, and nothing else
+            self._store.obtain({found.archive: found.archive_oid}, max_bytes=DAY_MAX_BYTES)
+
+    def _take(self, reader: Reader, tip: Tip) -> None:
+        archive = read_archive(reader, tip.oid)
+        head = archive.head
+        if names.archive_ref(self._prefix, head.runner, head.day) != tip.ref:
+            raise MalformedObjectError(f"holds the archive of {head.runner} of {head.day}")
+        runs = read_runs(reader, archive)
+        if any(day_of(run_id) != head.day for run_id in runs):
+            raise MalformedObjectError(f"holds runs of another day than {head.day}")
+        signature = self._seals.verify(
+            "archive", tip.ref, tip.oid, runner=head.runner, head=archive.commit, record=head
+        )
+        self._seals.note("archive", head.runner, tip.ref, tip.oid, signature)
+        self._read[tip.oid] = ArchivedDay(tip, archive, runs, signature)
+
+    def _found(self, day: ArchivedDay, run_id: str) -> ArchivedClaim | None:
+        run = day.runs[run_id]
+        try:
+            oid, commit = claim_of(run)
+        except MalformedObjectError:
+            return None
+        return ArchivedClaim(run.ref, self._claims.tip_of(run.claim, oid, commit), day.tip.ref, day.tip.oid)
