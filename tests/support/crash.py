@@ -1,8 +1,13 @@
-"""A runner that dies by KILL around one journal event; run as `python -m tests.support.crash SCENARIO.json`."""
+"""A runner that dies by KILL around one journal event.
+
+Run as `python -m tests.support.crash SCENARIO.json`, or by `crash`, whose processes part from one that has imported
+everything.
+"""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import sys
@@ -86,8 +91,27 @@ def run(scenario: dict[str, str], journal: type[Journal] = Journal) -> int:
             runner.state.journal.close()
 
 
+def crash(scenario: dict[str, str]) -> int | None:
+    """Run a runner in a process of its own until it dies or is done; return its exit code, negative for a signal."""
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload([__name__])
+    process = server.Process(target=_begin, args=(scenario, dict(os.environ)))
+    process.start()
+    process.join(120)
+    return process.exitcode
+
+
+def _begin(scenario: dict[str, str], environment: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.exit(_crash(scenario))
+
+
 def main() -> int:
-    scenario = json.loads(Path(sys.argv[1]).read_text())
+    return _crash(json.loads(Path(sys.argv[1]).read_text()))
+
+
+def _crash(scenario: dict[str, str]) -> int:
     CrashingJournal.event, CrashingJournal.when = scenario["event"], scenario["when"]
     return run(scenario, CrashingJournal)
 

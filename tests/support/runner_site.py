@@ -80,6 +80,7 @@ class Site:
     work: str = ":"
     lease_s: float = 15.0
     runners: list[subprocess.Popen[str]] = field(default_factory=list)
+    _claims: dict[str, tuple[object, Claim | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         subprocess.run(["git", "init", "-q", "--bare", self.folder / "bus.git"], check=True)
@@ -136,8 +137,23 @@ class Site:
         return push(bus, make_request(bus.identity().bus_id, preset, **changes))
 
     def claim(self, ref: RequestRef) -> Claim | None:
-        view = self.requester().view(ref.id)
-        return None if view.claim is None else view.claim.claim
+        """Return a run's claim; asked again and again, it is fetched when its ref has moved."""
+        mark = self._mark(ref.id)
+        if mark != self._claims.get(ref.id, (None, None))[0]:
+            view = self.requester().view(ref.id)
+            self._claims[ref.id] = mark, None if view.claim is None else view.claim.claim
+        return self._claims[ref.id][1]
+
+    def _mark(self, run_id: str) -> tuple[object, ...]:
+        """Return what changes when a claim ref moves: its file, or that of refs which were packed."""
+        found = []
+        for file in (f"refs/kakeya/claim/{run_id}", "packed-refs"):
+            try:
+                stat = (self.folder / "bus.git" / file).stat()
+                found.append((stat.st_ino, stat.st_mtime_ns))
+            except FileNotFoundError:
+                found.append(None)
+        return tuple(found)
 
     def starts(self) -> list[str]:
         file = self.folder / "counted" / "starts"

@@ -1,7 +1,7 @@
 """Six places a bus can live, reached through the production interface.
 
-Every test runs in memory, over the owner's own bus, and over the door that ssh requesters come through. Over the other
-ways to a repository a quick run takes the tests in `TRANSPORT`; all the others are slow there.
+Every test runs in memory and over the owner's own bus. Over the ways to another machine's repository a quick run takes
+the tests in `TRANSPORT`; all the others are slow there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.fakes.split_store import SplitStore
 
 PLACES = ("memory", "embedded", "file", "ssh", "http", "exec")
 SERVED = ("ssh", "http", "exec")
-EVERYWHERE = ("memory", "embedded", "exec")
+EVERYWHERE = ("memory", "embedded")
 TRANSPORT = {
     "test_says_which_bus_it_is_and_is_made_only_once": "creates refs, and is refused a second time",
     "test_a_request_arrives_with_the_bytes_that_were_sent": "uploads a branch and fetches it",

@@ -110,7 +110,7 @@ def test_prompts_without_answers_and_lossy_comparisons_are_refused(
     assert "--cache affine8 changes what the target decodes" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("backend", ["mlx", "torch"])
+@pytest.mark.parametrize("backend", ["mlx", pytest.param("torch", marks=pytest.mark.slow)])
 def test_the_memory_curve_has_a_process_an_arm_and_every_byte_accounted_for(
     root: Path, run_environment: Path, backend: str
 ) -> None:

@@ -86,8 +86,21 @@ def test_plain_decoding_equals_mlx_lm_generate_step(backend: Any, targets: Any, 
     assert native.measured_bytes() > 0
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("kind", "length"), MATRIX)
+# Quick: each layout meets every model, the native one all lengths too.
+REAL = [
+    pytest.param(
+        kind,
+        length,
+        layout,
+        marks=() if (kind, name) in QUICK and (layout is CacheLayout.NATIVE or name == "across") else pytest.mark.slow,
+    )
+    for kind in KINDS
+    for name, length in LENGTHS.items()
+    for layout in LAYOUTS
+]
+
+
+@pytest.mark.parametrize(("kind", "length", "layout"), REAL)
 def test_every_real_drafter_is_lossless(
     backend: Any, folders: Any, targets: Any, kind: str, layout: CacheLayout, length: int
 ) -> None:
@@ -140,7 +153,7 @@ def test_adversarial_drafters_change_no_token(
             assert set(accepted[:-1]) == {min(place, 7)}
 
 
-@pytest.mark.parametrize("kind", ["gemma4", "qwen3"])
+@pytest.mark.parametrize("kind", ["gemma4", pytest.param("qwen3", marks=pytest.mark.slow)])
 def test_a_stop_at_every_position_ends_both_ways_of_decoding_alike(backend: Any, targets: Any, kind: str) -> None:
     target, prompt = targets[kind], prompt_of(WINDOW + 3)
     answer = plain(backend, target, prompt)

@@ -27,7 +27,6 @@ from tests.corpus.gate.breaks import honest
 LENGTHS = ((5, 3), (63, 2), (64, 3), (255, 4), (700, 3))
 LAYOUTS = ("native", "full", "affine8", "affine4", "sink4+window64")
 RULES = ("G2-MODELS", "G4-ERRORS", "G4-PROMPTS", "G7-NATIVE")
-TARGETS = ("kakeya-tiny-gemma4", "kakeya-tiny-qwen3")
 
 
 def backend_named(name: str) -> Any:
@@ -46,8 +45,15 @@ def digested(folder: Path, tmp_path: Path) -> ModelDigest:
     return found
 
 
-@pytest.mark.parametrize("name", ["mlx", "torch"])
-@pytest.mark.parametrize("model", TARGETS)
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("kakeya-tiny-gemma4", "mlx"),
+        ("kakeya-tiny-qwen3", "torch"),
+        pytest.param("kakeya-tiny-gemma4", "torch", marks=pytest.mark.slow),
+        pytest.param("kakeya-tiny-qwen3", "mlx", marks=pytest.mark.slow),
+    ],
+)
 def test_real_caches_hold_what_arithmetic_says(tmp_path: Path, name: str, model: str) -> None:
     shape = digested(ASSETS / model, tmp_path).shape
     assert shape is not None

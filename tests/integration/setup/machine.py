@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -50,7 +51,11 @@ class Host:
                 *options,
             ),
         ]
-        return subprocess.run(command, input=token, capture_output=True, text=True, timeout=280, check=False)
+        # Most of what is installed is never imported here: Python compiles what is, when it is.
+        environment = {**os.environ, "PIP_NO_COMPILE": "1"}
+        return subprocess.run(
+            command, input=token, env=environment, capture_output=True, text=True, timeout=280, check=False
+        )
 
     def files(self) -> dict[str, str]:
         return {

@@ -93,6 +93,7 @@ def test_a_device_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Capt
     assert "knows cpu and cuda" in said
 
 
+@pytest.mark.slow
 def test_one_row_is_too_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = str(ASSETS / "kakeya-tiny-qwen3")
     asked = ("--out", str(tmp_path / "made"), "--steps", "1", "--rows", "1", "--quiet")

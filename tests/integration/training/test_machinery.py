@@ -49,12 +49,21 @@ def losses(trainer, count):
     return [trainer.train_step() for _ in range(count)]
 
 
-@pytest.mark.parametrize("family", [pytest.param("gemma4", marks=pytest.mark.slow), "qwen3"])
+def fell(curve):
+    return sum(curve[-4:]) / 4 < curve[0] - LOSS_FALL
+
+
+def test_a_few_steps_lower_the_loss(tmp_path, corpus, tokenizer):
+    assert fell(losses(make_trainer(tmp_path, corpus, tokenizer, 1, "qwen3"), STEPS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["gemma4", "qwen3"])
 def test_a_few_steps_lower_the_loss_on_two_seeds_alike(tmp_path, corpus, tokenizer, family):
     first = losses(make_trainer(tmp_path, corpus, tokenizer, 1, family), STEPS)
     second = losses(make_trainer(tmp_path, corpus, tokenizer, 2, family), STEPS)
-    for curve in (first, second):
-        assert sum(curve[-4:]) / 4 < curve[0] - LOSS_FALL
+    assert fell(first)
+    assert fell(second)
     assert first != second
     assert abs(sum(first[-4:]) - sum(second[-4:])) / 4 < SEED_SPREAD
 
@@ -63,11 +72,11 @@ def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(tmp_path, corpu
     import torch
 
     whole = make_trainer(tmp_path, corpus, tokenizer, 3, label="whole")
-    expected = whole.train(stop_after=6)
-    make_trainer(tmp_path, corpus, tokenizer, 3, label="parts").train(stop_after=3)
+    expected = whole.train(stop_after=4)
+    make_trainer(tmp_path, corpus, tokenizer, 3, label="parts").train(stop_after=2)
     resumed = make_trainer(tmp_path, corpus, tokenizer, 3, label="parts")
-    assert resumed.step == 3
-    got = resumed.train(stop_after=6)
+    assert resumed.step == 2
+    got = resumed.train(stop_after=4)
     for name, value in expected.state_dict().items():
         assert torch.equal(value, got.state_dict()[name]), name
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +16,8 @@ from bridge.trust import runner_key as keys
 from bridge.trust.attestation import verify_attestation
 from bridge.trust.succession import chain_problems
 from tests.fakes.asking import make_request, push
-from tests.support.crash import run
+from tests.support.crash import crash, run
 
-ROOT = Path(__file__).parents[3]
 CLOCK = SystemClock()
 INTERPRETER = """#!/bin/sh
 if [ "$2" = "-c" ]; then exec {python} "$@"; fi
@@ -55,21 +53,18 @@ def ask(tmp_path):
     return push(bus, make_request(bus.identity().bus_id, "count")).id
 
 
-@pytest.mark.parametrize(
-    "point", ["judged after", "result_built before", "result_built after", "terminal before", "terminal after"]
-)
+SLOW = [
+    pytest.param(point, marks=pytest.mark.slow) for point in ("judged after", "result_built before", "terminal after")
+]
+
+
+@pytest.mark.parametrize("point", ["result_built after", "terminal before", *SLOW])
 def test_no_number_is_missing_and_none_is_doubled_after_a_kill(told, tmp_path, point):
     event, when = point.split()
     ids = [ask(tmp_path)]
     run(told)
     ids.append(ask(tmp_path))
-    scenario = tmp_path / "scenario.json"
-    scenario.write_text(json.dumps({**told, "event": event, "when": when}))
-    died = subprocess.run(
-        [sys.executable, "-m", "tests.support.crash", str(scenario)],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert died.returncode == -9, died.stderr
+    assert crash({**told, "event": event, "when": when}) == -9
     run(told)
     ids.append(ask(tmp_path))
     run(told)
