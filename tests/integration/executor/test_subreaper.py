@@ -1,0 +1,81 @@
+"""A subreaper alone, without the supervisor's scan behind it, leaves nobody of its command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bridge.executor.process.subreaper
+from tests.fakes.local_jobs import living
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no subreaper, and the scan does it")
+
+SCRIPT = str(Path(bridge.executor.process.subreaper.__file__))
+DAEMON = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+time.sleep(float(sys.argv[1]))
+"""
+
+
+class Alone:
+    """A subreaper that was told to start the daemon; its first line is the daemon's process id."""
+
+    def __init__(self, token: str, folder: Path, seconds: float) -> None:
+        control, self.orders = os.pipe()
+        self.answers, status = os.pipe()
+        self.out = subprocess.Popen(
+            [sys.executable, "-I", "-S", SCRIPT, str(control), str(status)],
+            pass_fds=(control, status), stdout=subprocess.PIPE,
+        )  # fmt: skip
+        for descriptor in (control, status):
+            os.close(descriptor)
+        argv = [sys.executable, "-I", "-S", "-c", DAEMON, str(seconds), token]
+        plan = {"argv": argv, "env": {}, "cwd": str(folder), "wrappers": 0, "pass_fds": [], "rlimits": {}}
+        self.say(json.dumps(plan | {"cgroups": [], "stage": {}, "cover": []}))
+        with self.out.stdout as lines:
+            self.daemon = int(lines.readline())
+
+    def say(self, line: str) -> None:
+        os.write(self.orders, line.encode() + b"\n")
+
+    def end(self) -> dict[str, object]:
+        """Return what the subreaper said last, once it has ended."""
+        try:
+            self.out.wait(timeout=30)
+            said = os.read(self.answers, 1 << 16)
+        finally:
+            self.out.kill()
+            for descriptor in (self.orders, self.answers):
+                os.close(descriptor)
+        return json.loads(said.splitlines()[-1])
+
+
+@pytest.mark.parametrize("order", [None, "kill"])
+def test_a_daemon_of_another_session_ends_with_the_command(token, tmp_path, order) -> None:
+    keeper = Alone(token, tmp_path, 0.0 if order is None else 600.0)
+    try:
+        if order is not None:
+            keeper.say(order)
+        said = keeper.end()
+        left = living(token)
+    finally:
+        try:
+            os.kill(keeper.daemon, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    assert left == []
+    assert (said["event"], said["left"]) == ("clean", 0)
+    assert said["killed"] >= 1
