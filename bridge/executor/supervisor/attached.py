@@ -8,18 +8,14 @@ from __future__ import annotations
 import select
 import socket
 import weakref
-from pathlib import Path
 from typing import BinaryIO, Final
 
 from bridge.errors import InfrastructureError, LeftRunningError, SandboxUnavailableError
-from bridge.executor.capture.outputs import import_outputs
 from bridge.executor.interface import Execution, Hooks
-from bridge.executor.observe import host as machine
-from bridge.executor.process.tree import kill_leftovers
 from bridge.executor.supervisor.folder import KeptExecution, RunFolder, SupervisorFacts
+from bridge.executor.supervisor.killed import killed_run
 from bridge.executor.supervisor.server import GO, SupervisorServer, ready
-from bridge.records import LimitHit, SampleMark
-from bridge.system.clock import Clock, rfc3339
+from bridge.system.clock import Clock
 
 _TICK_S: Final = 0.05
 _READ_BYTES: Final = 1 << 18
@@ -155,7 +151,7 @@ def came_to(folder: RunFolder, clock: Clock) -> Execution:
     if kept is not None and kept.execution is not None:
         return kept.execution
     if facts is not None:
-        return _killed(folder, facts, None if kept is None else _refusal(kept), clock)
+        return _killed(folder, facts, None if kept is None else _refusal(kept).message, clock)
     if kept is not None:
         raise _refusal(kept)
     raise InfrastructureError("the run's supervisor died before anything was started")
@@ -167,43 +163,9 @@ def _refusal(kept: KeptExecution) -> InfrastructureError:
     return kind(message, remedy=remedy)
 
 
-def _killed(folder: RunFolder, facts: SupervisorFacts, failed: InfrastructureError | None, clock: Clock) -> Execution:
-    """Return the end of a run whose supervisor did not come to write it down: killed, with log and reports."""
+def _killed(folder: RunFolder, facts: SupervisorFacts, failed: str | None, clock: Clock) -> Execution:
     job = folder.job()
     if job is None:
         raise InfrastructureError("the run's supervisor was killed, and its job file is gone")
-    rebooted = facts.boot_id != machine.boot_id()
-    left = 0 if rebooted else kill_leftovers(facts.pid, facts.started, facts.marker)
-    why = "the machine was restarted while it ran" if rebooted else "its supervisor was killed"
-    why = why if failed is None else failed.message
-    declared = [output.path for output in job.spec.outputs]
-    imported = import_outputs(Path(facts.out), stamp=facts.stamp, declared=declared, secrets=job.secrets)
-    log = folder.log.read_bytes()
-    if left:
-        log += f"[kakeya] {left} processes outlived the supervisor and were killed\n".encode()
-    return Execution(
-        ok=False,
-        ending="killed",
-        program_exit=None,
-        message=why,
-        commands=(),
-        limits_hit=tuple[LimitHit, ...](imported.hits),
-        sandbox=job.offered,
-        telemetry=None,
-        sample_marks=_marks(folder),
-        sample_marks_dropped=0,
-        outputs=tuple(imported.outputs),
-        reports=imported.reports,
-        log=log,
-        log_truncated_bytes=0,
-        redactions=0,
-        wall_s=0.0,
-        host=job.host,
-        ended=rfc3339(clock.now()),
-    )
-
-
-def _marks(folder: RunFolder) -> tuple[SampleMark, ...]:
-    """Return the marks that the supervisor wrote down; a torn last line is none."""
-    *lines, _torn = (folder.root / "marks").read_bytes().split(b"\n")
-    return tuple(SampleMark.parse(line) for line in lines)
+    log, marks = folder.log.read_bytes(), (folder.root / "marks").read_bytes()
+    return killed_run(job, facts, log=log, marks=marks, failed=failed, clock=clock)
