@@ -123,12 +123,14 @@ class HostPaths:
         read_only: the policy's allow-list, with its model folders.
         devices: the policy's device nodes.
         interpreter: the Python of the policy; None for our own.
+        identities: path, device and inode of private paths, where a trial runs as a user who may not look them up.
     """
 
     private: tuple[str, ...] = ()
     read_only: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     interpreter: str | None = None
+    identities: tuple[tuple[str, int, int], ...] = ()
 
 
 @dataclass(frozen=True)

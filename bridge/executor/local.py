@@ -18,6 +18,7 @@ from bridge.executor.sandbox.held_folders import sweep_run_folders
 from bridge.executor.sandbox.private_paths import own_home, refuse_exposed
 from bridge.executor.supervisor.attached import FollowedRun, StartingRun, attach
 from bridge.executor.supervisor.folder import JobFile, RunFolder
+from bridge.executor.supervisor.run_service import RunService
 from bridge.executor.supervisor.server import SupervisorServer
 from bridge.executor.trial import SandboxTrial, kind_of, try_sandbox
 from bridge.executor.trial_cache import TrialCache, trial_key
@@ -32,17 +33,26 @@ class LocalExecutor:
         clock: the machine's clocks.
         paths: what its sandbox hides and shows; None hides the home alone.
         trials: a folder where outcomes of trials are kept for other processes; None tries the sandbox anew.
+        service: the socket of a service manager that gives each run a process and a user of its own; None for our own.
     """
 
-    def __init__(self, clock: Clock, paths: HostPaths | None = None, trials: Path | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        paths: HostPaths | None = None,
+        trials: Path | None = None,
+        service: str | None = None,
+    ) -> None:
         sweep_run_folders()
         self._clock = clock
         given = HostPaths() if paths is None else paths
         self._paths = replace(given, private=(own_home(), *given.private))
         self._trials: dict[tuple[int | None, RunKind], SandboxTrial] = {}
-        self._cache = None if trials is None else TrialCache(trials)
+        # A service's unit may change without a trace in what a trial here depends on, so its trials are not kept.
+        self._cache = None if trials is None or service is not None else TrialCache(trials)
         self._trying = threading.Lock()
-        self._server = SupervisorServer(metadata.version("kakeya"))
+        self._service = None if service is None else RunService(service)
+        self._maker = self._service or SupervisorServer(metadata.version("kakeya"))
 
     @functools.cached_property
     def _host(self) -> HostRecord:
@@ -50,7 +60,7 @@ class LocalExecutor:
 
     def warm(self) -> None:
         """Start what starts supervisors, before the first run waits for it."""
-        self._server.warm()
+        self._maker.warm()
 
     def trial(self, uid: int | None = None, kind: RunKind = HOST_KIND) -> SandboxTrial:
         """Return what the sandbox proved to be for such runs as this user; tried once."""
@@ -71,6 +81,8 @@ class LocalExecutor:
 
     def try_out(self, uid: int | None, kind: RunKind) -> SandboxTrial:
         """Try the sandbox of such runs now, whatever is known of it."""
+        if self._service is not None:
+            return self._service.try_sandbox(kind, self._paths)
         return try_sandbox(self._clock, uid, kind=kind, paths=self._paths)
 
     def host(self) -> HostRecord:
@@ -110,11 +122,11 @@ class LocalExecutor:
                 secrets=secrets,
                 offered=nothing("not asked for") if bare else self.sandbox(spec.sandbox.uid, kind_of(spec)),
                 peer_offered=self.sandbox(spec.sandbox.peer_uid, RunKind("peer")) if peers else None,
-                host=self.host(),
+                host=self.host() if self._service is None else None,
             )
         )
         with folder.opened() as files:
-            return StartingRun(folder, self._server.start(files), self._clock, self._server)
+            return StartingRun(folder, self._maker.start(files, directory), self._clock, self._maker)
 
     def recover(self, handle: Handle, hooks: Hooks) -> Execution | FollowedRun | None:
         """Return what a run came to, or the run if it goes on, or None if nothing of it ever ran and nothing will.

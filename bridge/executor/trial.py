@@ -89,7 +89,7 @@ def try_sandbox(
             (directory.work / "kakeya_planted.py").write_text("")
             given = paths.interpreter
             program = given if given is not None and os.access(given, os.X_OK) else sys.executable
-            spec = _spec(targets.argv(program, paths.private, network=kind.network), uid, paths, targets.models, kind)
+            spec = _spec(targets.argv(program, paths, network=kind.network), uid, paths, targets.models, kind)
             confinement = enclose(spec, directory)
             witness = Witness(directory.work)
             quiet = Hooks(on_log=lambda _: None, on_started=witness.started, should_stop=witness.record_users)

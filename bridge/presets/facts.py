@@ -41,7 +41,9 @@ class PolicyFacts:
         environment, secrets: variables the owner sets.
         target, drafter: model folders or names; they replace the preset's.
         sandbox_network: whether any run may have a network.
+        sandbox_uid: the user of runs, None where the executor or a service manager chooses.
         sandbox_peer_uid: the user of request code that host code asks and measures.
+        sandbox_service: whether a service manager gives each run a user of its own.
         devices: device nodes a run that asks for a GPU may open.
     """
 
@@ -60,10 +62,16 @@ class PolicyFacts:
     sandbox_network: bool = False
     sandbox_uid: int | None = None
     sandbox_peer_uid: int | None = None
+    sandbox_service: bool = False
     devices: tuple[str, ...] = ()
     read_only: tuple[str, ...] = ()
     limits: LimitCaps = LimitCaps()
     grace_s: float = 5.0
+
+    @property
+    def apart(self) -> bool:
+        """Whether runs are another user than the runner."""
+        return self.sandbox_service or self.sandbox_uid is not None
 
     def allows(self, preset: str) -> bool:
         """Return whether the owner allows presets of this name."""

@@ -132,13 +132,13 @@ def _check_policy(request: Request, preset: Preset, facts: PolicyFacts, trust: T
         return "trusted", [*said, f"code: the request's tree, trusted ({trust.why})"]
     if preset.has_peer:
         return "untrusted", [*said, f"code: the request's tree, untrusted ({trust.why}), asked by the host's own code"]
-    if not facts.embedded and facts.sandbox_uid is None:
+    if not facts.embedded and not facts.apart:
         raise PolicyRefusedError(
             f"preset {preset.name!r} runs the request's code, nobody this host trusts vouches for it ({trust.why}), "
             "and this host has no other user to run it as",
             remedy="the host's owner vouches for a committer with `kakeya-runner trust add KEY --code`, names "
-            "protected_refs and floor_commit, or sets sandbox.uid in policy.toml; on your own machine: "
-            "kakeya-mac run --bus embedded",
+            "protected_refs and floor_commit, or sets sandbox.socket or sandbox.uid in policy.toml; on your own "
+            "machine: kakeya-mac run --bus embedded",
         )
     return "untrusted", [*said, f"code: the request's tree, untrusted, at most recorded ({trust.why})"]
 

@@ -113,10 +113,11 @@ def examine_host(
     from bridge.runner.policy.file import load_policy
 
     try:
-        paths = host_paths(load_policy(path), state.root)
+        policy = load_policy(path)
     except KakeyaError:
-        paths = None  # examine says what is wrong with the policy
-    executor = local_executor(clock, paths)
+        executor = local_executor(clock)  # examine says what is wrong with the policy
+    else:
+        executor = local_executor(clock, host_paths(policy, state.root), service=policy.sandbox.socket)
     checks = examine(DoctorContext(path, state, executor, clock, open_bus))
     return 1 if print_checks(checks, as_json=as_json) else 0
 

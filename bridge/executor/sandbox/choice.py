@@ -20,13 +20,14 @@ _REMEDY_EMBEDDED = (
 )
 
 
-def confine(spec: JobSpec, directory: RunDirectory, offered: SandboxApplied) -> Confinement:
+def confine(spec: JobSpec, directory: RunDirectory, offered: SandboxApplied, *, apart: bool = False) -> Confinement:
     """Return what will confine a run.
 
     Args:
         spec: says what is wanted.
         directory: where it may write.
         offered: what this host's sandbox proved to be when it was tried.
+        apart: whether this process is another user than the runner already.
 
     Raises:
         SandboxUnavailableError: the spec requires a sandbox, a user, a path or a device that this host cannot give.
@@ -41,7 +42,7 @@ def confine(spec: JobSpec, directory: RunDirectory, offered: SandboxApplied) -> 
                 f"this run needs a sandbox and the host has none: {offered.reason}",
                 remedy=_REMEDY_EMBEDDED if "embedded" in spec.labels else "kakeya-runner doctor",
             )
-        if "embedded" not in spec.labels and job_uid(spec.sandbox.uid) == os.getuid():
+        if not apart and "embedded" not in spec.labels and job_uid(spec.sandbox.uid) == os.getuid():
             raise SandboxUnavailableError(
                 f"the host has no sandbox ({offered.reason}) and no other user for its runs, so this one could read "
                 "the runner's key",

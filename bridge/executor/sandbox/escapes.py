@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import psutil
 
-from bridge.executor.interface import Escape
+from bridge.executor.interface import Escape, HostPaths
 from bridge.system.process import Child
 
 _SHARED_TMP: Final = "/tmp"  # noqa: S108 - where the next run would find what this one left
@@ -136,12 +136,12 @@ class TrialTargets:
         """A file in the shared temporary folder that is there only when a run wrote it."""
         return Path(_SHARED_TMP) / f"kakeya-{self.token}"
 
-    def argv(self, interpreter: str, private: Iterable[str] = (), *, network: bool = False) -> tuple[str, ...]:
+    def argv(self, interpreter: str, paths: HostPaths, *, network: bool = False) -> tuple[str, ...]:
         """Return the command of the trial run; it also tries to reach private paths of the host.
 
         Args:
             interpreter: absolute path of a Python.
-            private: paths of the host that no run reaches.
+            paths: those of the host that no run reaches are tried.
             network: whether such runs may reach a network, which is tried then as far as the owner did not open it.
         """
         told = {
@@ -152,7 +152,7 @@ class TrialTargets:
             "shared_tmp": str(self.shared_tmp),
             "credential": str(self.models / ".netrc"),
             "inner": str(self.models / "s"),
-            "private": list(_identities(private)),
+            "private": list({*_identities(paths.private), *paths.identities}),
             "kernel": _KERNEL,
             "network": network,
             "port": self.port,

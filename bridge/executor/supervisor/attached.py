@@ -14,7 +14,7 @@ from bridge.errors import InfrastructureError, LeftRunningError, SandboxUnavaila
 from bridge.executor.interface import Execution, Hooks
 from bridge.executor.supervisor.folder import KeptExecution, RunFolder, SupervisorFacts
 from bridge.executor.supervisor.killed import killed_run
-from bridge.executor.supervisor.server import GO, SupervisorServer, ready
+from bridge.executor.supervisor.server import GO, ready
 from bridge.system.clock import Clock
 
 _TICK_S: Final = 0.05
@@ -30,11 +30,11 @@ class StartingRun:
         folder: the run's.
         connection: to the supervisor that is being made.
         clock: measures time.
-        server: makes it, and must live until it is made.
+        maker: makes it, and must live until it is made.
     """
 
-    def __init__(self, folder: RunFolder, connection: socket.socket, clock: Clock, server: SupervisorServer) -> None:
-        self._folder, self._connection, self._clock, self._server = folder, connection, clock, server
+    def __init__(self, folder: RunFolder, connection: socket.socket, clock: Clock, maker: object) -> None:
+        self._folder, self._connection, self._clock, self._maker = folder, connection, clock, maker
         self._gone = False
 
     def go(self, hooks: Hooks) -> FollowedRun:

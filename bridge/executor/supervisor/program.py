@@ -45,13 +45,16 @@ _SWITCH_S: Final = 0.0005
 _JSON_MAX_BYTES: Final = 1 << 26
 
 
-def supervise(files: FolderFiles, version: str, wait_for_go: Callable[[], bool]) -> bool:
+def supervise(
+    files: FolderFiles, version: str, wait_for_go: Callable[[], bool], here: RunDirectory | None = None
+) -> bool:
     """Run one job to its end; return False when it is not ours to run: taken, started before, or never let go.
 
     Args:
         files: the folder's files.
         version: of the installed bridge, for who reads what was kept.
         wait_for_go: called when the folder is ours; False means that nobody wants the run any more.
+        here: where the run may write, if this process is another user than its runner; None as the job says.
     """
     if not take(files.lock) or os.fstat(files.lock).st_size > 0 or not wait_for_go():
         return False
@@ -61,7 +64,7 @@ def supervise(files: FolderFiles, version: str, wait_for_go: Callable[[], bool])
         signal.signal(number, stopped.on_signal)
     try:
         job = JobFile.parse(read_all(files.job), max_bytes=_JSON_MAX_BYTES, max_depth=32)
-        execution = _execute(job, files, version, stopped.asked)
+        execution = _execute(job, files, version, stopped.asked, here)
     except KakeyaError as error:
         write_kept(files, version, None, (type(error).__name__, _line(error.message), error.remedy))
     except Exception as error:  # noqa: BLE001 - nobody is above; the runner says it with the place
@@ -103,7 +106,11 @@ class _Stop:
 
 
 def _execute(
-    job: JobFile, files: FolderFiles, version: str, asked: Callable[[], Literal["cancelled", "interrupted"] | None]
+    job: JobFile,
+    files: FolderFiles,
+    version: str,
+    asked: Callable[[], Literal["cancelled", "interrupted"] | None],
+    here: RunDirectory | None,
 ) -> Execution:
     clock, spec = SystemClock(), job.spec
 
@@ -116,9 +123,9 @@ def _execute(
     def on_mark(mark: SampleMark) -> None:
         write_all(files.marks, mark.canonical() + b"\n")
 
-    with within_reach(job.directory, job_uid(spec.sandbox.uid)) as place:
+    with within_reach(here or job.directory, job_uid(spec.sandbox.uid)) as place:
         beside = set_apart(spec, place, offered)
-        confinement = confine(spec, place, job.offered)
+        confinement = confine(spec, place, job.offered, apart=here is not None)
         running = RunExecution(
             spec,
             place,

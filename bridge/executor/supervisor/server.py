@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.errors import InfrastructureError
+from bridge.executor.interface import RunDirectory
 from bridge.executor.supervisor.folder import FolderFiles
 from bridge.executor.supervisor.program import preload, supervise
 from bridge.system.process import Child
@@ -67,7 +68,7 @@ class SupervisorServer:
         with self._lock:
             self._running()
 
-    def start(self, files: FolderFiles) -> socket.socket:
+    def start(self, files: FolderFiles, _directory: RunDirectory) -> socket.socket:
         """Have a supervisor made for a folder; return the connection on which it says ready and is told to go.
 
         Raises:

@@ -45,7 +45,8 @@ def this_machine(policy: Policy, state: Path, clock: Clock) -> Machine:
         state: the runner's state folder, which no run may see.
         clock: the machine's clocks.
     """
-    executor = local_executor(clock, host_paths(policy, state), platformdirs.user_state_path("kakeya") / "trials")
+    trials = platformdirs.user_state_path("kakeya") / "trials"
+    executor = local_executor(clock, host_paths(policy, state), trials, policy.sandbox.socket)
     executor.warm()
     if policy.sandbox.mode != "off":
         threading.Thread(target=executor.sandbox, args=(policy.sandbox.uid,), name="sandbox-trial").start()

@@ -30,11 +30,18 @@ class PresetPolicy(Record):
 
 
 class SandboxPolicy(Record):
-    """How runs are confined; a preset or untrusted code can only make it stricter."""
+    """How runs are confined; a preset or untrusted code can only make it stricter.
+
+    Attributes:
+        uid: the user of runs, whom only root can become.
+        peer_uid: the user of request code that host code asks and measures.
+        socket: a service manager's, behind which each run gets a process and a user of its own.
+    """
 
     mode: Literal["required", "preferred", "off"] = "preferred"
     uid: Annotated[int, Field(gt=0)] | None = None
     peer_uid: Annotated[int, Field(gt=0)] | None = None
+    socket: AbsolutePath | None = None
     network: bool = False
     devices: tuple[AbsolutePath, ...] = ()
     read_only: tuple[AbsolutePath, ...] = ()
@@ -129,6 +136,8 @@ class Policy(TrustPolicy):
             raise ValueError("trust_pushers needs a sandbox: set sandbox.mode to preferred or required")
         if self.sandbox.peer_uid is not None and self.sandbox.uid in {None, self.sandbox.peer_uid}:
             raise ValueError("sandbox.peer_uid needs sandbox.uid, and both are different users")
+        if self.sandbox.socket is not None and self.sandbox.uid is not None:
+            raise ValueError("sandbox.socket gives each run a user of its own: leave sandbox.uid and peer_uid out")
         return self
 
     def digest(self, *, embedded: bool) -> str:
@@ -156,6 +165,7 @@ class Policy(TrustPolicy):
             sandbox_network=self.sandbox.network,
             sandbox_uid=self.sandbox.uid,
             sandbox_peer_uid=self.sandbox.peer_uid,
+            sandbox_service=self.sandbox.socket is not None,
             devices=self.sandbox.devices,
             read_only=self.sandbox.read_only,
             limits=caps,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -72,10 +73,8 @@ def test_a_daemon_of_another_session_ends_with_the_command(token, tmp_path, orde
         said = keeper.end()
         left = living(token)
     finally:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(keeper.daemon, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
     assert left == []
     assert (said["event"], said["left"]) == ("clean", 0)
     assert said["killed"] >= 1

@@ -135,6 +135,8 @@ def test_trusting_pushers_needs_another_user_and_a_required_sandbox():
     request, tests = ask("pytest-path", workload=CODE), registry()["pytest-path"]
     with pytest.raises(PolicyRefusedError):
         resolve(request, tests, replace(FACTS, trust_pushers=True), Trust())
+    served = resolve(request, tests, replace(FACTS, trust_pushers=True, sandbox_service=True), Trust())
+    assert served.sandbox.mode == "required"
     spec = resolve(request, tests, replace(FACTS, trust_pushers=True, sandbox_uid=1000), Trust())
     assert (spec.sandbox.mode, spec.sandbox.uid) == ("required", 1000)
     assert {"trust_pushers", "untrusted_code"} <= set(spec.labels)

@@ -104,3 +104,12 @@ def test_the_built_in_policy_takes_only_named_things_from_its_owner():
     assert (facts.target, facts.model_roots) == ("/m/big", ("/m",))
     assert dict(facts.environment) == {"OMP_NUM_THREADS": "2"}
     assert facts.trust_pushers
+
+
+def test_a_service_manager_s_socket_gives_runs_another_user_and_excludes_naming_one():
+    own = b'[sandbox]\nsocket = "/run/kakeya-run.sock"\n'
+    facts = read_policy(GOOD + own).facts(embedded=False)
+    assert (facts.apart, facts.sandbox_uid) == (True, None)
+    assert not read_policy(GOOD).facts(embedded=False).apart
+    with pytest.raises(UsageError, match=r"sandbox\.socket gives each run a user of its own"):
+        read_policy(GOOD + own + b"uid = 501\n")
