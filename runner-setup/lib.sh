@@ -16,7 +16,7 @@ PACKAGE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) # the clone that this s
 EXTRAS=""
 LABELS=""
 RUN_USER=kakeya-runner # serves the bus: owns policy, state, key and push credential
-JOB_USER=kakeya-job    # runs code of requests, with --job-user only: then the daemon is root, to become this user
+JOB_USER=kakeya-job    # the runs' user with --job-user; otherwise each run is a user of its own
 ACTIONS_USER=kakeya-actions # jobs of GitHub Actions: may read none of the above
 WITH_JOB_USER=no
 CREATE_BUS=no
@@ -27,6 +27,7 @@ ACTIONS_SHA256=""
 ACTIONS_TOKEN_FILE=""
 SSH_KEY_FILE=""
 SSH_FROM=""
+RUN_SOCKET="" # where a service manager makes a process and a user for each run; none on a Mac
 RECEIPT=""
 TAB=$'\t'
 SERVICE_MANAGER=""
@@ -53,8 +54,7 @@ reboot. Running it again changes nothing that is already right.
   --labels A,B            labels that requests may select
   --models DIR            model folder, read-only for runs
   --create-bus            make the remote a bus if it is none yet
-  --job-user              also allow for code of requests: runs get a user of their own, the daemon becomes root; on Linux,
-                          without --ssh-key and --actions-url, whose requests are served by another user than root
+  --job-user              every run is the user kakeya-job, to whom you may give files, instead of a new user each; on Linux
   --ssh-key FILE          public key allowed to send requests over ssh (forced command)
   --ssh-from PATTERNS     only from these addresses, such as a tailnet: 100.64.0.0/10,fd7a:115c:a1e0::/48
   --actions-url URL       let GitHub Actions wake this machine, instead of polling; needs the next three:
@@ -214,18 +214,6 @@ make_folder() {
 
 stat_mode() { stat -c %a "$1" 2>/dev/null || stat -f %Lp "$1"; }
 
-# Both ways in serve as the runner's user, who may read neither the policy nor the state of a daemon that is root.
-check_job_user() {
-  local other=""
-  [ "$WITH_JOB_USER" = yes ] || return 0
-  [ -z "$SSH_KEY_FILE" ] || other=--ssh-key
-  [ -z "$ACTIONS_URL" ] || other=--actions-url
-  [ -n "$other" ] || return 0
-  local why="--job-user and $other do not go together: the daemon's policy and state are root's, and $other serves as $RUN_USER, who may not read them"
-  [ "$MODE" = check ] || die "$why" "leave out one of the two; a machine of each kind may serve the same bus"
-  wrong "$why" "set up again without --job-user or without $other"
-}
-
 # We are root and some of these folders are another user's: through a link we would write where only root may.
 check_paths() {
   local path
@@ -328,7 +316,7 @@ allow = [$ALLOW]
 [sandbox]
 mode = "$SANDBOX_MODE"
 devices = [$DEVICES]
-$([ "$WITH_JOB_USER" = no ] || printf 'uid = %s' "$(id -u "$JOB_USER" 2>/dev/null || echo 65534)")
+$([ -z "$RUN_SOCKET" ] || printf 'socket = "%s"' "$RUN_SOCKET")
 TXT
 }
 

@@ -9,8 +9,7 @@ EXTRAS=torch,trust,github
 MACHINE_LABEL=kakeya-gpu
 ALLOW='"*-env-probe", "cuda-*", "k3-*"'
 SANDBOX_MODE=required
-# What root needs to give a run its folders, become its user, mount for it, bound it and kill it.
-JOB_CAPABILITIES="CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_KILL CAP_SETGID CAP_SETUID CAP_SYS_ADMIN CAP_SYS_PTRACE CAP_SYS_RESOURCE"
+RUN_SOCKET=/run/kakeya-run.sock
 
 paths() {
   PREFIX=$ROOT/opt/kakeya
@@ -18,6 +17,9 @@ paths() {
   STATE=$ROOT/var/lib/kakeya
   LOGS=$ROOT/var/log/kakeya
   UNIT=$ROOT/etc/systemd/system/$KAKEYA_LABEL.service
+  RUN_UNIT=$ROOT/etc/systemd/system/kakeya-run@.service
+  RUN_SOCKET_UNIT=$ROOT/etc/systemd/system/kakeya-run.socket
+  DAEMON=$RUN_USER
   ROTATE=$ROOT/etc/logrotate.d/$KAKEYA_LABEL
   SERVICE_MANAGER=${SERVICE_MANAGER:-systemctl}
   ACTIONS_HOME=$ROOT/var/lib/kakeya-actions
@@ -26,7 +28,7 @@ paths() {
   STOP_ACTIONS="/usr/bin/systemctl stop kakeya-actions.service"
   SERVICE=$KAKEYA_LABEL
   [ -z "$ACTIONS_URL" ] || SERVICE=kakeya-actions
-  OWN_PATHS=("$PREFIX" "$CONFIG" "$STATE" "$LOGS" "$UNIT" "$ROTATE" "$ACTIONS_HOME" "$ACTIONS_UNIT" "$SUDOERS")
+  OWN_PATHS=("$PREFIX" "$CONFIG" "$STATE" "$LOGS" "$UNIT" "$RUN_UNIT" "$RUN_SOCKET_UNIT" "$ROTATE" "$ACTIONS_HOME" "$ACTIONS_UNIT" "$SUDOERS")
 }
 
 host_shape() {
@@ -70,27 +72,99 @@ ensure_user() { # name home [shell]
   fi
 }
 
+# The runner starts no sandbox and becomes nobody else, so its unit forbids it both.
 unit_text() {
   cat <<TXT
 [Unit]
 Description=Kakeya runner: runs allow-listed requests from $BUS
-After=network-online.target
-Wants=network-online.target
+After=network-online.target kakeya-run.socket
+Wants=network-online.target kakeya-run.socket
 
 [Service]
-ExecStart=${PREFIX#"$ROOT"}/bin/kakeya-runner serve --bus $BUS --policy ${CONFIG#"$ROOT"}/policy.toml --state ${STATE#"$ROOT"}$SERVE_WORDS
-$DAEMON_USER
+ExecStart=${PREFIX#"$ROOT"}/bin/kakeya-runner serve --bus $BUS --policy ${CONFIG#"$ROOT"}/policy.toml --state ${STATE#"$ROOT"}$(serve_words)
+User=$RUN_USER
+Group=$RUN_USER
 Restart=always
 RestartSec=10
-KillMode=process
+KillMode=mixed
 TimeoutStopSec=60
-Delegate=yes
 StandardOutput=append:${LOGS#"$ROOT"}/runner.log
 StandardError=append:${LOGS#"$ROOT"}/runner.log
+ReadWritePaths=${STATE#"$ROOT"} ${LOGS#"$ROOT"}$(written_bus)
+$(common_protections)
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelTunables=yes
+RestrictNamespaces=yes
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources
+
+[Install]
+WantedBy=multi-user.target
+TXT
+}
+
+# No ProtectKernelTunables, ProtectKernelLogs or ProcSubset in a run's unit: they cover parts of /proc, and the kernel then
+# refuses every sandbox its own /proc. No RestrictNamespaces, PrivateUsers, ProtectHostname or @mount: the sandbox is made of
+# those. KillMode=mixed asks the supervisor alone to end the run, and kills what is left of the control group.
+run_unit_text() {
+  cat <<TXT
+[Unit]
+Description=Kakeya run %i, under a user of its own
+CollectMode=inactive-or-failed
+
+[Service]
+ExecStart=${PREFIX#"$ROOT"}/bin/python -I -m bridge.executor.supervisor.run_unit
+StandardInput=socket
+StandardOutput=null
+StandardError=journal
+$(run_user)
+Delegate=yes
+TasksMax=4096
+CPUWeight=50
+OOMPolicy=continue
+KillMode=mixed
+TimeoutStopSec=60
+InaccessiblePaths=-${CONFIG#"$ROOT"} -${STATE#"$ROOT"} -${LOGS#"$ROOT"}
+$(common_protections)
+SystemCallFilter=~@clock @cpu-emulation @debug @module @obsolete @raw-io @reboot @swap
+TXT
+}
+
+run_socket_text() {
+  cat <<TXT
+[Unit]
+Description=Where the Kakeya runner asks for a process and a user of a run's own
+
+[Socket]
+ListenStream=$RUN_SOCKET
+Accept=yes
+SocketUser=$RUN_USER
+SocketMode=0600
+MaxConnections=64
+RemoveOnStop=yes
+
+[Install]
+WantedBy=sockets.target
+TXT
+}
+
+run_user() {
+  if [ "$WITH_JOB_USER" = yes ]; then
+    printf 'User=%s\nGroup=%s' "$JOB_USER" "$JOB_USER"
+  else
+    printf 'DynamicUser=yes'
+  fi
+}
+
+# ProtectClock closes every device by itself, so those that the policy names are opened.
+common_protections() {
+  cat <<TXT
+CapabilityBoundingSet=
 NoNewPrivileges=yes
 PrivateTmp=yes
 ProtectSystem=strict
-ReadWritePaths=${STATE#"$ROOT"} ${LOGS#"$ROOT"}$WRITTEN_BUS
 ProtectHome=read-only
 ProtectProc=invisible
 ProtectKernelModules=yes
@@ -101,23 +175,13 @@ RestrictRealtime=yes
 RestrictSUIDSGID=yes
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
 SystemCallArchitectures=native
-SystemCallFilter=~@clock @cpu-emulation @debug @module @obsolete @raw-io @reboot @swap
 SystemCallErrorNumber=EPERM
 LockPersonality=yes
 RemoveIPC=yes
 UMask=0077
-
-[Install]
-WantedBy=multi-user.target
 TXT
 }
 
-# The unit is the runner's and its runs': KillMode=process, because a run that goes on is not the runner's to take along.
-# No ProtectKernelTunables, ProtectKernelLogs or ProcSubset: they cover parts of /proc, and the kernel then refuses every
-# sandbox its own /proc. No RestrictNamespaces, PrivateUsers, ProtectHostname or @mount: the sandbox is made of those.
-# ProtectClock closes every device by itself, so those that the policy names are opened.
-# Without --job-user the daemon is a user of its own and can become nobody else. With it, it is root, to start each run as
-# the job user; the sandbox of a run needs user namespaces either way, so those stay allowed.
 device_lines() {
   local device
   for device in $(printf '%s' "$DEVICES" | tr -d '"' | tr , ' '); do
@@ -125,21 +189,12 @@ device_lines() {
   done
 }
 
-daemon_user() {
-  SERVE_WORDS=""
-  WRITTEN_BUS=""
-  case "$BUS" in /*) WRITTEN_BUS=" -${BUS%%#*}" ;; esac
-  [ "$CREATE_BUS" = no ] || SERVE_WORDS=" --create-bus"
-  if [ "$WITH_JOB_USER" = yes ]; then
-    DAEMON=root
-    DAEMON_USER="Environment=XDG_STATE_HOME=${STATE#"$ROOT"}/.local/state
-CapabilityBoundingSet=$JOB_CAPABILITIES"
-  else
-    DAEMON=$RUN_USER
-    DAEMON_USER="User=$RUN_USER
-Group=$RUN_USER
-CapabilityBoundingSet="
-  fi
+written_bus() {
+  case "$BUS" in /*) printf ' -%s' "${BUS%%#*}" ;; esac
+}
+
+serve_words() {
+  [ "$CREATE_BUS" = no ] || printf ' --create-bus'
 }
 
 actions_unit_text() {
@@ -181,22 +236,21 @@ ${LOGS#"$ROOT"}/*.log {
 TXT
 }
 
-ensure_service() {
-  remember service "service" "$SERVICE_MANAGER" "is-enabled --quiet $SERVICE" "$SERVICE_MANAGER enable --now $SERVICE"
-  remember service "service" "$SERVICE_MANAGER" "is-active --quiet $SERVICE" "$SERVICE_MANAGER enable --now $SERVICE"
-  if "$SERVICE_MANAGER" is-enabled --quiet "$SERVICE" 2>/dev/null && "$SERVICE_MANAGER" is-active --quiet "$SERVICE" 2>/dev/null; then
-    right "service: enabled and running"
+ensure_unit() { # what unit
+  remember service "$1" "$SERVICE_MANAGER" "is-enabled --quiet $2" "$SERVICE_MANAGER enable --now $2"
+  remember service "$1" "$SERVICE_MANAGER" "is-active --quiet $2" "$SERVICE_MANAGER enable --now $2"
+  if "$SERVICE_MANAGER" is-enabled --quiet "$2" 2>/dev/null && "$SERVICE_MANAGER" is-active --quiet "$2" 2>/dev/null; then
+    right "$1: enabled and running"
   elif [ "$MODE" = check ]; then
-    wrong "service: $SERVICE is not enabled and running" "$SERVICE_MANAGER enable --now $SERVICE"
+    wrong "$1: $2 is not enabled and running" "$SERVICE_MANAGER enable --now $2"
   else
-    act "load the unit" "$SERVICE_MANAGER" daemon-reload
-    act "start the service now and at every boot" "$SERVICE_MANAGER" enable --now "$SERVICE"
+    act "load the unit of the $1" "$SERVICE_MANAGER" daemon-reload
+    act "start the $1 now and at every boot" "$SERVICE_MANAGER" enable --now "$2"
   fi
 }
 
 install_all() {
   check_bus
-  check_job_user
   check_paths
   find_python
   pin_python
@@ -204,7 +258,6 @@ install_all() {
   needs bwrap bubblewrap
   needs git-lfs git-lfs
   [ -z "$ACTIONS_URL" ] || needs sudo sudo
-  daemon_user
   # sshd starts a forced command with the user's shell
   ensure_user "$RUN_USER" "${STATE#"$ROOT"}" "$([ -z "$SSH_KEY_FILE" ] || echo /bin/sh)"
   [ "$WITH_JOB_USER" = no ] || ensure_user "$JOB_USER" /nonexistent
@@ -223,16 +276,20 @@ install_all() {
   else
     ensure_file "service unit" 644 "$UNIT" "$(unit_text)"
   fi
-  ensure_service
+  ensure_file "socket of the runs" 644 "$RUN_SOCKET_UNIT" "$(run_socket_text)"
+  ensure_file "unit of a run" 644 "$RUN_UNIT" "$(run_unit_text)"
+  ensure_unit "socket" kakeya-run.socket
+  ensure_unit "service" "$SERVICE"
   ensure_receipt "$CONFIG/setup.tsv" "$DAEMON"
 }
 
 uninstall_all() {
   local path user unit
-  for unit in "$UNIT" "$ACTIONS_UNIT"; do
+  for unit in "$UNIT" "$ACTIONS_UNIT" "$RUN_SOCKET_UNIT"; do
     [ ! -f "$unit" ] || act "stop the service" "$SERVICE_MANAGER" disable --now "$(basename "$unit" .service)"
   done
-  for path in "$UNIT" "$ACTIONS_UNIT" "$SUDOERS" "$ROTATE" "$PREFIX" "$CONFIG" "$STATE" "$LOGS" "$ACTIONS_HOME"; do
+  [ ! -f "$RUN_UNIT" ] || act "end the runs that go on" "$SERVICE_MANAGER" stop 'kakeya-run@*.service'
+  for path in "$UNIT" "$RUN_UNIT" "$RUN_SOCKET_UNIT" "$ACTIONS_UNIT" "$SUDOERS" "$ROTATE" "$PREFIX" "$CONFIG" "$STATE" "$LOGS" "$ACTIONS_HOME"; do
     remove_path "$path"
   done
   [ -n "$ROOT" ] && return

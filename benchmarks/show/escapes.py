@@ -66,22 +66,29 @@ def exposure() -> str | None:
     if program is None:
         return None
     said = []
-    for name, golden in (
-        ("runner, which starts its runs' sandboxes", "linux-unit"),
-        ("with --job-user", "linux-job-user-unit"),
-    ):
+    for name, unit, golden in UNITS:
         with tempfile.TemporaryDirectory() as top:
             folder = Path(top, "etc/systemd/system")
             folder.mkdir(parents=True)
-            (folder / UNIT).write_text((GOLDEN / f"{golden}.txt").read_text())
-            command = [program, "security", "--offline=yes", f"--root={top}", "--no-pager", UNIT]
+            (folder / unit).write_text((GOLDEN / f"{golden}.txt").read_text())
+            command = [program, "security", "--offline=yes", f"--root={top}", "--no-pager", unit]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         level = re.search(r"exposure level for [^:]+: ([\d.]+)", done.stdout)
-        said.append(f"{name}: {level[1] if level else 'unknown'}")
-    return f"{'; '.join(said)}; there is no unit of a run's own yet"
+        said.append(f"{name} {level[1] if level else 'unknown'}")
+    return ", ".join(said)
 
 
-UNIT = "kakeya-runner.service"
+def protections(folder: Path = FOLDER) -> str | None:
+    """Return how the sandboxes under each protection ended, from the committed report."""
+    entries = report_of("executor", "unit-protections", folder).entries()
+    return entries[-1]["rows"][0]["outcome"] if entries else None
+
+
+UNITS = (
+    ("runner", "kakeya-runner.service", "linux-unit"),
+    ("run", "kakeya-run@.service", "linux-run-unit"),
+    ("run with --job-user", "kakeya-run@.service", "linux-job-user-run-unit"),
+)
 GOLDEN = ROOT / "tests" / "integration" / "setup" / "golden"
 LINES = (
     Line(
@@ -108,5 +115,6 @@ LINES = (
     Line(
         "bwrap starts with `--proc` under each protection the units set",
         "python -m pytest -q tests/integration/setup/test_units.py",
+        protections,
     ),
 )

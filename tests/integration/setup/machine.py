@@ -14,8 +14,9 @@ from bridge.runner.maintenance.setup_checks import RECEIPT
 ROOT = Path(__file__).resolve().parents[3]
 SETUP = ROOT / "runner-setup"
 SERVICE_MANAGER = """#!/bin/sh
-# A service manager with one unit: `enable --now` starts it, `disable --now` stops it.
-state="$(dirname "$0")/service-state"
+# A service manager: `enable --now` starts a unit, `disable --now` stops it.
+for unit; do :; done
+state="$(dirname "$0")/running-$unit"
 case "$1" in
   enable) echo on > "$state" ;;
   disable) rm -f "$state" ;;
@@ -57,6 +58,10 @@ class Host:
             command, input=token, env=environment, capture_output=True, text=True, timeout=280, check=False
         )
 
+    def running(self, unit: str) -> Path:
+        """Return the stub's file that is there while a unit runs."""
+        return self.manager.parent / f"running-{unit}"
+
     def files(self) -> dict[str, str]:
         return {
             str(path.relative_to(self.root)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -84,7 +89,8 @@ def twin(host: Host, folder: Path) -> Host:
     for name in ("lib", "lib64"):
         (copy.root / "opt/kakeya" / name).symlink_to(host.root / "opt/kakeya" / name)
     shutil.copytree(host.root / "var/lib", copy.root / "var/lib")
-    shutil.copy(host.manager.parent / "service-state", copy.manager.parent / "service-state")
+    for state in host.manager.parent.glob("running-*"):
+        shutil.copy(state, copy.manager.parent / state.name)
     receipt = copy.root / "etc/kakeya" / RECEIPT
     moved = receipt.read_text().replace(str(host.root), str(copy.root))
     receipt.write_text(moved.replace(str(host.manager), str(copy.manager)))

@@ -19,16 +19,27 @@ from bridge.executor.sandbox import seccomp
 Values = list[str]
 HARMLESS = frozenset(
     {
-        *("ExecStart", "User", "Group", "Restart", "RestartSec", "KillMode", "TimeoutStopSec", "Delegate", "UMask"),
         *(
-            "Environment",
+            "ExecStart",
+            "StandardInput",
             "StandardOutput",
             "StandardError",
-            "ReadWritePaths",
+            "User",
+            "Group",
+            "KillMode",
+            "TimeoutStopSec",
+        ),
+        *(
+            "Delegate",
+            "TasksMax",
+            "CPUWeight",
+            "OOMPolicy",
+            "UMask",
             "SystemCallErrorNumber",
             "DeviceAllow",
             "RemoveIPC",
         ),
+        "DynamicUser",  # which user, and settings that are named besides
     }
 )
 """Settings that take nothing from a process that starts a sandbox."""
@@ -60,6 +71,13 @@ def protect_system(values: Values) -> None:
     for entry in sorted(Path("/").iterdir()):
         if entry.is_dir() and not entry.is_symlink() and entry.name not in {"dev", "proc", "sys"}:
             read_only(str(entry))
+
+
+def inaccessible(values: Values) -> None:
+    """Covers folders, those with a `-` where they exist."""
+    for path in values[0].split():
+        if Path(path.removeprefix("-")).is_dir():
+            mount("-t", "tmpfs", "-o", "mode=000,ro", "tmpfs", path.removeprefix("-"))
 
 
 def protect_home(values: Values) -> None:
@@ -187,6 +205,7 @@ def no_personality(_values: Values) -> None:
 PROTECTIONS: dict[str, Callable[[Values], None]] = {
     "ProtectSystem": protect_system,
     "ProtectHome": protect_home,
+    "InaccessiblePaths": inaccessible,
     "PrivateTmp": private_tmp,
     "ProtectProc": protect_proc,
     "DevicePolicy": closed_devices,

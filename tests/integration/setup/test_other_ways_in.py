@@ -26,21 +26,18 @@ def test_an_actions_archive_with_another_checksum_is_refused(tmp_path) -> None:
     assert "secret-token" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("other", ["--ssh-key", "--actions-url"])
-def test_a_user_for_jobs_beside_another_way_in_is_refused_with_the_reason_and_found_broken(tmp_path, other) -> None:
-    """The daemon of a job user is root; what comes by ssh or Actions is served by a user who may not read its files."""
+def test_a_user_for_jobs_goes_together_with_every_way_in(tmp_path) -> None:
+    """Whoever serves, the runner's user asks for runs at the socket, and the unit behind it is the user for jobs."""
     host, key = Host(tmp_path), tmp_path / "agent.pub"
     key.write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAgentKey agent@example.org\n")
-    options = ["--job-user", other, str(key) if other == "--ssh-key" else "https://example.org/o/r"]
-    for mode in ((), ("--dry-run",)):
-        refused = host.setup(*options, *mode)
-        assert refused.returncode == 2
-        assert f"--job-user and {other} do not go together" in refused.stderr
-        assert "next: leave out one of the two" in refused.stderr
-    checked = host.setup(*options, "--check")
-    assert checked.returncode == 1
-    (found,) = [line for line in checked.stdout.splitlines() if "do not go together" in line]
-    assert found.startswith("WRONG  ")
+    archive = tmp_path / "runner.tar.gz"
+    archive.write_bytes(b"what GitHub published")
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    actions = ["--actions-url", "https://example.org/o/r", "--actions-archive", str(archive)]
+    done = host.setup("--job-user", "--ssh-key", str(key), *actions, "--actions-sha256", digest, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    for line in ("SocketUser=kakeya-runner", "User=kakeya-job", "bin/kakeya-runner once", "forced command only"):
+        assert line in done.stdout, line
 
 
 ACTIONS_RUNNER = """#!/bin/sh

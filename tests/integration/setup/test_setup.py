@@ -56,7 +56,7 @@ class TestLinux:
         allows = policy.facts(embedded=False).allows
         assert all(allows(name) for name in ("cuda-env-probe", "cuda-fused-code", "mlx-env-probe"))
         assert not allows("pytest-path")
-        assert policy.sandbox.mode == "required"
+        assert (policy.sandbox.mode, policy.sandbox.socket) == ("required", "/run/kakeya-run.sock")
 
     def test_an_edited_policy_is_kept(self, installed) -> None:
         host, _, _ = installed
@@ -80,14 +80,27 @@ class TestLinux:
             (lambda h: (h.root / "etc/logrotate.d/kakeya-runner").unlink(), "log rotation"),
             (lambda h: (h.root / "etc/systemd/system/kakeya-runner.service").unlink(), "service unit"),
             (lambda h: (h.root / "etc/systemd/system/kakeya-runner.service").write_text("[Unit]\n"), "service unit"),
-            (lambda h: (h.manager.parent / "service-state").unlink(), "not enabled and running"),
+            (lambda h: (h.root / "etc/systemd/system/kakeya-run@.service").write_text("[Unit]\n"), "unit of a run"),
+            (lambda h: (h.root / "etc/systemd/system/kakeya-run.socket").unlink(), "socket of the runs"),
+            (lambda h: h.running("kakeya-runner").unlink(), "not enabled and running"),
+            (lambda h: h.running("kakeya-run.socket").unlink(), "not enabled and running"),
             (lambda h: (h.root / "opt/kakeya/bin/kakeya-runner").chmod(0o644), "does not run"),
             (lambda h: (h.root / "opt/kakeya/bin/python").unlink(), "does not run"),
             (lambda h: (h.root / "opt/kakeya/bin/kakeya-runner").write_text("#!/bin/false\n"), "does not run"),
         ],
         ids=[
             *("policy readable", "policy gone", "config open", "state open", "logs gone", "rotation gone"),
-            *("unit gone", "unit edited", "service stopped", "runner not executable", "python moved", "runner broken"),
+            *(
+                "unit gone",
+                "unit edited",
+                "run unit edited",
+                "socket gone",
+                "service stopped",
+                "socket stopped",
+                "runner not executable",
+                "python moved",
+                "runner broken",
+            ),
         ],
     )
     def test_a_planted_fault_is_found_with_its_repair(self, installed, tmp_path, fault, said: str) -> None:
@@ -128,18 +141,20 @@ class TestLinux:
         }
         sound = subprocess.run(command, check=False, **run)
         assert "ok    set-up    as it was made" in sound.stdout, sound.stdout + sound.stderr
-        (host.manager.parent / "service-state").unlink()
+        host.running("kakeya-runner").unlink()
         broken = subprocess.run(command, check=False, **run)
         assert broken.returncode == 1
         assert "not enabled and running" in broken.stdout
         assert "enable --now kakeya-runner" in broken.stdout
 
-    def test_the_unit_confines_the_daemon_and_leaves_the_sandbox_its_proc(self, installed) -> None:
+    def test_the_units_confine_the_daemon_and_leave_the_sandbox_its_proc(self, installed) -> None:
         unit = (installed[0].root / "etc/systemd/system/kakeya-runner.service").read_text()
         assert "\nUser=kakeya-runner\n" in unit
         assert "\nNoNewPrivileges=yes\n" in unit
         assert "\nCapabilityBoundingSet=\n" in unit
-        assert "\nKillMode=process\n" in unit
+        assert "\nRestrictNamespaces=yes\n" in unit  # it starts no sandbox
+        run = (installed[0].root / "etc/systemd/system/kakeya-run@.service").read_text()
+        assert "\nDynamicUser=yes\n" in run
         for option in (
             "ProtectKernelTunables",
             "ProtectKernelLogs",
@@ -147,7 +162,7 @@ class TestLinux:
             "RestrictNamespaces",
             "PrivateUsers",
         ):
-            assert f"\n{option}=" not in unit
+            assert f"\n{option}=" not in run
 
     def test_a_sound_host_passes_its_check(self, installed) -> None:
         checked = installed[0].setup("--check")

@@ -71,18 +71,17 @@ def test_the_users_are_kept_apart_a_broken_set_up_is_found_and_all_of_it_goes_ag
     checked = overlay.setup(source, *options, "--check")
     assert checked.returncode == 0, checked.stdout
 
-    daemon = "root" if jobs else "kakeya-runner"
+    daemon = "kakeya-runner"
     owners = overlay.run("stat -c %U /etc/kakeya /etc/kakeya/policy.toml /var/lib/kakeya /var/log/kakeya").stdout
     assert owners.split() == [daemon] * 4
     assert overlay.can(daemon, "cat /etc/kakeya/policy.toml")
-    for stranger in ("nobody", *(("kakeya-job", "kakeya-runner") if jobs else ())):
+    for stranger in ("nobody", *(("kakeya-job",) if jobs else ())):
         for command in ("cat /etc/kakeya/policy.toml", "ls /etc/kakeya", "ls /var/lib/kakeya", "ls /var/log/kakeya"):
             assert not overlay.can(stranger, command), (stranger, command)
-        for path in ("/opt/kakeya/bin/python", "/etc/systemd/system/kakeya-runner.service", "/var/lib/kakeya/x"):
+        for path in ("/opt/kakeya/bin/python", "/etc/systemd/system/kakeya-run@.service", "/var/lib/kakeya/x"):
             assert not overlay.can(stranger, f"sh -c 'echo >> {path}'"), (stranger, path)
     if jobs:
-        uid = overlay.run("id -u kakeya-job").stdout.strip()
-        assert f"uid = {uid}" in overlay.run("cat /etc/kakeya/policy.toml").stdout
+        assert "\nUser=kakeya-job\n" in overlay.run("cat /etc/systemd/system/kakeya-run@.service").stdout
 
     for fault, said in (
         ("chmod 644 /etc/kakeya/policy.toml", "readable by others"),
