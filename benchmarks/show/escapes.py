@@ -6,9 +6,11 @@ import re
 import shutil
 import subprocess
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from benchmarks.show.line import Line
+from benchmarks.show.proofs import proof
 from benchmarks.studies.escapes.situations import SITUATIONS
 from benchmarks.studies.hogs import cases
 from benchmarks.studies.report import FOLDER, ROOT, report_of
@@ -78,12 +80,6 @@ def exposure() -> str | None:
     return ", ".join(said)
 
 
-def protections(folder: Path = FOLDER) -> str | None:
-    """Return how the sandboxes under each protection ended, from the committed report."""
-    entries = report_of("executor", "unit-protections", folder).entries()
-    return entries[-1]["rows"][0]["outcome"] if entries else None
-
-
 UNITS = (
     ("runner", "kakeya-runner.service", "linux-unit"),
     ("run", "kakeya-run@.service", "linux-run-unit"),
@@ -115,6 +111,6 @@ LINES = (
     Line(
         "bwrap starts with `--proc` under each protection the units set",
         "python -m pytest -q tests/integration/setup/test_units.py",
-        protections,
+        partial(proof, "a sandbox under each protection of the units"),
     ),
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from statistics import median
 from typing import Any
 
 from benchmarks.show.line import Line
+from benchmarks.show.proofs import command, proof
 from benchmarks.studies import runner_kills, supervisor_cost
 from benchmarks.studies.report import report_of
 
@@ -57,6 +59,16 @@ def cost() -> str | None:
     return "; ".join(f"{case}: median {median(ms):.0f} ms, most {max(ms):.0f}" for case, ms in found.items())
 
 
+SHOWN = {
+    'kill between "journalled" and "started"': "kill between journalled and started",
+    "sandbox killed from outside, OOM, supervisor killed: log and report kept, never `not_started` of what ran": (
+        "kill -9 of the supervisor, sandbox killed, OOM"
+    ),
+    "`pip install -U` in mid-run": "the package replaced in mid-run",
+    "`systemctl restart` and `launchctl kickstart -k` by golden files and a stub": "restart by systemctl and launchctl",
+    "`stop`, `stop --runs`, `drain [--now]`": "stop, stop --runs, drain, drain --now",
+    "a run's unit: a user of its own, its own folders, the same endings": "a run behind a service manager's socket",
+}
 LINES = (
     Line(
         "kill -9 of the runner at every journal point and at 100 random moments, on one- and two-runner buses: 0 lost "
@@ -66,5 +78,6 @@ LINES = (
     ),
     Line("beyond the lease exactly one end", STUDIES, beyond_the_lease),
     Line("kill -9 of the supervisor", STUDIES, killed_supervisors),
+    *(Line(text, command(case), partial(proof, case)) for text, case in SHOWN.items()),
     Line("supervisor ≤ 60 ms of processor time a run", STUDIES, cost),
 )

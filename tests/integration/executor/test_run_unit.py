@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,31 +15,15 @@ import pytest
 from bridge.errors import InfrastructureError
 from bridge.executor.interface import HostPaths, RunKind
 from bridge.executor.local import LocalExecutor
-from bridge.executor.process.subreaper import stage
-from bridge.executor.sandbox.user import closed_to
 from bridge.executor.supervisor.folder import RunFolder
 from bridge.executor.trial import make_directory
 from bridge.records import SandboxSpec
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs, living
 from tests.integration.executor.test_supervisor import quiet, until
+from tests.support.run_unit import AS_UNIT, UID, listening, open_the_way
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="root makes a user for the unit")
-ROOT = Path(__file__).parents[3]
-UID = 65532
-# What a service manager does with Accept=yes and StandardInput=socket.
-MANAGER = """
-import socket, subprocess, sys
-listener = socket.socket(fileno=0)
-while True:
-    connection, _ = listener.accept()
-    subprocess.Popen(sys.argv[1:], stdin=connection)
-    connection.close()
-"""
-AS_UNIT = (
-    *("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "--no-new-privs", "--bounding-set=-all"),
-    *("--inh-caps=-all", sys.executable, "-I", "-m", "bridge.executor.supervisor.run_unit"),
-)
 SLOW = """
 import os, sys, time
 print(os.listdir("."), os.getuid(), flush=True)
@@ -49,29 +32,11 @@ while not os.path.exists("go-on"): time.sleep(0.02)
 """
 
 
-def open_the_way() -> None:
-    """Let another user come to this interpreter, in a mount namespace of the service's own."""
-    needed = dict.fromkeys(map(str, (sys.prefix, os.path.realpath(sys.base_prefix), ROOT)))
-    closed = closed_to(UID, needed)
-    stage(list(dict.fromkeys(closed.values())), {path: path for path in closed})
-
-
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     """Yield the path of a socket behind which a stub of a service manager listens."""
-    path = tmp_path_factory.mktemp("unit") / "run.sock"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(str(path))
-        listener.listen()
-        manager = subprocess.Popen(
-            [sys.executable, "-c", MANAGER, *AS_UNIT],
-            stdin=listener,
-            preexec_fn=open_the_way,  # noqa: PLW1509
-            cwd="/",
-        )
-    yield str(path)
-    manager.kill()
-    manager.wait()
+    with listening(tmp_path_factory.mktemp("unit") / "run.sock") as path:
+        yield path
 
 
 @pytest.fixture(scope="module")
