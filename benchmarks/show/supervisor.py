@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from functools import partial
 from statistics import median
 from typing import Any
 
 from benchmarks.show.line import Line
 from benchmarks.show.proofs import command, proof
-from benchmarks.studies import runner_kills, supervisor_cost
+from benchmarks.studies import runner_kills, supervisor_cost, supervisor_overhead
 from benchmarks.studies.report import report_of
 
 STUDIES = "make studies AREA=executor"
@@ -59,6 +60,26 @@ def cost() -> str | None:
     return "; ".join(f"{case}: median {median(ms):.0f} ms, most {max(ms):.0f}" for case, ms in found.items())
 
 
+def overhead() -> str | None:
+    """Return the medians from request to result, and the interval of their difference over turns."""
+    pairs = [
+        (before, now)
+        for entry in report_of("executor", supervisor_overhead.STUDY.name).entries()
+        for before, now in zip(*(row["seconds"] for row in entry["rows"]), strict=True)
+    ]
+    if not pairs:
+        return None
+    before, now = (median(seconds) for seconds in zip(*pairs, strict=True))
+    differences = [pair[1] - pair[0] for pair in pairs]
+    drawn = random.Random(0)
+    medians = sorted(median(drawn.choices(differences, k=len(differences))) for _ in range(2000))
+    low, high = medians[50] * 1e3, medians[-51] * 1e3
+    return (
+        f"before {before * 1e3:.0f} ms, now {now * 1e3:.0f} ms; median difference {median(differences) * 1e3:+.0f} ms "
+        f"[{low:+.0f}, {high:+.0f}] 95 %, {len(pairs)} turns"
+    )
+
+
 SHOWN = {
     'kill between "journalled" and "started"': "kill between journalled and started",
     "sandbox killed from outside, OOM, supervisor killed: log and report kept, never `not_started` of what ran": (
@@ -80,4 +101,5 @@ LINES = (
     Line("kill -9 of the supervisor", STUDIES, killed_supervisors),
     *(Line(text, command(case), partial(proof, case)) for text, case in SHOWN.items()),
     Line("supervisor ≤ 60 ms of processor time a run", STUDIES, cost),
+    Line("request→result overhead not above that before runs had supervisors", STUDIES, overhead),
 )

@@ -18,6 +18,7 @@ from benchmarks.studies import (
     slow_tests,
     state_cost,
     supervisor_cost,
+    supervisor_overhead,
 )
 from benchmarks.studies.escapes import study as escapes
 from benchmarks.studies.study import Study
@@ -33,6 +34,7 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
         hogs.STUDY,
         runner_kills.STUDY,
         supervisor_cost.STUDY,
+        supervisor_overhead.STUDY,
     ),
     "evidence": (campaign.STUDY, failures.STUDY, equal_arms.STUDY),
     "front-door": (requester_size.STUDY,),
