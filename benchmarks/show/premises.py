@@ -30,13 +30,14 @@ def confirmed() -> str:
 
 
 def judged_again() -> str:
-    """Return what the gate here says of the committed results, and how often that differs from what is stored."""
+    """Return what the gate here says of the committed results, and where that is not what is stored."""
     found = [one for one in judge_paths([EVIDENCE], Pins()) if isinstance(one, Judged) and one.record is not None]
     decisions = Counter(one.verdict.decision for one in found)
     claims = Counter(claim.decision for one in found for claim in one.verdict.claims)
     said = ", ".join(f"{count} {name}" for name, count in decisions.items())
     of = ", ".join(f"{count} {name}" for name, count in claims.items())
-    return f"{said} (claims: {of}); {sum(one.otherwise is not None for one in found)} judged differently than stored"
+    otherwise = "; ".join(f"{one.path.name} {one.otherwise}" for one in found if one.otherwise is not None)
+    return f"{said} (claims: {of}); {otherwise or 'each as stored'}"
 
 
 LINES = (

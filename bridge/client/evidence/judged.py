@@ -53,9 +53,11 @@ def run_pins(run: Run) -> Pins:
 
 
 def said_otherwise(result: Result, verdict: Verdict) -> str | None:
-    """Return that a stored verdict is not what the gate here says, None where it is."""
+    """Return that a stored verdict is not what the gate here says, with both and the reason; None where it is."""
     stored = result.stored
     if stored is None or stored.decision == verdict.decision:
         return None
     which = "another gate" if stored.gate.digest != verdict.gate.digest else "the same gate, on its host"
-    return f"judged differently: the result says {stored.decision}, by {which} ({stored.gate.digest[:12]})"
+    then = f"judged differently: the result says {stored.decision}, by {which} ({stored.gate.digest[:12]})"
+    why = f", because {verdict.why[0]}" if verdict.why else ""
+    return f"{then}; the gate here ({verdict.gate.digest[:12]}) says {verdict.decision}{why}"

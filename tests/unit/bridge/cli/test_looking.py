@@ -166,10 +166,14 @@ def test_a_result_is_there_although_its_branch_is_not(requester, host, sent, mov
 def test_what_is_stored_is_answered_although_the_bus_is_away(requester, host, sent):
     take(host, sent, decision="evidence", claims=(claim(),))
     online = requester.run("fetch", sent).out
+    quoted = requester.run("quote", "@last")
     requester.bus.store.faults.decide = lambda operation: "lost"
     assert requester.run("fetch", sent).out == online
-    for words in (["status"], ["logs"], ["open"], ["report"], ["quote"], ["explain"]):
+    for words in (["status"], ["logs"], ["open"], ["report"], ["explain"]):
         assert requester.run(*words, "@last").code == 0
+    # The scripted verdict says evidence; judged again the files claim nothing, with and without the bus.
+    assert requester.run("quote", "@last") == quoted
+    assert (quoted.code, "claims nothing" in quoted.err) == (2, True)
     assert requester.run("compare", sent, sent[:20]).code == 0
     ran = requester.run("verify", sent[-8:])
     assert (ran.code, "the bus was not asked" in ran.err) == (9, True)  # whole, and unsigned
@@ -232,7 +236,15 @@ def test_runners_says_what_is_offered_what_is_late_and_who_stopped(requester, ho
 
 def test_a_cancelled_run_says_so_once_instead_of_what_it_lacks(requester, host, sent):
     lacking = tuple(
-        Finding(code=f"G1-X{n}", severity="reject", report=None, where="", message=f"no part {n}", remedy="none")
+        Finding(
+            code=f"G1-X{n}",
+            severity="reject",
+            premise="bound",
+            report=None,
+            where="",
+            message=f"no part {n}",
+            remedy="none",
+        )
         for n in range(6)
     )
     take(host, sent, reason="cancelled", decision="rejected", findings=lacking)
@@ -259,7 +271,13 @@ def test_explain_of_a_preset_says_where_each_value_is_from(requester):
 
 def test_a_run_that_never_ran_is_not_reproached_with_what_it_lacks(requester, host, sent):
     lacking = Finding(
-        code="G1-DECLARED", severity="reject", report=None, where="", message="no report at all", remedy="none"
+        code="G1-DECLARED",
+        severity="reject",
+        premise="bound",
+        report=None,
+        where="",
+        message="no report at all",
+        remedy="none",
     )
     end = {"decision": "rejected", "message": "cancelled before it started", "program_exit": None}
     host.claim(sent)
