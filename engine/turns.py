@@ -102,6 +102,7 @@ class Turns:
         while (said := self._hear()).get("event") == "go":
             self._number = said["turn"]
             yield TurnOrder(said["arm"], said["sample"], said["tokens"], said["seconds"])
+        self._orders.close()
 
     def done(self, tokens: int, *, over: bool) -> None:
         """End a turn: all its work, queued work of the device included, is done.

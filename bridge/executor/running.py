@@ -24,7 +24,8 @@ from bridge.executor.supervision.bounds import Bounds, Stop, rlimits
 from bridge.executor.supervision.peer_isolation import Beside, PeerProcess
 from bridge.executor.supervision.plan import CommandEnd, CommandPlan, command_environment, open_pipe
 from bridge.executor.supervision.supervise import Supervisor
-from bridge.executor.turns.launch import Calibration, LaunchTurns
+from bridge.executor.turns.launch import LaunchTurns
+from bridge.executor.turns.series import SeriesOfLaunches, joined
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.records import (
     Command,
@@ -39,7 +40,6 @@ from bridge.records import (
     PeerRecord,
     SampleMark,
 )
-from bridge.run.stop_rule import SeriesDecision, decide
 from bridge.system.clock import Clock, rfc3339
 
 
@@ -228,19 +228,11 @@ class RunExecution:
 
         The record has one result for the series: its time is from the first launch to the last.
         """
-        before, calibration, gpu = len(self._results), Calibration(), find_meter(self._given)
-        launches: list[LaunchRecord] = []
-        decision, went_on, began_s = SeriesDecision(stop=False, why=""), True, self._bounds.elapsed_s()
-        while went_on and not decision.stop:
-            with LaunchTurns(plan, command.name, len(launches), calibration, gpu=gpu) as turns:
-                went_on = self._alone(command, turns)
-            launches += [] if turns.record is None else [turns.record]
-            if turns.record is not None and turns.record.cut is not None:
-                self._log.note(f"launch {turns.record.number} of {command.name} was cut: {turns.record.cut}")
-            decision = decide(plan, launches, self._bounds.elapsed_s() - began_s)
-        self._log.note(f"{len(launches)} launches of {command.name}: {decision.why if went_on else 'the run ended'}")
-        self._launches += launches
-        self._results[before:] = [_joined(self._results[before:])] if self._results[before:] else []
+        before, gpu = len(self._results), find_meter(self._given)
+        series = SeriesOfLaunches(command, plan, self._alone, self._log.note, self._bounds.elapsed_s, gpu)
+        went_on = series.until_decided()
+        self._launches += series.records
+        self._results[before:] = [joined(self._results[before:])] if self._results[before:] else []
         return went_on
 
     def _alone(self, command: Command, beside: PeerProcess | LaunchTurns | None = None) -> bool:
@@ -277,13 +269,3 @@ class RunExecution:
         self._message = "".join(char for char in line if char.isprintable())[:TEXT_MAX_CHARS]
         if not self._results and not began:
             self._ending = "not_started"
-
-
-def _joined(results: list[CommandResult]) -> CommandResult:
-    """Return the results of a series of launches as the one of its command."""
-    return results[-1].evolve(
-        started_s=results[0].started_s,
-        peak_rss_bytes=max(result.peak_rss_bytes for result in results),
-        cpu_s=sum(result.cpu_s for result in results),
-        survivors=sum(result.survivors for result in results),
-    )

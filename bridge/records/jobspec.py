@@ -22,6 +22,7 @@ class Command(Record):
         argv: absolute interpreter first, never a shell.
         peer: the command that answers this one over pipes while it runs, in a sandbox of its own as `peer_uid`.
         launches: it is launched again and again until a stop rule ends that, and takes turns; None runs it once.
+        reference: the host's own program that decodes the same samples alone, right after each launch of a series.
         confirms: it computes again what the commands before it put out, and leaves their files as they are.
     """
 
@@ -29,12 +30,15 @@ class Command(Record):
     argv: Annotated[tuple[str, ...], Field(min_length=1)]
     peer: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     launches: LaunchSeries | None = None
+    reference: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     confirms: bool = False
 
     @model_validator(mode="after")
     def _launches_have_no_peer(self) -> Self:
         if self.peer is not None and self.launches is not None:
             raise ValueError("a command is launched in a series, or asks a peer, not both")
+        if self.reference is not None and self.launches is None:
+            raise ValueError("a reference is decoded after each launch of a series")
         return self
 
 

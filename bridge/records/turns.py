@@ -42,6 +42,7 @@ class LaunchSeries(Record):
         unit: whether a turn ends at a multiple of ``turn_tokens`` of its sample, or with its sample.
         turn_least_s: how long the faster arm's turn has to last; launch 0 finds the tokens for it.
         solo_s: how long each arm runs alone, once in every launch; 0 for never.
+        prefill: whether each sample's first turn ends with its first token, outside of the ratio that ends the series.
     """
 
     arms: tuple[Name, Name]
@@ -49,6 +50,7 @@ class LaunchSeries(Record):
     unit: Literal["tokens", "samples"] = "tokens"
     turn_least_s: Seconds = 0.05
     solo_s: Seconds = 3.0
+    prefill: bool = False
 
 
 class Turn(Record):
@@ -106,6 +108,8 @@ class LaunchRecord(Record):
         turn_tokens: a turn ended at a multiple of this many tokens of its sample; 0 for whole samples.
         started_s, ready_s, ended_s: process start, the program's ``ready``, end; ready is None when it never came.
         slept_s: how long the machine slept meanwhile.
+        reference: a stretch of the host's own loop over the same samples, in a process of its own right afterwards;
+            None where the job spec names no such command, or it did not answer.
         cut: why it did not come to its end, or None.
     """
 
@@ -121,4 +125,5 @@ class LaunchRecord(Record):
     slept_s: Seconds
     turns: tuple[Turn, ...] = ()
     solos: tuple[SoloStretch, ...] = ()
+    reference: SoloStretch | None = None
     cut: Text | None = None

@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from bridge.launches.estimate import Launch
 from bridge.launches.stopping import LaunchRule, StopDecision
 from bridge.launches.stopping import decide as stops
-from bridge.records import LaunchRecord, LaunchSeries
+from bridge.records import LaunchRecord, LaunchSeries, Turn
+
+Part = Literal["decode", "prefill", "total"]
 
 
 @dataclass(frozen=True)
@@ -54,22 +57,36 @@ def counting(launches: Sequence[LaunchRecord]) -> list[LaunchRecord]:
     return [one for one in launches if one.number > 0]
 
 
-def finished(plan: LaunchSeries, launches: Sequence[LaunchRecord]) -> list[Launch]:
+def finished(plan: LaunchSeries, launches: Sequence[LaunchRecord], part: Part = "decode") -> list[Launch]:
     """Return the launches that count and finished a pair, in order; a cut one enters with the pairs it finished."""
-    ratios = [(log_ratio(plan, one), one.block) for one in counting(launches)]
+    ratios = [(log_ratio(plan, one, part), one.block) for one in counting(launches)]
     return [Launch(ratio, block) for ratio, block in ratios if ratio is not None]
 
 
-def log_ratio(plan: LaunchSeries, launch: LaunchRecord) -> float | None:
+def log_ratio(plan: LaunchSeries, launch: LaunchRecord, part: Part = "decode") -> float | None:
     """Return log(time of the baseline / time of the candidate) over a launch's finished pairs; None without one.
 
     The pair is the two arms' work on one sample: a cut launch enters with the samples that both arms finished.
+
+    Args:
+        plan: names the arms.
+        launch: as stamped.
+        part: what of a sample; where the plan tells no prefill apart, "decode" is all of it, and so is "prefill".
     """
     both = set.intersection(
         *({turn.sample for turn in launch.turns if turn.arm == arm and turn.over} for arm in plan.arms)
     )
     spent = [
-        math.fsum(turn.done_s - turn.go_s for turn in launch.turns if turn.arm == arm and turn.sample in both)
+        math.fsum(turn.done_s - turn.go_s for turn in turns_of(plan, launch, arm, part) if turn.sample in both)
         for arm in plan.arms
     ]
     return math.log(spent[0] / spent[1]) if all(seconds > 0 for seconds in spent) else None
+
+
+def turns_of(plan: LaunchSeries, launch: LaunchRecord, arm: str, part: Part = "total") -> list[Turn]:
+    """Return the turns of an arm that belong to a part of its samples."""
+    mine = [turn for turn in launch.turns if turn.arm == arm]
+    if part == "total" or not plan.prefill:
+        return mine
+    first = {turn.sample: turn.number for turn in reversed(mine)}
+    return [turn for turn in mine if (turn.number == first[turn.sample]) == (part == "prefill")]

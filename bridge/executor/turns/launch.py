@@ -28,6 +28,7 @@ from bridge.records import LaunchRecord, LaunchSeries, SoloStretch, Turn
 
 ORDERS_NAME: Final = "KAKEYA_TURN_ORDERS"
 ANSWERS_NAME: Final = "KAKEYA_TURN_ANSWERS"
+REFERENCE: Final = "reference"
 SAMPLES_MAX: Final = 10_000
 TURNS_MAX: Final = 100_000
 FIRST_TOKENS: Final = 8
@@ -57,6 +58,7 @@ class LaunchTurns:
         number: of the launch; 0 calibrates.
         calibration: written in launch 0, read in the others.
         draw: draws arms and moments; the system's own generator, unless a test knows better.
+        after: the launch whose samples are decoded again by the host's own loop, in one stretch; None for a launch.
 
     Attributes:
         record: what happened; None until the block has ended.
@@ -71,8 +73,10 @@ class LaunchTurns:
         *,
         draw: random.Random | None = None,
         gpu: GpuMeter | str = "unknown: not read",
+        after: LaunchRecord | None = None,
     ) -> None:
         self.record: LaunchRecord | None = None
+        self._after = after
         self._plan, self._command, self._number, self._calibration = plan, command, number, calibration
         self._draw = random.SystemRandom() if draw is None else draw
         self._gpu = gpu
@@ -163,7 +167,7 @@ class LaunchTurns:
             if len(repr(calibration)) > _CALIBRATION_MAX_BYTES:
                 raise TurnPipeError(f"its calibration is longer than {_CALIBRATION_MAX_BYTES} bytes")
             self._calibration.said = calibration
-        self._nonce = secrets.token_hex(32)
+        self._nonce = secrets.token_hex(32) if self._after is None else self._after.nonce
         self._pipe.order(
             event="launch",
             protocol=PROTOCOL,
@@ -172,6 +176,14 @@ class LaunchTurns:
             nonce=self._nonce,
             calibration={} if self._number == 0 else self._calibration.said,
         )
+        if self._after is None:
+            self._hand_out(samples)
+        else:
+            self._solo(REFERENCE, 0)
+        self._pipe.order(event="end")
+
+    def _hand_out(self, samples: int) -> None:
+        """Let the arms work through the samples, and each alone at a drawn moment."""
         solo_before = {arm: self._draw.randrange(samples + 1) for arm in self._plan.arms}
         for sample in range(samples + 1):
             for arm in self._shuffled(arm for arm in self._plan.arms if solo_before[arm] == sample):
@@ -179,15 +191,16 @@ class LaunchTurns:
                     self._solo(arm, min(sample, samples - 1))
             if sample < samples:
                 self._sample(sample)
-        self._pipe.order(event="end")
 
     def _sample(self, sample: int) -> None:
         """Let both arms work on one sample, turn by turn, until both are through."""
         waiting = set(self._plan.arms)
+        if self._plan.prefill:
+            waiting -= {arm for arm in self._shuffled(waiting) if self._turn(arm, sample, 1).over}
         while waiting:
             shortest_s, whole = float("inf"), True
             for arm in self._shuffled(waiting):
-                turn = self._turn(arm, sample)
+                turn = self._turn(arm, sample, None if self._plan.unit == "samples" else self._calibration.turn_tokens)
                 shortest_s = min(shortest_s, turn.done_s - turn.go_s)
                 whole = whole and not turn.over
                 waiting -= {arm} if turn.over else set()
@@ -195,8 +208,7 @@ class LaunchTurns:
             if self._number == 0 and whole and shortest_s < self._plan.turn_least_s and tokens < _TOKENS_MAX:
                 self._calibration.turn_tokens = 2 * tokens
 
-    def _turn(self, arm: str, sample: int) -> Turn:
-        tokens = None if self._plan.unit == "samples" else self._calibration.turn_tokens
+    def _turn(self, arm: str, sample: int, tokens: int | None) -> Turn:
         go_s, done_s, said = self._ask(arm, sample, tokens=tokens, seconds=None)
         over = said.get("over") is True
         if tokens is None and not over:

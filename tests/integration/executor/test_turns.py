@@ -48,10 +48,11 @@ with open(os.environ["KAKEYA_OUT"] + "/launch-%d.json" % launch.number, "w") as 
 RULE = StopRule(least=2, most=4, half_width=0.5)
 
 
-def series(jobs: Jobs, plan: LaunchSeries, program: str = PROGRAM):
+def series(jobs: Jobs, plan: LaunchSeries, program: str = PROGRAM, reference: tuple[str, ...] | None = None):
     argv = (sys.executable, "-I", "-S", "-c", program, str(Path(engine.turns.__file__)))
     spec = jobs.spec(argv=[argv], sandbox=SandboxSpec(mode="off"), outputs=())
-    return jobs.execute(spec.evolve(commands=(Command(name="study", argv=argv, launches=plan),)))
+    command = Command(name="study", argv=argv, launches=plan, reference=None if reference is None else argv + reference)
+    return jobs.execute(spec.evolve(commands=(command,)))
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +146,26 @@ def test_a_program_that_takes_no_turns_is_cut(tmp_path):
 
     assert [(launch.cut, launch.turns) for launch in execution.launches] == [("it ended before its last turn", ())]
     assert execution.launches[0].ready_s is None
+
+
+def test_the_first_turn_is_the_prefill_and_the_hosts_own_loop_follows_each_launch(tmp_path):
+    plan = LaunchSeries(
+        arms=("baseline", "candidate"), rule=StopRule(least=2, most=2), turn_least_s=0.004, solo_s=0.05, prefill=True
+    )
+    execution = series(Jobs(LocalExecutor(SystemClock()), tmp_path), plan, reference=("reference",))
+
+    assert (execution.program_exit, len(execution.launches)) == (0, 3)
+    (command,) = execution.commands
+    assert command.argv[-1] != "reference"
+    assert execution.launches[0].reference is None
+    for launch in execution.launches[1:]:
+        spent = {}
+        for arm in plan.arms:
+            for sample in range(3):
+                first, *later = [turn for turn in launch.turns if (turn.arm, turn.sample) == (arm, sample)]
+                assert (first.tokens, first.over, later[-1].over) == (1, False, True)
+                spent[arm] = spent.get(arm, 0.0) + sum(turn.done_s - turn.go_s for turn in later)
+        assert log_ratio(plan, launch) == pytest.approx(math.log(spent["baseline"] / spent["candidate"]))
+        assert launch.reference.arm == "reference"
+        assert launch.reference.done_s - launch.reference.go_s >= 0.05
+        assert launch.reference.go_s > launch.turns[-1].done_s

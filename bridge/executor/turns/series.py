@@ -1,0 +1,81 @@
+"""Launch a command again and again until the stop rule ends that, each launch followed by its reference.
+
+Knows how long it took and what the stamps say; how a process is run and confined is its caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bridge.executor.observe.accelerators.interface import GpuMeter
+from bridge.executor.turns.launch import Calibration, LaunchTurns
+from bridge.records import Command, CommandResult, LaunchRecord, LaunchSeries
+from bridge.run.stop_rule import SeriesDecision, decide
+
+
+@dataclass
+class SeriesOfLaunches:
+    """The launches of one command.
+
+    Attributes:
+        run: runs a command with its turns handed out; returns whether the next may run.
+        note: puts a line into the log.
+        elapsed_s: seconds on a clock of the run's.
+        gpu: reads the accelerator's load, or says why nothing does.
+        records: the launches so far, each with its reference.
+    """
+
+    command: Command
+    plan: LaunchSeries
+    run: Callable[[Command, LaunchTurns], bool]
+    note: Callable[[str], None]
+    elapsed_s: Callable[[], float]
+    gpu: GpuMeter | str
+    records: list[LaunchRecord] = field(default_factory=list)
+    calibration: Calibration = field(default_factory=Calibration)
+
+    def until_decided(self) -> bool:
+        """Launch until the rule ends it; return whether the next command may run."""
+        name, decision, went_on, began_s = self.command.name, SeriesDecision(stop=False, why=""), True, self.elapsed_s()
+        while went_on and not decision.stop:
+            went_on = self._launch()
+            decision = decide(self.plan, self.records, self.elapsed_s() - began_s)
+        self.note(f"{len(self.records)} launches of {name}: {decision.why if went_on else 'the run ended'}")
+        return went_on
+
+    def _launch(self) -> bool:
+        went_on, record = self._turns(self.command, None)
+        if record is not None and record.cut is not None:
+            self.note(f"launch {record.number} of {self.command.name} was cut: {record.cut}")
+        elif record is not None and record.number > 0 and went_on and self.command.reference and self.plan.solo_s > 0:
+            went_on, record = self._reference(record)
+        self.records += [] if record is None else [record]
+        return went_on
+
+    def _reference(self, launch: LaunchRecord) -> tuple[bool, LaunchRecord]:
+        """Let the host's own loop decode a launch's samples alone; return whether to go on, and the launch with it."""
+        own = self.command.evolve(argv=self.command.reference, launches=None, reference=None)
+        went_on, found = self._turns(own, launch)
+        if found is None or found.cut is not None:
+            why = "it did not start" if found is None else found.cut
+            self.note(f"launch {launch.number} of {self.command.name} has no reference: {why}")
+            return went_on, launch
+        return went_on, launch.evolve(reference=found.solos[0])
+
+    def _turns(self, command: Command, after: LaunchRecord | None) -> tuple[bool, LaunchRecord | None]:
+        number = len(self.records)
+        with LaunchTurns(self.plan, command.name, number, self.calibration, gpu=self.gpu, after=after) as turns:
+            went_on = self.run(command, turns)
+        return went_on, turns.record
+
+
+def joined(results: list[CommandResult]) -> CommandResult:
+    """Return the results of a series, references included, as the one of its command."""
+    return results[-1].evolve(
+        argv=results[0].argv,
+        started_s=results[0].started_s,
+        peak_rss_bytes=max(result.peak_rss_bytes for result in results),
+        cpu_s=sum(result.cpu_s for result in results),
+        survivors=sum(result.survivors for result in results),
+    )
