@@ -230,7 +230,7 @@ class NativeDecoder(Protocol):
         """Yield one step per token until ``stopping`` ends it, the first from the prefill."""
 
     def measured_bytes(self) -> int:
-        """Return the bytes of the cache of the newest sequence."""
+        """Return the bytes of the cache of the sequence that made the newest step."""
 
 
 class Backend(Protocol):

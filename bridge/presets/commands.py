@@ -23,12 +23,20 @@ def commands_of(
         for launch in range(launches):
             name = template.name if launches == 1 else f"{template.name}-{launch}"
             place = (launch, launches)
-            sides = [
+            argv, peer, reference = (
                 None if tokens is None else _argv(tokens, (request, preset, facts), params, place)
-                for tokens in (template.argv, template.peer)
-            ]
+                for tokens in (template.argv, template.peer, template.reference)
+            )
+            series = None if template.launches is None else getattr(template.launches, request.profile)
             yield Command.model_validate(
-                {"name": name, "argv": sides[0], "peer": sides[1], "confirms": template.confirms}
+                {
+                    "name": name,
+                    "argv": argv,
+                    "peer": peer,
+                    "launches": series,
+                    "reference": reference,
+                    "confirms": template.confirms,
+                }
             )
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from bridge.presets.parameters import CommitParameter, Parameter
-from bridge.records import DeclaredOutput, Record
+from bridge.records import DeclaredOutput, LaunchSeries, Record
 from bridge.records.base import Name, Seconds, Text
 from bridge.records.jobspec import CodeOrigin
 from bridge.records.request import Profile
@@ -59,24 +59,35 @@ class Repeat(Record):
     claim: Annotated[int, Field(ge=1, le=64)] = 1
 
 
+class SeriesTemplate(Record):
+    """The series of launches that each profile makes of a command, whose turns the supervisor hands out."""
+
+    smoke: LaunchSeries
+    claim: LaunchSeries
+
+
 class CommandTemplate(Record):
     """One command; a token is literal, exactly ``{parameter}``, or exactly ``${host value}``.
 
     Attributes:
         peer: request code that answers this command over pipes while it runs, as another user and in another sandbox.
+        launches: the command is launched in a series and takes turns; `repeat` is for those that are not.
+        reference: the host's own program that decodes alone, after each launch, what that launch decoded.
         confirms: host code that computes again what the commands before it put out.
     """
 
     name: Name
     argv: Tokens
     peer: Tokens | None = None
+    launches: SeriesTemplate | None = None
+    reference: Tokens | None = None
     confirms: bool = False
     repeat: Repeat = Repeat()
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """Every token of both sides."""
-        return (*self.argv, *(self.peer or ()))
+        """Every token of every side."""
+        return (*self.argv, *(self.peer or ()), *(self.reference or ()))
 
     @model_validator(mode="after")
     def _whole_tokens(self) -> Self:

@@ -186,7 +186,7 @@ def run_part(
     instruments = Instruments.of(engine.backend, tokenizer, context.pipe_fd)
     result = run_launch(engine, plan, instruments, turn.heard)
     known = {prompt.id: prompt for prompt in (*measured, *warmups)}
-    scored = tuple(replace(arm, samples=_scored(arm.samples, known, workload.score)) for arm in result.arms)
+    scored = tuple(replace(arm, samples=scored(arm.samples, known, workload.score)) for arm in result.arms)
     return Report(
         kind=workload.kind,
         config=describe(engine, workload, stop_ids),
@@ -256,7 +256,7 @@ def _block_size(depth: Mapping[str, object]) -> int:
     return 1 + int(str(longest))
 
 
-def _scored(
+def scored(
     samples: tuple[Sample, ...], known: Mapping[str, Prompt], score: Callable[[Prompt, str], bool] | None
 ) -> tuple[Sample, ...]:
     """Return the samples with ``correct`` filled in where an answer is known."""

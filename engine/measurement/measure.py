@@ -96,27 +96,102 @@ def measure_sample(
             prefill_bytes = running.kv_bytes()
         log.add(step)
     pipe.end(sample_id, token_digest(log.tokens))
-    decode_s = (last_ns - first_ns) / 1e9
+    stages = _stages((first_ns - began_ns) / 1e9, (last_ns - first_ns) / 1e9, log)
+    memory = _memory(running, prefill_bytes, instruments)
+    text = instruments.decode_text(tuple(log.tokens))
+    sample = _sample(prompt, place, log, (stages, memory), text)
+    return Measured(sample, log.skips, log.guards, dict(running.fallbacks()))
+
+
+class HeldSample:
+    """A generation that is held between turns: only the time of its own turns counts, its queued work included.
+
+    Args:
+        running: The generation; nothing of it has run.
+        prompt: What is decoded.
+        instruments: Clock, allocator and detokeniser; the pipe is not used, whoever hands out turns stamps them.
+    """
+
+    def __init__(self, running: Running, prompt: Prompt, instruments: Instruments) -> None:
+        self._running, self._prompt, self._instruments = running, prompt, instruments
+        self._log = _StepLog()
+        self._prefill_ns = self._decode_ns = self._prefill_bytes = 0
+        self._memory: Memory | None = None
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens there are."""
+        return len(self._log.tokens)
+
+    @property
+    def over(self) -> bool:
+        """Whether it came to its end."""
+        return self._memory is not None
+
+    @property
+    def decode_s(self) -> float:
+        """The seconds of its own turns so far, without the prefill's."""
+        return self._decode_ns / 1e9
+
+    def prefill(self) -> None:
+        """Forward the prompt and take its first token."""
+        self._prefill_ns = self._advance(1)
+        self._prefill_bytes = self._running.kv_bytes()
+
+    def decode(self, tokens: int | None) -> None:
+        """Take steps until there are ``tokens`` tokens in all, None for the end."""
+        self._decode_ns += self._advance(tokens)
+
+    def _advance(self, tokens: int | None) -> int:
+        """Take steps and return the nanoseconds until the device was idle again."""
+        clock, ended = self._instruments.clock, False
+        began_ns = clock.now_ns()
+        while not ended and (tokens is None or self.tokens < tokens):
+            step = next(self._running.steps, None)
+            if step is not None:
+                self._log.add(step)
+            ended = step is None or (step.stop is not None and next(self._running.steps, None) is None)
+        spent_ns = clock.now_ns() - began_ns
+        if ended:  # now, while its cache is the newest one
+            self._memory = _memory(self._running, self._prefill_bytes, self._instruments)
+        return spent_ns
+
+    def finished(self, place: SamplePlace) -> Measured:
+        """Return the sample.
+
+        Raises:
+            ValueError: it is not over.
+        """
+        log, running = self._log, self._running
+        stages = _stages(self._prefill_ns / 1e9, self._decode_ns / 1e9, log)
+        if self._memory is None:
+            raise ValueError(f"{place.sample_id(self._prompt)} was held after {self.tokens} tokens")
+        text = self._instruments.decode_text(tuple(log.tokens))
+        sample = _sample(self._prompt, place, log, (stages, self._memory), text)
+        return Measured(sample, log.skips, log.guards, dict(running.fallbacks()))
+
+
+def _stages(prefill_s: float, decode_s: float, log: _StepLog) -> Stages:
     draft_s, verify_s = log.inside()
-    stages = Stages(
-        prefill_s=(first_ns - began_ns) / 1e9,
+    return Stages(
+        prefill_s=prefill_s,
         decode_s=decode_s,
-        total_s=(last_ns - began_ns) / 1e9,
+        total_s=prefill_s + decode_s,
         draft_s=draft_s,
         verify_s=verify_s,
         other_s=None if draft_s is None or verify_s is None else decode_s - draft_s - verify_s,
     )
+
+
+def _memory(running: Running, prefill_bytes: int, instruments: Instruments) -> Memory:
     kv_bytes = running.kv_bytes()
-    memory = Memory(
+    return Memory(
         kv_bytes=kv_bytes,
         # A prefill's buffers may be larger than decoding's: that is the peak, not the resident size.
         kv_bytes_peak=max(prefill_bytes, kv_bytes),
         drafter_bytes=running.drafter_bytes(),
         allocator_active_bytes=instruments.allocator_active_bytes(),
     )
-    text = instruments.decode_text(tuple(log.tokens))
-    sample = _sample(prompt, place, log, (stages, memory), text)
-    return Measured(sample, log.skips, log.guards, dict(running.fallbacks()))
 
 
 def _sample(prompt: Prompt, place: SamplePlace, log: _StepLog, readings: tuple[Stages, Memory], text: str) -> Sample:

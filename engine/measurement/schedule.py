@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TypeVar
 
@@ -19,19 +19,31 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How much a profile measures. ``arms`` are names in declaration order."""
+    """How much a profile measures. ``arms`` are names in declaration order.
+
+    Where a supervisor hands out turns, a launch takes one of ``blocks`` blocks of ``prompts_per_launch`` prompts.
+    """
 
     name: str
     arms: tuple[str, ...]
     prompts_per_launch: int
     warmups: int
     max_new_tokens: int
+    blocks: int = 1
+    in_turns: bool = False
 
 
 PROFILES = {
     "smoke": Profile("smoke", ("autoregressive", "speculative"), 6, 1, 48),
-    "claim": Profile("claim", ("autoregressive", "autoregressive_again", "speculative"), 12, 2, 256),
+    "claim": Profile("claim", ("autoregressive", "autoregressive_again", "speculative"), 12, 2, 256, blocks=5),
 }
+_SMOKE_PROMPTS = 3
+
+
+def in_turns(profile: Profile) -> Profile:
+    """Return the profile of launches whose turns are handed out: two arms, since the control is a reference alone."""
+    per_launch = _SMOKE_PROMPTS if profile.name == "smoke" else profile.prompts_per_launch
+    return replace(profile, arms=(profile.arms[0], profile.arms[-1]), prompts_per_launch=per_launch, in_turns=True)
 
 
 def shuffled(items: Sequence[Item], *seed: object) -> list[Item]:

@@ -15,6 +15,8 @@ from engine.reports.builder import Arm, Fallback, Report
 from engine.reports.sample import Counters, Memory, Sample, Stages
 
 FOLDER = "parts"
+CALIBRATION = f"{FOLDER}/calibration.json"
+"""What launch 0 of a series found, for the launches after it."""
 REQUIRED = frozenset({"kind", "config", "environment", "started_at", "ended_at", "wall_s", "arms", "fallbacks"})
 """What joining needs of every part."""
 
@@ -59,8 +61,8 @@ def read_part(path: Path, kinds: Collection[str] = ()) -> dict[str, Any]:
 
 def remove_parts(out: Path) -> None:
     """Delete the parts: only declared reports may be left in the directory."""
-    for path in (out / FOLDER).glob("launch-*.json"):
-        path.unlink()
+    for path in (*(out / FOLDER).glob("launch-*.json"), out / CALIBRATION):
+        path.unlink(missing_ok=True)
     (out / FOLDER).rmdir()
 
 

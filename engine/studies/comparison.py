@@ -9,11 +9,13 @@ import argparse
 from dataclasses import dataclass, replace
 from functools import partial
 
+from engine.errors import UsageError
 from engine.loading import Engine
 from engine.measurement.arms import AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN, ArmSettings
+from engine.measurement.in_turns import be_reference, part_in_turns, read_calibration
 from engine.measurement.launch import LaunchTurn, LaunchWorkload, run_part
 from engine.measurement.proposal import TrialSettings, described, proposed, try_depths
-from engine.measurement.schedule import PROFILES, Profile
+from engine.measurement.schedule import PROFILES, Profile, in_turns
 from engine.measurement.selection import PromptSet, answered, load_prompts
 from engine.options import (
     add_decoding_options,
@@ -32,6 +34,7 @@ from engine.reports.parts import merge, part_name, read_part, read_parts, remove
 from engine.reports.summary import Summary, claims, summarise
 from engine.studies.command import StudyCommand, show
 from engine.tokenizer import Tokenizer
+from engine.turns import Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ def options(preset: ArmsCompared, parser: argparse.ArgumentParser) -> None:
         "--profile", choices=tuple(PROFILES), help="how much to measure (default: KAKEYA_PROFILE, smoke)"
     )
     add_launch_options(parser)
+    parser.add_argument("--reference", action="store_true", help="decode alone what a launch decoded in turns")
     parser.add_argument("--stop", choices=("natural", "budget"), default="natural", help="budget ignores stop tokens")
     parser.add_argument(
         "--max-new", type=positive, default=preset.max_new_tokens, help="token budget (default: the profile's)"
@@ -65,7 +69,13 @@ def options(preset: ArmsCompared, parser: argparse.ArgumentParser) -> None:
 
 
 def measure(preset: ArmsCompared, options: argparse.Namespace) -> None:
-    """Measure one launch and write its part."""
+    """Measure one launch and write its part; where a supervisor hands out turns, these are the measurement."""
+    turns = None if preset.baseline_only else Turns.open()
+    if turns is not None:
+        measure_in_turns(preset, turns, options)
+        return
+    if options.reference:
+        raise UsageError("--reference is for a supervisor that hands out turns; nobody does here")
     check_launch(options)
     context, layout = RunContext.current(out=options.out, profile=options.profile), cache_layout(options, lossless=True)
     if preset.baseline_only:
@@ -93,6 +103,38 @@ def measure(preset: ArmsCompared, options: argparse.Namespace) -> None:
     write_report(part, context, part_name(options.launch))
 
 
+def measure_in_turns(preset: ArmsCompared, turns: Turns, options: argparse.Namespace) -> None:
+    """Measure the launch that a supervisor says this is, or be its reference; launch 0 writes what it calibrated."""
+    context, layout = RunContext.current(out=options.out, profile=options.profile), cache_layout(options, lossless=True)
+    if options.reference:
+        options.drafter = "none"
+    engine = open_selected(options)
+    profile = in_turns(_profile(preset, context.profile, options))
+    prompts = _prompts(
+        preset, profile, options, load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name)
+    )
+    known = read_calibration(context.out)
+    if options.depth == "0" and not options.reference:
+        proposal = (engine, prompts, profile, options)
+        options.depth = str(known["depth"] if known else _trial(*proposal, profile.blocks * profile.prompts_per_launch))
+    make_depth, depth = depth_factory("0" if options.reference else options.depth, engine)
+    workload = LaunchWorkload(
+        kind=preset.kind,
+        prompts=prompts,
+        profile=replace(profile, arms=profile.arms[:1]) if options.reference else profile,
+        stop=options.stop,
+        settings=ArmSettings(layout, make_depth, options.prefill_chunk),
+        depth=depth,
+        score=answered if preset.kind == "needle_recall" else None,
+    )
+    if options.reference:
+        be_reference(turns, engine, workload, context)
+        return
+    part, number = part_in_turns(turns, engine, workload, context, partial(print, flush=True))
+    if number > 0:
+        write_report(part, context, part_name(number - 1))
+
+
 def _proposed_depth(
     engine: Engine, prompts: PromptSet, profile: Profile, options: argparse.Namespace, context: RunContext
 ) -> int:
@@ -103,7 +145,12 @@ def _proposed_depth(
     """
     if options.launch:
         return int(read_part(context.out / part_name(0), KINDS)["config"]["depth"]["tokens"])
-    spare = prompts.prompts[profile.prompts_per_launch * options.launches :][-PROPOSAL_PROMPTS:]
+    return _trial(engine, prompts, profile, options, profile.prompts_per_launch * options.launches)
+
+
+def _trial(engine: Engine, prompts: PromptSet, profile: Profile, options: argparse.Namespace, measured: int) -> int:
+    """Return the depth that a trial proposes on prompts after those that are measured."""
+    spare = prompts.prompts[measured:][-PROPOSAL_PROMPTS:]
     settings = TrialSettings(cache_layout(options), options.prefill_chunk)
     settings = replace(settings, max_new_tokens=min(profile.max_new_tokens, settings.max_new_tokens))
     trials = try_depths(engine, [prompt.ids for prompt in spare], longest_depth(engine), settings)
@@ -122,7 +169,8 @@ def _profile(preset: ArmsCompared, name: str, options: argparse.Namespace) -> Pr
 def _prompts(preset: ArmsCompared, profile: Profile, options: argparse.Namespace, prompts: PromptSet) -> PromptSet:
     """Apply the workload's rule: lasting answers for throughput, an even spread over lengths for needles."""
     if preset.kind == "needle_recall":
-        return prompts.spread(profile.prompts_per_launch * options.launches + profile.warmups)
+        launches = profile.blocks if profile.in_turns else options.launches
+        return prompts.spread(profile.prompts_per_launch * launches + profile.warmups)
     return prompts.lasting(profile.max_new_tokens)
 
 
@@ -138,7 +186,9 @@ def assemble(options: argparse.Namespace) -> Summary:
     context = RunContext.current(out=options.out, profile=options.profile)
     report = merge(read_parts(context.out, KINDS))
     summary = summarise(report)
-    write_report(replace(report, claims=claims(report, summary)), context, options.report)
+    # The ratio of turns is the runner's, over launches: the report says nothing of it.
+    stated = () if read_calibration(context.out) else claims(report, summary)
+    write_report(replace(report, claims=stated), context, options.report)
     remove_parts(context.out)
     return summary
 

@@ -17,6 +17,7 @@ from bridge.launches import wording
 from bridge.launches.attempts import ShownInterval
 from bridge.launches.estimate import over_launches, prompts_like_these
 from bridge.launches.stopping import decide
+from bridge.run.stop_rule import Part
 
 SECONDARY: Final[Mapping[str, tuple[StageName, str]]] = {
     "prefill_speedup": ("prefill_s", "prefill"),
@@ -68,7 +69,11 @@ def speedups(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         yield from _over_prompts(report, evidence)
         return
     yield _over_launches(report, evidence, series)
-    yield from (draft for draft in _over_prompts(report, evidence) if draft.role != "primary")
+    for name, (stage, said) in SECONDARY.items():
+        part: Part = "prefill" if stage == "prefill_s" else "total"
+        found = series_ratio(report, evidence, part, questions=len(SECONDARY))
+        if found is not None:
+            yield _part_over_launches(report, evidence, found, name, said)
 
 
 def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> ClaimDraft:
@@ -111,6 +116,27 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
             "prompts_like_these": _other_prompts(report, evidence),
             "summary": f"{shown}, vs {baseline}",
         },
+    )
+
+
+def _part_over_launches(report: Report, evidence: Evidence, found: SeriesRatio, name: str, said: str) -> ClaimDraft:
+    """Return the ratio of the stamps of a part of each sample."""
+    arms, bounds, pooled = arms_of(report, evidence), found.shown, found.pooled
+    effect_, baseline = wording.effect(bounds), baseline_name(arms)
+    shown = wording.shown(bounds, pooled.launches, looks=found.looks)
+    shown += ", " + wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
+    return ClaimDraft(
+        id=name,
+        role="secondary",
+        value=bounds.value,
+        interval=(bounds.low, bounds.high),
+        confidence=CONFIDENCE,
+        unit="ratio",
+        n=pooled.launches,
+        wording=f"{said} {effect_}: {shown}, vs {baseline}",
+        baseline=baseline,
+        arms=tuple(arm.name for arm in (*arms.candidates[:1], *arms.reference)),
+        detail={"effect": effect_, "over": "launches", "summary": f"{shown}, vs {baseline}"},
     )
 
 

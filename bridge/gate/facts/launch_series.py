@@ -16,7 +16,7 @@ from bridge.launches.estimate import Launch
 from bridge.launches.sittings import PooledRatio, pool
 from bridge.launches.stopping import LaunchRule
 from bridge.records import JobSpec, LaunchRecord, LaunchSeries, RunRecord, SoloStretch
-from bridge.run.stop_rule import counting, finished
+from bridge.run.stop_rule import Part, counting, finished
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,10 @@ class Series:
         """When it was to end."""
         rule = self.plan.rule
         return LaunchRule(rule.least, rule.most, rule.blocks, rule.half_width)
+
+    def over(self, part: Part) -> list[Launch]:
+        """Return the launches with the ratio of a part of their samples."""
+        return finished(self.plan, self.records, part)
 
     @property
     def counted(self) -> list[LaunchRecord]:
@@ -86,19 +90,27 @@ def _plans(spec: JobSpec) -> list[tuple[str, LaunchSeries]]:
     return [(command.name, command.launches) for command in spec.commands if command.launches is not None]
 
 
-def series_ratio(report: Report, evidence: Evidence) -> SeriesRatio | None:
-    """Return the ratio over this run's launches and those of its earlier attempts; None without enough of them."""
+def series_ratio(report: Report, evidence: Evidence, part: Part = "decode", questions: int = 1) -> SeriesRatio | None:
+    """Return the ratio over this run's launches and those of its earlier attempts; None without enough of them.
+
+    Args:
+        report: whose arms.
+        evidence: the records of this run and the earlier ones.
+        part: of each sample.
+        questions: among how many ratios of one report it is; its interval is as wide as that asks.
+    """
     own = series_of(report, evidence)
     if own is None:
         return None
     earlier = [_of_record(report, evidence, record) for record in evidence.earlier_records.values()]
     known = [one for one in (own, *earlier) if one is not None and one.plan == own.plan]
-    every = pool([one.launches for one in known], own.plan.rule.blocks)
+    every = pool([one.over(part) for one in known], own.plan.rule.blocks)
     if every is None:
         return None
-    whole = pool([one.launches for one in known if not one.cut], own.plan.rule.blocks)
+    whole = pool([one.over(part) for one in known if not one.cut], own.plan.rule.blocks)
     looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
-    shown = weaker(ShownInterval.of(every, looks), None if whole is None else ShownInterval.of(whole, looks))
+    bounds = ShownInterval.of(every, looks * questions)
+    shown = weaker(bounds, None if whole is None else ShownInterval.of(whole, looks * questions))
     return SeriesRatio(every, shown, looks)
 
 
@@ -109,6 +121,18 @@ def load_of(evidence: Evidence) -> float | None:
     samples = evidence.record.telemetry.samples
     shares = [sample.other_cpu_share for sample in samples if sample.other_cpu_share is not None]
     return math.fsum(shares) / len(shares) if shares else None
+
+
+def references(series: Series) -> tuple[list[float], list[float]]:
+    """Return seconds a token of the baseline alone and of the host's own loop, for each launch that has both."""
+    own, reference = [], []
+    for record in series.counted:
+        alone = _token_s([one for one in record.solos if one.arm == series.plan.arms[0]])
+        again = None if record.reference is None else _token_s([record.reference])
+        if alone is not None and again is not None:
+            own.append(alone)
+            reference.append(again)
+    return own, reference
 
 
 def solo_ratios(series: Series) -> tuple[list[float], list[float]]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import permutations
 
+from bridge.gate.facts.launch_series import Series, series_of
 from bridge.gate.facts.samples import Arm, arms_of, depth_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import (
@@ -129,6 +130,10 @@ def redraw_arm_order(report: Report, evidence: Evidence) -> Iterator[Violation]:
     chosen until it helps. Every order of the arms occurs equally often; anyone can draw it again.
     """
     arms = arms_of(report, evidence).all
+    series = series_of(report, evidence)
+    if series is not None:  # which arm goes next is drawn by who hands out the turns
+        yield from _drawn_blocks(series, arms, evidence)
+        return
     placed = [(s["launch"], s["order_index"], arm.name, s) for arm in arms for s in arm.samples]
     launches = sorted({launch for launch, *_ in placed})
     if launches != list(range(len(launches))):
@@ -152,6 +157,30 @@ def redraw_arm_order(report: Report, evidence: Evidence) -> Iterator[Violation]:
             and met != drawn_names(met, seed, launch)
         ):
             yield Violation(f"launch {launch}: prompts were not met in the order that the nonce draws", "/arms")
+
+
+def _drawn_blocks(series: Series, arms: tuple[Arm, ...], evidence: Evidence) -> Iterator[Violation]:
+    """Yield prompts that are not in the block, or not in the order within it, that the nonces draw."""
+    nonce = None if evidence.record is None else evidence.record.nonce
+    if nonce is None:
+        return  # G2-DRAWN says so
+    every = drawn_names({sample["prompt_id"] for arm in arms for sample in arm.measured}, nonce, "blocks")
+    size, rest = divmod(len(every), series.rule.blocks)
+    if rest:
+        yield Violation(f"{len(every)} prompts are no {series.rule.blocks} blocks of equal length", "/arms")
+        return
+    for launch in series.counted:
+        block = every[launch.block * size : (launch.block + 1) * size]
+        wanted = drawn_names(block, launch.nonce, launch.number)
+        for arm in arms:
+            got = [sample["prompt_id"] for sample in arm.measured if sample["launch"] == launch.number - 1]
+            if got != (wanted if launch.cut is None else wanted[: len(got)]):
+                yield Violation(
+                    f"launch {launch.number}: arm {arm.name!r} did not meet the prompts of block {launch.block} in the "
+                    "order that the nonces draw",
+                    f"/arms/{arm.index}",
+                )
+                return
 
 
 def seed_of(launch: int, report: Report, evidence: Evidence) -> str | None:

@@ -135,7 +135,7 @@ def _earlier_attempts(evidence: Evidence, attempt: Attempt) -> Iterator[Violatio
         for other in reports:
             if other.value is None or other.path not in ours:
                 continue
-            why = _other_question(name, other, ours[other.path]) or _refusal(other, evidence)
+            why = _other_question(name, other, ours[other.path]) or _refusal(name, other, evidence)
             if why is not None:
                 yield Violation(f"earlier attempt {name} cannot be pooled: {why}", "attempt", report=other.path)
 
@@ -163,9 +163,20 @@ def _stage_rows(report: Report) -> list[Any]:
     return [[sample["stages"] for sample in arm["samples"]] for arm in report.body["arms"]]
 
 
-def _refusal(other: Report, evidence: Evidence) -> str | None:
-    """Return what a rule of what a report says by itself refuses in an earlier one, None when nothing."""
-    alone = Evidence(reports=(other,), record=None, spec=None, profile=evidence.profile)
+def _refusal(name: str, other: Report, evidence: Evidence) -> str | None:
+    """Return what a rule of what a report says by itself refuses in an earlier one, None when nothing.
+
+    Where turns were handed out, the report is of what was done in them: its record belongs to it.
+    """
+    record = evidence.earlier_records.get(name)
+    stamped = record is not None and bool(record.launches)
+    alone = Evidence(
+        reports=(other,),
+        record=record if stamped else None,
+        spec=evidence.spec if stamped else None,
+        profile=evidence.profile,
+        run_id=name,
+    )
     for code, entry in rules().items():
         if entry.layer not in _BY_ITSELF or code == "G5-ATTEMPTS":
             continue

@@ -75,7 +75,8 @@ def _foreign_programs(spec: JobSpec, interpreter: str) -> Iterator[Violation]:
     # Without -I the working directory comes first on the path: right for the request's tree, nobody's for host code.
     flags = ("-I",) if spec.code == "host" else ("-I", "-s")
     for command in spec.commands:
-        engine = any(command.argv[:4] == (interpreter, flag, *ENGINE) for flag in flags)
+        argvs = [argv for argv in (command.argv, command.reference) if argv is not None]
+        engine = all(any(argv[:4] == (interpreter, flag, *ENGINE) for flag in flags) for argv in argvs)
         foreign = command.argv[4:5] == ("tests",) and not _only_tests(spec)  # runs whatever files it is given
         if foreign or not engine:
             begins = " ".join(command.argv[:5])

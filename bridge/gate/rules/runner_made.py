@@ -1,11 +1,9 @@
-"""Rules on what the runner made itself: the draw of what was asked, outputs computed again, turns handed out."""
+"""Rules on what the runner made itself: the draw of what was asked, outputs computed again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
-from bridge.gate.claims import claim_drafts
 from bridge.gate.declared.kind import kinds
 from bridge.gate.facts.peer_isolation import made_by_runner
 from bridge.gate.facts.samples import arms_of
@@ -14,9 +12,6 @@ from bridge.gate.report_kinds import DRAWN, INTERLEAVED, SAMPLED, STUDIES
 from bridge.gate.rule import report_rule
 from bridge.gate.rules import recomputed
 from bridge.gate.rules.arms import drawn_names
-
-STAMPED: Final = "launches"
-"""What a ratio says it is over where it was computed from the runner's stamps of turns."""
 
 
 @report_rule(
@@ -73,24 +68,3 @@ def compare_recomputation(report: Report, evidence: Evidence) -> Iterator[Violat
     if evidence.record is None or evidence.spec is None or made_by_runner(evidence):
         return
     yield from recomputed.problems(report, kinds()[str(report.kind)], evidence)
-
-
-@report_rule(
-    "G4-TURNS",
-    "times",
-    severity="violation",
-    kinds=(*SAMPLED, *STUDIES),
-    remedy="Use a preset whose command is launched in a series and takes turns; see docs/turns.md.",
-)
-def require_turns(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """Times are the runner's own stamps of turns that it handed out.
-
-    Marks that a program sends tell when it sent them. Only who says which arm goes next, and stamps order and answer,
-    knows how long an arm took.
-    """
-    if evidence.record is None or made_by_runner(evidence):
-        return
-    told = tuple(draft.id for draft in claim_drafts(report, evidence) if draft.detail.get("over") != STAMPED)
-    if told:
-        said = "the runner handed out no turns for it: the program itself says how long its arms took"
-        yield Violation(said, "sample_marks", claims=told)

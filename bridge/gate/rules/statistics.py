@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bridge.gate.claims.speed import control_ratio
+from bridge.gate.facts.launch_series import Series, series_of
 from bridge.gate.facts.samples import Arms, arms_of, stage_means, within
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import (
@@ -23,6 +25,7 @@ from bridge.gate.report_kinds import (
 from bridge.gate.rule import report_rule
 from bridge.gate.stats.spread import largest_ratio, robust_log_spread
 from bridge.gate.stats.trend import Trend, line
+from bridge.run.stop_rule import turns_of
 
 
 @report_rule(
@@ -50,6 +53,8 @@ def require_design(report: Report, evidence: Evidence) -> Iterator[Violation]:
             yield from _paired_design(within(arms, set(launches)), profile, report.kind)
     elif report.kind == ACCEPTANCE:
         yield from (Violation(message, "/arms") for message in _acceptance_design(arms, profile))
+    elif series_of(report, evidence) is not None:  # how many launches there have to be is said by G5-LAUNCHES
+        yield from (Violation(message, "/arms") for message in _series_design(arms, profile))
     else:
         yield from _paired_design(arms, profile, report.kind or "")
 
@@ -66,6 +71,21 @@ def _acceptance_design(arms: Arms, profile: Mapping[str, Any]) -> Iterator[str]:
         warm = sum(1 for sample in arm.samples if sample["is_warmup"])
         if warm < profile["warmups_per_arm_and_launch"]:
             yield f"arm {arm.name!r} has {warm} warm-ups, expected {profile['warmups_per_arm_and_launch']}"
+
+
+def _series_design(arms: Arms, profile: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a series of launches lacks: distinct prompts with distinct answers, and warm-ups in each."""
+    launches = {sample["launch"] for arm in arms.all for sample in arm.measured}
+    for arm in arms.all:
+        answers = {sample["prompt_digest"]: tuple(sample["tokens"]) for sample in arm.measured}
+        if len(answers) < profile["prompts_min_count"]:
+            yield f"arm {arm.name!r} met {len(answers)} prompts, expected {profile['prompts_min_count']}"
+        if 2 * len(set(answers.values())) < len(answers):
+            yield f"arm {arm.name!r} gave {len(set(answers.values()))} different answers to {len(answers)} prompts"
+        warm = Counter(sample["launch"] for sample in arm.samples if sample["is_warmup"])
+        short = [launch for launch in sorted(launches) if warm[launch] < profile["warmups_per_arm_and_launch"]]
+        if short:
+            yield f"arm {arm.name!r} has {warm[short[0]]} warm-ups in launch {short[0]}"
 
 
 def _paired_design(arms: Arms, profile: Mapping[str, Any], kind: str) -> Iterator[Violation]:
@@ -201,6 +221,23 @@ def baseline_trend(arms: Arms) -> Trend | None:
     return line([index / span for index in range(len(placed))], [math.log(seconds) for *_, seconds in placed])
 
 
+def _short_samples(series: Series, least_s: float) -> Iterator[Violation]:
+    """Yield an arm whose samples are shorter: where one prompt is soon decoded, a sample is several of them."""
+    for arm in series.plan.arms:
+        spent: dict[tuple[int, int], float] = {}
+        for launch in series.counted:
+            for turn in turns_of(series.plan, launch, arm, "decode"):
+                key = (launch.number, turn.sample)
+                spent[key] = spent.get(key, 0.0) + turn.done_s - turn.go_s
+        middle_s = statistics.median(spent.values()) if spent else 0.0
+        if middle_s < least_s:
+            yield Violation(
+                f"a sample of arm {arm!r} decodes for {middle_s:.3f} s (median of {len(spent)}), expected {least_s} s",
+                "launches",
+                arms=(arm,),
+            )
+
+
 @report_rule(
     "G5-DURATION",
     "times",
@@ -214,6 +251,10 @@ def require_decode_time(report: Report, evidence: Evidence) -> Iterator[Violatio
     At 64 tokens of a small model identical work differed 2.7-fold, at 0.2 s and more less than 1.5-fold.
     """
     least_s = float(evidence.profile["decode_min_s"])
+    series = series_of(report, evidence)
+    if series is not None:
+        yield from _short_samples(series, least_s)
+        return
     for arm in arms_of(report, evidence).all:
         if arm.name in UNSEEN:  # may hold its first token back: only its total time says something
             continue

@@ -48,15 +48,15 @@ class MlxNative:
         check_prompt(prompt, self.target.info)
         stopping.room_tokens = room_tokens(len(prompt), self.target.info)
         model = _CountedModel(self.target.module)
-        self._cache = make_prompt_cache(self.target.module)
+        cache = make_prompt_cache(self.target.module)
         # Recurrent layers do not count positions; some layer attends.
-        counting = next(layer for layer in self._cache if hasattr(layer, "offset"))
+        counting = next(layer for layer in cache if hasattr(layer, "offset"))
         counted, first = 0, True
         steps = generate_step(
             mx.array(prompt),
             model,
             max_tokens=stopping.remaining_tokens,
-            prompt_cache=self._cache,
+            prompt_cache=cache,
             prefill_step_size=chunk,
         )
         with self._wired.holding(self.target.module), closing(steps):
@@ -64,6 +64,7 @@ class MlxNative:
                 # When the first token arrives the forward after it is already queued: that one belongs to decoding.
                 calls = model.calls - counted - (1 if first else 0)
                 counted += calls
+                self._cache = cache  # decodes may take turns
                 emitted, stop = stopping.cut((token,))
                 if stop is None and stopping.cancelled():
                     stop = StopReason.CANCELLED

@@ -39,14 +39,15 @@ class TorchNative:
         """
         check_prompt(prompt, self.target.info)
         stopping.room_tokens = room_tokens(len(prompt), self.target.info)
-        self._cache = DynamicCache(config=self.target.module.config)
+        cache = DynamicCache(config=self.target.module.config)
         chunks = [prompt[start : start + chunk] for start in range(0, len(prompt), chunk)]
         for part in chunks[:-1]:
-            self._forward(torch.tensor([part], device=self.target.device))
+            self._forward(torch.tensor([part], device=self.target.device), cache)
         ids, forwards = torch.tensor([chunks[-1]], device=self.target.device), len(chunks)
         position, prefill = len(prompt), True
         while True:
-            ids = self._forward(ids)
+            ids = self._forward(ids, cache)
+            self._cache = cache  # decodes may take turns
             emitted, stop = stopping.cut((int(ids.item()),))
             if stop is None and stopping.cancelled():
                 stop = StopReason.CANCELLED
@@ -72,8 +73,8 @@ class TorchNative:
         return sum(tensor.untyped_storage().nbytes() for tensor in tensors if tensor is not None)
 
     @torch.inference_mode()
-    def _forward(self, ids: torch.Tensor) -> torch.Tensor:
+    def _forward(self, ids: torch.Tensor, cache: DynamicCache) -> torch.Tensor:
         """Append ids ``[1, rows]`` and return the most likely next one, ``[1, 1]`` on the device."""
-        output = self.target.module(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
+        output = self.target.module(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
         best: torch.Tensor = output.logits[:, -1].argmax(dim=-1, keepdim=True)
         return best

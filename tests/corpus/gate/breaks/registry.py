@@ -23,12 +23,14 @@ def honest(name: str) -> Case:
     """Return a fresh copy of an honest run; building the large one takes a moment, so it is built once."""
     if name not in _HONEST:
         from tests.corpus.gate.studies import BUILDERS
+        from tests.corpus.gate.turned import in_turns
 
         made = {
             **BUILDERS,
             "probe": probe,
             "suite": suite,
             "claim": code_throughput,
+            "turned": in_turns,
             "smoke": lambda: code_throughput(SMALL),
         }
         _HONEST[name] = made[name]()

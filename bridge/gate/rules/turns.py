@@ -1,0 +1,159 @@
+"""Rules on turns: who handed them out, whether the report is of what was done in them, and who the baseline is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from bridge.gate.claims import claim_drafts
+from bridge.gate.facts.launch_series import Series, references, series_of
+from bridge.gate.facts.peer_isolation import made_by_runner
+from bridge.gate.facts.samples import Arm, Sample, arms_of
+from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.report_kinds import PAIRED, SAMPLED, STUDIES
+from bridge.gate.rule import report_rule
+from bridge.launches.checks import HANDICAP_MOST, handicap
+from bridge.records import LaunchRecord, Turn
+
+STAMPED: Final = "launches"
+"""What a ratio says it is over where it was computed from the runner's stamps of turns."""
+_LATE_TURN_S: Final = 0.01
+_LATE_SHARE: Final = 0.02
+
+
+@report_rule(
+    "G4-TURNS",
+    "times",
+    severity="violation",
+    kinds=(*SAMPLED, *STUDIES),
+    remedy="Use a preset whose command is launched in a series and takes turns; see docs/turns.md.",
+)
+def require_turns(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Times are the runner's own stamps of turns that it handed out, and the report is of what was done in them.
+
+    Marks that a program sends tell when it sent them. Only who says which arm goes next, and stamps order and answer,
+    knows how long an arm took. The program's own clock is a cross-check: it cannot have spent more time than the runner
+    saw. A turn ends at the first step that reaches its tokens, so the steps of a sample say how many each of its turns
+    had: a list of steps that were not taken gives other turns.
+    """
+    if evidence.record is None or made_by_runner(evidence):
+        return
+    told = tuple(draft.id for draft in claim_drafts(report, evidence) if draft.detail.get("over") != STAMPED)
+    if told:
+        said = "the runner handed out no turns for it: the program itself says how long its arms took"
+        yield Violation(said, "sample_marks", claims=told)
+    series = series_of(report, evidence)
+    if series is not None:
+        for launch in series.counted:
+            for arm in arms_of(report, evidence).all:
+                yield from _work(launch, arm, prefill=series.plan.prefill)
+
+
+def _work(launch: LaunchRecord, arm: Arm, *, prefill: bool) -> Iterator[Violation]:
+    """Yield how a report's samples of an arm are not what the arm did in the turns of one launch."""
+    turns = [turn for turn in launch.turns if turn.arm == arm.name]
+    samples = [sample for sample in arm.measured if sample["launch"] == launch.number - 1]
+    if launch.cut is not None and not samples:
+        return
+    where = f"launch {launch.number}, arm {arm.name!r}"
+    said, saw = sum(sample["output_tokens"] for sample in samples), sum(turn.tokens for turn in turns)
+    if said != saw:
+        yield Violation(
+            f"{where}: the report has {said} tokens, the turns had {saw}",
+            f"/arms/{arm.index}",
+            severity="reject",
+            premise="outputs",
+        )
+        return
+    said_s = math.fsum(sample["stages"]["total_s"] for sample in samples)
+    saw_s = math.fsum(turn.done_s - turn.go_s for turn in turns)
+    if said_s > saw_s * (1.0 + _LATE_SHARE) + _LATE_TURN_S:
+        yield Violation(
+            f"{where}: its own clock says {said_s:.3f} s, the turns lasted {saw_s:.3f} s",
+            f"/arms/{arm.index}",
+            arms=(arm.name,),
+        )
+    if prefill and launch.turn_tokens and not any(sample["counters"]["guard_rejections"] for sample in samples):
+        yield from _steps(launch.turn_tokens, turns, samples, arm, where)
+
+
+def _steps(
+    turn_tokens: int, turns: Sequence[Turn], samples: Sequence[Sample], arm: Arm, where: str
+) -> Iterator[Violation]:
+    left = list(samples)
+    for number in sorted({turn.sample for turn in turns}):
+        mine = [turn for turn in turns if turn.sample == number]
+        group, left = left[: mine[0].tokens], left[mine[0].tokens :]
+        wanted = expected_turns(group, turn_tokens)
+        if [turn.tokens for turn in mine] != wanted:
+            yield Violation(
+                f"{where}, sample {number}: turns had {[turn.tokens for turn in mine]} tokens, the steps of the report "
+                f"give {wanted}",
+                f"/arms/{arm.index}",
+                severity="reject",
+                premise="outputs",
+                arms=(arm.name,),
+            )
+
+
+def expected_turns(samples: Sequence[Sample], turn_tokens: int) -> list[int]:
+    """Return how many tokens each turn of a supervisor's sample has by the steps of its prompts.
+
+    The first turn forwards every prompt and takes a token of each. Each later one goes on, prompt after prompt, to the
+    first step that reaches the next multiple of ``turn_tokens``.
+    """
+    sizes = [size for sample in samples for size in _sizes(sample)]
+    found, have, taken = [len(samples)], len(samples), 0
+    for size in sizes:
+        taken += size
+        if have + taken >= (have // turn_tokens + 1) * turn_tokens:
+            found.append(taken)
+            have, taken = have + taken, 0
+    return [*found, taken] if taken else found
+
+
+def _sizes(sample: Sample) -> list[int]:
+    """Return how many tokens each step after the prefill put out; the budget or a stop token cuts the last one."""
+    left = sample["output_tokens"] - 1
+    accepted = sample["accepted_per_step"]
+    sizes = []
+    for count in [0] * left if accepted is None else accepted:
+        sizes.append(min(count + 1, left))
+        left -= sizes[-1]
+    return [size for size in sizes if size]
+
+
+@report_rule(
+    "G5-REFERENCE",
+    "times",
+    severity="violation",
+    kinds=PAIRED,
+    remedy="Use a preset whose series names a reference; do not slow the baseline down.",
+)
+def compare_with_reference(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """The baseline is as fast as the host's own loop, which decodes the same prompts alone after each launch.
+
+    Beside a slow baseline anything is fast. A process of the host's own, timed by the runner, says what plain decoding
+    costs on this machine in this minute: the one-sided 95 % lower bound of how much slower the baseline is stays below
+    5 %, and a handicap of 10 % is found in 99 of 100 runs of 8 launches.
+    """
+    series = series_of(report, evidence)
+    if series is None:
+        return
+    own, reference = references(series)
+    missing = len(series.launches) - len(reference)
+    if missing:
+        said = f"{missing} of {len(series.launches)} launches have no reference of the host's own beside their baseline"
+        yield Violation(said, "launches")
+    if reference and (slower := handicap(own, reference)) > HANDICAP_MOST:
+        yield Violation(
+            f"the baseline takes at least {math.expm1(slower) * 100:.1f} % longer a token than the host's own loop, at "
+            f"most {math.expm1(HANDICAP_MOST) * 100:.0f} % is noise",
+            "launches",
+        )
+
+
+def met(series: Series, launch: int) -> LaunchRecord | None:
+    """Return the record of a report's launch, counted from 0; None where no such launch was stamped."""
+    return next((one for one in series.counted if one.number == launch + 1), None)

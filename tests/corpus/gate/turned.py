@@ -1,0 +1,121 @@
+"""An honest claim run whose turns the supervisor handed out: its samples, stamps and steps agree."""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from typing import Any
+
+from bridge.gate.rules.arms import drawn_names
+from bridge.gate.rules.turns import expected_turns
+from tests.corpus.gate.builders import NONCE, Case, around, moment, sha
+from tests.corpus.gate.generations import MODELS, code_throughput
+
+ARMS = ("autoregressive", "speculative")
+BLOCKS, LAUNCHES, TURN_TOKENS, SOLO_TOKENS = 5, 10, 8, 120
+PLAN = {
+    "arms": list(ARMS),
+    "rule": {"least": 10, "most": 20, "blocks": BLOCKS, "half_width": 0.03, "allowed_s": 780.0},
+    "unit": "tokens",
+    "turn_least_s": 0.05,
+    "solo_s": 3.0,
+    "prefill": True,
+}
+REFERENCE = ["/opt/kakeya/bin/python", "-I", "-m", "engine.cli", "eval", "code", "--reference"]
+Row = dict[str, Any]
+
+
+def in_turns(seed: int = 3) -> Case:
+    """Return the run: ten launches of five blocks of twelve prompts."""
+    rng, report = random.Random(seed), code_throughput().report
+    arms = {arm["name"]: arm for arm in report["arms"] if arm["name"] in ARMS}
+    known = {(name, row["prompt_id"]): row for name in ARMS for row in arms[name]["samples"]}
+    warm = sorted({prompt for (_, prompt), row in known.items() if row["is_warmup"]})
+    measured = sorted({prompt for _, prompt in known} - set(warm))
+    every, size = drawn_names(measured, NONCE, "blocks"), len(measured) // BLOCKS
+    rows: dict[str, list[Row]] = {name: [] for name in ARMS}
+    launches, now = [_launch(0, 0, 0.5, [], rng)], 5.0
+    for number in range(1, LAUNCHES + 1):
+        block, nonce = (number - 1) % BLOCKS, sha(f"launch {number}")
+        order = drawn_names(every[block * size : (block + 1) * size], nonce, number)
+        pairs = [_pair(known, prompt, number - 1, place, rng) for place, prompt in enumerate([*warm, *order])]
+        for pair in pairs:
+            for name, row in zip(ARMS, pair, strict=True):
+                rows[name].append(row)
+        launches.append(_launch(number, block, now, pairs[len(warm) :], rng))
+        now = launches[-1]["ended_s"] + 5.0
+    return _run(report, arms, rows, launches)
+
+
+def _pair(known: dict[tuple[str, str], Row], prompt: str, launch: int, place: int, rng: random.Random) -> list[Row]:
+    pair = []
+    for index, name in enumerate(ARMS):
+        row, slower = copy.deepcopy(known[name, prompt]), math.exp(rng.gauss(0.0, 0.01))
+        row["launch"], row["order_index"] = launch, len(ARMS) * place + index
+        row["id"] = f"{launch}/{row['order_index']}/{name}/{prompt}"
+        row["stages"] = {stage: seconds and seconds * slower for stage, seconds in row["stages"].items()}
+        pair.append(row)
+    return pair
+
+
+def _launch(number: int, block: int, began_s: float, pairs: list[list[Row]], rng: random.Random) -> Row:
+    turns, now = [], began_s + 2.0
+    for sample, pair in enumerate(pairs):
+        waiting = {name: _stamped(row) for name, row in zip(ARMS, pair, strict=True)}
+        while any(waiting.values()):
+            for name in rng.sample(ARMS, k=2):
+                if waiting[name]:
+                    tokens, spent = waiting[name].pop(0)
+                    stamp = {"number": len(turns) + 1, "arm": name, "sample": sample, "tokens": tokens}
+                    turns.append(stamp | {"go_s": now, "done_s": now + spent, "over": not waiting[name]})
+                    now += spent + 1e-4
+    solos = [_alone(name, pairs, now, 500 + place) for place, name in enumerate(ARMS)] if pairs else []
+    ended = now + (sum(one["done_s"] - one["go_s"] for one in solos))
+    reference = None if not solos else solos[0] | {"arm": "reference", "number": 1}
+    return {
+        "schema_version": 1, "command": "verb-0", "number": number, "block": block, "nonce": sha(f"launch {number}"),
+        "turn_tokens": TURN_TOKENS, "started_s": began_s, "ready_s": began_s + 1.0, "ended_s": ended, "slept_s": 0.0,
+        "turns": turns, "solos": solos, "reference": reference, "cut": None,
+    }  # fmt: skip
+
+
+def _stamped(row: Row) -> list[tuple[int, float]]:
+    """Return tokens and seconds of each turn of a sample."""
+    first, *later = expected_turns([row], TURN_TOKENS)
+    decode_s, stages = row["output_tokens"] - 1, row["stages"]
+    return [(first, stages["prefill_s"]), *((count, stages["decode_s"] * count / decode_s) for count in later)]
+
+
+def _alone(name: str, pairs: list[list[Row]], now: float, number: int) -> Row:
+    mine = [pair[ARMS.index(name)] for pair in pairs]
+    token_s = sum(row["stages"]["total_s"] for row in mine) / sum(row["output_tokens"] for row in mine)
+    spent = SOLO_TOKENS * token_s
+    stretch = {"number": number, "arm": name, "sample": 1, "tokens": SOLO_TOKENS, "go_s": now, "done_s": now + spent}
+    return stretch | {"cpu_s": 0.9 * spent, "waited_s": 0.0, "source": "proc"}
+
+
+def _run(report: Row, arms: dict[str, Row], rows: dict[str, list[Row]], launches: list[Row]) -> Case:
+    ended = launches[-1]["ended_s"] + 1.0
+    chosen = {(name, row["prompt_id"]): row["id"] for name in ARMS for row in arms[name]["samples"]}
+    old = {row["sample"]: row for row in report["fallbacks"]}
+    by_prompt = {key: old[name] for key, name in chosen.items() if name in old}
+    placed = sorted((row["launch"], row["order_index"], row["id"]) for mine in rows.values() for row in mine)
+    fallbacks = [
+        by_prompt[key] | {"sample": name} for *_, name in placed if (key := tuple(name.split("/")[2:])) in by_prompt
+    ]
+    value = report | {
+        "arms": [arms[name] | {"samples": rows[name]} for name in ARMS],
+        "claims": [],
+        "fallbacks": fallbacks,
+        "started_at": moment(2.0),
+        "ended_at": moment(ended - 0.5),
+        "wall_s": round(ended - 30.0, 6),
+    }
+    case = around({"report.json": value}, commands=[(0.1, ended)], marks=[], models=MODELS, primary="decode_speedup")
+    command = case.spec["commands"][0]
+    command |= {"launches": PLAN, "reference": REFERENCE}
+    for launch in launches:
+        launch["command"] = command["name"]
+    case.record["launches"] = launches
+    return case.seal()

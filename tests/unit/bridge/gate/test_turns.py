@@ -1,0 +1,130 @@
+"""A run whose turns were handed out can make every claim but seconds; a report of other work than its turns cannot."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from bridge.gate import judge
+from bridge.gate.judging import RECORD_NAME
+from tests.corpus.gate.turned import in_turns
+
+EARLIER = "01jd7zk3v8q4w2m6x9c5b7n1t0"
+
+
+@pytest.fixture(scope="module")
+def honest():
+    return in_turns()
+
+
+def judged(case, earlier=None):
+    case.seal()
+    return judge(case.run_id, case.files(), case.record_value(), case.spec_value(), earlier=earlier)
+
+
+def found(verdict):
+    return {f.code: f.message for f in verdict.findings if f.severity != "note"}
+
+
+def test_identity_acceptance_and_every_ratio_may_be_quoted_and_tokens_a_second_may_not(honest):
+    verdict = judged(honest.copy())
+    claims = {claim.id: claim for claim in verdict.claims}
+    assert verdict.decision == "evidence", found(verdict)
+    citable = {name for name, claim in claims.items() if claim.citable}
+    assert citable == {
+        "decode_speedup", "prefill_speedup", "total_speedup", "acceptance_length", "acceptance_rate",
+        "identical_prompts",
+    }  # fmt: skip
+    assert claims["baseline_tokens_per_s"].missing == ("times",)
+    assert claims["decode_speedup"].n == 10
+    assert claims["decode_speedup"].value < claims["acceptance_length"].value
+
+
+def scaled(case, factor):
+    """Let the same run have happened on a machine that is so many times as fast, with as many more tokens a turn."""
+    for launch in case.record["launches"]:
+        for one in (*launch["turns"], *launch["solos"], *([launch["reference"]] if launch["reference"] else [])):
+            one["done_s"] = one["go_s"] + (one["done_s"] - one["go_s"]) / factor
+    for arm in case.report["arms"]:
+        for sample in arm["samples"]:
+            sample["stages"] = {name: value and value / factor for name, value in sample["stages"].items()}
+
+
+def test_samples_that_are_too_short_name_their_length(honest):
+    case = honest.copy()
+    scaled(case, 20)
+    assert "a sample of arm 'speculative' decodes for 0.0" in found(judged(case))["G5-DURATION"]
+
+
+def test_a_list_of_steps_that_were_not_taken_contradicts_the_turns(honest):
+    case = honest.copy()
+    mine = [one for one in case.record["launches"][2]["turns"] if one["arm"] == "speculative" and one["sample"] == 3]
+    mine[1]["tokens"] -= 1
+    mine[2]["tokens"] += 1
+    verdict = judged(case)
+    assert verdict.decision == "rejected"
+    assert any("the steps of the report give" in finding.message for finding in verdict.findings)
+
+
+def test_tokens_that_no_turn_had_are_refused(honest):
+    case = honest.copy()
+    case.record["launches"][3]["turns"][5]["tokens"] += 1
+    verdict = judged(case)
+    assert verdict.decision == "rejected"
+    assert any("the turns had" in finding.message for finding in verdict.findings)
+
+
+def test_a_program_cannot_have_spent_more_time_than_the_runner_saw(honest):
+    case = honest.copy()
+    for turn in case.record["launches"][2]["turns"]:
+        turn["done_s"] -= 0.2 * (turn["done_s"] - turn["go_s"])
+    verdict = judged(case)
+    assert "its own clock says" in found(verdict)["G4-TURNS"]
+    assert "times" in next(one for one in verdict.claims if one.id == "decode_speedup").missing
+
+
+def test_a_slowed_baseline_is_no_baseline_and_a_missing_reference_is_said(honest):
+    case = honest.copy()
+    for launch in case.record["launches"][1:]:
+        launch["reference"]["done_s"] = launch["reference"]["go_s"] + 0.8 * (
+            launch["reference"]["done_s"] - launch["reference"]["go_s"]
+        )
+    assert found(judged(case))["G5-REFERENCE"].startswith("the baseline takes at least 2")
+    case.record["launches"][4]["reference"] = None
+    assert "1 of 10 launches have no reference" in " ".join(f.message for f in judged(case).findings)
+
+
+def test_prompts_in_another_order_or_block_were_not_drawn(honest):
+    case = honest.copy()
+    case.record["launches"][1]["nonce"] = "ab" * 32
+    verdict = judged(case)
+    assert "did not meet the prompts of block 0" in found(verdict)["G4-ORDER"]
+    assert verdict.decision == "rejected"
+
+
+def test_an_earlier_attempt_of_the_same_code_is_pooled(honest):
+    earlier, case = in_turns(seed=5), honest.copy()
+    earlier.report["run"]["id"] = EARLIER
+    earlier.record["id"] = EARLIER
+    earlier.seal()
+    case.record["attempt"].update(number=2, earlier=[EARLIER])
+    record = earlier.record_value().canonical()
+    verdict = judged(case, {EARLIER: {**earlier.files(), RECORD_NAME: record}})
+    speed = next(claim for claim in verdict.claims if claim.id == "decode_speedup")
+    assert (speed.citable, speed.n) == (True, 20), found(verdict)
+
+
+def test_decode_prefill_and_the_whole_are_ratios_of_their_own_turns(honest):
+    claims = {claim.id: claim for claim in judged(honest.copy()).claims}
+    logs = []
+    for launch in honest.record["launches"][1:]:
+        first = {(turn["arm"], turn["sample"]): turn for turn in reversed(launch["turns"])}
+        spent = {
+            arm: sum(one["done_s"] - one["go_s"] for (name, _), one in first.items() if name == arm)
+            for arm in ("autoregressive", "speculative")
+        }
+        logs.append(math.log(spent["autoregressive"] / spent["speculative"]))
+    assert claims["prefill_speedup"].value == pytest.approx(math.exp(sum(logs) / len(logs)))
+    low, high = sorted(claims[name].value for name in ("prefill_speedup", "decode_speedup"))
+    assert low < claims["total_speedup"].value < high
