@@ -24,13 +24,38 @@ def listings(protocol: str) -> Callable[[], str | None]:
     def figure() -> str | None:
         measured = {case: row for case, row in rows_of(bus_listings.STUDY).items() if case.endswith(protocol)}
         said = [
-            f"{case.rpartition(', ')[0]}: {row['window bytes']:,} B for {row['runs of two days']} recent runs "
-            f"(bound {row['bound bytes']:,}), whole {row['whole bytes']:,} B"
+            f"{case.rpartition(', ')[0]}: {row['poll']['bytes']:,} B for {row['runs of two days']} recent runs "
+            f"(bound {row['bound bytes']:,}), whole {row['whole listing']['bytes']:,} B"
             for case, row in measured.items()
         ]
         return "; ".join(said) or None
 
     return figure
+
+
+def flat() -> str | None:
+    """Return the calls and bytes of each look over v2, smallest history beside the largest that was measured."""
+    spread = [
+        row for case, row in rows_of(bus_listings.STUDY).items() if "over 300 days, v2" in case
+    ]  # in the order of their size
+    if len(spread) < 2:
+        return None
+    said = []
+    for look in ("start", "poll", "status", "ls", "claim", "request"):
+        first, last = spread[0][look], spread[-1][look]
+        calls = [sum(count for verb, count in one.items() if verb != "bytes") for one in (first, last)]
+        said.append(f"{look} {calls[0]} → {calls[1]} calls, {first['bytes']:,} → {last['bytes']:,} B listed")
+    pushed = [row["push answered with bytes"] for row in (spread[0], spread[-1])]
+    runs = [row["runs"] for row in (spread[0], spread[-1])]
+    return (
+        f"{runs[0]:,} → {runs[1]:,} runs: {'; '.join(said)}; each push is answered with {pushed[0]:,} → {pushed[1]:,} B"
+    )
+
+
+def stored() -> str | None:
+    """Return the repository's bytes for each run."""
+    rows = rows_of(bus_listings.STUDY)
+    return "; ".join(f"{case}: {row['repository bytes a run']:,} B" for case, row in rows.items()) or None
 
 
 def fleet(study: Study) -> Callable[[], str | None]:
@@ -54,6 +79,8 @@ LINES = (
     ),
     Line("a listing over protocol v2: at most 200 B a run of the last two days and 20 KB", STUDIES, listings("v2")),
     Line("over v0 bytes follow the refs that exist", STUDIES, listings("v0")),
+    Line("status, ls, a poll, start and claim flat within 1.2x (v2)", STUDIES, flat),
+    Line("repository bytes a run", STUDIES, stored),
     Line(
         "after archiving and git gc --prune=now on the remote every result still verifies, from v2 and v0 clients",
         f"{PYTEST} tests/integration/bus/test_archived_results.py tests/conformance/bus/test_archives.py",

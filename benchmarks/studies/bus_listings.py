@@ -1,42 +1,74 @@
-"""What a listing of a bus costs when runs have piled up, over git's protocols v2 and v0.
+"""What looking at a bus costs when runs have piled up, over git's protocols v2 and v0: calls and bytes, not seconds.
 
-The generator writes the refs of ended runs as a busy repository has them: packed, each a request branch and a claim.
-Bytes are those of the server's reply as git's packet trace shows it; over v0 every ref is sent.
+Bytes of a listing are those of the server's reply as git's packet trace shows it; over v0 every ref is sent. A push is
+answered with all refs first, over either protocol: those bytes are counted apart.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import subprocess
 import tempfile
-import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from benchmarks.studies.bus_histories import History, sizes, write_history
 from benchmarks.studies.study import Row, Study
 from bridge.bus import open_bus
 from bridge.bus.refbus import RefBus
-from bridge.bus.refs import names
+from bridge.bus.store.gather import WorkBudget
 from bridge.bus.store.git import GitStore
+from bridge.bus.store.interface import Listing, RefUpdate
 from bridge.bus.store.push_budget import Pacer
 from bridge.bus.store.route import Route
 from bridge.bus.views import RECENT_S, ListingWindow
-from bridge.ids import new_id
+from bridge.ids import unix_ms
 from bridge.presets import registry
 from bridge.system.clock import SystemClock
 from tests.fakes.bus_actors import Actor
 from tests.fakes.git_servers import bare
 from tests.fakes.memory_bus import bus_record
 
-DAY_MS = 86_400_000
 BYTES_A_RUN, BYTES_BASE = 200, 20_000
 HISTORIES = {
-    "1000 runs over 300 days": (1000, 300 * DAY_MS),
-    "10000 runs over 300 days": (10_000, 300 * DAY_MS),
-    "100000 runs over 300 days": (100_000, 300 * DAY_MS),
-    "2000 runs in one day": (2000, DAY_MS),
+    "1000 runs over 300 days": History(1000, 300),
+    "10000 runs over 300 days": History(10_000, 300),
+    "100000 runs over 300 days": History(100_000, 300),
+    "2000 runs in one day": History(2000, 1),
 }
 PROTOCOLS = ("v2", "v0")
+PAGE = 20
+
+
+class Metered(GitStore):
+    """The store of the product, its calls counted and the bytes of its listings."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.calls: Counter[str] = Counter()
+        super().__init__(*arguments, **options)
+
+    def list(self, prefixes: Sequence[str]) -> Listing:
+        found = super().list(prefixes)
+        self.calls += Counter({"listings": 1, "bytes": found.bytes_received})
+        return found
+
+    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, bool]:
+        self.calls["pushes"] += 1
+        return super().push(updates)
+
+    def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
+        self.calls["fetches"] += bool(self._missing(refs))
+        super().obtain(refs, max_bytes=max_bytes)
+
+    def isolate(self, name: str, oids: Sequence[str], **options: Any) -> GitStore:
+        self.calls["fetches"] += 1
+        return super().isolate(name, oids, **options)
+
+    def take(self) -> dict[str, int]:
+        """Return what was counted since the last time."""
+        found, self.calls = dict(sorted(self.calls.items())), Counter()
+        return found
 
 
 def cases() -> Sequence[str]:
@@ -45,70 +77,74 @@ def cases() -> Sequence[str]:
 
 
 def run(case: str) -> list[Row]:
-    """List a bus with a history, whole and by its window.
+    """Look at a bus with a history in all ways.
 
     Raises:
         RuntimeError: a listing by window over v2 is dearer than the bound.
     """
     history, _, protocol = case.rpartition(", ")
-    count, span_ms = HISTORIES[history]
     with tempfile.TemporaryDirectory(prefix="listings-") as folder:
-        return [measured(Path(folder), count, span_ms, protocol)]
+        return [measured(Path(folder), HISTORIES[history], protocol)]
 
 
-def measured(folder: Path, count: int, span_ms: int, protocol: str) -> Row:
-    """Return the bytes and seconds of both listings.
+def measured(folder: Path, history: History, protocol: str) -> Row:
+    """Return the calls and bytes of everything that looks at a bus.
 
     Raises:
         RuntimeError: a listing by window over v2 is dearer than the bound.
     """
     clock = SystemClock()
     remote = bare(folder / "remote.git")
-    maker = open_bus(str(remote), repository=None, state=folder / "maker", clock=clock)
-    maker.create(bus_record(clock))
-    oid = Actor(maker, clock).submit().ref.oid
-    recent = write_history(remote, oid, count, span_ms, clock.now())
+    open_bus(str(remote), repository=None, state=folder / "maker", clock=clock).create(bus_record(clock))
+    ids = write_history(remote, history, clock.now())
+    size = sum(sizes(remote))
+    now_ms = int(clock.now().timestamp() * 1000)
+    recent = sum(unix_ms(one) >= now_ms - RECENT_S * 1000 for one in ids)
     # v0 is what plain ssh without AcceptEnv GIT_PROTOCOL speaks too: every ref is sent, whatever is asked for.
     route = Route(str(remote), "here", (("protocol.version", protocol.removeprefix("v")),), is_local=True)
-    (folder / "host").mkdir()
-    host = RefBus(GitStore(route, folder / "host"), clock=clock, pacer=Pacer(None, 60.0, clock))
-    window = ListingWindow(int(clock.now().timestamp() * 1000), tuple(registry()))
-    host.snapshot(window)
-    began = time.monotonic()
-    part = host.snapshot(window)
-    between = time.monotonic()
-    whole = host.snapshot()
-    bound = BYTES_A_RUN * recent + BYTES_BASE
-    if protocol == "v2" and part.bytes_received > bound:
-        raise RuntimeError(f"{part.bytes_received} bytes for {recent} recent runs, at most {bound}")
-    return {
-        "runs": count,
-        "runs of two days": recent,
-        "claims listed": len(part.claims),
-        "window bytes": part.bytes_received,
-        "bound bytes": bound,
-        "whole bytes": whole.bytes_received,
-        "window s": round(between - began, 3),
-        "whole s": round(time.monotonic() - between, 3),
-    }
+    window = ListingWindow(now_ms, tuple(registry()))
+    row: Row = {"runs": history.runs, "runs of two days": recent, "repository bytes a run": size // history.runs}
+    row |= _looks(Metered(route, _state(folder, "host")), clock, window)
+    row["push answered with bytes"] = len(
+        subprocess.run(
+            ["git", "receive-pack", "--http-backend-info-refs", remote], capture_output=True, check=True
+        ).stdout
+    )
+    row["bound bytes"] = BYTES_A_RUN * recent + BYTES_BASE
+    if protocol == "v2" and row["poll"]["bytes"] > row["bound bytes"]:
+        raise RuntimeError(f"{row['poll']['bytes']} bytes for {recent} recent runs, at most {row['bound bytes']}")
+    return row
 
 
-def write_history(remote: Path, oid: str, count: int, span_ms: int, now: dt.datetime) -> int:
-    """Add the refs of ended runs, spread evenly; return how many are of the last two days."""
-    now_ms = int(now.timestamp() * 1000)
-    listed = subprocess.run(
-        ["git", "-C", str(remote), "for-each-ref", "--format=%(objectname) %(refname)"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    lines = listed.stdout.splitlines()
-    moments = [now_ms - number * span_ms // count for number in range(count)]
-    for number, moment in enumerate(moments):
-        run_id = new_id(moment, number.to_bytes(10, "big"))
-        lines.append(f"{oid} {names.claim_ref(names.DEFAULT_PREFIX, run_id)}")
-        lines.append(f"{oid} refs/heads/mac-bridge/mlx-env-probe-{run_id}")
-    packed = "\n".join(sorted(lines, key=lambda line: line.split(" ")[1]))
-    (remote / "packed-refs").write_text(f"# pack-refs with: sorted\n{packed}\n", encoding="ascii")
-    return sum(moment >= now_ms - RECENT_S * 1000 for moment in moments)
+def _looks(store: Metered, clock: SystemClock, window: ListingWindow) -> Row:
+    """Return what a start, a poll, a request, a claim, `status`, `ls` and a whole listing cost."""
+    bus = RefBus(store, clock=clock, pacer=Pacer(None, 60.0, clock))
+    actor, row = Actor(bus, clock), {}
+    bus.identity()
+    bus.read_beacons()
+    bus.snapshot(window)
+    row["start"] = store.take()
+    ref = actor.submit().ref
+    row["request"] = store.take()
+    bus.snapshot(window)
+    row["poll"] = store.take()
+    actor.claim(ref)
+    row["claim"] = store.take()
+    bus.view(ref.id)
+    row["status"] = store.take()
+    seen = bus.snapshot(window)
+    newest = sorted(seen.claims, reverse=True)[:PAGE]
+    bus.newest_claims({one: seen.claims[one] for one in newest}, WorkBudget(24))
+    row["ls"] = store.take()
+    bus.snapshot()
+    row["whole listing"] = store.take()
+    return row
 
 
-STUDY = Study("listings", "What does a listing cost when runs have piled up?", cases, run)
+def _state(folder: Path, name: str) -> Path:
+    state = folder / name
+    state.mkdir()
+    return state
+
+
+STUDY = Study("listings", "What does looking at a bus cost when runs have piled up?", cases, run)
