@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.show.line import Line
-from benchmarks.studies import bus_fleet, bus_listings
+from benchmarks.studies import bus_chaos, bus_fleet, bus_listings
 from benchmarks.studies.report import report_of
 from benchmarks.studies.study import Row, Study
 
@@ -52,6 +52,16 @@ def flat() -> str | None:
     )
 
 
+def chaos() -> str | None:
+    """Return what came of the requests whose runners were killed and stalled."""
+    rows = list(rows_of(bus_chaos.STUDY).values())
+    if not rows:
+        return None
+    lost, twice = (sum(row[name] for row in rows) for name in ("lost", "begun twice"))
+    kills, stalls = (sum(row.get(name, 0) for row in rows) for name in ("kills", "stalls"))
+    return f"{len(rows)} seeds, {kills} kills, {stalls} stalls: {lost} lost, {twice} begun twice"
+
+
 def stored() -> str | None:
     """Return the repository's bytes for each run."""
     rows = rows_of(bus_listings.STUDY)
@@ -92,7 +102,7 @@ LINES = (
     ),
     Line(f"{bus_fleet.LARGE} in the tool: 0 lost, 0 twice", STUDIES, fleet(bus_fleet.LARGE_STUDY)),
     Line(f"{bus_fleet.SMALL} in the tool: 0 lost, 0 twice", STUDIES, fleet(bus_fleet.SMALL_STUDY)),
-    Line("5 clients, 3 runners, 60 requests with real git, kills and stalls: 0 lost, 0 twice", "not built"),
+    Line("5 clients, 3 runners, 60 requests with real git, kills and stalls: 0 lost, 0 twice", STUDIES, chaos),
     Line("fair within 1.5x between verified principals", f"{PYTEST} tests/unit/bridge/runner/test_inbox.py"),
     Line("overhead beside the raw git floor at most 2.0x", "make bench"),
     Line("three findings, each as the steps that showed it", f"{PYTEST} tests/unit/steps"),
