@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridge.cli.mac.context import Invocation
+from bridge.client.connection.liveness import ago
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import identity_of
 from bridge.client.document.envelope import of_data
@@ -49,10 +50,11 @@ def _installed(call: Invocation, session: BusSession, preset: Preset) -> Request
 
 def _offered(call: Invocation, session: BusSession) -> RequestDraft:
     args = call.args
-    seen = offering(session, args.preset)
+    seen = offering(session, args.preset, queued=args.queue)
+    offers = "offers it" if seen.live else f"offered it {ago(seen.age_s)} ago"
     call.output.say(
         "note",
-        f"{args.preset} is not installed here; runner {seen.beacon.runner} offers it and checks the parameters",
+        f"{args.preset} is not installed here; runner {seen.beacon.runner} {offers} and checks the parameters",
     )
     workload = None
     if args.ref is not None or args.dirty or session.record.request_form == "workload":

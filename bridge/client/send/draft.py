@@ -106,13 +106,18 @@ def _validity_s(expires_s: float | None) -> float:
     return valid_s
 
 
-def offering(session: BusSession, name: str) -> SeenRunner:
-    """Return a live runner that lists a preset which is not installed here.
+def offering(session: BusSession, name: str, *, queued: bool = False) -> SeenRunner:
+    """Return a runner that lists a preset which is not installed here, a live one where there is one.
+
+    Args:
+        session: the bus.
+        name: the preset.
+        queued: whether the request may wait for a host that is away: then its last word counts.
 
     Raises:
         PresetNotFoundError: none does; the message names what is installed and what runners offer beside it.
     """
-    runners = [one for one in look(session.bus, session.record, session.clock.now()) if one.live]
+    runners = [one for one in look(session.bus, session.record, session.clock.now()) if one.live or queued]
     found = next((one for one in runners if name in one.beacon.presets), None)
     if found is not None:
         return found

@@ -44,6 +44,14 @@ def test_without_a_live_beacon_that_lists_it_it_stays_unknown_and_the_message_na
     assert requester.run("run", "owners-own").code == 2
 
 
+def test_with_queue_the_last_word_of_a_host_that_is_away_counts(requester, host):
+    requester.clock.sleep(3 * 3600)
+    ran = requester.run("run", "owners-own", "-p", "n=12", "--queue", "--json")
+    assert ran.code == 0, ran.err
+    assert "runner mini offered it 3 h ago and checks the parameters" in ran.err
+    assert requester.run("run", "another", "--queue").code == 2
+
+
 def test_a_text_that_no_request_may_hold_is_refused_here(requester, host):
     ran = requester.run("run", "owners-own", "-p", "a=x\x1b[31m")
     assert ran.code == 2
