@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.areas import AREAS
 from benchmarks.show import (
     bus,
+    claim_runs,
     engine_folders,
     engine_models,
     escapes,
@@ -20,7 +21,7 @@ LINES: dict[str, tuple[Line, ...]] = dict.fromkeys(AREAS, ()) | {
     "rooms": rooms.LINES,
     "bus": bus.LINES,
     "executor": (*escapes.LINES, *supervisor.LINES),
-    "evidence": (*statistics.LINES, *premises.LINES),
+    "evidence": (*claim_runs.LINES, *statistics.LINES, *premises.LINES),
     "front-door": front_door.LINES,
     "engine": (*engine_folders.LINES, *engine_models.LINES),
 }

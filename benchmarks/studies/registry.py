@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.areas import AREAS
+from benchmarks.claim_runs import campaign as claim_runs
 from benchmarks.equal_arms import campaign as equal_arms
 from benchmarks.simulation import campaign, failures
 from benchmarks.studies import (
@@ -37,7 +38,7 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
         supervisor_cost.STUDY,
         supervisor_overhead.STUDY,
     ),
-    "evidence": (campaign.STUDY, failures.STUDY, equal_arms.STUDY),
+    "evidence": (campaign.STUDY, failures.STUDY, equal_arms.STUDY, claim_runs.STUDY),
     "front-door": (requester_size.STUDY,),
     "engine": (fast_demo.STUDY, families.STUDY, state_cost.STUDY),
 }

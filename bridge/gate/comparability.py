@@ -58,7 +58,7 @@ def of_runs(a: MeasuredRun, b: MeasuredRun) -> Iterator[Reason]:
         yield from _records(a.record, b.record)
     profiles = {run.spec.profile for run in (a, b) if run.spec is not None}
     if "smoke" in profiles:
-        yield Reason("weaker", "a smoke run is a first look: six prompts and one launch")
+        yield Reason("weaker", "a smoke run is a first look: few prompts and launches")
 
 
 def _records(a: RunRecord, b: RunRecord) -> Iterator[Reason]:

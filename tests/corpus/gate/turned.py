@@ -14,6 +14,7 @@ from tests.corpus.gate.generations import MODELS, code_throughput
 
 ARMS = ("autoregressive", "speculative")
 BLOCKS, LAUNCHES, TURN_TOKENS, SOLO_TOKENS = 5, 10, 8, 120
+SAMPLE_LEAST_S = 0.3
 PLAN = {
     "arms": list(ARMS),
     "rule": {"least": 10, "most": 20, "blocks": BLOCKS, "half_width": 0.03, "allowed_s": 780.0},
@@ -26,8 +27,14 @@ REFERENCE = ["/opt/kakeya/bin/python", "-I", "-m", "engine.cli", "eval", "code",
 Row = dict[str, Any]
 
 
-def in_turns(seed: int = 3) -> Case:
-    """Return the run: ten launches of five blocks of twelve prompts."""
+def in_turns(seed: int = 3, faster: float = 1.0) -> Case:
+    """Return the run: ten launches of five blocks of twelve prompts.
+
+    Args:
+        seed: of the noise.
+        faster: than the machine of the corpus; samples are as many prompts, and turns as many tokens, as last there.
+    """
+    size_of_sample = math.ceil(SAMPLE_LEAST_S * faster / 0.4)
     rng, report = random.Random(seed), code_throughput().report
     arms = {arm["name"]: arm for arm in report["arms"] if arm["name"] in ARMS}
     known = {(name, row["prompt_id"]): row for name in ARMS for row in arms[name]["samples"]}
@@ -39,19 +46,24 @@ def in_turns(seed: int = 3) -> Case:
     for number in range(1, LAUNCHES + 1):
         block, nonce = (number - 1) % BLOCKS, sha(f"launch {number}")
         order = drawn_names(every[block * size : (block + 1) * size], nonce, number)
-        pairs = [_pair(known, prompt, number - 1, place, rng) for place, prompt in enumerate([*warm, *order])]
+        spots = enumerate([*warm, *order])
+        pairs = [_pair(known, prompt, (number - 1, place, faster), rng) for place, prompt in spots]
         for pair in pairs:
             for name, row in zip(ARMS, pair, strict=True):
                 rows[name].append(row)
-        launches.append(_launch(number, block, now, pairs[len(warm) :], rng))
+        mine = pairs[len(warm) :]
+        samples = [mine[start : start + size_of_sample] for start in range(0, len(mine), size_of_sample)]
+        launches.append(_launch(number, block, now, samples, rng, int(TURN_TOKENS * faster)))
         now = launches[-1]["ended_s"] + 5.0
     return _run(report, arms, rows, launches)
 
 
-def _pair(known: dict[tuple[str, str], Row], prompt: str, launch: int, place: int, rng: random.Random) -> list[Row]:
-    pair = []
+def _pair(
+    known: dict[tuple[str, str], Row], prompt: str, spot: tuple[int, int, float], rng: random.Random
+) -> list[Row]:
+    (launch, place, faster), pair = spot, []
     for index, name in enumerate(ARMS):
-        row, slower = copy.deepcopy(known[name, prompt]), math.exp(rng.gauss(0.0, 0.01))
+        row, slower = copy.deepcopy(known[name, prompt]), math.exp(rng.gauss(0.0, 0.01)) / faster
         row["launch"], row["order_index"] = launch, len(ARMS) * place + index
         row["id"] = f"{launch}/{row['order_index']}/{name}/{prompt}"
         row["stages"] = {stage: seconds and seconds * slower for stage, seconds in row["stages"].items()}
@@ -59,10 +71,17 @@ def _pair(known: dict[tuple[str, str], Row], prompt: str, launch: int, place: in
     return pair
 
 
-def _launch(number: int, block: int, began_s: float, pairs: list[list[Row]], rng: random.Random) -> Row:
+def _launch(
+    number: int,
+    block: int,
+    began_s: float,
+    samples: list[list[list[Row]]],
+    rng: random.Random,
+    turn_tokens: int = TURN_TOKENS,
+) -> Row:
     turns, now = [], began_s + 2.0
-    for sample, pair in enumerate(pairs):
-        waiting = {name: _stamped(row) for name, row in zip(ARMS, pair, strict=True)}
+    for sample, pairs in enumerate(samples):
+        waiting = {name: _stamped([pair[place] for pair in pairs], turn_tokens) for place, name in enumerate(ARMS)}
         while any(waiting.values()):
             for name in rng.sample(ARMS, k=2):
                 if waiting[name]:
@@ -70,21 +89,22 @@ def _launch(number: int, block: int, began_s: float, pairs: list[list[Row]], rng
                     stamp = {"number": len(turns) + 1, "arm": name, "sample": sample, "tokens": tokens}
                     turns.append(stamp | {"go_s": now, "done_s": now + spent, "over": not waiting[name]})
                     now += spent + 1e-4
-    solos = [_alone(name, pairs, now, 500 + place) for place, name in enumerate(ARMS)] if pairs else []
+    every = [pair for pairs in samples for pair in pairs]
+    solos = [_alone(name, every, now, 500 + place) for place, name in enumerate(ARMS)] if every else []
     ended = now + (sum(one["done_s"] - one["go_s"] for one in solos))
     reference = None if not solos else solos[0] | {"arm": "reference", "number": 1}
     return {
         "schema_version": 1, "command": "verb-0", "number": number, "block": block, "nonce": sha(f"launch {number}"),
-        "turn_tokens": TURN_TOKENS, "started_s": began_s, "ready_s": began_s + 1.0, "ended_s": ended, "slept_s": 0.0,
+        "turn_tokens": turn_tokens, "started_s": began_s, "ready_s": began_s + 1.0, "ended_s": ended, "slept_s": 0.0,
         "turns": turns, "solos": solos, "reference": reference, "cut": None,
     }  # fmt: skip
 
 
-def _stamped(row: Row) -> list[tuple[int, float]]:
+def _stamped(rows: list[Row], turn_tokens: int) -> list[tuple[int, float]]:
     """Return tokens and seconds of each turn of a sample."""
-    first, *later = expected_turns([row], TURN_TOKENS)
-    decode_s, stages = row["output_tokens"] - 1, row["stages"]
-    return [(first, stages["prefill_s"]), *((count, stages["decode_s"] * count / decode_s) for count in later)]
+    first, *later = expected_turns(rows, turn_tokens)
+    prefill_s, decode_s = (sum(row["stages"][stage] for row in rows) for stage in ("prefill_s", "decode_s"))
+    return [(first, prefill_s), *((count, decode_s * count / sum(later)) for count in later)]
 
 
 def _alone(name: str, pairs: list[list[Row]], now: float, number: int) -> Row:

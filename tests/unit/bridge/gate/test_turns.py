@@ -10,6 +10,9 @@ from bridge.gate import judge
 from bridge.gate.judging import RECORD_NAME
 from tests.corpus.gate.turned import in_turns
 
+CITABLE = (
+    "decode_speedup", "prefill_speedup", "total_speedup", "acceptance_length", "acceptance_rate", "identical_prompts"
+)  # fmt: skip
 EARLIER = "01jd7zk3v8q4w2m6x9c5b7n1t0"
 
 
@@ -32,10 +35,7 @@ def test_identity_acceptance_and_every_ratio_may_be_quoted_and_tokens_a_second_m
     claims = {claim.id: claim for claim in verdict.claims}
     assert verdict.decision == "evidence", found(verdict)
     citable = {name for name, claim in claims.items() if claim.citable}
-    assert citable == {
-        "decode_speedup", "prefill_speedup", "total_speedup", "acceptance_length", "acceptance_rate",
-        "identical_prompts",
-    }  # fmt: skip
+    assert citable == set(CITABLE)
     assert claims["baseline_tokens_per_s"].missing == ("times",)
     assert claims["decode_speedup"].n == 10
     assert claims["decode_speedup"].value < claims["acceptance_length"].value
@@ -49,6 +49,11 @@ def scaled(case, factor):
     for arm in case.report["arms"]:
         for sample in arm["samples"]:
             sample["stages"] = {name: value and value / factor for name, value in sample["stages"].items()}
+
+
+def test_hardware_that_is_twenty_times_as_fast_can_make_every_claim(honest):
+    claims = {claim.id: claim for claim in judged(in_turns(faster=20.0)).claims}
+    assert [claims[name].decision for name in CITABLE] == ["evidence"] * len(CITABLE), claims["decode_speedup"].why
 
 
 def test_samples_that_are_too_short_name_their_length(honest):
