@@ -39,6 +39,13 @@ _PRESET = Argument(("preset",), "name of a preset, see `kakeya-mac presets`", me
 _KEY = Argument(
     ("--runner-key",), "a runner's name and public key, got out of band; init pins it", "repeat", metavar="NAME=KEY"
 )
+_PROGRAMS = (
+    Argument(("--claude",), "Claude Code: .mcp.json, its skill, CLAUDE.md", "flag"),
+    Argument(("--codex",), "Codex: ~/.codex/config.toml, AGENTS.md", "flag"),
+    Argument(("--cursor",), "Cursor: .cursor/mcp.json, AGENTS.md", "flag"),
+    Argument(("--vscode",), "VS Code: .vscode/mcp.json, AGENTS.md", "flag"),
+    _JSON,
+)
 _PATHS = Argument(("paths",), "report files or result folders", "many", metavar="PATH", complete="path")
 _RUN_EXITS: Final = (0, 1, 4, 5, 6, 7, 8, 130, 143)
 
@@ -222,6 +229,13 @@ _SETUP = (
     Verb("agent", "Set up", "bridge.cli.mac.agents.commands:agent",
             "print the section for AGENTS.md, or the agent skill",
             (Argument(("form",), "which", "optional", choices=("snippet", "skill"), default="snippet"),)),
+    Verb("agent install", "Set up", "bridge.cli.mac.agents.commands:install",
+            "put tools, skill and instructions into an agent's files",
+            _PROGRAMS, "What is in those files stays. A file that cannot be merged leaves all of them as they were.",
+            ("kakeya-mac agent install --claude",)),
+    Verb("agent uninstall", "Set up", "bridge.cli.mac.agents.commands:uninstall",
+            "take out of those files what `agent install` put there", _PROGRAMS,
+            examples=("kakeya-mac agent uninstall --claude",)),
     Verb("version", "Set up", "bridge.cli.mac.setup:version", "print the versions of program, gate and schemas",
             (_JSON,)),
 )  # fmt: skip

@@ -132,13 +132,11 @@ def fill(text: str) -> str:
 
 def write_agents_section(path: Path) -> bool:
     """Put the snippet into an AGENTS.md, replacing an earlier one; return whether the file changed."""
+    from bridge.client.maintenance.agent_files import merge_section
     from bridge.system.durable import write_atomically
 
-    begin, end = BEGIN.format(name="agents"), END.format(name="agents")
-    block = f"{begin}\n{snippet().strip()}\n{end}\n"
     old = path.read_text(encoding="utf-8") if path.exists() else ""
-    head, mark, rest = old.partition(begin)
-    new = head + block + rest.partition(f"{end}\n")[2] if mark else f"{old.rstrip()}\n\n{block}".lstrip()
+    new = merge_section(old, snippet())
     if new != old:
         write_atomically(path, new.encode(), mode=0o644)
     return new != old

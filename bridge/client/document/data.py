@@ -182,6 +182,13 @@ class DryRunData(Part):
     live: str | None
 
 
+class AgentFileRow(Part):
+    """A file of an agent's program that `agent install` or `agent uninstall` looked at."""
+
+    path: str
+    change: Literal["unchanged", "written", "removed"]
+
+
 class RunRows(RootModel[list[RunRow]]):
     """`ls`."""
 
@@ -206,6 +213,10 @@ class RemovalRows(RootModel[list[RemovalRow]]):
     """`gc`."""
 
 
+class AgentFileRows(RootModel[list[AgentFileRow]]):
+    """`agent install` and `agent uninstall`."""
+
+
 class RuleRows(RootModel[list[RuleRow]]):
     """`gate rules`."""
 
@@ -227,6 +238,8 @@ DATA: Final[dict[str, Any]] = {
     "config": ConfigData,
     "init": InitData,
     "version": VersionData,
+    "agent install": AgentFileRows,
+    "agent uninstall": AgentFileRows,
     "gate rules": RuleRows,
     "gate explain": ExplainData,
     "gate check": JudgedRows,
