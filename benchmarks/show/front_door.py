@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from benchmarks.show.line import Line
-from benchmarks.studies import requester_size
+from benchmarks.studies import requester_size, requester_speed
 from benchmarks.studies.report import report_of
 
 STUDIES = "make studies AREA=front-door"
@@ -18,6 +20,17 @@ def sizes() -> str | None:
         if (row := measured.get(case)) is not None
     ]
     return "; ".join(said) or None
+
+
+def speed(case: str) -> Callable[[], str | None]:
+    """Return a figure of what one command costs."""
+
+    def figure() -> str | None:
+        entries = report_of("front-door", requester_speed.STUDY.name).entries()
+        row = next((entry["rows"][0] for entry in reversed(entries) if entry["case"] == case), None)
+        return None if row is None else ", ".join(f"{name} {value}" for name, value in row.items())
+
+    return figure
 
 
 LINES = (
@@ -35,4 +48,7 @@ LINES = (
         "a run of 2 h (virtual clock) under a client with 60 s time-outs",
         "python -m pytest -n 0 -q tests/unit/bridge/mcp",
     ),
+    Line("`--help` at most 2x `python -c pass`", STUDIES, speed("help")),
+    Line("`status` at most 0.35 s of CPU", STUDIES, speed("status")),
+    Line("`ls` of 10,000 runs at most 0.5 s", STUDIES, speed("ls")),
 )

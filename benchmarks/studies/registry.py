@@ -16,6 +16,7 @@ from benchmarks.studies import (
     hogs,
     proofs,
     requester_size,
+    requester_speed,
     runner_kills,
     slow_tests,
     state_cost,
@@ -39,6 +40,6 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
         supervisor_overhead.STUDY,
     ),
     "evidence": (campaign.STUDY, failures.STUDY, equal_arms.STUDY, claim_runs.STUDY),
-    "front-door": (requester_size.STUDY,),
+    "front-door": (requester_size.STUDY, requester_speed.STUDY),
     "engine": (fast_demo.STUDY, families.STUDY, state_cost.STUDY),
 }

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import sys
 
-from bridge.cli.signals import DetachedError, install
+from bridge.cli import front_page
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command of this process and return its exit code."""
     words = sys.argv[1:] if argv is None else argv
+    if front_page.is_asked(words):
+        return front_page.show()
+    return _run(words)
+
+
+def _run(words: list[str]) -> int:
+    from bridge.cli.signals import DetachedError, install
+
     install()
     try:
         from bridge.cli.mac import program

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from bridge.cli.boundary import guarded
+from bridge.cli.front_page import front_page
 from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.output import Output, make_output
 from bridge.cli.signals import DetachedError
@@ -78,10 +79,12 @@ def _output(words: list[str], around: Surroundings) -> Output:
 
 def _help_text(words: list[str]) -> str | None:
     """Return what to print when help is asked for, None when a command is to run."""
+    if words == ["help", "all"]:
+        return parser.everything()
     if words and words[0] == "help":
         words = [*words[1:], "--help"]
     if not words or words[0] in _HELP:
-        return parser.overview()
+        return front_page().rstrip("\n")
     command, rest = find(words)
     if command is None:
         return parser.group_help(words[0]) if set(words[1:]) <= _HELP else None

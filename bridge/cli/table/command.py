@@ -7,7 +7,7 @@ from typing import Literal
 
 Kind = Literal["value", "flag", "repeat", "optional", "many"]
 Completion = Literal["none", "preset", "run", "path", "shell", "rule", "ref", "command"]
-Group = Literal["Run", "Look", "Evidence", "Set up"]
+Group = Literal["Send", "Watch", "Judge", "Set up"]
 
 
 @dataclass(frozen=True)

@@ -49,9 +49,9 @@ _PROGRAMS = (
 _PATHS = Argument(("paths",), "report files or result folders", "many", metavar="PATH", complete="path")
 _RUN_EXITS: Final = (0, 1, 4, 5, 6, 7, 8, 130, 143)
 
-_RUN = (
+_SEND = (
     Verb(
-        "run", "Run", "bridge.cli.mac.run:run", "send a request, and with --wait see it through",
+        "run", "Send", "bridge.cli.mac.run:run", "send a request, and with --wait see it through",
         (
             _PRESET, _PARAM,
             Argument(("--wait",), "wait for the result and end in its exit code", "flag"),
@@ -76,7 +76,7 @@ _RUN = (
         _RUN_EXITS,
     ),
     Verb(
-        "attach", "Run", "bridge.cli.mac.run:attach", "wait for a run that was sent earlier, showing its progress",
+        "attach", "Send", "bridge.cli.mac.run:attach", "wait for a run that was sent earlier, showing its progress",
         (
             _ID, _WAIT_TIMEOUT, Argument(("--follow",), "show the log on stderr while it grows", "flag"), _REQUIRE,
             _JSON, _JSON_LINES, _BUS,
@@ -84,7 +84,7 @@ _RUN = (
         examples=("kakeya-mac attach @last",), exit_codes=_RUN_EXITS,
     ),
     Verb(
-        "wait", "Run", "bridge.cli.mac.run:wait", "wait silently for runs; the strongest exit code of all of them",
+        "wait", "Send", "bridge.cli.mac.run:wait", "wait silently for runs; the strongest exit code of all of them",
         (
             Argument(("ids",), "run ids, unique prefixes or suffixes of them, or @last", "many", metavar="ID",
                      complete="run"),
@@ -93,11 +93,11 @@ _RUN = (
         examples=("kakeya-mac wait @last --wait-timeout 300",), exit_codes=_RUN_EXITS,
     ),
     Verb(
-        "cancel", "Run", "bridge.cli.mac.run:cancel", "ask the host to cancel a queued or running run",
+        "cancel", "Send", "bridge.cli.mac.run:cancel", "ask the host to cancel a queued or running run",
         (_ID, _JSON, _BUS), examples=("kakeya-mac cancel @last",),
     ),
     Verb(
-        "retry", "Run", "bridge.cli.mac.run:retry", "send the same request again under a new id",
+        "retry", "Send", "bridge.cli.mac.run:retry", "send the same request again under a new id",
         (
             _ID, Argument(("--wait",), "wait for the result and end in its exit code", "flag"),
             _WAIT_TIMEOUT, _FOLLOW, _REQUIRE, Argument(("--queue",), "send it although no live runner is seen", "flag"),
@@ -107,13 +107,13 @@ _RUN = (
     ),
 )  # fmt: skip
 
-_LOOK = (
+_WATCH = (
     Verb(
-        "status", "Look", "bridge.cli.mac.look:status", "say where a run is and how it ended",
+        "status", "Watch", "bridge.cli.mac.look:status", "say where a run is and how it ended",
         (_ID, _JSON, _BUS), examples=("kakeya-mac status @last",),
     ),
     Verb(
-        "logs", "Look", "bridge.cli.mac.look:logs", "print a run's log, fenced: it is untrusted text",
+        "logs", "Watch", "bridge.cli.mac.look:logs", "print a run's log, fenced: it is untrusted text",
         (
             _ID, Argument(("-f", "--follow"), "go on until the run ends", "flag"),
             Argument(("-n", "--lines"), "only the last N lines", metavar="N", number="int"), _JSON, _BUS,
@@ -121,7 +121,7 @@ _LOOK = (
         examples=("kakeya-mac logs -f @last",), exit_codes=(0, 130, 143),
     ),
     Verb(
-        "ls", "Look", "bridge.cli.mac.look:ls", "list runs, newest first",
+        "ls", "Watch", "bridge.cli.mac.look:ls", "list runs, newest first",
         (
             Argument(("--state",), "only these", choices=("queued", "claimed", "started", "judging", "published")),
             Argument(("--preset",), "only of this preset", metavar="PRESET", complete="preset"),
@@ -131,25 +131,25 @@ _LOOK = (
         ),
         examples=("kakeya-mac ls --state started", "kakeya-mac ls --all --limit 200"),
     ),
-    Verb("fetch", "Look", "bridge.cli.mac.look:fetch", "write a run's verified result to disk",
+    Verb("fetch", "Watch", "bridge.cli.mac.look:fetch", "write a run's verified result to disk",
             (_ID, _JSON, _BUS), examples=("kakeya-mac fetch @last",), exit_codes=(0, 1, 8)),
-    Verb("open", "Look", "bridge.cli.mac.look:open_result", "print the folder of a run's result, fetching it first",
+    Verb("open", "Watch", "bridge.cli.mac.look:open_result", "print the folder of a run's result, fetching it first",
             (_ID, _JSON, _BUS), examples=('cd "$(kakeya-mac open @last)"',), exit_codes=(0, 1, 8)),
-    Verb("runners", "Look", "bridge.cli.mac.look:runners", "list the runners of the bus and what they offer",
+    Verb("runners", "Watch", "bridge.cli.mac.look:runners", "list the runners of the bus and what they offer",
             (_JSON, _BUS)),
-    Verb("presets", "Look", "bridge.cli.mac.presets:presets", "list what may be run",
+    Verb("presets", "Watch", "bridge.cli.mac.presets:presets", "list what may be run",
             (Argument(("--all",), "also planned ones", "flag"), _JSON)),
-    Verb("presets show", "Look", "bridge.cli.mac.presets:show", "show a preset: parameters, limits, reports",
+    Verb("presets show", "Watch", "bridge.cli.mac.presets:show", "show a preset: parameters, limits, reports",
             (_PRESET, _JSON), examples=("kakeya-mac presets show mlx-env-probe",)),
-    Verb("explain", "Look", "bridge.cli.mac.presets:explain",
+    Verb("explain", "Watch", "bridge.cli.mac.presets:explain",
             "show what a preset or a run resolves to, every decision with its reason",
             (Argument(("what",), "preset or run id", metavar="PRESET|ID", complete="preset"),
              _PARAM, _PROFILE, _JSON, _BUS),
             examples=("kakeya-mac explain mlx-env-probe",)),
 )  # fmt: skip
 
-_EVIDENCE = (
-    Verb("verify", "Evidence", "bridge.cli.mac.verify:verify",
+_JUDGE = (
+    Verb("verify", "Judge", "bridge.cli.mac.verify:verify",
             "check results offline: digests, manifest, claim chain, signature",
             (Argument(("what",), "run id, @last, result folder, or request branch", "many", metavar="ID|PATH|BRANCH",
                       complete="run"), _KEY, _JSON, _BUS),
@@ -158,11 +158,11 @@ _EVIDENCE = (
             "several results, or a bus at hand, a run that was left out shows. Exit code 0 takes a signature by a "
             "pinned key; a result that is whole, and unsigned or signed with no key pinned, ends in 9.",
             ("kakeya-mac verify @last", "kakeya-mac verify origin/mac-bridge/mlx-env-probe-01k9x3…"), (0, 1, 9)),
-    Verb("quote", "Evidence", "bridge.cli.mac.evidence:quote", "print a pasteable block: the only wording allowed",
+    Verb("quote", "Judge", "bridge.cli.mac.evidence:quote", "print a pasteable block: the only wording allowed",
             (_ID, Argument(("--markdown",), "as markdown", "flag"), _JSON, _BUS),
             "Claims that may not be quoted are refused, loudly, with the reason.",
             ("kakeya-mac quote @last",), (0, 1, 8)),
-    Verb("compare", "Evidence", "bridge.cli.mac.evidence:compare", "put two runs side by side and say what differs",
+    Verb("compare", "Judge", "bridge.cli.mac.evidence:compare", "put two runs side by side and say what differs",
             (Argument(("a",), "run id, @last or result folder", metavar="A", complete="run"),
              Argument(("b",), "run id, @last or result folder", metavar="B", complete="run"), _JSON, _BUS),
             "Facts first; then, where both measured the same prompts, the gate's statistics of B against A with the "
@@ -170,10 +170,10 @@ _EVIDENCE = (
             "every reason is named. To ask whether a commit is slower: the preset commit-comparison.",
             ("kakeya-mac compare @last 01k9x3", "kakeya-mac compare docs/evidence/RUN-A docs/evidence/RUN-B"),
             (0, 1, 8)),
-    Verb("report", "Evidence", "bridge.cli.mac.evidence:report", "show reports of a run or files, arm by arm",
+    Verb("report", "Judge", "bridge.cli.mac.evidence:report", "show reports of a run or files, arm by arm",
             (Argument(("what",), "run id or report file", metavar="ID|PATH", complete="run"), _JSON, _BUS),
             examples=("kakeya-mac report @last",), exit_codes=(0, 1, 8)),
-    Verb("gate check", "Evidence", "bridge.cli.mac.gate:check", "judge report files or result folders here",
+    Verb("gate check", "Judge", "bridge.cli.mac.gate:check", "judge report files or result folders here",
             (_PATHS,
              Argument(("--format",), "how to print", choices=("table", "markdown", "junit", "annotations"),
                       default="table"),
@@ -181,8 +181,8 @@ _EVIDENCE = (
             "The same code that judges on the host. A bare report is never evidence: nobody saw it being measured. A "
             "result folder can be, with a signature by a pinned key.",
             ("kakeya-mac gate check docs/evidence",), (0, 1)),
-    Verb("gate rules", "Evidence", "bridge.cli.mac.gate:rules", "list the rules of the gate", (_JSON,)),
-    Verb("gate explain", "Evidence", "bridge.cli.mac.gate:explain",
+    Verb("gate rules", "Judge", "bridge.cli.mac.gate:rules", "list the rules of the gate", (_JSON,)),
+    Verb("gate explain", "Judge", "bridge.cli.mac.gate:explain",
             "say what a rule checks, or which premises a claim rests on",
             (Argument(("what",), "code of a rule, see `kakeya-mac gate rules`, or id of a claim",
                       metavar="CODE|CLAIM", complete="rule"),
@@ -240,9 +240,13 @@ _SETUP = (
             (_JSON,)),
 )  # fmt: skip
 
-COMMANDS: Final[tuple[Verb, ...]] = (*_RUN, *_LOOK, *_EVIDENCE, *_SETUP)
+COMMANDS: Final[tuple[Verb, ...]] = (*_SEND, *_WATCH, *_JUDGE, *_SETUP)
 BY_NAME: Final[dict[str, Verb]] = {command.name: command for command in COMMANDS}
-GROUPS: Final = ("Run", "Look", "Evidence", "Set up")
+GROUPS: Final = ("Send", "Watch", "Judge", "Set up")
+FRONT: Final = (
+    "run", "attach", "cancel", "status", "logs", "ls", "open", "quote", "verify", "compare", "init", "doctor",
+)  # fmt: skip
+"""What the first page of the help shows; `help all` shows the rest."""
 
 
 def find(words: list[str]) -> tuple[Verb | None, list[str]]:

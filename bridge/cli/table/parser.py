@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 import difflib
 import textwrap
+from collections.abc import Collection
 from typing import NoReturn
 
 from bridge.cli.table.command import Argument, Verb
-from bridge.cli.table.commands import BY_NAME, COMMANDS, GROUPS, PROGRAM, TAGLINE
+from bridge.cli.table.commands import BY_NAME, COMMANDS, FRONT, GROUPS, PROGRAM, TAGLINE
 from bridge.errors import UsageError
 from bridge.run.outcomes import exit_meanings
 
@@ -83,11 +84,20 @@ def unknown_command(word: str) -> UsageError:
 
 
 def overview() -> str:
-    """Return the help of the program."""
-    lines = [f"usage: {PROGRAM} COMMAND …", "", *textwrap.wrap(TAGLINE, _WIDTH)]
-    for group in GROUPS:
-        lines += ["", f"{group}:"]
-        lines += [f"  {command.name:<13} {command.summary}" for command in COMMANDS if command.group == group]
+    """Return the first page of the help: what most people need, and where the rest is."""
+    rest = len(COMMANDS) - len(FRONT)
+    return "\n".join(
+        [
+            f"usage: {PROGRAM} COMMAND …", "", *textwrap.wrap(TAGLINE, _WIDTH), *_listed(FRONT), "",
+            f"{rest} more commands and the exit codes: `{PROGRAM} help all`. `{PROGRAM} COMMAND --help` says more.",
+            "An ID is a unique prefix or suffix of a run id, or @last. stdout is data, stderr is talk; --json.",
+        ]
+    )  # fmt: skip
+
+
+def everything() -> str:
+    """Return the help of the program: every command and exit code."""
+    lines = [f"usage: {PROGRAM} COMMAND …", "", *textwrap.wrap(TAGLINE, _WIDTH), *_listed(BY_NAME)]
     lines += ["", "Exit codes:"]
     for code, meaning in exit_meanings().items():
         wrapped = textwrap.wrap(meaning, _WIDTH - 6)
@@ -98,6 +108,14 @@ def overview() -> str:
         f"suffix of a run id, or @last. `{PROGRAM} COMMAND --help` says more.",
     ]
     return "\n".join(lines)
+
+
+def _listed(names: Collection[str]) -> list[str]:
+    lines: list[str] = []
+    for group in GROUPS:
+        shown = [command for command in COMMANDS if command.group == group and command.name in names]
+        lines += ["", f"{group}:", *(f"  {command.name:<15} {command.summary}" for command in shown)]
+    return lines
 
 
 def group_help(prefix: str) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import pydantic
 
@@ -18,9 +18,6 @@ from bridge import strictjson
 from bridge.bus.views import Tree
 from bridge.client.clone.store import read_folder
 from bridge.errors import IntegrityError
-from bridge.gate import identity, judge_bytes
-from bridge.gate.interface import Authority
-from bridge.gate.report_kinds import ATTACHMENTS
 from bridge.limits import MIB, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
 from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, StoredVerdict, Verdict
 from bridge.run.outcomes import exit_code_of
@@ -65,13 +62,15 @@ class Result:
         Args:
             signed: whether a key of this reader's says that the runner wrote these files; nobody else saw the run.
         """
+        from bridge.gate import identity, judge_bytes
+
         pooled = self.record is not None and self.record.attempt is not None and self.record.attempt.number > 1
         if pooled and signed and self.stored is not None and self.stored.gate.digest == identity().digest:
             # Earlier attempts are not in this tree; the host had them, and judged with this very gate.
             return Verdict.parse(self.tree.files["verdict.json"], max_bytes=_RECORD_MAX_BYTES)
         files = self.tree.files
         reports = {name.removeprefix("reports/"): data for name, data in files.items() if name.startswith("reports/")}
-        authority: Authority = "attested" if signed else "unattested"
+        authority: Literal["attested", "unattested"] = "attested" if signed else "unattested"
         return judge_bytes(self.id, reports, files.get("run.json"), files.get("spec.json"), authority=authority)
 
     @property
@@ -176,6 +175,8 @@ def _request(tree: Tree, wanted: str) -> Request | None:
 
 
 def _reports(tree: Tree, spec: JobSpec | None) -> dict[str, Mapping[str, Any]]:
+    from bridge.gate.report_kinds import ATTACHMENTS
+
     beside = {f"reports/{output.path}" for output in spec.outputs if output.kind in ATTACHMENTS} if spec else set()
     reports: dict[str, Mapping[str, Any]] = {}
     for name, data in tree.files.items():

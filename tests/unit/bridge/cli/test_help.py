@@ -20,7 +20,8 @@ HEAVY = ("pydantic", "pydantic_core", "git", "rich", "numpy", "jsonschema", "asy
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["run", "--help"], ["gate", "--help"], ["completion", "bash"], ["help", "ls"]]
+    "words",
+    [["--help"], ["help", "all"], ["run", "--help"], ["gate", "--help"], ["completion", "bash"], ["help", "ls"]],
 )
 def test_help_and_completion_import_nothing_heavy(words):
     code = (
@@ -33,8 +34,16 @@ def test_help_and_completion_import_nothing_heavy(words):
     assert ran.stdout
 
 
-def test_every_command_is_in_the_overview_and_has_help():
-    overview = parser.overview()
+def test_the_first_page_shows_a_dozen_commands_in_four_groups():
+    page = parser.overview()
+    shown = re.findall(r"^  ([a-z]+) +\S", page, re.MULTILINE)
+    assert re.findall(r"^(\w[\w ]*):$", page, re.MULTILINE) == ["Send", "Watch", "Judge", "Set up"]
+    assert len(shown) <= 12
+    assert set(shown) <= {command.name for command in COMMANDS}
+
+
+def test_every_command_is_on_the_page_of_all_and_has_help():
+    overview = parser.everything()
     for command in COMMANDS:
         assert f"  {command.name} " in overview
         text = parser.command_help(command)

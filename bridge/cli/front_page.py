@@ -1,0 +1,30 @@
+"""The first page of the help of `kakeya-mac`, read from a file: nothing is imported to show it.
+
+The file is generated from the table of commands.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def front_page() -> str:
+    """Return the page."""
+    with open(os.path.join(os.path.dirname(__file__), "table", "overview.txt"), encoding="utf-8") as file:  # noqa: PTH120
+        return file.read()
+
+
+def is_asked(words: list[str]) -> bool:
+    """Return whether a command line asks for this page."""
+    return words in ([], ["-h"], ["--help"], ["help"])
+
+
+def show() -> int:
+    """Print the page; a reader that has left is no error."""
+    try:
+        sys.stdout.write(front_page())
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
