@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any
 
 from bridge.limits import JSON_MAX_DEPTH, REQUEST_MAX_BYTES
 
-_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 class StrictJsonError(ValueError):
@@ -38,8 +41,7 @@ def decode(data: bytes, *, max_bytes: int = REQUEST_MAX_BYTES, max_depth: int = 
     """
     if len(data) > max_bytes:
         raise StrictJsonError(f"{len(data)} bytes, at most {max_bytes} are read")
-    depth = _depth(data, stop_at=max_depth)
-    if depth > max_depth:
+    if _depth(data) > max_depth:
         raise StrictJsonError(f"nested deeper than {max_depth} levels")
     try:
         text = data.decode("utf-8")
@@ -53,18 +55,10 @@ def decode(data: bytes, *, max_bytes: int = REQUEST_MAX_BYTES, max_depth: int = 
         raise StrictJsonError(f"not JSON: {error}") from error
 
 
-def _depth(data: bytes, *, stop_at: int) -> int:
-    depth = deepest = 0
-    for match in _STRING_OR_BRACKET.finditer(data):
-        token = match.group()
-        if token in (b"[", b"{"):
-            depth += 1
-            deepest = max(deepest, depth)
-            if deepest > stop_at:
-                return deepest
-        elif token in (b"]", b"}"):
-            depth -= 1
-    return deepest
+def _depth(data: bytes) -> int:
+    plain = _ESCAPE.sub(b"", data) if b"\\" in data else data
+    brackets = b"".join(plain.split(b'"')[::2]).translate(None, _NO_BRACKETS)  # every second piece is in a string
+    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0)
 
 
 def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

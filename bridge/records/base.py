@@ -6,13 +6,16 @@ Strict: no coercion, no unknown field. Frozen: a changed record is a new record.
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated, Any, Self
+import re
+from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from bridge import strictjson
 from bridge.ids import ID_PATTERN
 from bridge.limits import TEXT_MAX_CHARS
+
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def _moment(text: str) -> str:
@@ -23,7 +26,7 @@ def _moment(text: str) -> str:
 
 
 def _no_controls(text: str) -> str:
-    if any(ord(char) < 32 or 127 <= ord(char) < 160 or char in "\u2028\u2029" for char in text):
+    if _CONTROL.search(text):
         raise ValueError("control characters are not allowed")
     return text
 

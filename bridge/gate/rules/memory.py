@@ -63,9 +63,9 @@ def _outlying_bytes(arm: Arm) -> Iterator[Violation]:
         if len(held) < 4:
             continue
         middle = statistics.median(count for count, _ in held)
+        usual = statistics.median(s["prompt_tokens"] + s["output_tokens"] for _, s in held)
         for count, sample in held:
             rows = sample["prompt_tokens"] + sample["output_tokens"]
-            usual = statistics.median(s["prompt_tokens"] + s["output_tokens"] for _, s in held)
             if not 0.55 * min(1.0, rows / usual) <= count / middle <= 1.8 * max(1.0, rows / usual):
                 yield Violation(f"{name} is {count}, the arm's median {middle:.0f}", arm.pointer(sample))
 
