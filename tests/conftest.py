@@ -38,11 +38,16 @@ def missing(request: pytest.FixtureRequest):
 
 
 SLOW_FIRST = (
+    "tests/integration/trust/test_ssh_transport.py",
+    "tests/integration/client/test_embedded.py",
+    "tests/integration/setup/test_other_ways_in.py",
     "tests/integration/gate/test_request_code.py",
     "tests/integration/gate/test_lies.py",
     "tests/integration/training/test_machinery.py",
-    "tests/integration/engine/test_eval_caches.py",
+    "tests/integration/training/test_shipped_drafters.py",
+    "tests/integration/runner/test_serve.py",
     "tests/integration/runner/test_crashes.py",
+    "tests/integration/engine/test_eval_caches.py",
     "tests/conformance/engine/test_caches_and_drafters.py",
     "tests/integration/runner/test_sharing.py",
 )

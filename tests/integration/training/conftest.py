@@ -7,8 +7,20 @@ from pathlib import Path
 
 import pytest
 
+ON_ONE_TARGET = {
+    "test_transformers_own_dflash_gives_the_same_tokens_and_acceptance",
+    "test_a_few_structured_prompts_are_accepted_beyond_prompt_lookup",
+    "test_mlx_cached_blocks_and_single_tokens_agree_with_transformers",
+}
+"""Long tests that a quick run takes on the first target alone."""
 ASSETS = Path(__file__).resolve().parents[3] / "engine" / "assets"
 TARGETS = ("kakeya-tiny-gemma4", "kakeya-tiny-qwen3")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if getattr(item, "originalname", "") in ON_ONE_TARGET and TARGETS[0] not in item.name:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session", autouse=True)

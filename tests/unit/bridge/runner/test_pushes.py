@@ -25,7 +25,9 @@ def clock():
     return FakeClock()
 
 
-@pytest.mark.parametrize("record", [{}, HOSTED], ids=["local", "hosted"])
+@pytest.mark.parametrize(
+    "record", [pytest.param({}, marks=pytest.mark.slow, id="local"), pytest.param(HOSTED, id="hosted")]
+)
 def test_an_idle_day_costs_a_few_hundred_pushes_and_a_bounded_history(world, clock, tmp_path, record):
     w = world()
     store, bus = hosted(clock, tmp_path, **record)
