@@ -246,6 +246,15 @@ class TelemetrySample(Record):
     gpu_strangers: Count | None = None
 
 
+class MachineCondition(Record):
+    """A setting or counter of the machine that changes how fast it is, before and after a run, and its source."""
+
+    name: Name
+    before: Text
+    after: Text
+    source: Text
+
+
 class Telemetry(Record):
     """Sampled by the runner, outside the workload.
 
@@ -253,6 +262,8 @@ class Telemetry(Record):
         interval_s: time between samples.
         sources: where each number came from, ``unknown`` where there is no source.
         thermal, power, memory_pressure: before and after; ``unknown`` is a value.
+        conditions: what else the machine says of itself, by name.
+        slept_s: how long it slept meanwhile; None where the platform does not say.
     """
 
     interval_s: Seconds
@@ -261,6 +272,8 @@ class Telemetry(Record):
     thermal: tuple[Text, Text]
     power: tuple[Text, Text]
     memory_pressure: tuple[Text, Text]
+    conditions: tuple[MachineCondition, ...] = ()
+    slept_s: Seconds | None = None
 
 
 class Attempt(Record):

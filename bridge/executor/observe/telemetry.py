@@ -11,7 +11,7 @@ from typing import Final
 
 import psutil
 
-from bridge.executor.observe import condition
+from bridge.executor.observe import condition, machine_state
 from bridge.executor.observe.accelerators.find import find_meter
 from bridge.executor.observe.accelerators.interface import GpuMeter, GpuReading
 from bridge.executor.process.tree import Usage
@@ -48,7 +48,7 @@ class Sampler:
             machine: reads the processors.
         """
         self._gpu = find_meter() if gpu is None else gpu
-        self._before = condition.read()
+        self._before, self._state = condition.read(), machine_state.look(self._gpu)
         self._samples: list[TelemetrySample] = []
         self._interval_s = INTERVAL_S
         self._due_s = 0.0
@@ -91,7 +91,7 @@ class Sampler:
 
     def record(self) -> Telemetry:
         """Return what was sampled, with the machine's condition before and now."""
-        after = condition.read()
+        after, state = condition.read(), machine_state.look(self._gpu)
         before = self._before
         return Telemetry(
             interval_s=self._interval_s,
@@ -108,4 +108,6 @@ class Sampler:
             thermal=(before.thermal.value, after.thermal.value),
             power=(before.power.value, after.power.value),
             memory_pressure=(before.memory_pressure.value, after.memory_pressure.value),
+            conditions=machine_state.changed(self._state, state),
+            slept_s=machine_state.slept_s(self._state, state),
         )

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from bridge.executor.interface import Hooks
 from bridge.executor.observe.accelerators.interface import GpuMeter
+from bridge.executor.observe.machine_state import suspended_s
 from bridge.executor.sandbox.confinement import Wrapped
 from bridge.executor.supervision.plan import open_pipe
 from bridge.executor.turns import work
@@ -95,7 +96,7 @@ class LaunchTurns:
             self._orders, self._answers = open_pipe(stack), open_pipe(stack)
             self._stack = stack.pop_all()
         os.set_blocking(self._orders.read, True)  # programs expect that of what they inherit
-        self._started_s, self._suspended_s = time.monotonic(), _suspended_s()
+        self._started_s, self._suspended_s = time.monotonic(), suspended_s() or 0.0
         self._pipe = TurnPipe(self._orders.write, self._answers.read, self._ending.is_set)
         return self
 
@@ -116,7 +117,7 @@ class LaunchTurns:
             started_s=self._started_s,
             ready_s=self._ready_s,
             ended_s=time.monotonic(),
-            slept_s=max(0.0, _suspended_s() - self._suspended_s),
+            slept_s=max(0.0, (suspended_s() or 0.0) - self._suspended_s),
             turns=tuple(self._turns),
             solos=tuple(self._solos),
             cut=self._cut if self._thread.ident is not None else "it was not started",
@@ -265,10 +266,3 @@ class LaunchTurns:
         drawn = sorted(arms)
         self._draw.shuffle(drawn)
         return drawn
-
-
-def _suspended_s() -> float:
-    """Return how long the machine has slept since it started; 0 where the platform does not say."""
-    if sys.platform != "linux":
-        return 0.0
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)

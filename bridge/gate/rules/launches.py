@@ -92,6 +92,9 @@ def require_clock(report: Report, evidence: Evidence) -> Iterator[Violation]:
             most = f"at most {EQUAL_TIMES_MOST * 100:.0f} %"
             said = f"arm {arm.name!r}: {share * 100:.0f} % of its times repeat another, {most}"
             yield Violation(said, "/arms", arms=(arm.name,))
+    telemetry = None if evidence.record is None else evidence.record.telemetry
+    if telemetry is not None and telemetry.slept_s is not None and telemetry.slept_s > SLEPT_MOST_S:
+        yield Violation(f"the machine slept {telemetry.slept_s:.1f} s during the run", "telemetry")
     series = series_of(report, evidence)
     for record in () if series is None else series.records:
         if record.slept_s > SLEPT_MOST_S:

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final, Literal
 
+from bridge.gate.facts.accelerators import accelerator_of
 from bridge.gate.facts.samples import arms_of
 from bridge.gate.interface import Evidence, Report, Skip, Violation
 from bridge.gate.report_kinds import PAIRED
 from bridge.gate.rule import report_rule, rule
 from bridge.gate.rules.statistics import baseline_trend
+from bridge.limits import MIB
 from bridge.records import RunRecord, Severity, Telemetry
 
 State = Literal["fit", "bad", "unknown", "strange"]
@@ -23,6 +25,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 INTERVAL_S: Final = 0.5
 SHARE_MAX: Final = 1.25  # two clocks divide: a little above 1 is rounding, and a busy machine was seen at 1.36
 SHARE_IMPOSSIBLE: Final = 10.0  # between two readings half a second apart somebody would have stood still for 4.5 s
+SWAP_GROWN_MAX: Final = 64 * MIB
 
 
 @report_rule(
@@ -33,7 +36,7 @@ SHARE_IMPOSSIBLE: Final = 10.0  # between two readings half a second apart someb
     remedy="Repeat on mains power, cool and alone; pool both attempts.",
 )
 def require_fit_machine(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """The machine was in a fit state: not throttled, on mains, not short of memory, not busy with other work.
+    """The machine was fit: not throttled or saving power, on mains, not short of memory, not shared with other work.
 
     Two identical machines differ by 56 % when one is hot. `unknown` is not fine by itself: it passes only if the
     interleaved baseline, from its raw rows, kept its speed.
@@ -52,9 +55,39 @@ def require_fit_machine(report: Report, evidence: Evidence) -> Iterator[Violatio
                 yield Violation(f"{name} was {value!r}", f"telemetry.{name}")
             elif state == "unknown":
                 unknown.append(name)
+    for said in unfit(record.telemetry, accelerated=accelerator_of(report) is not None):
+        yield Violation(said, "telemetry.conditions")
     yield from _co_tenants(record, float(evidence.profile["co_tenant_share_max"]))
     if unknown:
         yield from _baseline_drift(report, evidence, sorted(set(unknown)))
+
+
+def unfit(telemetry: Telemetry, *, accelerated: bool) -> Iterator[str]:
+    """Yield what the machine said of itself that makes its absolute speed no machine's of its kind.
+
+    Args:
+        telemetry: what the runner sampled.
+        accelerated: whether the report is of an accelerator; what others do on it says nothing of a processor's.
+    """
+    for one in telemetry.conditions:
+        name = one.name.rpartition(".")[2]
+        if name == "low_power" and "on" in {one.before, one.after}:
+            yield "low power mode was on"
+        elif name == "swap_used" and (grown := _bytes(one.after) - _bytes(one.before)) > SWAP_GROWN_MAX:
+            yield f"swap grew by {grown / MIB:.0f} MiB, at most {SWAP_GROWN_MAX / MIB:.0f}"
+        elif name == "mig" and accelerated and "on" in {one.before, one.after}:
+            yield f"{one.name.partition('.')[0]} is split (MIG): others may work on the same card"
+        elif name == "slowed_by" and accelerated:
+            for slower in sorted({one.before, one.after} - {"nothing"}):
+                yield f"{one.name.partition('.')[0]} was slowed by {slower}"
+    strangers = max((sample.gpu_strangers or 0 for sample in telemetry.samples), default=0)
+    if accelerated and strangers:
+        yield f"{strangers} other processes worked on the accelerator"
+
+
+def _bytes(text: str) -> float:
+    number = _NUMBER.search(text)
+    return float(number.group()) if number else 0.0
 
 
 def _co_tenants(record: RunRecord, most: float) -> Iterator[Violation]:

@@ -23,6 +23,7 @@ IOREG: Final = ("/usr/sbin/ioreg", "-a", "-l", "-r", "-c", "AGXAccelerator")
 _TOOL_S: Final = 5.0
 _OUTPUT_MAX_BYTES: Final = 32 << 20
 _NS_S: Final = 1e9
+_STRANGER_S: Final = 0.025  # a twentieth of the time between two samples
 _DEPTH_MAX: Final = 32
 _NO_PLIST: Final = (  # what plistlib raises over bytes that are none
     plistlib.InvalidFileException, ExpatError, ValueError, OverflowError, AttributeError, IndexError, TypeError
@@ -70,6 +71,16 @@ class AppleMeter:
         found = registry(self._read())
         if found is None:
             return GpuReading()
+        # Every Mac's window server is a client; who works is whose time grows.
+        grown = (
+            {
+                pid
+                for number, (pid, spent) in found.clients.items()
+                if number in self._clients and spent - self._clients[number][1] > _STRANGER_S
+            }
+            if self._clients
+            else None
+        )
         # A client's time goes with it; the run's has to stay.
         self._gone |= {number: one for number, one in self._clients.items() if number not in found.clients}
         self._clients = dict(found.clients)
@@ -77,8 +88,12 @@ class AppleMeter:
             share=found.share,
             memory_bytes=found.memory_bytes,
             own_s=sum(spent for pid, spent in (self._gone | self._clients).values() if pid in pids),
-            strangers=len({pid for pid, spent in found.clients.values() if spent} - set(pids)),
+            strangers=None if grown is None else len(grown - set(pids)),
         )
+
+    def conditions(self) -> Mapping[str, str]:
+        """Return nothing: power mode and heat are the whole machine's on Apple Silicon."""
+        return {}
 
 
 def registry(text: bytes) -> Registry | None:

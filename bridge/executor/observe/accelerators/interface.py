@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +16,7 @@ class GpuReading:
         memory_bytes: memory in use on them.
         own_s: for how many seconds the asked-for processes have kept them busy so far; two devices busy for a second
             are two. Only differences between readings of one meter mean something.
-        strangers: how many other processes have work on them.
+        strangers: how many other processes have work on them now.
     """
 
     share: float | None = None
@@ -39,4 +39,8 @@ class GpuMeter(Protocol):
         Args:
             pids: the processes of the run, as the host numbers them.
         """
+        ...
+
+    def conditions(self) -> Mapping[str, str]:
+        """Return what of the devices' state changes how fast they are, by name; empty where nobody says."""
         ...

@@ -6,7 +6,7 @@ Untested on a card; its tests hold samples of the documented structures.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from bridge.executor.observe.accelerators.interface import GpuReading
@@ -81,6 +81,14 @@ class NvidiaMeter:
             own_s=self._own_s(pids),
             strangers=len(clients - set(pids)) if told else None,
         )
+
+    def conditions(self) -> Mapping[str, str]:
+        """Return the state of each card, as `gpu0.slowed_by`."""
+        return {
+            f"gpu{place}.{name}": value
+            for place, handle in enumerate(self._handles)
+            for name, value in conditions(self._library, handle).items()
+        }
 
     def _own_s(self, pids: Collection[int]) -> float | None:
         known = [self._add(place) for place in range(len(self._handles))]

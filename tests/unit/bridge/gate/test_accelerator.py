@@ -11,7 +11,7 @@ from tests.corpus.gate.launches import launched, scattered
 DEVICES = {"metal:0": "metal:0 Apple M4 Max", "cuda:0": "cuda:0 NVIDIA H100"}
 
 
-def on(device, *, known=True, share=0.9, own=(0.8, 0.8), used=0.5):
+def on(device, *, known=True, share=0.9, own=(0.8, 0.8), used=0.5, strangers=0, slept_s=0.0, conditions=()):
     """Return an honest run of launches on a device.
 
     Args:
@@ -20,13 +20,21 @@ def on(device, *, known=True, share=0.9, own=(0.8, 0.8), used=0.5):
         share: of the device, in every sample; None without a source.
         own: seconds on the device by wall second, of each arm alone; None without a source.
         used: seconds on the device by wall second, over the run.
+        strangers: other processes that work on it.
+        slept_s: how long the machine slept.
+        conditions: name, before, after.
     """
     case = launched(honest("claim"), scattered(8))
     case.report["environment"]["device"] = device
     case.record["host"]["devices"] = [DEVICES[device]] if known else []
     for sample in case.record["telemetry"]["samples"]:
         sample["gpu_share"] = share
+        sample["gpu_strangers"] = strangers
         sample["gpu_own_s"] = None if own is None else used * sample["t_s"]
+    case.record["telemetry"]["slept_s"] = slept_s
+    case.record["telemetry"]["conditions"] = [
+        {"name": name, "before": before, "after": after, "source": "a test"} for name, before, after in conditions
+    ]
     for one in case.record["launches"]:
         for stretch in one["solos"]:
             stretch["cpu_s"] = 0.0  # the device works, not the processor
@@ -38,7 +46,7 @@ def on(device, *, known=True, share=0.9, own=(0.8, 0.8), used=0.5):
 
 
 def findings(verdict):
-    codes = {"G3-ACCELERATOR", "G5-SOLO"}
+    codes = {"G3-ACCELERATOR", "G5-SOLO", "G5-CLOCK", "G8-STATE"}
     return {(one.code, one.severity): one.message for one in verdict.findings if one.code in codes}
 
 
@@ -82,4 +90,29 @@ def test_an_arm_that_sleeps_alone_loses_the_times_by_name():
 def test_a_source_that_says_otherwise_loses_the_times_by_name(changed, said):
     verdict = on("metal:0", **changed)
     assert said in findings(verdict)["G3-ACCELERATOR", "violation"]
+    assert "times" in speed(verdict).missing
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"strangers": 2}, "2 other processes worked on the accelerator"),
+        ({"conditions": [("low_power", "off", "on")]}, "low power mode was on"),
+        ({"conditions": [("swap_used", "0 bytes", "268435456 bytes")]}, "swap grew by 256 MiB, at most 64"),
+        ({"conditions": [("gpu0.mig", "on", "on")]}, "gpu0 is split (MIG): others may work on the same card"),
+        ({"conditions": [("gpu0.slowed_by", "nothing", "heat (hardware)")]}, "gpu0 was slowed by heat (hardware)"),
+    ],
+)
+def test_a_machine_that_was_not_at_its_own_speed_takes_absolute_numbers_only(changed, said):
+    verdict = on("cuda:0", **changed)
+    assert findings(verdict) == {("G8-STATE", "violation"): said}
+    assert "times" not in speed(verdict).missing
+    absolute = next(claim for claim in verdict.claims if claim.id == "baseline_tokens_per_s")
+    assert "machine" in absolute.missing
+    assert "machine" not in speed(verdict).missing
+
+
+def test_a_machine_that_slept_in_mid_run_loses_the_times():
+    verdict = on("metal:0", slept_s=10_800.0)
+    assert findings(verdict) == {("G5-CLOCK", "violation"): "the machine slept 10800.0 s during the run"}
     assert "times" in speed(verdict).missing

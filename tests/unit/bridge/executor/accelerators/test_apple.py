@@ -39,6 +39,12 @@ def test_the_time_of_a_closed_client_still_counts():
     assert meter.read({9000}) == GpuReading(pytest.approx(0.37), 1 << 30, 3.0, 1)
 
 
+def test_a_stranger_is_who_works_now_and_not_every_client():
+    states = [printed(client(7, "pid 417, WindowServer", spent)) for spent in (10**9, 10**9 + 10**6, 2 * 10**9)]
+    meter = AppleMeter(iter(states).__next__)
+    assert [meter.read({9000}).strangers for _ in states] == [None, 0, 1]
+
+
 @pytest.mark.parametrize(
     "text",
     [
