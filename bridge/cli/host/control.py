@@ -44,6 +44,9 @@ def drain(arguments: argparse.Namespace) -> int:
     if arguments.now:
         arguments.runs = True
         return stop(arguments)
+    if not _is_running(state):
+        say(f"no runner is running here; {_said(_going(state), ended=False)}")
+        return 0
     state.drain.touch()
     say("the runner ends after what it is running")
     return 0

@@ -97,6 +97,14 @@ def test_drain_now_ends_the_run_as_interrupted_and_the_runner_after_it(site):
     assert (claim.reason, claim.exit_code) == ("interrupted", 3)
 
 
+def test_drain_says_when_there_is_no_runner_and_leaves_no_order_behind(site):
+    s = site()
+    s.create_bus()
+    drained = s.run("drain")
+    assert (drained.code, "no runner is running here; nothing is running" in drained.stderr) == (0, True)
+    assert not (s.folder / "state-mini" / "drain").exists()
+
+
 def test_cancelling_ends_the_whole_job_and_publishes(site):
     s = site()
     s.set_work(f"sh -c 'trap \"\" TERM; sleep 300' & echo $! > {s.folder}/counted/child; wait")
