@@ -16,7 +16,7 @@ def supervise(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError: it is no run's folder.
     """
-    from bridge.executor.supervisor.folder import RunFolder
+    from bridge.executor.supervisor.folder import RunFolder, make_durable
     from bridge.executor.supervisor.program import preload
     from bridge.executor.supervisor.program import supervise as run
 
@@ -26,6 +26,7 @@ def supervise(arguments: argparse.Namespace) -> int:
     preload()
     with folder.opened() as files:
         if run(files, metadata.version("kakeya"), lambda: True):
+            make_durable(files)
             return 0
     print(f"kakeya-runner: {folder.root} has a supervisor, or had one", file=sys.stderr)
     return 1

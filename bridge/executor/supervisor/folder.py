@@ -241,14 +241,13 @@ def take(lock: int) -> bool:
 
 
 def write_kept(files: FolderFiles, version: str, execution: Execution | None, refusal: Any = None) -> None:
-    """Write what the run came to, durably: reports first, then the file that says that all is there.
+    """Write what the run came to: reports first, then the file that says that all is there, and what it consists of.
 
     Raises:
         OSError: the disk did not take it.
     """
     outputs = packed({} if execution is None else execution.reports)
     _rewrite(files.outputs, outputs)
-    os.fsync(files.log)
     kept = KeptExecution(
         version=version,
         log_sha256=_sha256(read_all(files.log)),
@@ -308,7 +307,16 @@ def _rewrite(descriptor: int, data: bytes) -> None:
     os.ftruncate(descriptor, 0)
     os.lseek(descriptor, 0, os.SEEK_SET)
     write_all(descriptor, data)
-    os.fsync(descriptor)
+
+
+def make_durable(files: FolderFiles) -> None:
+    """Bring what was written to the disk; the runner need not wait for it, because digests show what is torn.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    for descriptor in (files.log, files.outputs, files.kept):
+        os.fsync(descriptor)
 
 
 def _sha256(data: bytes) -> str:

@@ -20,7 +20,15 @@ from typing import Final
 
 from bridge.executor.interface import RunDirectory
 from bridge.executor.sandbox.held_folders import held_folder, sweep
-from bridge.executor.supervisor.folder import FolderFiles, JobFile, SupervisorFacts, read_all, write_all, write_kept
+from bridge.executor.supervisor.folder import (
+    FolderFiles,
+    JobFile,
+    SupervisorFacts,
+    make_durable,
+    read_all,
+    write_all,
+    write_kept,
+)
 from bridge.executor.supervisor.killed import killed_run
 from bridge.executor.supervisor.program import preload, supervise
 from bridge.executor.supervisor.run_service import ANSWER, SUPERVISE, TrialQuestion
@@ -81,6 +89,7 @@ def hold(files: FolderFiles, tree: int, connection: socket.socket) -> None:
             _write_end(files, version)
     os.close(files.lock)  # before the connection: who sees its end finds the folder free
     connection.close()
+    make_durable(files)
 
 
 def _supervise(files: FolderFiles, connection: socket.socket, version: str, directory: RunDirectory) -> None:

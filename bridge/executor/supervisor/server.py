@@ -22,7 +22,7 @@ from typing import Final
 
 from bridge.errors import InfrastructureError
 from bridge.executor.interface import RunDirectory
-from bridge.executor.supervisor.folder import FolderFiles
+from bridge.executor.supervisor.folder import FolderFiles, make_durable
 from bridge.executor.supervisor.program import preload, supervise
 from bridge.system.process import Child
 
@@ -153,6 +153,8 @@ def _become(found: list[int], version: str) -> None:
 
         supervise(files, version, wait_for_go)
         os.close(files.lock)  # before the connection: who sees its end finds the folder free
+        connection.close()
+        make_durable(files)
         code = 0
     finally:
         os._exit(code)
