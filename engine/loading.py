@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,13 +14,15 @@ from engine.checkpoint import read_config, resolve_model
 from engine.drafters.draft_model import DraftModel, check_fits
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
+from engine.drafters.several import several
 from engine.errors import BackendMissingError, ModelConfigError, ModelNotFoundError, UsageError, install_remedy
 from engine.protocols import Accept, Backend, DrafterModel, NativeDecoder, TargetModel
 
 Loaded = TypeVar("Loaded")
 BACKENDS = ("mlx", "torch")
+NGRAM = "ngram"
 
-__all__ = ["BACKENDS", "Engine", "load_backend", "open_engine", "own_drafter", "resolve_model"]
+__all__ = ["BACKENDS", "Engine", "known_drafter", "load_backend", "open_engine", "own_drafter", "resolve_model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +77,22 @@ def load_backend(name: str, device: str | None = None, dtype: str | None = None,
 def open_engine(backend: Backend, target: str, drafter: str | None, roots: str | None = None) -> Engine:
     """Load a target and a drafter: a DFlash folder, a small model's folder, ``ngram``, or None for no drafting.
 
+    Several of them, separated by commas, are drafters of which each step asks one; prompt lookup is always among them.
+
     Raises:
         ModelError: If a folder is missing, unusable, or the two do not fit.
     """
     folder = resolve_model(target, roots)
+    names = drafter.split(",") if drafter else []
     # A missing drafter is found before a large target is read.
-    drafter_folder = None if drafter in {None, "ngram"} else resolve_model(str(drafter), roots)
+    folders = [resolve_model(name, roots) for name in names if name != NGRAM]
     model: TargetModel = _loaded(folder, lambda: backend.load_target(folder))
-    proposer: DrafterModel = NgramModel() if drafter == "ngram" else NoDrafter()
-    if drafter_folder is not None:
-        proposer = _loaded(drafter_folder, lambda: _load_drafter(backend, drafter_folder, model))
+    loaded = [_loaded(each, partial(_load_drafter, backend, each, model)) for each in folders]
+    proposer: DrafterModel = NgramModel() if names else NoDrafter()
+    if len(names) > 1:
+        proposer = several(loaded)
+    elif loaded:
+        proposer = loaded[0]
     return Engine(
         backend=backend,
         target=model,
@@ -112,16 +121,28 @@ def own_drafter(target: Path) -> str:
     Raises:
         UsageError: If there is none.
     """
-    beside = target.with_name(f"{target.name}-dflash")
+    known = known_drafter(target)
+    if known is None:
+        raise UsageError(
+            f"no drafter is known for {target.name!r}: expected one called {_own_name(target)!r} beside it or among "
+            "the models. Name one with --drafter, or decode without with --drafter none."
+        )
+    return known
+
+
+def known_drafter(target: Path) -> str | None:
+    """Return the drafter that belongs to a target by name, None where there is none."""
+    beside = target.with_name(_own_name(target))
     if (beside / "config.json").is_file():
         return str(beside)
     try:
         return str(resolve_model(beside.name))
-    except ModelNotFoundError as error:
-        raise UsageError(
-            f"no drafter is known for {target.name!r}: expected one called {beside.name!r} beside it or among the "
-            "models. Name one with --drafter, or decode without with --drafter none."
-        ) from error
+    except ModelNotFoundError:
+        return None
+
+
+def _own_name(target: Path) -> str:
+    return f"{target.name}-dflash"
 
 
 def _load_drafter(backend: Backend, folder: Path, target: TargetModel) -> DrafterModel:

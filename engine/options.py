@@ -11,17 +11,27 @@ from pathlib import Path
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.gates import CommitGate, EntropyGate
+from engine.drafters.ngram import LONGEST_DRAFT, NgramModel
+from engine.drafters.several import SeveralModel
 from engine.errors import UsageError
-from engine.loading import BACKENDS, Engine, load_backend, open_engine, own_drafter, resolve_model
-from engine.protocols import Depth
+from engine.loading import (
+    BACKENDS,
+    NGRAM,
+    Engine,
+    known_drafter,
+    load_backend,
+    open_engine,
+    own_drafter,
+    resolve_model,
+)
+from engine.protocols import Depth, DrafterModel
 from engine.reports.context import PROFILES
 from engine.types import CacheLayout
 
 DEFAULT_TARGET = "kakeya-tiny-gemma4"
 DEFAULT_DEPTH = 3
 """Drafted tokens per step: a block of 4 rows was the best measured one on CPU."""
-LONGEST_DRAFT = 16
-"""Drafted tokens per step of a drafter without blocks."""
+AUTO = "auto"
 POLICIES = ("auto", "commit-gate", "entropy-gate")
 MAX_DIGITS = 9
 
@@ -46,19 +56,25 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--drafter",
-        help="folder or name of a DFlash drafter or of a small model, ngram, or none (default: KAKEYA_DRAFTER, else "
-        "the one named like the target with -dflash behind)",
+        help="folder or name of a DFlash drafter or of a small model, ngram, none, several separated by commas (needs "
+        "--depth auto: each step asks one of them or ngram), or auto: the one named like the target with -dflash "
+        "behind, and with --depth auto ngram beside it (default: KAKEYA_DRAFTER, else auto)",
     )
 
 
-def add_decoding_options(parser: argparse.ArgumentParser, zero: str = "plain decoding") -> None:
-    """Add cache layout and draft depth, where 0 means what ``zero`` says."""
+def add_decoding_options(
+    parser: argparse.ArgumentParser,
+    zero: str = "plain decoding",
+    depth: str | None = str(DEFAULT_DEPTH),
+    told: str = "%(default)s",
+) -> None:
+    """Add cache layout and draft depth, where 0 means what ``zero`` says and help tells the default as ``told``."""
     add_cache_option(parser)
     parser.add_argument(
         "--depth",
-        default=str(DEFAULT_DEPTH),
-        help=f"drafted tokens per step, 0 for {zero}; auto for the never-slower controller; commit-gate or "
-        "entropy-gate for a fixed depth behind a gate (default: %(default)s)",
+        default=depth,
+        help=f"drafted tokens per step, 0 for {zero}; auto for the never-slower controller, which chooses drafter and "
+        f"depth at each step; commit-gate or entropy-gate for a fixed depth behind a gate (default: {told})",
     )
     add_chunk_option(parser)
 
@@ -193,18 +209,25 @@ def open_selected(options: argparse.Namespace) -> Engine:
     if getattr(options, "depth", None) is not None:
         check_depth(str(options.depth))
     target = resolve_model(from_here(options.target) or os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET)
-    drafter = chosen_drafter(from_here(options.drafter), target)
+    drafter = chosen_drafter(from_here(options.drafter), target, several=getattr(options, "depth", None) == "auto")
     backend = load_backend(options.backend, options.device, options.dtype, options.cuda_graphs)
     return open_engine(backend, str(target), drafter)
 
 
-def chosen_drafter(asked: str | None, target: Path) -> str | None:
+def chosen_drafter(asked: str | None, target: Path, *, several: bool = False) -> str | None:
     """Return the drafter asked for, else the environment's, else the one that belongs to the target; None for none.
 
+    Where each step may choose among ``several``, ``ngram`` stands beside the target's own drafter, or alone.
+
     Raises:
-        UsageError: If none is named and none is known for the target.
+        UsageError: If none is named and none is known for the target, or several are named and one is needed.
     """
-    named = asked or os.environ.get("KAKEYA_DRAFTER") or own_drafter(target)
+    named = asked or os.environ.get("KAKEYA_DRAFTER") or AUTO
+    if named == AUTO:
+        own = own_drafter(target) if not several else known_drafter(target)
+        return f"{own},{NGRAM}" if several and own else own or NGRAM
+    if "," in named and not several:
+        raise UsageError(f"--drafter {named!r} names several; expected one, or --depth auto, which chooses among them")
     return None if named == "none" else named
 
 
@@ -226,8 +249,21 @@ def check_depth(text: str) -> None:
 
 def longest_depth(engine: Engine) -> int:
     """Return how many tokens a step may draft at most: the drafter's block without its bonus row."""
-    block = engine.drafter.info.block_size
-    return block - 1 if block else LONGEST_DRAFT
+    if isinstance(engine.drafter, SeveralModel):
+        return max(LONGEST_DRAFT, *(longest_draft(model) for model in engine.drafter.named.values()))
+    return longest_draft(engine.drafter)
+
+
+def longest_draft(model: DrafterModel) -> int:
+    """Return how many tokens a drafter proposes at most."""
+    return model.info.block_size - 1 if model.info.block_size else LONGEST_DRAFT
+
+
+def asked_drafters(model: DrafterModel) -> dict[str, int]:
+    """Return by name the drafters of a step that must be asked to know what they propose, with the most they draft."""
+    if isinstance(model, SeveralModel):
+        return {name: longest_draft(each) for name, each in model.named.items()}
+    return {} if isinstance(model, NgramModel) else {"": longest_draft(model)}
 
 
 def depth_factory(text: str, engine: Engine) -> tuple[Callable[[], Depth], dict[str, object]]:
@@ -239,7 +275,8 @@ def depth_factory(text: str, engine: Engine) -> tuple[Callable[[], Depth], dict[
     check_depth(text)
     longest = longest_depth(engine)
     if text == "auto":
-        return lambda: ControlledDepth(longest), {"policy": "controller", "longest": longest}
+        asked = asked_drafters(engine.drafter)
+        return lambda: ControlledDepth(asked), {"policy": "controller", "longest": longest}
     gated = min(DEFAULT_DEPTH, longest)
     if text == "commit-gate":
         return lambda: CommitGate(gated), {"policy": text, "tokens": gated}

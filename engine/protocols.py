@@ -6,7 +6,7 @@ protocols structurally and pass ``tests/conformance/engine``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -15,12 +15,14 @@ from engine.stopping import Stopping
 from engine.types import (
     BlasInfo,
     CacheLayout,
+    Choice,
     Decision,
     Draft,
     DrafterInfo,
     Features,
     Forward,
     Ids,
+    Match,
     Pause,
     Step,
     StoredError,
@@ -111,6 +113,12 @@ class Pending(Protocol):
 class Drafter(Protocol):
     """A proposer's state for one sequence. It is shown committed tokens only, so it never has anything to forget."""
 
+    def lookup(self, bonus: int) -> Match | None:
+        """Return what an earlier place like this one says comes after ``bonus``; None where there is none."""
+
+    def select(self, choice: Choice) -> None:
+        """Take what was chosen for the next ``ask``: of several drafters, the one that is asked."""
+
     def ask(self, bonus: int, position: int, count: int) -> Pending:
         """Ask for up to ``count`` tokens for ``position + 1`` on; ``bonus`` sits at ``position``.
 
@@ -187,10 +195,13 @@ class Accept(Protocol):
 
 
 class Depth(Protocol):
-    """How many tokens to draft next, learnt from what earlier steps cost and brought."""
+    """How many tokens to draft next and by whom, learnt from what earlier steps cost and brought."""
 
-    def choose(self, position: int, limit: int) -> int:
-        """Return the draft length for the next step, 0 <= n <= ``limit``."""
+    def choose(self, position: int, limit: int, lookup: Callable[[], Match | None]) -> Choice:
+        """Return the draft of the next step, at most ``limit`` tokens; ``lookup`` finds a match for it."""
+
+    def interrupts(self, position: int, limit: int, lookup: Callable[[], Match | None]) -> bool:
+        """Say in a pause whether what a match promises here is worth ending it, and with it the row written ahead."""
 
     def park(self, position: int) -> Pause:
         """Return for how many tokens (>= 1) to decode without drafting once ``choose`` said 0."""

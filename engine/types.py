@@ -153,14 +153,39 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
+class Match:
+    """What followed an earlier place like this one, known before anything is asked.
+
+    ``length`` is how many tokens before it are the same at both places.
+    """
+
+    tokens: tuple[int, ...]
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How many tokens to draft next, 0 for none, and which of several drafters is asked; a single one has no name.
+
+    Where a drafter's whole draft is what a match says too, the match's tokens follow it, up to ``extended`` in all.
+    """
+
+    count: int
+    source: str = ""
+    extended: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """How long to decode without drafting, and how many tokens to propose beside that only to see if they are right.
 
-    A shadow draft is never verified: it is compared with the tokens that plain decoding brings anyway.
+    A shadow draft is never verified: it is compared with the tokens that plain decoding brings anyway. ``source`` is
+    the drafter it is asked of.
     """
 
     tokens: int
     shadow: int = 0
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +229,8 @@ class Step:
     ``tokens`` are the emitted tokens after the stop rule cut them; ``accepted`` and ``committed`` are counted before
     the cut. ``position`` is the length of the target's cache after the step. ``draft_s`` and ``verify_s`` are the
     seconds inside drafter and target, None on a backend whose calls return before their work is done. ``shadowed`` is
-    how many tokens were proposed only to be compared with what plain decoding brought.
+    how many tokens were proposed only to be compared with what plain decoding brought, ``source`` whose draft was
+    verified where several drafters are asked.
     """
 
     tokens: tuple[int, ...]
@@ -222,6 +248,7 @@ class Step:
     draft_s: float | None = None
     verify_s: float | None = None
     shadowed: int = 0
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from benchmarks.areas import AREAS
 from benchmarks.show import (
     bus,
     claim_runs,
+    engine_drafting,
     engine_folders,
     engine_models,
     escapes,
@@ -23,5 +24,5 @@ LINES: dict[str, tuple[Line, ...]] = dict.fromkeys(AREAS, ()) | {
     "executor": (*escapes.LINES, *supervisor.LINES),
     "evidence": (*claim_runs.LINES, *statistics.LINES, *premises.LINES),
     "front-door": front_door.LINES,
-    "engine": (*engine_folders.LINES, *engine_models.LINES),
+    "engine": (*engine_folders.LINES, *engine_models.LINES, *engine_drafting.LINES),
 }

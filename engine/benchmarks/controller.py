@@ -16,6 +16,7 @@ from engine.benchmarks.turns import Arrivals, Decode, Pulled, take_turns
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
+from engine.drafters.local import LocalDrafter
 from engine.drafters.none import NoDrafter
 from engine.errors import UsageError
 from engine.loading import Engine
@@ -29,7 +30,7 @@ PREFILL_CHUNK_TOKENS = 512
 
 
 @dataclass
-class SpoiltDrafter:
+class SpoiltDrafter(LocalDrafter):
     """Pays for every proposal of the drafter inside and proposes other tokens after position ``since``."""
 
     inside: Drafter

@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
         epilog="exit codes: 2 a wrong option, 3 a model, 4 a conversation that no longer fits, 5 a missing library",
     )
     add_model_options(built)
-    add_decoding_options(built)
+    add_decoding_options(built, depth="auto")
     add_chat_options(built)
     built.add_argument("--system", help="what the model is told before the first turn")
     built.add_argument(
@@ -60,6 +60,8 @@ def _run(options: argparse.Namespace) -> int:
     engine = open_selected(options)
     tokenizer, conversation = Tokenizer(engine.folder), Conversation(engine, layout)
     make_depth, _ = depth_factory(options.depth, engine)
+    # What the controller has learnt serves the next turn; a gate judges every answer anew.
+    learnt = make_depth() if options.depth == "auto" else None
     messages: list[dict[str, Any]] = []
     if options.system:
         messages.append({"role": "system", "content": options.system})
@@ -75,7 +77,8 @@ def _run(options: argparse.Namespace) -> int:
             chunk_tokens=options.prefill_chunk,
         )
         show = _nothing if options.json else _write
-        answer = generate(engine, tokenizer, asked, (engine.accept, make_depth()), show, conversation=conversation)
+        rule = engine.accept, learnt or make_depth()
+        answer = generate(engine, tokenizer, asked, rule, show, conversation=conversation)
         messages.append({"role": "assistant", "content": answer.text})
         _report(answer, as_json=options.json)
     return 0

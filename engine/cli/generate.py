@@ -15,6 +15,8 @@ from engine.errors import UsageError
 from engine.generation.answer import Answer, GenerationRequest, generate
 from engine.loading import Engine
 from engine.options import (
+    AUTO,
+    DEFAULT_DEPTH,
     add_chat_options,
     add_decoding_options,
     add_model_options,
@@ -44,7 +46,9 @@ def parser() -> argparse.ArgumentParser:
         "prompt", nargs="?", help="text to complete, @FILE, or - for stdin (default: what is piped into it)"
     )
     add_model_options(built)
-    add_decoding_options(built)
+    add_decoding_options(
+        built, depth=None, told=f"auto; {DEFAULT_DEPTH} with --temperature, so that a seed draws again"
+    )
     built.add_argument(
         "--max-new",
         type=positive,
@@ -77,6 +81,8 @@ def _run(options: argparse.Namespace) -> int:
         raise UsageError("--stop is empty, which ends every answer before it begins; give the text to end at")
     if not options.chat and (options.chat_template or options.thinking):
         raise UsageError("--chat-template and --thinking are for a chat turn; add --chat")
+    # What is drawn depends on how much was drafted, and the controller goes by the clock.
+    options.depth = options.depth or (AUTO if settings is None else str(DEFAULT_DEPTH))
     engine = open_selected(options)
     tokenizer = Tokenizer(engine.folder)
     make_depth, _ = depth_factory(options.depth, engine)
@@ -178,6 +184,7 @@ def _nothing(piece: str) -> None:
 
 def _report(engine: Engine, answer: Answer) -> None:
     skipped = "".join(f"; {count} steps without a draft: {reason}" for reason, count in answer.skipped_steps.items())
+    skipped += "".join(f"; {count} steps with a draft of {name}" for name, count in answer.drafted_steps.items())
     skipped += "".join(f"; {count} forwards: {reason}" for reason, count in answer.eager_forwards.items())
     print(
         f"[{engine.target.info.name} + {engine.drafter.info.name} on {engine.backend.name} {engine.backend.device}: "

@@ -1,11 +1,15 @@
-"""Never slower than autoregressive: choose the draft length from what steps cost and what they bring.
+"""Never slower than autoregressive: choose each step's drafter and draft length from what steps cost and bring.
 
 Expected rate of depth n is ``committed(n) / cost(n)``: ``committed(n) = 1 + a1 + a1 a2 + …`` from the conditional
-acceptance of each draft position, ``cost(n)`` from measured step times, kept per depth and per context bucket because
-verification grows with the context. Depth 0 is plain decoding with its own measured cost, and it wins ties.
+acceptance of each draft position, ``cost(n)`` from measured step times, kept per drafter, depth and context bucket
+because verification grows with the context. Depth 0 is plain decoding with its own measured cost, and it wins ties.
+
+A drafter that looks tokens up says what it would propose before it is asked. What it is worth is learnt from every
+committed token, drafted or not, so that it is never tried only to find out; ``engine.decoding.lookups`` says
+what it is expected to bring here, and it is taken where its rate is above the others'.
 
 Five rules bound what learning may cost:
-1. A step time moves its estimate by at most a quarter, and the first step after a change of depth is not used at all.
+1. A step time moves its estimate by at most a quarter, and the first step at a new depth is not used at all.
 2. Every drafted step is booked against plain decoding: ``loss = time - committed * plain time``. A probe (a step that
    is not expected to pay) is made only while the account stays below ``START_ALLOWANCE`` plain steps plus
    ``ALLOWED_SHARE`` of all plain-equivalent time. A useless drafter can therefore cost only that much.
@@ -17,16 +21,18 @@ Five rules bound what learning may cost:
 5. An ask that comes to nothing books all its time, and what such asks cost on average is part of what a draft costs: a
    drafter that answers late is asked only as often as the account can bear.
 
-Knows neither clocks nor models; ``tests.fakes.replay`` runs it on invented costs.
+Knows neither clocks nor models; ``tests.fakes.replay`` runs it on invented and on recorded costs.
 """
 
 from __future__ import annotations
 
-from engine.decoding.estimates import COST_WEIGHT, LARGEST_INNOVATION, Acceptance, Costs, Waits
-from engine.types import Decision, Pause
+from collections.abc import Callable, Mapping
 
-BUCKET_POSITIONS = 512
-FIRST_DEPTH = 3
+from engine.decoding.arms import FIRST_DEPTH, PLAIN, PROBE_COST_PRIOR, Arm, Bucket, bucket_at, sources_of
+from engine.decoding.estimates import COST_WEIGHT, LARGEST_INNOVATION
+from engine.decoding.lookups import LOOKED_UP, Expected, Lookups
+from engine.types import Choice, Decision, Match, Pause
+
 START_ALLOWANCE = 4.0
 ALLOWED_SHARE = 0.01
 LARGEST_CREDIT = 16.0
@@ -40,7 +46,6 @@ PLAIN_CHECK_SHARE = 32
 MARGIN = 1.02
 PROMISING_COMMITTED = 1.5
 """Tokens a step must promise to be worth a verified probe, whatever it cost so far: that may have been a bad moment."""
-PROBE_COST_PRIOR = 2.0
 LARGEST_FIRST_COST = 8.0
 """In plain steps: what a step at a depth not measured yet is booked at most, since it may warm the depth up."""
 SHADOW_COST_PRIOR = 0.5
@@ -52,77 +57,82 @@ SURPRISING_BELOW = 0.4
 
 
 class ControlledDepth:
-    """The controller of one or more sequences; a fresh one is cold."""
+    """The controller of one or more sequences; a fresh one is cold.
 
-    def __init__(self, longest: int) -> None:
-        self.longest = longest
-        self.acceptance = Acceptance.prior(longest)
-        self.buckets: dict[int, Costs] = {}
-        self.waits = Waits()
+    ``longest`` is the most tokens that a drafter drafts, by the name of each where there are several. One that looks
+    tokens up is not among them.
+    """
+
+    def __init__(self, longest: int | Mapping[str, int]) -> None:
+        self.sources = sources_of(longest)
+        self.lookups = Lookups()
+        self.buckets: dict[int, Bucket] = {}
         self.account_s = 0.0
         self.plain_time_s = 0.0
-        self._previous = -1
-        self._selected = 0
+        self._match: Match | None = None
+        self._chosen = self._previous = self._selected = PLAIN
+        self._tried: set[Arm] = set()
         self._pause = FIRST_PAUSE_STEPS
         self._until_probe = 0
-        self._probe: tuple[int, int] = (0, 0)
+        self._probe: tuple[Arm, int] = (PLAIN, 0)
         self._look = False
         self._shadowing = False
+        self._shadowed_source = ""
         self._awaited = 0
         self._unanswered = 0
         self._shadow_cost = SHADOW_COST_PRIOR
 
-    def choose(self, position: int, limit: int) -> int:
-        """Return the depth of the next step: the probe in progress, a due probe, or the best known depth."""
-        if limit <= 0 or self.longest == 0:
-            return 0
-        costs = self._costs(position)
-        if costs.seen.get(0, 0) < PLAIN_STEPS_TO_LEARN:
-            return 0
-        depth, left = self._probe
-        if left > 0:
-            self._probe = (depth, left - 1)
-            return min(depth, limit)
-        best = self._best(costs)
-        if best != self._selected:
-            # Starting or ending to draft is news; a neighbouring depth is a refinement.
-            news = best == 0 or self._selected == 0
-            self._pause = FIRST_PAUSE_STEPS if news else max(self._pause // 2, FIRST_PAUSE_STEPS)
-            self._selected, self._until_probe = best, self._pause
-        if self._until_probe <= 0:
-            candidate = self._candidate(costs, best)
-            self._look = best == 0 and self._shadows and not self._promising()
-            longest = SHADOW_PAUSE_STEPS if self._look else LONGEST_PAUSE_STEPS
-            if best == 0 and self.account_s < 0:
-                # Earlier gains may be spent on looking more often.
-                longest = CREDIT_PAUSE_STEPS
-            self._until_probe, self._pause = min(self._pause, longest), min(self._pause * 2, longest)
-            if candidate != best and not self._look and self._affordable(costs, self._loss(costs, candidate)):
-                self._probe = (candidate, PROBE_STEPS - 1)
-                return min(candidate, limit)
-        return min(best, limit)
+    def choose(self, position: int, limit: int, lookup: Callable[[], Match | None] = lambda: None) -> Choice:
+        """Return the next step's draft: what a match promises where that is most, else what is known of the others."""
+        self._chosen, self._match, self._awaited = PLAIN, None, 0
+        if limit <= 0:
+            return Choice(0)
+        costs, self._match = bucket_at(self.buckets, position), lookup()
+        if costs.plain.seen.get(0, 0) < PLAIN_STEPS_TO_LEARN:
+            return Choice(0)
+        found = self._expected(costs, limit)
+        if found is not None and not self._probe_due(costs, found):
+            return self._looked_up(costs, found, limit)
+        arm = self._next(costs, matched=found is not None)
+        if arm.depth == 0 and found is not None:
+            return self._looked_up(costs, found, limit)
+        return self._taken(arm, limit, self._extended(costs, arm, limit))
+
+    def interrupts(self, position: int, limit: int, lookup: Callable[[], Match | None]) -> bool:
+        """Say whether the match here is expected to gain more than the row written ahead, which a draft drops."""
+        self._match = lookup()
+        costs = bucket_at(self.buckets, position)
+        if limit <= 0 or costs.plain.seen.get(0, 0) < PLAIN_STEPS_TO_LEARN:
+            return False
+        found = self._expected(costs, limit)
+        if found is None or not found.interrupts(costs.plain_s):
+            return False
+        self.lookups.account_s += costs.plain_s
+        return True
 
     def park(self, position: int) -> Pause:
         """Return how many tokens to decode plainly before asking again, and what to propose in their shadow."""
-        costs = self._costs(position)
-        if costs.seen.get(0, 0) < PLAIN_STEPS_TO_LEARN:
+        costs = bucket_at(self.buckets, position)
+        if costs.plain.seen.get(0, 0) < PLAIN_STEPS_TO_LEARN:
             # The first of them only fills the pipeline and is not used.
-            pause = PLAIN_STEPS_TO_LEARN + 1
-            return Pause(pause, self._shadow(pause) if not any(self.acceptance.reached) else 0)
-        if self._selected > 0:
+            unknown = not any(source.acceptance.reached[0] for source in self.sources.values())
+            return self._paused(PLAIN_STEPS_TO_LEARN + 1, shadow=unknown)
+        if self._selected.depth > 0:
             # A look at plain decoding from a drafting depth is a probe like any other, not a stay.
-            self._probe = (0, 0)
+            self._probe = (PLAIN, 0)
             return Pause(PROBE_STEPS)
         look, self._look = self._look, False
-        loss_s = PROBE_STEPS * self._shadow_cost * (costs.of(0) or 0.0)
-        pause = max(1, self._until_probe)
-        return Pause(pause, self._shadow(pause) if look and self._affordable(costs, loss_s) else 0)
+        if self.lookups.recent_tokens > 0 and not look:
+            return Pause(1)
+        loss_s = PROBE_STEPS * self._shadow_cost * costs.plain_s
+        return self._paused(max(1, self._until_probe), shadow=look and self._affordable(costs, loss_s))
 
     def shadowed(self, drafted: int, accepted: int) -> bool:
         """Learn from a draft that plain decoding confirmed or not; end the pause when it might pay to draft."""
         self._awaited = self._unanswered = 0
-        surprising = accepted > 0 and self.acceptance.rates[0] < SURPRISING_BELOW
-        self.acceptance.learn(drafted, accepted)
+        acceptance = self.sources[self._shadowed_source].acceptance
+        surprising = accepted > 0 and acceptance.rates[0] < SURPRISING_BELOW
+        acceptance.learn(drafted, accepted)
         if not surprising and not self._promising():
             return False
         self._pause, self._until_probe = FIRST_PAUSE_STEPS, 0
@@ -130,45 +140,35 @@ class ControlledDepth:
 
     def unanswered(self, position: int, asked: int, elapsed_s: float) -> None:
         """Book the time of an ask that came to nothing, and end a probe that the account cannot bear any more."""
-        self.waits.learn(answered=False, lost_s=elapsed_s)
+        source = self._chosen.source if self._chosen.depth else self._shadowed_source
+        if source in self.sources:
+            self.sources[source].waits.learn(answered=False, lost_s=elapsed_s)
         self.account_s += elapsed_s
-        costs = self._costs(position)
-        if not self._affordable(costs, self._loss(costs, asked)):
-            self._probe = (0, 0)
-
-    @property
-    def _shadows(self) -> bool:
-        """Whether shadow drafts are compared here: a rule that samples does not, nor a drafter without a match."""
-        return self._unanswered < UNANSWERED_SHADOWS
-
-    def _shadow(self, pause_tokens: int) -> int:
-        """Ask for a shadow draft that the pause is long enough to compare."""
-        if not self._shadows:
-            return 0
-        self._shadowing = True
-        self._awaited = min(self.longest, pause_tokens, LONGEST_SHADOW)
-        return self._awaited
+        costs = bucket_at(self.buckets, position)
+        if not self._affordable(costs, self._loss(costs, Arm(source, asked))):
+            self._probe = (PLAIN, 0)
 
     def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
         """Learn acceptance and cost from one finished step, and book what it lost."""
-        costs = self._costs(position)
+        costs = bucket_at(self.buckets, position)
+        arm = Arm(self._chosen.source, drafted) if drafted else PLAIN
         shadowing, self._shadowing = self._shadowing, False
-        steady = drafted == self._previous and not shadowing
-        self._previous = drafted
+        known = costs.seconds_of(arm)
+        if not shadowing and (arm == self._previous or arm in self._tried):
+            costs.learn(arm, elapsed_s)
+        self._previous = arm
+        if arm.depth:
+            # The first step at a depth may warm it up; a plain one after a drafted one may fill the pipeline.
+            self._tried.add(arm)
         self._until_probe -= 1
         if self._awaited:
             # Unanswered only if all its tokens came: a sequence that ended before says nothing about shadows.
             self._awaited -= 1
             self._unanswered += self._awaited == 0
-        if steady:
-            costs.learn(drafted, elapsed_s)
-        if drafted:
-            self.acceptance.learn(drafted, outcome.accepted)
-            self.waits.learn(answered=True, lost_s=0.0)
-        plain_s = costs.of(0) if 0 in costs.seconds else None
-        if plain_s is None:
+        self._learn(arm, outcome)
+        if not costs.plain.seconds:
             return
-        committed = max(len(outcome.tokens), 1)
+        plain_s, committed = costs.plain_s, max(len(outcome.tokens), 1)
         self.plain_time_s += committed * plain_s
         if shadowing:
             # The first step of a pause waits for its shadow draft.
@@ -176,66 +176,172 @@ class ControlledDepth:
             self._shadow_cost += COST_WEIGHT * (extra - self._shadow_cost)
             self.account_s += extra * plain_s
         if drafted:
-            known = costs.of(drafted) or 0.0
-            time_s = min(elapsed_s, max(known * (1 + LARGEST_INNOVATION), LARGEST_FIRST_COST * plain_s))
-            self.account_s = max(self.account_s + time_s - committed * plain_s, -LARGEST_CREDIT * plain_s)
+            time_s = min(elapsed_s, max((known or 0.0) * (1 + LARGEST_INNOVATION), LARGEST_FIRST_COST * plain_s))
+            loss_s, credit_s = time_s - committed * plain_s, -LARGEST_CREDIT * plain_s
+            if arm.source == LOOKED_UP:
+                # What matches gain is not there for probes of the others.
+                self.lookups.account_s = max(self.lookups.account_s + loss_s, credit_s)
+            else:
+                self.account_s = max(self.account_s + loss_s, credit_s)
 
-    def _costs(self, position: int) -> Costs:
-        """Return the bucket of a position; a new one starts from its nearest neighbour's estimates."""
-        bucket = (position // BUCKET_POSITIONS).bit_length()
-        if bucket not in self.buckets:
-            nearest = min(self.buckets, key=lambda known: abs(known - bucket), default=None)
-            inherited = dict(self.buckets[nearest].seconds) if nearest is not None else {}
-            self.buckets[bucket] = Costs(seconds=inherited)
-        return self.buckets[bucket]
+    def _learn(self, arm: Arm, outcome: Decision) -> None:
+        """Learn how far the drafter was right, and how far a match was or would have been."""
+        match, self._match = self._match, None
+        right = self.lookups.learn(match, outcome.tokens) if match is not None else 0
+        self.lookups.pass_by(len(outcome.tokens), came_true=arm.source == LOOKED_UP and outcome.accepted > 0)
+        source = self.sources.get(arm.source) if arm.depth else None
+        if source is not None:
+            source.acceptance.learn(min(arm.depth, source.longest), min(outcome.accepted, source.longest))
+            source.waits.learn(answered=True, lost_s=0.0)
+            if match is not None and arm.depth >= source.longest:
+                self.lookups.learn_agreement(min(outcome.accepted, right) >= source.longest)
 
-    def _rate(self, costs: Costs, depth: int) -> float:
-        cost = costs.of(depth)
-        if cost is None:
-            return 0.0
-        return self.acceptance.committed(depth) / (cost + (self.waits.per_draft_s if depth else 0.0))
+    def _looked_up(self, costs: Bucket, found: Expected, limit: int) -> Choice:
+        """Return the draft of a match, short as long as no step with one was timed."""
+        timed = bool(costs.of(LOOKED_UP).seconds)
+        return self._taken(Arm(LOOKED_UP, found.count if timed else min(found.count, FIRST_DEPTH)), limit)
 
-    def _best(self, costs: Costs) -> int:
-        """Return the depth with the best expected rate, 0 unless drafting beats plain decoding by the margin.
+    def _taken(self, arm: Arm, limit: int, extended: int = 0) -> Choice:
+        self._chosen = Arm(arm.source, min(arm.depth, limit))
+        return Choice(self._chosen.depth, arm.source, extended)
 
-        The depth in use keeps its place until another is better by the margin, so that noise does not move it.
-        """
-        deepest = self._trusted()
-        best = max(range(1, deepest + 1), key=lambda depth: self._rate(costs, depth))
-        if 0 < self._selected <= deepest and self._rate(costs, best) < MARGIN * self._rate(costs, self._selected):
-            best = self._selected
-        return best if self._rate(costs, best) > MARGIN * self._rate(costs, 0) else 0
+    def _paused(self, tokens: int, shadow: bool) -> Pause:
+        """Return a pause, with a shadow draft that it is long enough to compare: of the drafter least is known of."""
+        if not shadow or not self._shadows:
+            return Pause(tokens)
+        self._shadowing = True
+        self._shadowed_source = min(self.sources, key=lambda name: self.sources[name].acceptance.reached[0])
+        self._awaited = min(self.sources[self._shadowed_source].longest, tokens, LONGEST_SHADOW)
+        return Pause(tokens, self._awaited, self._shadowed_source)
 
-    def _trusted(self) -> int:
-        """Return the deepest depth whose acceptance is not pure extrapolation: one beyond the last reached position."""
-        reached = sum(1 for count in self.acceptance.reached if count)
-        return min(self.longest, max(reached + 1, FIRST_DEPTH))
+    @property
+    def _shadows(self) -> bool:
+        """Whether shadow drafts are compared here: a rule that samples does not, nor a drafter that never answers."""
+        return bool(self.sources) and self._unanswered < UNANSWERED_SHADOWS
 
-    def _candidate(self, costs: Costs, best: int) -> int:
-        """Return what to probe: the best drafting depth when parked, else a neighbour, the deeper one first."""
-        if best == 0:
-            known = [depth for depth in range(1, self._trusted() + 1) if costs.of(depth) is not None]
-            return max(known, key=lambda depth: self._rate(costs, depth)) if known else min(FIRST_DEPTH, self.longest)
-        if costs.seen.get(0, 0) * PLAIN_CHECK_SHARE < costs.seen.get(best, 0):
+    def _expected(self, costs: Bucket, limit: int) -> Expected | None:
+        """Return what the match here promises, None unless its rate is above every other's by the margin."""
+        if self._match is None or self._overdrawn(costs):
+            return None
+        found = self.lookups.best(self._match, limit, costs)
+        others = max(self._rate(costs, self._best(costs)), self._rate(costs, PLAIN))
+        return found if found is not None and found.rate > MARGIN * others else None
+
+    def _extended(self, costs: Bucket, arm: Arm, limit: int) -> int:
+        """Return up to how many tokens a match is to follow a whole draft that it agrees with, 0 for not at all."""
+        source = self.sources.get(arm.source)
+        if self._match is None or source is None or arm.depth < source.longest or limit <= arm.depth:
             return 0
-        neighbours = [depth for depth in (best + 1, best - 1) if 1 <= depth <= self.longest]
-        return min(neighbours, key=lambda depth: costs.seen.get(depth, 0))
+        own, cost_s = costs.of(arm.source), self._cost_s(costs, arm) or 0.0
+
+        def rows_s(count: int) -> float:
+            return max(0.0, (own.of(count) or 0.0) - (own.of(arm.depth) or 0.0))
+
+        base = source.acceptance.committed(arm.depth), cost_s
+        count, rate = self.lookups.extension(self._match, arm.depth, limit, base, rows_s)
+        return count if rate > MARGIN * self._rate(costs, arm) else 0
+
+    def _probe_due(self, costs: Bucket, found: Expected) -> bool:
+        """Say whether another drafter is to be tried although a match is here, since it might plausibly beat it."""
+        if self._probe[1] <= 0 and self._until_probe > 0:
+            return False
+        return any(source.hoped_rate(costs, name) > found.rate for name, source in self.sources.items())
+
+    def _next(self, costs: Bucket, matched: bool) -> Arm:
+        """Return the probe in progress, a due probe, or the best known arm; a match rules out a look at shadows."""
+        arm, left = self._probe
+        if left > 0:
+            self._probe = (arm, left - 1)
+            return arm
+        best = self._best(costs)
+        if best != self._selected:
+            # Starting or ending to draft is news; a neighbouring depth is a refinement.
+            news = best.depth == 0 or self._selected.depth == 0
+            self._pause = FIRST_PAUSE_STEPS if news else max(self._pause // 2, FIRST_PAUSE_STEPS)
+            self._selected, self._until_probe = best, self._pause
+        if self._until_probe > 0 or not self.sources:
+            return best
+        candidate = self._candidate(costs, best)
+        self._look = best.depth == 0 and self._shadows and not matched and not self._promising()
+        longest = SHADOW_PAUSE_STEPS if self._look else LONGEST_PAUSE_STEPS
+        if best.depth == 0 and self.account_s < 0:
+            # Earlier gains may be spent on looking more often.
+            longest = CREDIT_PAUSE_STEPS
+        self._until_probe, self._pause = min(self._pause, longest), min(self._pause * 2, longest)
+        if candidate != best and not self._look and self._affordable(costs, self._loss(costs, candidate)):
+            self._probe = (candidate, PROBE_STEPS - 1)
+            return candidate
+        return best
+
+    def _cost_s(self, costs: Bucket, arm: Arm) -> float | None:
+        """Return the seconds of a step, waits for its draft included; None if unknown."""
+        if arm.depth == 0:
+            return costs.plain.seconds.get(0)
+        cost_s = costs.of(arm.source).of(arm.depth)
+        return None if cost_s is None else cost_s + self.sources[arm.source].waits.per_draft_s
+
+    def _rate(self, costs: Bucket, arm: Arm) -> float:
+        cost_s = self._cost_s(costs, arm)
+        return 0.0 if cost_s is None else self._committed(arm) / cost_s
+
+    def _committed(self, arm: Arm) -> float:
+        return self.sources[arm.source].acceptance.committed(arm.depth) if arm.depth else 1.0
+
+    def _arms(self) -> list[Arm]:
+        """Return every drafter at every depth whose acceptance is known well enough."""
+        return [Arm(name, depth) for name, source in self.sources.items() for depth in range(1, source.trusted + 1)]
+
+    def _best(self, costs: Bucket) -> Arm:
+        """Return the arm with the best expected rate, plain decoding unless drafting beats it by the margin.
+
+        The arm in use keeps its place until another is better by the margin, so that noise does not move it.
+        """
+        arms = self._arms()
+        best = max(arms, key=lambda arm: self._rate(costs, arm), default=PLAIN)
+        if self._selected in arms and self._rate(costs, best) < MARGIN * self._rate(costs, self._selected):
+            best = self._selected
+        return best if self._rate(costs, best) > MARGIN * self._rate(costs, PLAIN) else PLAIN
+
+    def _candidate(self, costs: Bucket, best: Arm) -> Arm:
+        """Return what to probe: the best drafting arm when parked, else a neighbour, the deeper one first."""
+        untried = [Arm(name, min(FIRST_DEPTH, self.sources[name].longest)) for name in self.sources]
+        if best.depth == 0:
+            known = [arm for arm in self._arms() if self._cost_s(costs, arm) is not None]
+            return max(known or untried, key=lambda arm: (self._rate(costs, arm), self._committed(arm)))
+        if costs.plain.seen.get(0, 0) * PLAIN_CHECK_SHARE < costs.seen(best):
+            return PLAIN
+        longest = self.sources[best.source].longest
+        near = [Arm(best.source, depth) for depth in (best.depth + 1, best.depth - 1) if 1 <= depth <= longest]
+        others = [
+            arm for arm in untried if self.sources[arm.source].hoped_rate(costs, arm.source) > self._rate(costs, best)
+        ]
+        return min(near + [arm for arm in others if arm.source != best.source], key=costs.seen)
 
     def _promising(self) -> bool:
         """Say whether verified drafts might pay, by what is known of acceptance."""
-        return self.acceptance.committed(self._trusted()) >= PROMISING_COMMITTED
+        return any(source.promised >= PROMISING_COMMITTED for source in self.sources.values())
 
-    def _loss(self, costs: Costs, depth: int) -> float:
-        """Return the seconds a probe of ``depth`` is expected to lose against plain decoding."""
-        plain_s = costs.of(0)
-        if depth == 0 or plain_s is None:
+    def _loss(self, costs: Bucket, arm: Arm) -> float:
+        """Return the seconds a probe of ``arm`` is expected to lose against plain decoding."""
+        if arm.depth == 0 or arm.source not in self.sources or not costs.plain.seconds:
             return 0.0
         # A single measurement of drafting may have been a bad moment.
-        known_s = costs.of(depth) if sum(costs.seen.values()) - costs.seen.get(0, 0) > 1 else None
-        cost_s = PROBE_COST_PRIOR * plain_s if known_s is None else known_s
-        return PROBE_STEPS * max(0.0, cost_s + self.waits.lost_s - self.acceptance.committed(depth) * plain_s)
+        known_s = costs.of(arm.source).of(arm.depth) if costs.drafted_steps > 1 else None
+        cost_s = PROBE_COST_PRIOR * costs.plain_s if known_s is None else known_s
+        lost_s = self.sources[arm.source].waits.lost_s
+        return PROBE_STEPS * max(0.0, cost_s + lost_s - self._committed(arm) * costs.plain_s)
 
-    def _affordable(self, costs: Costs, loss_s: float) -> bool:
+    def _affordable(self, costs: Bucket, loss_s: float) -> bool:
         """Say whether the account can bear losing ``loss_s``."""
-        allowed_s = START_ALLOWANCE * (costs.of(0) or 0.0) + ALLOWED_SHARE * self.plain_time_s
-        return loss_s <= 0.0 or self.account_s + loss_s <= allowed_s
+        return loss_s <= 0.0 or self._lost_s() + loss_s <= self._allowed_s(costs)
+
+    def _overdrawn(self, costs: Bucket) -> bool:
+        """Say whether drafts of matches have lost what all learning may lose."""
+        return self.lookups.account_s > 0.0 and self._lost_s() > self._allowed_s(costs)
+
+    def _lost_s(self) -> float:
+        """Return what is lost in all; what matches gained is not there for probes of the others, nor the reverse."""
+        return self.account_s + max(0.0, self.lookups.account_s)
+
+    def _allowed_s(self, costs: Bucket) -> float:
+        return START_ALLOWANCE * costs.plain_s + ALLOWED_SHARE * self.plain_time_s

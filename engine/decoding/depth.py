@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.types import Decision, Pause
+from engine.types import Choice, Decision, Match, Pause
 
 
 class VerifiedOnly:
@@ -15,6 +16,11 @@ class VerifiedOnly:
     def shadowed(self, drafted: int, accepted: int) -> bool:
         """Learn nothing and go on."""
         del drafted, accepted
+        return False
+
+    def interrupts(self, position: int, limit: int, lookup: Callable[[], Match | None]) -> bool:
+        """Look nothing up and go on."""
+        del position, limit, lookup
         return False
 
     def unanswered(self, position: int, asked: int, elapsed_s: float) -> None:
@@ -28,10 +34,10 @@ class FixedDepth(VerifiedOnly):
 
     tokens: int
 
-    def choose(self, position: int, limit: int) -> int:
+    def choose(self, position: int, limit: int, lookup: Callable[[], Match | None] | None = None) -> Choice:
         """Return the fixed length, shortened near the end of the budget."""
-        del position
-        return min(self.tokens, limit)
+        del position, lookup
+        return Choice(min(self.tokens, limit))
 
     def park(self, position: int) -> Pause:
         """Return a length longer than any budget: nothing is ever reconsidered."""

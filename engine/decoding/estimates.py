@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 ACCEPTANCE_WEIGHT = 0.1
@@ -86,21 +88,25 @@ class Costs:
         """Return the cost of ``depth``: measured, or on the line through the measured neighbours; None if unknown."""
         if depth in self.seconds:
             return self.seconds[depth]
-        drafted = sorted(known for known in self.seconds if known > 0)
+        drafted = {known: seconds for known, seconds in self.seconds.items() if known > 0}
         if not drafted:
             return None
-        below = [known for known in drafted if known < depth]
-        above = [known for known in drafted if known > depth]
-        if below and above:
-            low, high = below[-1], above[0]
-        elif len(drafted) > 1:
-            low, high = (drafted[-2], drafted[-1]) if below else (drafted[0], drafted[1])
-        else:
+        if len(drafted) == 1:
             # One point says what drafting costs at all; the slope of a row is a tenth of it until measured.
-            only = drafted[0]
-            return self.seconds[only] * (1.0 + 0.1 * (depth - only)) if depth > only else self.seconds[only]
-        slope = max(0.0, (self.seconds[high] - self.seconds[low]) / (high - low))
-        return max(self.seconds[low] + slope * (depth - low), 0.5 * self.seconds[low])
+            only = next(iter(drafted))
+            return drafted[only] * (1.0 + 0.1 * (depth - only)) if depth > only else drafted[only]
+        return line(drafted, depth)
+
+
+def line(seconds: Mapping[int, float], depth: int) -> float:
+    """Return the time of ``depth`` on the line through the two nearest of at least two depths that are known."""
+    if depth in seconds:
+        return seconds[depth]
+    known = sorted(seconds)
+    above = min(max(bisect_left(known, depth), 1), len(known) - 1)
+    low, high = known[above - 1], known[above]
+    slope = max(0.0, (seconds[high] - seconds[low]) / (high - low))
+    return max(seconds[low] + slope * (depth - low), 0.5 * seconds[low])
 
 
 def clamped(value: float, known: float) -> float:

@@ -5,10 +5,11 @@ Both are known from other engines and are kept for comparison with the controlle
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.decoding.depth import VerifiedOnly
-from engine.types import Decision, Pause
+from engine.types import Choice, Decision, Match, Pause
 
 
 @dataclass(slots=True)
@@ -28,10 +29,10 @@ class CommitGate(VerifiedOnly):
     _bad_steps: int = 0
     _closed: bool = False
 
-    def choose(self, position: int, limit: int) -> int:
+    def choose(self, position: int, limit: int, lookup: Callable[[], Match | None] | None = None) -> Choice:
         """Return the fixed depth while the gate is open."""
-        del position
-        return 0 if self._closed or len(self._plain_s) <= self.plain_steps else min(self.tokens, limit)
+        del position, lookup
+        return Choice(0 if self._closed or len(self._plain_s) <= self.plain_steps else min(self.tokens, limit))
 
     def park(self, position: int) -> Pause:
         """Return the tokens to time, or for ever once closed."""
@@ -64,10 +65,10 @@ class EntropyGate(VerifiedOnly):
     pause_steps: int = 1
     _sure: bool = True
 
-    def choose(self, position: int, limit: int) -> int:
+    def choose(self, position: int, limit: int, lookup: Callable[[], Match | None] | None = None) -> Choice:
         """Return the fixed depth when the target was sure."""
-        del position
-        return min(self.tokens, limit) if self._sure else 0
+        del position, lookup
+        return Choice(min(self.tokens, limit) if self._sure else 0)
 
     def park(self, position: int) -> Pause:
         """Return how many tokens to decode plainly before looking again."""

@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 from engine.decoding.timing import StepTimes, TimedDepth
 from engine.errors import NonFiniteLogitsError, PromptError
 from engine.protocols import Accept, Clock, Depth, Drafter, Pending, Sequence
 from engine.stopping import Stopping
-from engine.types import LATE, Decision, Draft, Forward, Pause, Step, StopReason
+from engine.types import LATE, Choice, Decision, Draft, Forward, Pause, Step, StopReason
 from engine.verification.greedy import accepted_length
 
 
@@ -91,12 +92,13 @@ def _decode(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Iterat
             yield Step(tokens=(), position=sequence.length, stop=StopReason.CANCELLED)
             return
         position, forwards = sequence.length, drafter.forwards
-        count = depth.choose(position, 0 if force_plain else stopping.remaining_tokens - 1)
-        draft = drafter.ask(bonus, position, count).take() if count > 0 else Draft()
+        limit = 0 if force_plain else stopping.remaining_tokens - 1
+        choice = depth.choose(position, limit, partial(drafter.lookup, bonus))
+        draft = _drafted(drafter, bonus, position, choice)
         if draft.count == 0:
-            if count > 0:
-                depth.unanswered(position, count)
-            pause = Pause(1) if force_plain or count > 0 else depth.park(position)
+            if choice.count > 0:
+                depth.unanswered(position, choice.count)
+            pause = Pause(1) if force_plain or choice.count > 0 else depth.park(position)
             bonus = yield from _plain(run, bonus, pause, draft.skipped)
             force_plain = False
             continue
@@ -120,10 +122,19 @@ def _decode(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Iterat
             host_syncs=1,
             stop=stop,
             guard=decision.guard,
+            source=choice.source,
         )
         force_plain = not decision.tokens
         if kept:
             bonus = decision.bonus if stop is None else None
+
+
+def _drafted(drafter: Drafter, bonus: int, position: int, choice: Choice) -> Draft:
+    """Return the draft that was chosen, none where none was."""
+    if choice.count == 0:
+        return Draft()
+    drafter.select(choice)
+    return drafter.ask(bonus, position, choice.count).take()
 
 
 def _prefill(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Generator[Step, None, int | None]:
@@ -161,6 +172,8 @@ class _Shadow:
     def __init__(self, run: _Run, bonus: int, pause: Pause, limit: int) -> None:
         # Under a rule that draws, another draw than the target's says nothing about being accepted.
         count = min(pause.shadow, limit) if run.accept.greedy else 0
+        if count > 0:
+            run.drafter.select(Choice(count, pause.source))
         self._pending: Pending = run.drafter.ask(bonus, run.sequence.length, count) if count > 0 else Draft()
         draft = self._pending.take(0.0)
         # One that is under way is taken for what was asked until it is looked at.
@@ -198,7 +211,7 @@ def _plain(run: _Run, bonus: int, pause: Pause, skipped: str | None) -> Generato
     shadowed = shadow.proposed
     stop, ended = None, False
     ahead = sequence.decode_ahead(bonus, tokens) if run.accept.greedy else _one_by_one(run, bonus, tokens)
-    for read, forward in ahead:
+    for came, (read, forward) in enumerate(ahead, 1):
         decision = _usable(read, forward.start)
         emitted, stop = stopping.cut(decision.tokens)
         if stop is None and stopping.cancelled():
@@ -208,6 +221,9 @@ def _plain(run: _Run, bonus: int, pause: Pause, skipped: str | None) -> Generato
         run.depth.record(forward.start, 0, decision)
         bonus = decision.bonus
         waited, ended = shadow.compare(bonus) if stop is None else (False, False)
+        if stop is None and not ended and came < tokens:
+            limit = stopping.remaining_tokens - 1
+            ended = run.depth.interrupts(forward.start + 1, limit, partial(drafter.lookup, bonus))
         if stop is not None or ended:
             # The forward written ahead of this token is dropped before anyone sees the length.
             sequence.crop(forward.start + 1)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from engine.protocols import Clock, Depth
-from engine.types import Decision, Draft, Pause, Step
+from engine.types import Choice, Decision, Draft, Match, Pause, Step
 
 
 class TimedDepth:
@@ -20,13 +20,13 @@ class TimedDepth:
     def __init__(self, depth: Depth, clock: Clock) -> None:
         self._depth, self._host_ns = depth, clock.host_ns
         self._began_ns = 0
-        self.shadowed = depth.shadowed
+        self.shadowed, self.interrupts = depth.shadowed, depth.interrupts
 
-    def choose(self, position: int, limit: int) -> int:
-        """Return the draft length of the step that begins now."""
-        count = self._depth.choose(position, limit)
+    def choose(self, position: int, limit: int, lookup: Callable[[], Match | None]) -> Choice:
+        """Return the draft of the step that begins now."""
+        choice = self._depth.choose(position, limit, lookup)
         self._began_ns = self._host_ns()
-        return count
+        return choice
 
     def park(self, position: int) -> Pause:
         """Return the pause that begins now."""
@@ -106,7 +106,7 @@ class StepTimes:
 
     def drafter(self, part: Any) -> Any:
         """Return the drafter, timed."""
-        return self._drafting.around(part, "observe", asks=("ask",)) if self._eager else part
+        return self._drafting.around(part, "lookup", "observe", asks=("ask",)) if self._eager else part
 
     def sequence(self, part: Any) -> Any:
         """Return the target's sequence with its forwards timed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from engine.types import Choice, Match
+
 
 class LocalDrafter:
     """A drafter that holds nothing outside itself."""
@@ -10,3 +12,12 @@ class LocalDrafter:
 
     def close(self) -> None:
         """Do nothing: there is no connection and no thread to end."""
+
+    def lookup(self, bonus: int) -> Match | None:
+        """Find nothing: what it would propose is known once it is asked."""
+        del bonus
+        return None
+
+    def select(self, choice: Choice) -> None:
+        """Do nothing: there is one drafter to ask."""
+        del choice

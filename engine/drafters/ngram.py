@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 
 from engine.drafters.local import LocalDrafter
 from engine.errors import ObservationError
-from engine.types import Draft, DrafterInfo, Features
+from engine.types import Draft, DrafterInfo, Features, Match
+
+LONGEST_DRAFT = 16
+"""Tokens a step looks up at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class NgramModel:
     min_tokens: int = 2
     max_tokens: int = 8
     max_candidates: int = 64
+    longest: int = LONGEST_DRAFT
 
     @property
     def info(self) -> DrafterInfo:
@@ -55,9 +59,21 @@ class NgramDrafter(LocalDrafter):
     def ask(self, bonus: int, position: int, count: int) -> Draft:
         """Propose the continuation of the best earlier match of ``tokens + [bonus]``."""
         del position
+        found = self._best_match(bonus)
+        if found is None:
+            return Draft(skipped="no match")
+        return Draft(tokens=self._continued(bonus, found[1], count), count=count)
+
+    def lookup(self, bonus: int) -> Match | None:
+        """Return the continuation of the best earlier match, as far as a draft may reach."""
+        found = self._best_match(bonus)
+        return None if found is None else Match(self._continued(bonus, found[1], self.model.longest), found[0])
+
+    def _best_match(self, bonus: int) -> tuple[int, int] | None:
+        """Return length and end of the longest, most recent earlier match, None for none."""
         history = [*self.tokens[-self.model.max_tokens + 1 :], bonus]
         if len(history) < self.model.min_tokens:
-            return Draft(skipped="no match")
+            return None
         best_length, best_end = 0, 0
         for end in reversed(self._ends.get(tuple(history[-self.model.min_tokens :]), ())):
             length = self._match(history, end)
@@ -65,17 +81,19 @@ class NgramDrafter(LocalDrafter):
                 best_length, best_end = length, end
             if length == len(history):
                 break
-        if best_length == 0:
-            return Draft(skipped="no match")
+        return (best_length, best_end) if best_length else None
+
+    def _continued(self, bonus: int, begin: int, count: int) -> tuple[int, ...]:
+        """Return the ``count`` tokens from ``begin`` on."""
         proposal: list[int] = []
         known = len(self.tokens)
-        for index in range(best_end, best_end + count):
+        for index in range(begin, begin + count):
             if index < known:
                 proposal.append(self.tokens[index])
             else:
                 # The match runs into the present: the text is periodic, so go on with the period itself.
                 proposal.append(bonus if index == known else proposal[index - known - 1])
-        return Draft(tokens=tuple(proposal), count=count)
+        return tuple(proposal)
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Append committed tokens to the history and the index."""

@@ -35,7 +35,7 @@ class Answer:
     """The text and what it took.
 
     ``reused_tokens`` of the prompt were in the caches. ``acceptance_length`` is committed tokens per target forward of
-    decoding.
+    decoding. ``drafted_steps`` counts by drafter the steps that verified a draft.
     """
 
     text: str
@@ -51,6 +51,7 @@ class Answer:
     accepted_tokens: int
     steps: int
     skipped_steps: dict[str, int]
+    drafted_steps: dict[str, int]
     guard_rejections: int
     eager_forwards: dict[str, int]
     kv_bytes: int
@@ -105,6 +106,7 @@ def generate(
         accepted_tokens=sum(step.accepted for step in decoding),
         steps=len(decoding),
         skipped_steps=dict(Counter(step.skipped for step in decoding if step.skipped is not None)),
+        drafted_steps=dict(Counter(step.source or engine.drafter.info.name for step in decoding if step.drafted)),
         guard_rejections=sum(step.guard is not None for step in decoding),
         eager_forwards=fell_back(sequence, drafter),
         kv_bytes=sequence.measured_bytes(),

@@ -9,6 +9,7 @@ from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.draft_model import DraftModelDrafter
 from engine.drafters.none import NoDrafter
+from engine.drafters.several import SeveralDrafters
 from engine.loading import Engine
 from engine.protocols import Depth, Drafter, NativeDecoder, Sequence
 from engine.stopping import Stopping
@@ -57,8 +58,10 @@ def code_path(engine: Engine, arm: str) -> str:
 
 def fell_back(sequence: Sequence, drafter: Drafter) -> dict[str, int]:
     """Return by reason how many forwards of a target and of a small draft model did not run as asked."""
-    small = drafter.fallbacks() if isinstance(drafter, DraftModelDrafter) else {}
-    return {**sequence.fallbacks(), **small}
+    found = dict(sequence.fallbacks())
+    for each in drafter.named.values() if isinstance(drafter, SeveralDrafters) else (drafter,):
+        found |= each.fallbacks() if isinstance(each, DraftModelDrafter) else {}
+    return found
 
 
 def native(decoder: NativeDecoder, prompt: tuple[int, ...], stopping: Stopping, chunk_tokens: int) -> Running:

@@ -17,6 +17,7 @@ from typing import Any
 
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
+from engine.drafters.ngram import LONGEST_DRAFT
 from engine.errors import UsageError
 from engine.loading import Engine
 from engine.measurement import arms as arm_module
@@ -26,7 +27,7 @@ from engine.measurement.measure import Instruments, Measured, SamplePlace, measu
 from engine.measurement.schedule import Profile, drawn
 from engine.measurement.selection import Prompt, load_prompts
 from engine.measurement.study import Study
-from engine.options import LONGEST_DRAFT, add_model_options, add_report_options, open_selected, positive
+from engine.options import add_model_options, add_report_options, open_selected, positive
 from engine.reports import Arm, Fallback, RunContext, Sample
 from engine.stopping import Stopping
 from engine.studies.command import StudyCommand

@@ -35,7 +35,7 @@ from engine.reports import RunContext, packed_tokens
 from engine.stopping import Stopping
 from engine.studies.command import StudyCommand
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout, Draft, DrafterInfo, Features, Step
+from engine.types import CacheLayout, Choice, Draft, DrafterInfo, Features, Match, Step
 
 PROFILES = {"smoke": (4, 48), "claim": (24, 128)}
 """Prompts and tokens a prompt."""
@@ -154,10 +154,10 @@ def check_same(mlx: Engine, torch: Engine) -> None:
 class WholeBlocks(FixedDepth):
     """Draft a whole block at every step, the last one included: every step then has a block to compare."""
 
-    def choose(self, position: int, limit: int) -> int:
+    def choose(self, position: int, limit: int, lookup: Callable[[], Match | None] | None = None) -> Choice:
         """Return the whole length; what exceeds the budget is cut when it is emitted."""
-        del position, limit
-        return self.tokens
+        del position, limit, lookup
+        return Choice(self.tokens)
 
 
 @dataclass

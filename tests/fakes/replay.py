@@ -62,7 +62,7 @@ def replay(policy: Depth, world: World, tokens: int, start: int = 0) -> Replay:
         position += accepted + 1
 
     while position - start < tokens:
-        depth = policy.choose(position, start + tokens - position - 1)
+        depth = policy.choose(position, start + tokens - position - 1, lambda: None).count
         if depth > 0:
             step(depth)
             continue

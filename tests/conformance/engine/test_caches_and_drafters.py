@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 
 from engine.decoding.autoregressive import autoregressive
+from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.draft_model import DraftModel
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
+from engine.drafters.several import several
 from engine.errors import UsageError
 from engine.loading import load_backend
 from engine.stopping import Stopping
-from engine.types import CacheLayout
+from engine.types import CacheLayout, Choice, Pause
 from tests.fakes.scripted_drafter import ScriptedModel
 from tests.support.pairwise import matrix
 
@@ -113,6 +115,33 @@ def test_drafts_change_no_token_of_any_cache(
         asked = [ScriptedModel(tuple(answer), length, VOCAB, wrong) for wrong in ADVERSARIES.values()]
     for index, drafter in enumerate(asked):
         assert drafted(backend, target, drafter, prompt, layout, (512, 7)[index % 2]) == answer, drafter.info.name
+
+
+class Restless(FixedDepth):
+    """Asks another drafter at each step and now and then none, with every length, extended wherever it may be."""
+
+    def choose(self, position: int, limit: int, lookup: Any = None) -> Choice:
+        turn = position % 7
+        source = ("dflash", "small", "ngram")[turn % 3]
+        return Choice(min(turn, limit), source, extended=min(12, limit))
+
+    def park(self, position: int) -> Pause:
+        return Pause(5, 3, "dflash")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whoever_is_asked_at_each_step_changes_no_token(backend: Any, folders: Path, targets: Any, kind: str) -> None:
+    target, prompt = targets[kind], prompt_of(30, 3)
+    drafters = several(
+        [backend.load_dflash(folders / "dflash", target), DraftModel(backend.load_target(folders / "small"))]
+    )
+    for choosing in (Restless(7), ControlledDepth({"dflash": 7, "small": 16})):
+        sequence = target.open(drafters.capture, CacheLayout.NATIVE)
+        parts = Parts(sequence, drafters.open(), backend.greedy(target), choosing, backend.clock)
+        steps = list(speculative(parts, prompt, Stopping(BUDGET), 7))
+        assert tokens_of(steps) == plain(backend, target, prompt, CacheLayout.NATIVE)
+        if isinstance(choosing, Restless):
+            assert len({step.source for step in steps if step.drafted}) > 1
 
 
 @pytest.mark.parametrize("text", ["sink0+window5", "sink4+window10"])

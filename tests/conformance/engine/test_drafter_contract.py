@@ -13,6 +13,7 @@ from engine.benchmarks.controller import SpoiltDrafter
 from engine.drafters.draft_model import DraftModel
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
+from engine.drafters.several import several
 from engine.errors import ObservationError
 from engine.loading import load_backend
 from engine.protocols import Drafter
@@ -25,7 +26,7 @@ from tests.fakes import tiny_torch  # noqa: E402
 
 PROMPT = (9, 8, 7, 9, 8, 7, 9, 8, 7, 9, 8)
 BONUS = 7
-KINDS = ("ngram", "spoilt", "draft model", "dflash")
+KINDS = ("ngram", "spoilt", "draft model", "dflash", "several")
 
 
 @dataclass
@@ -62,6 +63,8 @@ def shown(request: pytest.FixtureRequest, folder: Path) -> Shown:
         model = backend.load_dflash(folder / "dflash", target)
     elif kind == "draft model":
         model = DraftModel(target)
+    elif kind == "several":
+        model = several([backend.load_dflash(folder / "dflash", target), DraftModel(target)])
     sequence = target.open(model.capture, CacheLayout.NATIVE)
     forward = list(sequence.prefill(PROMPT, 512))[-1]
     features = sequence.committed(forward, len(PROMPT))

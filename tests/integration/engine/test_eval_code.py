@@ -155,9 +155,14 @@ def test_generate_prints_the_answer_or_one_json_object(
     asked = ["w7 w8 w9", "--max-new", "9"]
     assert generate_cli.main([*asked, "--json", "--depth", "0"]) == 0
     plain = json.loads(capsys.readouterr().out)
-    assert generate_cli.main([*asked, "--json"]) == 0
+    assert generate_cli.main([*asked, "--json", "--drafter", f"{os.environ['KAKEYA_DRAFTER']},ngram"]) == 0
+    chosen = json.loads(capsys.readouterr().out)
+    assert chosen["tokens"] == plain["tokens"]
+    assert chosen["drafter"].endswith(" or ngram")
+    assert generate_cli.main([*asked, "--json", "--depth", "3"]) == 0
     drafted = json.loads(capsys.readouterr().out)
     assert drafted["tokens"] == plain["tokens"]
+    assert sum(drafted["drafted_steps"].values()) > 0
     assert drafted["drafted_tokens"] > 0
     assert generate_cli.main(asked) == 0
     captured = capsys.readouterr()

@@ -37,6 +37,20 @@ def test_a_drafter_beside_the_target_comes_before_one_of_the_same_name_elsewhere
     assert chosen_drafter(None, target) == str(beside)
 
 
+def test_where_each_step_may_choose_prompt_lookup_stands_beside_the_own_drafter_or_alone(tmp_path: Path) -> None:
+    own = str(ASSETS / "kakeya-tiny-gemma4-dflash")
+    assert chosen_drafter(None, ASSETS / "kakeya-tiny-gemma4", several=True) == f"{own},ngram"
+    assert chosen_drafter("auto", ASSETS / "kakeya-tiny-gemma4") == own
+    assert chosen_drafter(None, folder(tmp_path / "here" / "big"), several=True) == "ngram"
+    assert chosen_drafter("one", ASSETS / "kakeya-tiny-gemma4", several=True) == "one"
+
+
+def test_several_drafters_need_a_policy_that_chooses_among_them() -> None:
+    assert chosen_drafter("one,ngram", ASSETS / "kakeya-tiny-gemma4", several=True) == "one,ngram"
+    with pytest.raises(UsageError, match=r"'one,ngram' names several; expected one, or --depth auto"):
+        chosen_drafter("one,ngram", ASSETS / "kakeya-tiny-gemma4")
+
+
 def test_what_is_asked_for_comes_first_then_the_environment_then_the_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,8 +137,8 @@ def test_state_kept_across_requests_spares_the_next_one_the_exploration() -> Non
 
 def test_a_limit_of_nothing_drafts_nothing() -> None:
     policy = ControlledDepth(7)
-    assert policy.choose(0, 0) == 0
-    assert ControlledDepth(0).choose(0, 5) == 0
+    assert policy.choose(0, 0).count == 0
+    assert ControlledDepth(0).choose(0, 5).count == 0
 
 
 def test_acceptance_starts_at_the_prior_and_follows_what_happens() -> None:
@@ -187,11 +187,11 @@ def test_the_commit_gate_closes_for_ever_on_a_useless_drafter_and_stays_open_on_
 
 def test_the_entropy_gate_drafts_while_the_target_is_sure() -> None:
     gate = EntropyGate(4, limit_nats=0.5)
-    assert gate.choose(0, 10) == 4
+    assert gate.choose(0, 10).count == 4
     gate.record(0, 4, Decision((1,), 0, min_entropy_nats=2.0), 1e-3)
-    assert gate.choose(1, 10) == 0
+    assert gate.choose(1, 10).count == 0
     assert gate.park(1) == Pause(1)
     gate.record(1, 0, Decision((1,), 0, min_entropy_nats=0.1), 1e-3)
-    assert gate.choose(2, 3) == 3
+    assert gate.choose(2, 3).count == 3
     gate.record(2, 3, Decision((1,), 0), 1e-3)
-    assert gate.choose(2, 3) == 3
+    assert gate.choose(2, 3).count == 3

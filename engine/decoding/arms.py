@@ -1,0 +1,112 @@
+"""What a controller knows of each drafter it may ask: acceptance and waits; and what steps with it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from engine.decoding.estimates import Acceptance, Costs, Waits
+
+BUCKET_POSITIONS = 512
+FIRST_DEPTH = 3
+PROBE_COST_PRIOR = 2.0
+"""In plain steps: what a drafted step is taken to cost until one was timed."""
+LEAST_HOPE = 0.2
+"""How much of the way from what is known of a drafter to being always right is thought possible at any time."""
+
+
+class Arm(NamedTuple):
+    """A drafter and how many tokens it drafts; depth 0 is plain decoding, whoever is named."""
+
+    source: str
+    depth: int
+
+
+PLAIN = Arm("", 0)
+
+
+@dataclass(slots=True)
+class Source:
+    """One drafter: the most it drafts, how far its drafts are right, what asks that come to nothing cost."""
+
+    longest: int
+    acceptance: Acceptance
+    waits: Waits = field(default_factory=Waits)
+
+    @classmethod
+    def unknown(cls, longest: int) -> Source:
+        """Start with nothing known."""
+        return cls(longest, Acceptance.prior(longest))
+
+    @property
+    def trusted(self) -> int:
+        """The deepest depth whose acceptance is not pure extrapolation: one beyond the last reached position."""
+        reached = sum(1 for count in self.acceptance.reached if count)
+        return min(self.longest, max(reached + 1, FIRST_DEPTH))
+
+    def hoped_rate(self, costs: Bucket, name: str) -> float:
+        """Return the rate if its drafts came nearer to being always right: the less is known of them, the nearer."""
+        cost_s = costs.of(name).of(self.longest) or PROBE_COST_PRIOR * costs.plain_s
+        expected = self.acceptance.committed(self.longest)
+        hope = max(LEAST_HOPE, 1.0 / (1 + self.acceptance.reached[0]))
+        return (expected + hope * (self.longest + 1 - expected)) / cost_s
+
+    @property
+    def promised(self) -> float:
+        """Tokens that a step at the deepest trusted depth is expected to commit."""
+        return self.acceptance.committed(self.trusted)
+
+
+@dataclass(slots=True)
+class Bucket:
+    """What steps cost at contexts of like length: plain ones, and drafted ones by drafter."""
+
+    plain: Costs = field(default_factory=Costs)
+    drafted: dict[str, Costs] = field(default_factory=dict)
+
+    def of(self, source: str) -> Costs:
+        """Return the costs of steps with a drafter."""
+        return self.drafted.setdefault(source, Costs())
+
+    @property
+    def plain_s(self) -> float:
+        """Seconds of a plain step, 0 before one was measured."""
+        return self.plain.seconds.get(0, 0.0)
+
+    def learn(self, arm: Arm, elapsed_s: float) -> None:
+        """Take the time of one step."""
+        (self.of(arm.source) if arm.depth else self.plain).learn(arm.depth, elapsed_s)
+
+    def seconds_of(self, arm: Arm) -> float | None:
+        """Return what a step is known to take, None if unknown."""
+        return self.of(arm.source).of(arm.depth) if arm.depth else self.plain.seconds.get(0)
+
+    def seen(self, arm: Arm) -> int:
+        """Return how many times of a step were taken."""
+        return (self.of(arm.source) if arm.depth else self.plain).seen.get(arm.depth, 0)
+
+    @property
+    def drafted_steps(self) -> int:
+        """How many times of drafted steps were taken."""
+        return sum(sum(costs.seen.values()) for costs in self.drafted.values())
+
+    def inherited(self) -> Bucket:
+        """Return a bucket that starts from these estimates, none of them its own."""
+        drafted = {source: Costs(dict(costs.seconds)) for source, costs in self.drafted.items()}
+        return Bucket(Costs(dict(self.plain.seconds)), drafted)
+
+
+def bucket_at(buckets: dict[int, Bucket], position: int) -> Bucket:
+    """Return the bucket of a position; a new one starts from its nearest neighbour's estimates."""
+    number = (position // BUCKET_POSITIONS).bit_length()
+    if number not in buckets:
+        nearest = min(buckets, key=lambda known: abs(known - number), default=None)
+        buckets[number] = Bucket() if nearest is None else buckets[nearest].inherited()
+    return buckets[number]
+
+
+def sources_of(longest: int | Mapping[str, int]) -> dict[str, Source]:
+    """Return the drafters that must be asked to know what they propose, by name; a number is a single one without."""
+    named = {"": longest} if isinstance(longest, int) else dict(longest)
+    return {name: Source.unknown(most) for name, most in named.items() if most > 0}
