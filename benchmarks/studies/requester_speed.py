@@ -16,11 +16,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
-from benchmarks.studies.bus_listings import DAY_MS, write_history
+from benchmarks.studies.bus_histories import History, write_history
 from benchmarks.studies.study import Row, Study
 from bridge.bus import open_bus
 from bridge.system.clock import SystemClock
-from tests.fakes.bus_actors import Actor
 from tests.fakes.clone import Clone
 from tests.fakes.git_servers import bare
 from tests.fakes.memory_bus import bus_record
@@ -82,7 +81,7 @@ def _ls(folder: Path) -> Row:
     remote = bare(folder / "bus.git")
     bus = open_bus(str(remote), repository=None, state=folder / "host", clock=clock)
     bus.create(bus_record(clock))
-    write_history(remote, Actor(bus, clock).submit().ref.oid, RUNS, 300 * DAY_MS, clock.now())
+    write_history(remote, History(RUNS, 300), clock.now())
     words = [*MAC, "ls", "--bus", str(remote)]
     _spent(words, clone.top, clone.env)
     found = [_spent(words, clone.top, clone.env) for _ in range(REPEATS // 3)]
