@@ -6,7 +6,7 @@ Implications for Software Testing, IEEE TSE 2004).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
@@ -43,10 +43,32 @@ def matrix(*factors: Factor) -> list[Any]:
     Args:
         factors: values, or values by the name that a test's id shows.
     """
+    return _marked(factors, lambda named: set(pairwise(*map(len, named))))
+
+
+def star(hub: Sequence[str], *factors: Factor) -> list[Any]:
+    """Return every combination as a parameter set; those that differ from a hub in two factors or more are slow.
+
+    Args:
+        hub: the names of one combination, where most faults have shown.
+        factors: as for `matrix`.
+    """
+
+    def near(named: list[list[tuple[str, Any]]]) -> set[tuple[int, ...]]:
+        middle = [[name for name, _ in values].index(wanted) for values, wanted in zip(named, hub, strict=True)]
+        cases = product(*(range(len(values)) for values in named))
+        return {case for case in cases if sum(one != other for one, other in zip(case, middle, strict=True)) <= 1}
+
+    return _marked(factors, near)
+
+
+def _marked(
+    factors: Sequence[Factor], choose: Callable[[list[list[tuple[str, Any]]]], set[tuple[int, ...]]]
+) -> list[Any]:
     named = [
         list(factor.items()) if isinstance(factor, Mapping) else [(str(v), v) for v in factor] for factor in factors
     ]
-    quick = set(pairwise(*map(len, named)))
+    quick = choose(named)
     return [
         pytest.param(
             *(named[place][index][1] for place, index in enumerate(case)),

@@ -25,11 +25,12 @@ from tests.fakes.tape import Tape
 from tests.fakes.tiny_torch import CONFIGS, VOCAB, WINDOW
 from tests.integration.engine_torch.replaying import BLOCK, CAPTURE, LENGTHS, run, slots
 from tests.integration.engine_torch.test_lossless import ADVERSARIES, prompt_of, tokens_of
-from tests.support.pairwise import matrix
+from tests.support.pairwise import star
 
 
 @pytest.mark.parametrize(
-    ("kind", "length", "ahead"), matrix(list(CONFIGS), LENGTHS, {"read first": False, "queue first": True})
+    ("kind", "length", "ahead"),
+    star(("gemma4", "across", "read first"), list(CONFIGS), LENGTHS, {"read first": False, "queue first": True}),
 )
 def test_a_network_drafts_at_every_depth_and_changes_no_token(
     backend: Any, folders: Any, graphed: Any, answers: Any, kind: str, length: int, ahead: bool

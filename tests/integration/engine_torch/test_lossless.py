@@ -19,7 +19,7 @@ from engine.stopping import Stopping
 from engine.types import CacheLayout, Step, StopReason
 from tests.fakes.scripted_drafter import ScriptedModel
 from tests.fakes.tiny_torch import CONFIGS, GEMMA, MASK_ID, VOCAB, WINDOW, write_wrapped
-from tests.support.pairwise import matrix
+from tests.support.pairwise import matrix, star
 
 KINDS = list(CONFIGS)
 LAYOUTS = [CacheLayout.NATIVE, CacheLayout.FULL]
@@ -59,8 +59,7 @@ def drafted(
     return steps
 
 
-@pytest.mark.parametrize("length", LENGTHS.values(), ids=LENGTHS.keys())
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "length"), star(("gemma4", "across"), KINDS, LENGTHS))
 def test_plain_decoding_equals_transformers_generate(backend: Any, targets: Any, kind: str, length: int) -> None:
     target, prompt = targets[kind], prompt_of(length)
     expected = target.module.generate(

@@ -4,7 +4,7 @@ from itertools import combinations, product
 
 import pytest
 
-from tests.support.pairwise import matrix, pairwise
+from tests.support.pairwise import matrix, pairwise, star
 
 
 def pairs_of(cases):
@@ -34,3 +34,10 @@ def test_a_matrix_holds_the_full_product_and_calls_the_rest_slow() -> None:
     quick = [case.values for case in made if not case.marks]
     assert len(quick) == 4
     assert [mark.name for case in made for mark in case.marks] == ["slow"] * 4
+
+
+def test_a_star_varies_one_factor_at_a_time_and_calls_the_rest_slow() -> None:
+    made = star(("b", "some"), ["a", "b", "c"], {"none": 0, "some": 3})
+    assert [case.values for case in made] == list(product(["a", "b", "c"], [0, 3]))
+    assert [case.id for case in made if not case.marks] == ["a-some", "b-none", "b-some", "c-some"]
+    assert [mark.name for case in made for mark in case.marks] == ["slow"] * 2
