@@ -10,11 +10,11 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.open.create import new_record
+from bridge.client.evidence.succession import chain_problems
 from bridge.runner.state.attestations import enrolled
 from bridge.system.clock import SystemClock
 from bridge.trust import runner_key as keys
 from bridge.trust.attestation import verify_attestation
-from bridge.trust.succession import chain_problems
 from tests.fakes.asking import make_request, push
 from tests.support.crash import crash, run
 

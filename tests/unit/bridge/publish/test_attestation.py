@@ -12,11 +12,11 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from bridge import strictjson
+from bridge.client.evidence.succession import chain_problems
 from bridge.errors import InfrastructureError, IntegrityError, UsageError
 from bridge.trust import runner_key as keys
 from bridge.trust.attestation import ATTESTATION_FILE, ChainPosition, attest, verify_attestation
 from bridge.trust.keyring import is_successor, pin, pinned, with_successors
-from bridge.trust.succession import chain_problems
 from tests.unit.bridge.publish.records import RECORD, VERDICT
 
 FIRST_LINK = ChainPosition("c" * 64, 1)

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
+from bridge.client.evidence.succession import chain_problems
 from bridge.errors import UsageError
 from bridge.runner.state.attestations import enrolled, newest
 from bridge.runner.state.journal import Journal
 from bridge.trust import runner_key as keys
 from bridge.trust.attestation import ATTESTATION_FILE, FIRST, verify_attestation
 from bridge.trust.keyring import is_successor
-from bridge.trust.succession import chain_problems
 from bridge.trust.verifier import verify_tree
 from tests.fakes.memory_bus import MemoryBus
 
