@@ -18,9 +18,9 @@ from bridge.bus.content import commits
 from bridge.bus.content.checkout import CheckoutBounds, check_out
 from bridge.bus.content.large_files import Handling
 from bridge.bus.content.results import Results
+from bridge.bus.identity.bus_record import BusIdentity
 from bridge.bus.refs import names
 from bridge.bus.refs.beacons import BeaconRefs
-from bridge.bus.refs.bus_record import BusIdentity
 from bridge.bus.refs.claims import Claims
 from bridge.bus.refs.collect import GRACE_S, delete, ended_runs
 from bridge.bus.refs.history import StoreHistory

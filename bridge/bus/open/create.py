@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from bridge.bus.identity.bus_record import BusIdentity
 from bridge.bus.refs import names
-from bridge.bus.refs.bus_record import BusIdentity
 from bridge.bus.store.git import GitStore
 from bridge.bus.store.route import Route
 from bridge.errors import BusMissingError

@@ -1,1 +1,1 @@
-"""What each ref of a bus means: requests, claims, logs, beacons, the bus record; listed, read, written, collected."""
+"""What each ref of a bus means: requests, claims, logs, beacons, cancels; listed, read, written, collected."""
