@@ -40,7 +40,7 @@ def _measured(folder: Path, name: str, size: int, repeats: int) -> list[Figure]:
         )
 
     signed = {**files, ATTESTATION_FILE: sign()}
-    trusted = keys.published(folder)
+    trusted = [one.public for one in keys.published(folder)]
     timings = interleave(
         {
             "hash": lambda: [hashlib.sha256(data).digest() for data in files.values()],

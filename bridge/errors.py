@@ -212,7 +212,3 @@ class IntegrityError(KakeyaError):
 
     exit_code = 1
     reason = "integrity"
-
-
-class UnknownSignerError(IntegrityError):
-    """A signature is by none of the keys that were given."""

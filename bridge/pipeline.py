@@ -55,7 +55,8 @@ def run_once(session: RunSession) -> RunOutcome:
     try:
         request = parse(session.read(), ref=session.ref.ref, bus_id=session.bus_id, now=session.clock.now())
         preset = find(request.preset, session.presets)
-        spec = resolve(request, preset, session.policy, session.admit(request, preset))
+        trust = session.admit(request, preset)  # which also says whose limits hold
+        spec = resolve(request, preset, session.policy, trust)
         execution = session.execute(spec)
         ending = of_execution(execution)
     except (FencedError, LeftRunningError):

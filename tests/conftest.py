@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 import pytest
 
@@ -73,3 +74,5 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     for name in [name for name in os.environ if name.startswith("KAKEYA_")]:
         del os.environ[name]
+    os.environ.pop("INVOCATION_ID", None)  # set where the tests run below a service
+    os.environ["KAKEYA_OWNER_DIR"] = tempfile.mkdtemp(prefix="kakeya-owner-")  # tests own no bus in the user's name

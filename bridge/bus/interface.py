@@ -31,7 +31,8 @@ from bridge.bus.views import (
     WorkloadCommit,
 )
 from bridge.records import Beacon, BusRecord, Claim, Delivery, LogHead, Workload
-from bridge.trust.seals import Refused, Seals, SignatureState
+from bridge.trust.judgement import TrustAnswer
+from bridge.trust.seals import Refused, Seals
 
 
 class History(Protocol):
@@ -149,6 +150,20 @@ class SharedBus(Protocol):
         """Sign claims, beacons and log heads with these keys, and verify with them what others signed."""
         ...
 
+    def use_root(self, judge: Callable[[Mapping[str, bytes] | None, str], BusRecord | None]) -> None:
+        """Go by the bus record of the root that a function accepts, whenever record or root move.
+
+        Args:
+            judge: takes the untrusted files at the root's ref, None where there is none, and the id of the bus;
+                returns the record in the root that counts for this side, None where none does.
+        """
+        ...
+
+    @property
+    def root_tip(self) -> str | None:
+        """The tip of the root's ref when it was last listed, None where there is none."""
+        ...
+
     @property
     def refused(self) -> tuple[Refused, ...]:
         """The claims, beacons and logs that were read and not accepted because of their signatures, oldest first."""
@@ -200,7 +215,7 @@ class RequesterBus(SharedBus, Protocol):
         """
         ...
 
-    def log_signature(self, run_id: str) -> SignatureState:
+    def log_signature(self, run_id: str) -> TrustAnswer:
         """Return the state of the signature of the log last read."""
         ...
 
@@ -274,6 +289,15 @@ class RunnerBus(SharedBus, Protocol):
         Raises:
             FencedError: another process archives in this runner's name.
             RemoteError: the bus did not answer.
+        """
+        ...
+
+    def write_root(self, files: Mapping[str, bytes], over: str | None) -> bool:
+        """Replace the root's files; return whether that landed.
+
+        Args:
+            files: the whole root.
+            over: the tip that is replaced, None where there is none; at another tip nothing is written.
         """
         ...
 

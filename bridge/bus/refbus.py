@@ -18,7 +18,7 @@ from bridge.bus.content import commits
 from bridge.bus.content.checkout import CheckoutBounds, check_out
 from bridge.bus.content.large_files import Handling
 from bridge.bus.content.results import Results
-from bridge.bus.identity.bus_record import BusIdentity
+from bridge.bus.identity.bus_record import BusIdentity, JudgeRoot
 from bridge.bus.refs import names
 from bridge.bus.refs.beacons import BeaconRefs
 from bridge.bus.refs.claims import Claims
@@ -58,7 +58,8 @@ from bridge.limits import BEACON_DEAD_S
 from bridge.records import Beacon, BusRecord, Claim, Delivery, LogHead, Workload
 from bridge.request import cancel_branch, run_id_of
 from bridge.system.clock import Clock, rfc3339
-from bridge.trust.seals import BusSeals, Refused, Seals, SignatureState
+from bridge.trust.judgement import TrustAnswer
+from bridge.trust.seals import BusSeals, Refused, Seals
 
 
 class RefBus:
@@ -118,7 +119,9 @@ class RefBus:
         """List the bus once, or what a window of it shows."""
         record = self.identity()
         listing = self._store.list(all_prefixes(record) if window is None else window_prefixes(record, window))
-        self._identity.check_tip(listing.refs.get(names.bus_ref(record.prefix)))
+        self._identity.check_tips(
+            listing.refs.get(names.bus_ref(record.prefix)), listing.refs.get(names.root_ref(record.prefix))
+        )
         return build_snapshot(record, listing, self._claims, self._done)
 
     def read_request(self, ref: RequestRef) -> ReceivedRequest:
@@ -189,6 +192,15 @@ class RefBus:
         """Sign and verify with these keys; see the interface."""
         self._seals.seals = seals
 
+    def use_root(self, judge: JudgeRoot) -> None:
+        """Go by the root that this function accepts; see the interface."""
+        self._identity.use_root(judge)
+
+    @property
+    def root_tip(self) -> str | None:
+        """The tip of the root's ref when it was last listed, None where there is none."""
+        return self._identity.root_tip
+
     @property
     def refused(self) -> tuple[Refused, ...]:
         """The records that were read and refused; see the interface."""
@@ -238,7 +250,7 @@ class RefBus:
         """Return log chunks after a sequence number, in order, without gaps."""
         return self._logs.read(run_id, after_seq)
 
-    def log_signature(self, run_id: str) -> SignatureState:
+    def log_signature(self, run_id: str) -> TrustAnswer:
         """Return the state of the signature of the log last read."""
         return self._logs.signature(run_id)
 
@@ -255,6 +267,11 @@ class RefBus:
     def update(self, record: BusRecord) -> None:
         """Replace the bus record by a newer one of the same bus; see the interface."""
         self._identity.update(record, rfc3339(self._clock.now()))
+
+    def write_root(self, files: Mapping[str, bytes], over: str | None) -> bool:
+        """Replace the root at exactly this tip; see the interface."""
+        self._pacer.pushed()
+        return self._identity.write_root(files, rfc3339(self._clock.now()), over)
 
     def push_wait_s(self) -> float:
         """Return the seconds after which a push that can wait should go; 0 means now."""

@@ -12,7 +12,8 @@ from typing import Final
 from bridge.ids import new_id
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.records import Claim, Delivery, LogHead
-from bridge.trust.seals import UNVERIFIED, Refused, SignatureState
+from bridge.trust.judgement import UNCHECKED, TrustAnswer
+from bridge.trust.seals import Refused
 
 CHARS: Final = 5  # of an id: its ids span 2**25 ms, a little more than nine hours
 _SPAN_MS: Final = 1 << (5 * (10 - CHARS))
@@ -93,7 +94,7 @@ class ClaimTip:
     oid: str
     claim: Claim
     sealed: bool
-    signature: SignatureState
+    signature: TrustAnswer
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class ClaimView:
     history: tuple[Claim, ...]
     chain: tuple[str, ...]
     sealed: bool = False
-    signature: SignatureState = UNVERIFIED
+    signature: TrustAnswer = UNCHECKED
     amends: bool = True
 
     def held(self) -> HeldClaim:

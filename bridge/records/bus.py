@@ -13,12 +13,11 @@ Wake = Literal["poll", "actions", "embedded"]
 
 
 class KeyRecord(Record):
-    """A runner's public key: its name, algorithm and OpenSSH or base64 text, and the key that vouches for it."""
+    """A runner's public key: its name, algorithm and base64 text."""
 
     name: Name
     algorithm: Literal["ed25519"]
     public: Text
-    vouched_by: Text | None = None
 
 
 class BusRecord(Record):

@@ -59,7 +59,11 @@ OUTCOMES: Final[Mapping[str, OutcomeRow]] = MappingProxyType(
 )
 
 BUG: Final = 70
-UNPROVEN: Final = 9
+JUDGED_DIFFERENTLY: Final = 13
+# What `verify` ends in for each answer about a signature; other commands end in the last two of them only.
+ANSWER_CODES: Final[Mapping[str, int]] = MappingProxyType(
+    {"verified": 0, "unsigned": 9, "first use": 10, "untrusted": 11, "altered": 12}
+)
 
 # What commands that are not about the end of one run add to the codes above.
 _OF_COMMANDS: Final[Mapping[int, str]] = MappingProxyType(
@@ -68,7 +72,11 @@ _OF_COMMANDS: Final[Mapping[int, str]] = MappingProxyType(
         1: "verify, doctor or gate check found something",
         2: "wrong command line or configuration",
         3: "no runner would take it, or the bus does not answer",
-        UNPROVEN: "verify: every byte holds, and no pinned key says who wrote it: unsigned, or no key is pinned",
+        9: "verify: unsigned bus: every byte holds, and nothing says who wrote it",
+        10: "verify: first use: signed under an owner's key that nobody told this reader",
+        11: "untrusted: nobody who may say this signed it",
+        12: "altered: it is not what was signed, or not whole",
+        JUDGED_DIFFERENTLY: "verify: judged differently: the gate here does not say what the result says",
         BUG: "a bug in kakeya-mac",
         130: "detached by Ctrl-C (SIGINT); the run goes on",
         143: "detached by SIGTERM; the run goes on",
@@ -88,7 +96,8 @@ def exit_meanings() -> dict[int, str]:
 
 def strongest(codes: Iterable[int]) -> int:
     """Return the exit code of several runs together: a bug first, then by the order of the table."""
-    order = (BUG, *(row.exit_code for row in OUTCOMES.values()))
+    order = (BUG, *(ANSWER_CODES[word] for word in ("altered", "untrusted")),
+             *(row.exit_code for row in OUTCOMES.values()))  # fmt: skip
     return min(codes, key=order.index)
 
 

@@ -4,25 +4,24 @@ Subjects are exactly the other files of the tree, the manifest included. The pre
 run and verdict they belong to, and carries the runner's sequence number with the digest of its previous attestation: an
 omitted or picked run shows as a gap. Formats: https://github.com/in-toto/attestation (Statement v1), https://github.com/secure-systems-lab/dsse.
 
-A key is trusted for the runner it is pinned for and for no other: the statement must name that runner.
-
-Knows no disk and no bus. A signature proves which key signed, not that the statement is true.
+Knows no disk, no bus, and not whose a key is. A signature proves which key signed, not that the statement is true.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from bridge import strictjson
-from bridge.errors import IntegrityError, UnknownSignerError
+from bridge.errors import IntegrityError
 from bridge.limits import RESULT_MAX_BYTES
-from bridge.records import KeyRecord, Request, RunRecord, StoredVerdict, Verdict
+from bridge.records import Request, RunRecord, StoredVerdict, Verdict
+from bridge.trust.signing_key import MetadataSigner, verifying_key
 
 if TYPE_CHECKING:
-    from securesystemslib.signer import CryptoSigner, Key
+    from securesystemslib.signer import Signer
 
 ATTESTATION_FILE = "attestation.dsse.json"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -66,9 +65,14 @@ class ChainPosition:
 
 @dataclass(frozen=True)
 class Attested:
-    """The content of a verified envelope, and the key that signed it; the key's name is the runner's."""
+    """The content of an envelope.
 
-    key: KeyRecord
+    Attributes:
+        key: which of the keys that were tried signed it, None where none did: then nothing in it is believed.
+        digest: sha256 of the envelope.
+    """
+
+    key: str | None
     link: ChainPosition
     digest: str
     predicate: Mapping[str, Any]
@@ -79,6 +83,11 @@ class Attested:
         """The run it is about."""
         return str(self.predicate["run"])
 
+    @property
+    def runner(self) -> str:
+        """The runner it names."""
+        return str(self.predicate["runner"])
+
 
 def attest(
     files: Mapping[str, bytes],
@@ -87,7 +96,7 @@ def attest(
     record: RunRecord,
     verdict: Verdict,
     link: ChainPosition,
-    signer: CryptoSigner,
+    signer: MetadataSigner,
 ) -> bytes:
     """Return the envelope of a result tree, canonical JSON.
 
@@ -108,58 +117,46 @@ def attest(
         "predicate": _predicate(ref, record, verdict, link),
     }
     envelope = Envelope(strictjson.encode(statement), PAYLOAD_TYPE, {})
-    envelope.sign(signer)
+    envelope.sign(cast("Signer", signer))
     return strictjson.encode(envelope.to_dict())
 
 
-def verify_attestation(
-    files: Mapping[str, bytes], keys: Sequence[KeyRecord], *, revoked: frozenset[str] = frozenset()
-) -> Attested:
-    """Return a tree's attestation after verifying signature, subjects and agreement with the tree.
+def verify_attestation(files: Mapping[str, bytes], keys: Iterable[str]) -> Attested:
+    """Return a tree's attestation after comparing it with the tree; whether its key counts is for the caller to ask.
 
     Args:
         files: the whole tree, the attestation included.
-        keys: the keys the reader trusts, each with the runner it is trusted for; never taken from the tree.
-        revoked: public keys that are no longer trusted.
+        keys: the public keys that this reader knows, base64; never taken from the tree.
 
     Raises:
-        IntegrityError: missing, malformed, signed by no trusted key of the runner it names, or about other bytes.
+        IntegrityError: missing, malformed, or about other bytes.
     """
     if ATTESTATION_FILE not in files:
         raise IntegrityError("the result carries no attestation", remedy="ask the host's owner whether it was removed")
-    attested = open_attestation(files[ATTESTATION_FILE], keys, revoked=revoked)
+    attested = open_attestation(files[ATTESTATION_FILE], keys)
     rest = {path: content for path, content in files.items() if path != ATTESTATION_FILE}
     _compare_subjects(attested.subjects, rest)
     _compare_predicate(attested, rest)
     return attested
 
 
-def open_attestation(data: bytes, keys: Sequence[KeyRecord], *, revoked: frozenset[str] = frozenset()) -> Attested:
-    """Return the content of an envelope after verifying its signature; it is not compared with a tree.
+def open_attestation(data: bytes, keys: Iterable[str]) -> Attested:
+    """Return the content of an envelope, and which of these keys signed it; it is not compared with a tree.
 
     Raises:
-        UnknownSignerError: signed by no trusted key.
-        IntegrityError: malformed, or signed by a key that is trusted for another runner than it names.
+        IntegrityError: malformed.
     """
-    trusted = [key for key in keys if key.public not in revoked]
-    payload, key = _opened(data, trusted)
+    payload, key = _opened(data, keys)
     statement = _statement(payload)
     predicate = statement["predicate"]
-    link = _link(predicate)
-    signer = _named(predicate["runner"], [one for one in trusted if one.public == key.public])
-    return Attested(signer, link, _digest(data), predicate, statement["subject"])
+    return Attested(key, _link(predicate), _digest(data), predicate, statement["subject"])
 
 
 def is_available() -> bool:
     """Return whether the packages that sign and check are installed; imports none of them."""
     from importlib.util import find_spec
 
-    return all(find_spec(name) is not None for name in ("securesystemslib", "cryptography"))
-
-
-def key_id(public: str) -> str:
-    """Return the id of a public key: sha256 over its base64 text."""
-    return hashlib.sha256(public.encode("ascii")).hexdigest()
+    return all(find_spec(name) is not None for name in ("securesystemslib", "cryptography", "tuf"))
 
 
 def _predicate(ref: str, record: RunRecord, verdict: Verdict | StoredVerdict, link: ChainPosition) -> dict[str, Any]:
@@ -182,7 +179,7 @@ def _predicate(ref: str, record: RunRecord, verdict: Verdict | StoredVerdict, li
     }
 
 
-def _opened(data: bytes, keys: Sequence[KeyRecord]) -> tuple[bytes, KeyRecord]:
+def _opened(data: bytes, keys: Iterable[str]) -> tuple[bytes, str | None]:
     from securesystemslib.dsse import Envelope
     from securesystemslib.exceptions import VerificationError
 
@@ -198,36 +195,11 @@ def _opened(data: bytes, keys: Sequence[KeyRecord]) -> tuple[bytes, KeyRecord]:
         raise IntegrityError(f"{ATTESTATION_FILE} holds {envelope.payload_type!r}, expected {PAYLOAD_TYPE!r}")
     for key in keys:
         try:
-            envelope.verify([public_key(key.public)], 1)
+            envelope.verify([verifying_key(key)], 1)
         except VerificationError:
             continue
         return envelope.payload, key
-    raise UnknownSignerError(
-        f"{ATTESTATION_FILE} is signed by none of the {len(keys)} trusted keys",
-        remedy="pin the runner's key with `kakeya-mac init`, from a source you trust other than the result",
-    )
-
-
-def _named(runner: str, signers: Sequence[KeyRecord]) -> KeyRecord:
-    """Return the record of a key that names this runner."""
-    for key in signers:
-        if key.name == runner:
-            return key
-    names = " or ".join(key.name for key in signers)
-    raise IntegrityError(
-        f"{ATTESTATION_FILE} names runner {runner[:64]!r} and is signed by the key of {names}",
-        remedy="a key counts for the runner it is pinned for; ask both hosts' owners which of them ran this",
-    )
-
-
-def public_key(public: str) -> Key:
-    """Return the verifying key of 32 raw bytes in base64."""
-    import base64
-
-    from securesystemslib.signer import SSlibKey
-
-    raw = base64.b64decode(public, validate=True)
-    return SSlibKey(key_id(public), "ed25519", "ed25519", {"public": raw.hex()})
+    return envelope.payload, None
 
 
 def _statement(payload: bytes) -> dict[str, Any]:

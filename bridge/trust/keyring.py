@@ -1,24 +1,20 @@
-"""Keys of runners: their text, their file, what they sign, and the rotation in which an old key signs its successor.
+"""Keys of runners: their text, their file, and the signatures (DSSE) that they make.
 
 Knows no disk. A reader decides which keys it trusts; each key is trusted for one runner, the one that the reader's pin
-names. A successor that a trusted key signed is trusted for the same runner.
+or the root names.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from bridge.errors import UsageError
 from bridge.records import KeyRecord
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from bridge.trust.signing_key import SigningKey
 
 PUBLIC_FILE = "runner.keys.json"  # beside the private key; every public record, oldest first
-ROTATION_CONTEXT = b"kakeya runner key rotation v1\n"
 _RAW_BYTES = 32
 
 
@@ -69,28 +65,6 @@ def decode(data: bytes) -> tuple[KeyRecord, ...]:
     return tuple(KeyRecord.model_validate_json(json.dumps(one)) for one in value)
 
 
-def with_successors(trusted: Sequence[KeyRecord], offered: Sequence[KeyRecord]) -> tuple[KeyRecord, ...]:
-    """Return the trusted keys and every offered one that they signed as successor, directly or through another.
-
-    A successor is trusted for its predecessor's runner, whatever name it is offered under.
-    """
-    found: dict[tuple[str, str], KeyRecord] = {}
-    reached = list(trusted)
-    while reached:
-        old = reached.pop(0)
-        if found.setdefault((old.name, old.public), old) is old:
-            successors = (new for new in offered if new.vouched_by is not None and is_successor(new, old))
-            reached += [new.evolve(name=old.name) for new in successors]
-    return tuple(found.values())
-
-
-def is_successor(new: KeyRecord, old: KeyRecord) -> bool:
-    """Return whether the old key signed the new one as its successor."""
-    words = (new.vouched_by or "").split(" ")
-    rotation = ROTATION_CONTEXT + new.public.encode("ascii")
-    return len(words) == 2 and words[0] == old.public and _verify(old, words[1], rotation)
-
-
 def encoding(payload_type: str, payload: bytes) -> bytes:
     """Return the pre-authentication encoding (PAE) of https://github.com/secure-systems-lab/dsse, protocol.md.
 
@@ -100,24 +74,24 @@ def encoding(payload_type: str, payload: bytes) -> bytes:
     return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
 
 
-def sign(payload_type: str, payload: bytes, key: Ed25519PrivateKey) -> str:
+def sign(payload_type: str, payload: bytes, key: SigningKey) -> str:
     """Return the DSSE signature of a payload, base64."""
     return base64.b64encode(key.sign(encoding(payload_type, payload))).decode("ascii")
 
 
-def signer_of(payload_type: str, payload: bytes, signature: str, keys: Sequence[KeyRecord]) -> KeyRecord | None:
-    """Return the first of these keys that made a DSSE signature, None when none did."""
+def signer_of(payload_type: str, payload: bytes, signature: str, keys: Iterable[str]) -> str | None:
+    """Return the first of these public keys, base64, that made a DSSE signature; None when none did."""
     data = encoding(payload_type, payload)
     return next((key for key in keys if _verify(key, signature, data)), None)
 
 
-def _verify(key: KeyRecord, signature: str, data: bytes) -> bool:
+def _verify(key: str, signature: str, data: bytes) -> bool:
     """Return whether a base64 ed25519 signature of these bytes is by this key; malformed base64 is not."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        public = Ed25519PublicKey.from_public_bytes(base64.b64decode(key.public, validate=True))
+        public = Ed25519PublicKey.from_public_bytes(base64.b64decode(key, validate=True))
         public.verify(base64.b64decode(signature, validate=True), data)
     except (InvalidSignature, ValueError):
         return False

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from bridge import strictjson
-from bridge.records import BusRecord, KeyRecord, Record
+from bridge import ids, strictjson
+from bridge.records import ArchiveHead, Beacon, BusRecord, Claim, LogHead, Record
+from bridge.system.clock import parse_rfc3339
 from bridge.system.gitobjects import Commit
+from bridge.trust.judgement import UNCHECKED, TrustAnswer
 
-Kind = Literal["claim", "beacon", "log", "archive"]
+SealedKind = Literal["claim", "beacon", "log", "archive"]
 REFUSED_MAX_COUNT: Final = 256
 # 64 bytes of ed25519 signature are 86 base64 characters and two of padding; the name is a record's `Name`.
 _LINE: Final = re.compile(r"\n\nKakeya-Seal: ([a-z0-9][a-z0-9._-]{0,62}) ([A-Za-z0-9+/]{86}==)\n\Z")
@@ -30,19 +32,21 @@ class Statement:
     """The facts that a seal signs.
 
     Attributes:
-        kind: a claim, a beacon or a log head; it is in the payload type, so a seal of one kind fits no other.
+        kind: what the record is; it is in the payload type, so a seal of one kind fits no other.
         bus_id, ref: the only bus and ref on which the seal is valid.
         runner: the runner that signs.
         parents: the parents of the sealed commit.
         record: canonical bytes of the claim, beacon or log head.
+        at: the latest time that the record names, seconds since the epoch; it is in those bytes.
     """
 
-    kind: Kind
+    kind: SealedKind
     bus_id: str
     ref: str
     runner: str
     parents: tuple[str, ...]
     record: bytes
+    at: float | None = None
 
     @property
     def payload_type(self) -> str:
@@ -75,33 +79,10 @@ class Seal:
 
 
 @dataclass(frozen=True)
-class SignatureState:
-    """The outcome of verifying a signature.
-
-    Attributes:
-        state: ``verified``; ``unverified``: this side knows no key of that runner, or does not check signatures;
-            ``refused``: a key is known or a signature is demanded, and the signature is absent or not by that key.
-        why: the reason in a few words, empty where verified.
-    """
-
-    state: Literal["verified", "unverified", "refused"]
-    why: str = ""
-
-    @property
-    def refused(self) -> bool:
-        """Whether a reader treats the signed record as absent."""
-        return self.state == "refused"
-
-
-VERIFIED: Final = SignatureState("verified")
-UNVERIFIED: Final = SignatureState("unverified", "signatures are not checked here")
-
-
-@dataclass(frozen=True)
 class Refused:
     """A record on the bus that readers treat as absent: its kind, the runner it names, its place, and the reason."""
 
-    kind: Kind
+    kind: SealedKind
     runner: str
     ref: str
     oid: str
@@ -113,20 +94,20 @@ class Seals(Protocol):
 
     @property
     def verifies(self) -> bool:
-        """Whether signatures are checked; where not, every one is `UNVERIFIED` and none is computed."""
+        """Whether signatures are checked; where not, the answer is ``unsigned`` and none is computed."""
         ...
 
     def sign(self, statement: Statement) -> Seal | None:
         """Return a seal, or None where this side has no key or the statement names another runner."""
         ...
 
-    def verify(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> SignatureState:
-        """Return the state of a seal.
+    def verify(self, statement: Statement, seal: Seal | None, *, follows_signed: bool = False) -> TrustAnswer:
+        """Return whether a seal lets its runner say this here.
 
         Args:
             statement: the statement it must have signed.
             seal: the commit's seal, or None.
-            offered: the keys in the bus record; being listed there makes no key trusted.
+            follows_signed: whether the record continues what another seal made its own.
         """
         ...
 
@@ -141,10 +122,17 @@ class NoSeals:
         del statement
         return None
 
-    def verify(self, statement: Statement, seal: Seal | None, offered: Sequence[KeyRecord]) -> SignatureState:
-        """Return `UNVERIFIED`."""
-        del statement, seal, offered
-        return UNVERIFIED
+    def verify(self, statement: Statement, seal: Seal | None, *, follows_signed: bool = False) -> TrustAnswer:
+        """Return that signatures are not checked here."""
+        del statement, seal, follows_signed
+        return UNCHECKED
+
+
+def latest_time_of(record: Record) -> float | None:
+    """Return the latest time that a record names: its own and that of its run id; None where it names none."""
+    times = [ids.unix_ms(record.id) / 1000] if isinstance(record, Claim | LogHead) else []
+    times += [parse_rfc3339(record.time).timestamp()] if isinstance(record, Claim | Beacon | ArchiveHead) else []
+    return max(times, default=None)
 
 
 def seal_in(message: str) -> Seal | None:
@@ -162,7 +150,6 @@ class BusSeals:
 
     def __init__(self, record: Callable[[], BusRecord]) -> None:
         self._record = record
-        self._verified: set[str] = set()
         self._refused: dict[tuple[str, str], Refused] = {}
         self.seals: Seals = NoSeals()
 
@@ -181,34 +168,32 @@ class BusSeals:
         """The refused records, newest last, at most REFUSED_MAX_COUNT."""
         return tuple(self._refused.values())
 
-    def sign(self, kind: Kind, ref: str, runner: str, parents: tuple[str, ...], record: Record) -> Seal | None:
+    def sign(self, kind: SealedKind, ref: str, runner: str, parents: tuple[str, ...], record: Record) -> Seal | None:
         """Return this side's seal of a record, or None where it does not sign."""
         if not self.configured:
             return None
         return self.seals.sign(Statement(kind, self._record().bus_id, ref, runner, parents, record.canonical()))
 
-    def verify(self, kind: Kind, ref: str, oid: str, *, runner: str, head: Commit, record: Record) -> SignatureState:
-        """Return the state of a commit's seal; a verified one is remembered, any other is verified again each time."""
-        if not self.verifies:
-            return UNVERIFIED
-        if oid in self._verified:
-            return VERIFIED
-        bus = self._record()
-        statement = Statement(kind, bus.bus_id, ref, runner, head.parents, record.canonical())
-        found = self.seals.verify(statement, seal_in(head.message), bus.keys)
-        if found.state == "verified":
-            self._verified.add(oid)
-        return found
+    def verify(
+        self, kind: SealedKind, ref: str, *, runner: str, head: Commit, record: Record, follows_signed: bool = False
+    ) -> TrustAnswer:
+        """Return whether a commit's seal lets a runner say this record on this ref."""
+        if not self.configured:
+            return UNCHECKED
+        statement = Statement(
+            kind, self._record().bus_id, ref, runner, head.parents, record.canonical(), latest_time_of(record)
+        )
+        return self.seals.verify(statement, seal_in(head.message), follows_signed=follows_signed)
 
-    def note(self, kind: Kind, runner: str, ref: str, oid: str, signature: SignatureState) -> None:
+    def note(self, kind: SealedKind, runner: str, ref: str, oid: str, answer: TrustAnswer) -> None:
         """Remember a refused record; forget it where its signature is no longer refused."""
         self._refused.pop((ref, oid), None)
-        if not signature.refused:
+        if not answer.refused:
             return
         if len(self._refused) >= REFUSED_MAX_COUNT:
             self._refused.pop(next(iter(self._refused)))
-        self._refused[ref, oid] = Refused(kind, runner, ref, oid, signature.why)
+        self._refused[ref, oid] = Refused(kind, runner, ref, oid, answer.why)
 
-    def forget(self, kind: Kind, runner: str) -> None:
+    def forget(self, kind: SealedKind, runner: str) -> None:
         """Forget the refused records of a runner before its newest one is verified."""
         self._refused = {key: one for key, one in self._refused.items() if (one.kind, one.runner) != (kind, runner)}

@@ -35,10 +35,11 @@ _SHOWN_KEY_CHARS = 160
 
 @dataclass(frozen=True)
 class Signer:
-    """Who signed: a principal of the host's list, and the fingerprint of the key."""
+    """Who signed: a principal of a list, the fingerprint of the key, and whether it was the host's own list."""
 
     principal: str
     fingerprint: str
+    on_host: bool = True
 
 
 def fingerprint(key: Path) -> str:
@@ -140,6 +141,8 @@ def verify(
     if len(signature) > SIGNATURE_MAX_BYTES or _PRINCIPAL.fullmatch(principal) is None:
         raise PolicyRefusedError("the request's signature or principal is malformed")
     add = trust_command(signature, principal)
+    if signers.is_file() and _is_listed(principal, signers):
+        add = f"{principal} is listed with another key; if it was lost, its holder tells the owner, who replaces it"
     if not signers.is_file():
         raise PolicyRefusedError("the request is signed and this host knows no signers", remedy=add)
     done = _verify(data, signature, namespace=NAMESPACE, principal=principal, signers=signers, revoked=revoked)
@@ -178,6 +181,12 @@ def verify_commit(payload: bytes, signature: bytes, *, signers: Path, revoked: P
         if done.exit_code == 0:
             return Signer(name, _named(done.stdout))
     raise PolicyRefusedError("no code signer of this host signed it")
+
+
+def _is_listed(principal: str, signers: Path) -> bool:
+    """Return whether a list names a principal itself: then its signature by another key is no key to be added."""
+    lines = signers.read_text("utf-8", "replace").splitlines()
+    return any(principal in line.split(" ", 1)[0].split(",") for line in lines)
 
 
 def trust_command(signature: bytes, principal: str, *, code: bool = False) -> str:

@@ -1,6 +1,6 @@
-"""Verify a result tree by itself: the manifest lists every byte, and the records in it agree.
+"""Verify a result tree: the manifest lists every byte, the records in it agree, and who may say so signed it.
 
-Needs only the files. Their author is proved by an attestation, see `bridge.trust.attestation`.
+Needs only the files and what the reader knows about keys.
 """
 
 from __future__ import annotations
@@ -8,17 +8,21 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import pydantic
 
-from bridge import strictjson
+from bridge import ids, strictjson
+from bridge.errors import IntegrityError, install_remedy
 from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
 from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, StoredVerdict
 from bridge.strictjson import StrictJsonError
-from bridge.trust.attestation import ATTESTATION_FILE
+from bridge.system.clock import parse_rfc3339
+from bridge.trust.attestation import ATTESTATION_FILE, Attested, is_available, verify_attestation
 from bridge.trust.claim_chain import read_chain
+from bridge.trust.judgement import KeyAuthority, Signed, TrustAnswer, may_say
+from bridge.trust.seals import seal_in
 
 _PATH = re.compile(
     r"(log\.txt|run\.json|verdict\.json|summary\.md|request\.json|request\.json\.sig|spec\.json|claims\.jsonl"
@@ -66,6 +70,71 @@ def verify_tree(files: Mapping[str, bytes], *, run_id: str | None = None) -> lis
         problems += _request(manifest, record, spec, files)
         problems += _claims(manifest, record, files)
     return problems
+
+
+@dataclass(frozen=True)
+class ResultAnswer:
+    """Whether a runner may say what a result says, and its attestation where it carries a readable one."""
+
+    answer: TrustAnswer
+    attested: Attested | None = None
+
+
+def judge_result(
+    files: Mapping[str, bytes], authority: KeyAuthority, *, runner: str | None = None, signs: bool = False
+) -> ResultAnswer:
+    """Return whether the runner that a result names may say it, and what signed it.
+
+    Args:
+        files: the result tree.
+        authority: what this reader knows about keys.
+        runner: the runner whose claim names this result, None where no claim was seen.
+        signs: whether the bus says that its results are signed.
+    """
+    if ATTESTATION_FILE not in files:
+        record = _record_in(files)
+        named = runner or ("" if record is None else record.runner)
+        removed = _said_signed(files) or ("this bus says that its results are signed" if signs else None)
+        return ResultAnswer(may_say(authority, Signed("result", named, present=False, removed=removed)))
+    if not is_available():
+        return ResultAnswer(TrustAnswer("unsigned", f"signed, and not checked here: {install_remedy('trust')}"))
+    keys = dict.fromkeys(one.key for one in authority.of("runner"))
+    try:
+        attested = verify_attestation(files, keys)
+    except IntegrityError as error:
+        return ResultAnswer(TrustAnswer("altered", error.message))
+    record = _record_in(files)
+    times = [ids.unix_ms(attested.run) / 1000] if ids.is_id(attested.run) else []
+    times += [] if record is None else [parse_rfc3339(record.ended).timestamp()]
+    bus_id = str(attested.predicate["bus_id"])
+    signed = Signed(
+        "result", attested.runner, present=True, key=attested.key, at=max(times, default=None), bus_id=bus_id,
+        expected=runner,
+    )  # fmt: skip
+    answer = may_say(authority, signed)
+    if answer.signed:
+        answer = replace(answer, why=f"{answer.why}, its number {attested.link.sequence}")
+    return ResultAnswer(answer, attested)
+
+
+def _said_signed(files: Mapping[str, bytes]) -> str | None:
+    """Return what in a result without a signature says that there was one, None where nothing does."""
+    try:
+        manifest = Manifest.parse(files["manifest.json"], max_bytes=RESULT_MAX_BYTES)
+        messages = [link.message for link in read_chain(files.get("claims.jsonl", b""), hex_chars=40)]
+    except (KeyError, ValueError):  # StrictJsonError and ValidationError are ValueErrors: a finding of its own
+        return None
+    if manifest.attestation == "dsse":
+        return "its manifest says that it is signed"
+    signer = next((seal.runner for seal in map(seal_in, messages) if seal is not None), None)
+    return None if signer is None else f"{signer} signed its claims"
+
+
+def _record_in(files: Mapping[str, bytes]) -> RunRecord | None:
+    try:
+        return RunRecord.parse(files["run.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
+    except (KeyError, ValueError):
+        return None
 
 
 def _read(kind: type[R], path: str, files: Mapping[str, bytes], problems: list[TreeProblem]) -> R | None:

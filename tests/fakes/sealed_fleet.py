@@ -9,12 +9,13 @@ from pathlib import Path
 from bridge.bus import open_bus
 from bridge.bus.open.create import new_record
 from bridge.bus.refbus import RefBus
-from bridge.client.connection.pins import Pins
-from bridge.client.connection.seals import PinnedSeals
 from bridge.records import KeyRecord
+from bridge.runner.connection.known_keys import KnownKeys
 from bridge.runner.state.attestations import enrolled
 from bridge.trust import runner_key as keys
-from bridge.trust.runner_seals import RunnerSeals
+from bridge.trust.judgement import KeyAuthority, NamedKey
+from bridge.trust.key_seals import KeySeals
+from bridge.trust.keyring import pin
 from bridge.trust.seals import Seal, Seals
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.git_servers import git
@@ -71,22 +72,29 @@ class Fleet:
         self.enrol(name)
         return record
 
-    def seals(self, name: str, *demanded: str) -> RunnerSeals:
-        return RunnerSeals(self.state(name), name, demanded=demanded, say=self.said.append)
+    def seals(self, name: str, *pins: str, folder: str | None = None) -> KeySeals:
+        found = KnownKeys(self.state(folder or name), name, pins=pins, say=self.said.append).seals()
+        assert found is not None
+        return found
 
-    def runner(self, name: str, *demanded: str, signs: bool = True) -> Actor:
+    def runner(self, name: str, *pins: str, signs: bool = True) -> Actor:
         """Return a runner as it is after a start; one that does not sign is one without a key."""
         if signs:
             self.key(name)
-        return Actor(self.open(name, self.seals(name, *demanded)), self.clock, name)
+        return Actor(self.open(name, self.seals(name, *pins)), self.clock, name)
+
+    def knowing(self, name: str, *others: str) -> Actor:
+        """Return a runner that pins other runners' keys."""
+        return self.runner(name, *(pin(self.key(other)) for other in others))
 
     def forger(self, name: str) -> Actor:
         """Return somebody who may push, acting in a runner's name without its key."""
         return Actor(self.open("forger"), self.clock, name)
 
     def client(self, *pinned: KeyRecord) -> RefBus:
-        found = Pins(pinned, "a test", required=bool(pinned))
-        return self.open(f"client-{len(self.said)}", PinnedSeals(lambda: found))
+        keys = tuple(NamedKey(one.name, one.public) for one in pinned)
+        found = KeyAuthority(keys, where="a test", closed=bool(keys))
+        return self.open(f"client-{len(self.said)}", KeySeals(lambda: found))
 
     def tip(self, ref: str) -> str:
         return git("rev-parse", ref, cwd=self.path).strip()

@@ -22,7 +22,8 @@ from bridge.bus.views import ArchivedClaim
 from bridge.ids import unix_ms
 from bridge.limits import MIB
 from bridge.records import ArchivedRun
-from bridge.trust.seals import BusSeals, SignatureState
+from bridge.trust.judgement import TrustAnswer
+from bridge.trust.seals import BusSeals
 
 DAY_MAX_BYTES: Final = 2048 * MIB  # a whole day with its results, for remotes that give no commit by its id
 _BATCH_MAX_BYTES: Final = 64 * MIB
@@ -38,7 +39,6 @@ class ArchivedDay:
     tip: Tip
     archive: ArchiveCommit
     runs: Mapping[str, ArchivedRun]
-    signature: SignatureState
 
     @property
     def claims(self) -> dict[str, str]:
@@ -93,7 +93,7 @@ class Archives:
         found = [self._read[tip.oid] for tip in tips if tip.oid in self._read]
         while len(self._read) > _DAYS_KEPT:
             self._read.pop(next(iter(self._read)))
-        return [day for day in found if not day.signature.refused and day.tip in tips]
+        return [day for day in found if day.tip in tips and not self._answer(day).refused]
 
     def find(self, run_id: str) -> ArchivedClaim | None:
         """Return a run that was archived, None where no archive of its day has it.
@@ -150,11 +150,14 @@ class Archives:
         runs = read_runs(reader, archive)
         if any(day_of(run_id) != head.day for run_id in runs):
             raise MalformedObjectError(f"holds runs of another day than {head.day}")
-        signature = self._seals.verify(
-            "archive", tip.ref, tip.oid, runner=head.runner, head=archive.commit, record=head
-        )
-        self._seals.note("archive", head.runner, tip.ref, tip.oid, signature)
-        self._read[tip.oid] = ArchivedDay(tip, archive, runs, signature)
+        self._read[tip.oid] = ArchivedDay(tip, archive, runs)
+
+    def _answer(self, day: ArchivedDay) -> TrustAnswer:
+        """Return whether its runner may say what an archive says; asked anew each time, as keys are revoked."""
+        head, ref = day.archive.head, day.tip.ref
+        answer = self._seals.verify("archive", ref, runner=head.runner, head=day.archive.commit, record=head)
+        self._seals.note("archive", head.runner, ref, day.tip.oid, answer)
+        return answer
 
     def _found(self, day: ArchivedDay, run_id: str) -> ArchivedClaim | None:
         run = day.runs[run_id]

@@ -1,1 +1,1 @@
-"""Which bus this is: its record, found and compared with the pinned one."""
+"""Which bus this is: its record, and the root whose owner says whose key is whose."""

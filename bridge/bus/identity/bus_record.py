@@ -1,16 +1,18 @@
 """Which bus this is: its record found, read and compared with the pinned id before anything is written.
 
-A remote that carries another bus is most likely a fork. Knows nothing about routes.
+A remote that carries another bus is most likely a fork. Where the reader knows the bus's root, the record in it counts,
+and what lies at the record's own ref, which anybody may push, does not. Knows nothing about routes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Final, Literal
 
 from bridge.bus.content import commits
+from bridge.bus.identity.root_ref import RootRef
 from bridge.bus.refs import names
 from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, RefStore, RefUpdate
 from bridge.bus.store.swap import swap, tips_of
@@ -23,6 +25,8 @@ _PUT_BACK: Final = (
     "somebody pushed over the bus record: put its commit back with git push --force ROUTE COMMIT:REF; the runner's "
     "copy is among git --git-dir STATE/bus/control.git for-each-ref refs/fetched"
 )
+# Takes the files at the root's ref, None where there is none, and the bus's id; returns the record that counts.
+JudgeRoot = Callable[[Mapping[str, bytes] | None, str], BusRecord | None]
 
 
 class BusIdentity:
@@ -40,6 +44,25 @@ class BusIdentity:
         self._prefixes = names.PREFIXES if prefix is None else (prefix,)
         self._record: BusRecord | None = None
         self._tip: str | None = None
+        self._root = RootRef(store)
+        self._root_tip: str | None = None
+        self._judge_root: JudgeRoot | None = None
+
+    @property
+    def root_tip(self) -> str | None:
+        """The tip of the root's ref when the record was read."""
+        return self._root_tip
+
+    def use_root(self, judge: JudgeRoot) -> None:
+        """Go by the record of the root that this function accepts, from now on."""
+        self._judge_root, self._record = judge, None
+
+    def write_root(self, files: Mapping[str, bytes], moment: str, over: str | None) -> bool:
+        """Replace the root's files at exactly this tip; return whether it landed."""
+        landed = self._root.write(self.record().prefix, files, moment, over)
+        if landed is not None:
+            self._record = None  # the root that was written says what the record is
+        return landed is not None
 
     def record(self) -> BusRecord:
         """Return the bus record, read once.
@@ -53,13 +76,13 @@ class BusIdentity:
             self._tip, self._record = self._find()
         return self._record
 
-    def check_tip(self, tip: str | None) -> None:
-        """Read the record again when a listing shows that it moved.
+    def check_tips(self, tip: str | None, root: str | None) -> None:
+        """Read record and root again when a listing shows that one of them moved.
 
         Raises:
             BusMissingError, WrongBusError, BusError: as `record`.
         """
-        if tip == self._tip:
+        if (tip, root) == (self._tip, self._root_tip):
             return
         known = self._record
         self._record = None
@@ -69,7 +92,7 @@ class BusIdentity:
             # Whoever may push can put anything there; what was read stands until a record can be read again.
             if known is None:
                 raise
-            self._record, self._tip = known, tip
+            self._record, self._tip, self._root_tip = known, tip, root
 
     def create(self, record: BusRecord) -> None:
         """Write the record on a remote that carries none.
@@ -122,8 +145,14 @@ class BusIdentity:
             raise BusError(f"another writer changed the bus record of {self._store.route}", remedy="run it again")
         self._record, self._tip = record, head.oid
 
-    def _find(self) -> tuple[str, BusRecord]:
-        tips = tips_of(self._store, [names.bus_ref(prefix) for prefix in self._prefixes])
+    def _find(self) -> tuple[str | None, BusRecord]:
+        wanted = [name(prefix) for prefix in self._prefixes for name in (names.bus_ref, names.root_ref)]
+        listed = tips_of(self._store, wanted)
+        tips = {ref: oid for ref, oid in listed.items() if ref.endswith("bus")}
+        self._root_tip = next((listed[ref] for ref in sorted(listed) if ref.endswith("root")), None)
+        if (signed := self._signed(tips)) is not None:
+            _check_client(signed)
+            return tips.get(names.bus_ref(signed.prefix)), signed
         found, unreadable = self._readable(tips)
         if not found and unreadable is not None:
             raise unreadable
@@ -148,6 +177,20 @@ class BusIdentity:
             raise BusError(f"the bus record at {ref} says that its prefix is {record.prefix}")
         _check_client(record)
         return oid, record
+
+    def _signed(self, tips: Mapping[str, str]) -> BusRecord | None:
+        """Return the record in the root that this reader goes by, None where it goes by none."""
+        if self._judge_root is None:
+            return None
+        bus_id = self._expect_id
+        if bus_id is None:
+            try:
+                bus_id = next((self._read(ref, oid).bus_id for ref, oid in sorted(tips.items())), None)
+            except BusError:
+                return None  # which the search for the record itself reports
+        if bus_id is None:
+            return None
+        return self._judge_root(None if self._root_tip is None else self._root.files(self._root_tip), bus_id)
 
     def _readable(self, tips: Mapping[str, str]) -> tuple[list[tuple[str, str, BusRecord]], BusError | None]:
         """Return the records that can be read, and what is wrong with one that cannot."""

@@ -20,7 +20,8 @@ from bridge.limits import BEACON_CHAIN_COUNT, MIB
 from bridge.records import Beacon
 from bridge.system.clock import parse_rfc3339
 from bridge.system.gitobjects import Commit
-from bridge.trust.seals import BusSeals, SignatureState
+from bridge.trust.judgement import TrustAnswer
+from bridge.trust.seals import BusSeals
 
 _READ_CALLS: Final = 24  # fetches of one reading: enough to find several bad beacons among good ones
 
@@ -93,15 +94,15 @@ class BeaconRefs:
             raise MalformedObjectError(f"holds a beacon of runner {beacon.runner}")
         self._read[tip.oid] = (beacon, head)
 
-    def _verify(self, name: str, oid: str) -> SignatureState:
+    def _verify(self, name: str, oid: str) -> TrustAnswer:
         """Return the state of a beacon's seal; a verified one with a lower number than one seen before is a replay."""
         beacon, head = self._read[oid]
         ref = names.beacon_ref(self._prefix, name)
-        signature = self._seals.verify("beacon", ref, oid, runner=name, head=head, record=beacon)
+        signature = self._seals.verify("beacon", ref, runner=name, head=head, record=beacon)
         newest = self._newest.get(name, -1)
-        if signature.state == "verified" and beacon.sequence < newest:
-            signature = SignatureState("refused", f"an old one again: number {beacon.sequence}, {newest} was seen")
-        elif signature.state == "verified":
+        if signature.signed and beacon.sequence < newest:
+            signature = TrustAnswer("untrusted", f"an old one again: number {beacon.sequence}, {newest} was seen")
+        elif signature.signed:
             self._newest[name] = beacon.sequence
         self._seals.forget("beacon", name)
         self._seals.note("beacon", name, ref, oid, signature)

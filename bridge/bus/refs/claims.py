@@ -22,7 +22,8 @@ from bridge.limits import CLAIM_CHAIN_MAX_COUNT, MIB
 from bridge.records import BusRecord, Claim
 from bridge.run.state import check_first, check_next
 from bridge.system.gitobjects import Commit, blob, parse_commit
-from bridge.trust.seals import BusSeals, SignatureState, seal_in
+from bridge.trust.judgement import TrustAnswer
+from bridge.trust.seals import BusSeals, seal_in
 
 RESTORE_TRIES: Final = 4
 CHAIN_MAX_BYTES: Final = 64 * MIB  # a chain with all its parents: a terminal claim brings its result along
@@ -162,33 +163,31 @@ class Claims:
                     raise BusError(f"claim {oid[:12]} is not stored as canonical bytes")
         return tuple(found)
 
-    def _signature(self, run_id: str, chain: tuple[str, ...]) -> SignatureState:
+    def _signature(self, run_id: str, chain: tuple[str, ...]) -> TrustAnswer:
         """Return the state of a chain's seals: that of its tip, which signs its parents.
 
         An unsigned claim may not follow a signed one, or a forger would take a run over by leaving the seal out. A
-        reader without keys cannot verify and asks only that the tip carry a seal.
+        reader who knows neither key cannot verify and asks only that the tip carry a seal.
         """
         tip = self._seal_of(run_id, chain[-1])
-        if tip.state != "unverified" or not self._seals.configured:
+        if tip.word != "unsigned" or not self._seals.configured:
             return tip
-        sealed = [oid for oid in chain[:-1] if self._is_sealed(oid)]
-        if self._seals.verifies:
-            held = any(self._seal_of(run_id, oid).state == "verified" for oid in sealed)
-        else:
-            held = bool(sealed) and not self._is_sealed(chain[-1])
-        return SignatureState("refused", "an unsigned claim follows a signed one") if held else tip
+        held = any(map(self._is_sealed, chain[:-1])) and not self._is_sealed(chain[-1])
+        return self._seal_of(run_id, chain[-1], follows_signed=True) if held else tip
 
     def _is_sealed(self, oid: str) -> bool:
         return seal_in(self._read[oid][1].message) is not None
 
-    def _seal_of(self, run_id: str, oid: str) -> SignatureState:
+    def _seal_of(self, run_id: str, oid: str, *, follows_signed: bool = False) -> TrustAnswer:
         claim, head = self._read[oid]
         ref, seal = names.claim_ref(self._prefix, run_id), seal_in(head.message)
-        signature = self._seals.verify("claim", ref, oid, runner=claim.runner, head=head, record=claim)
+        signature = self._seals.verify(
+            "claim", ref, runner=claim.runner, head=head, record=claim, follows_signed=follows_signed
+        )
         # A seal does not sign tree, author and message: the same statement in another commit has another id, which its
         # runner does not know as its tip, so the runner would be fenced out of its own run.
-        if signature.state == "verified" and commits.claim_commit(claim, head.parents, seal)[0].oid != oid:
-            return SignatureState("refused", "a signed claim in a commit that its runner did not make")
+        if signature.signed and commits.claim_commit(claim, head.parents, seal)[0].oid != oid:
+            return TrustAnswer("altered", "a signed claim in a commit that its runner did not make")
         return signature
 
     def _below(self, held: HeldClaim, claim: Claim) -> tuple[str, ...]:
@@ -212,7 +211,7 @@ class Claims:
             return True
         with self._store.reader() as reader:
             self._one(reader, held.oid)
-        signed = self._seal_of(held.claim.id, held.oid).state == "verified"
+        signed = self._seal_of(held.claim.id, held.oid).signed
         try:
             view = self.read(held.claim.id, tip)
         except ObjectError:
@@ -221,7 +220,8 @@ class Claims:
             return False
         if view is not None and view.chain[:-1] == held.chain[:-1] and view.claim.runner == held.claim.runner:
             return view.claim.position < held.claim.position
-        return signed and (view is None or view.signature.state != "verified")
+        # A claim that is signed by a key this runner does not know may be another runner's, after the lease ran out.
+        return signed and (view is None or view.signature.refused or not view.sealed)
 
     def _walk(self, run_id: str, tip: str) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
         """Return the claims of a chain that is here, and their commits, oldest first.

@@ -18,7 +18,8 @@ from bridge.errors import BusError, ObjectError, UntrustedLogError
 from bridge.limits import LOG_CHUNK_MAX_BYTES, LOG_MAX_BYTES
 from bridge.records import LogHead
 from bridge.system.gitobjects import Commit
-from bridge.trust.seals import UNVERIFIED, BusSeals, SignatureState, seal_in
+from bridge.trust.judgement import UNCHECKED, TrustAnswer
+from bridge.trust.seals import BusSeals, seal_in
 
 CHAIN_MAX_BYTES: Final = 4 * LOG_MAX_BYTES  # a whole log with its commits and trees
 
@@ -39,7 +40,7 @@ class Logs:
     def __init__(self, store: RefStore, prefix: str, seals: BusSeals, quarantine: Quarantine) -> None:
         self._store, self._prefix, self._seals, self._quarantine = store, prefix, seals, quarantine
         self._sent: dict[str, _Sent] = {}
-        self._signatures: dict[str, SignatureState] = {}
+        self._signatures: dict[str, TrustAnswer] = {}
 
     def append(self, chunk: LogChunk, time_unix_s: int, runner: str) -> None:
         """Build a chunk's commit in a runner's name; `pending` sends it.
@@ -134,9 +135,9 @@ class Logs:
             raise MalformedObjectError(f"log of run {run_id} begins at chunk {found[-1].head.seq}")
         return tuple(reversed(found))
 
-    def signature(self, run_id: str) -> SignatureState:
+    def signature(self, run_id: str) -> TrustAnswer:
         """Return the state of the signature of the log last read."""
-        return self._signatures.get(run_id, UNVERIFIED)
+        return self._signatures.get(run_id, UNCHECKED)
 
     def _check(self, ref: str, tip: str, chunk: LogChunk, head: Commit, after_seq: int) -> None:
         """Verify the newest chunk; its seal signs the id of its parent, and so every chunk before it.
@@ -146,12 +147,12 @@ class Logs:
         """
         seal = seal_in(head.message)
         runner = "" if seal is None else seal.runner
-        signature = self._seals.verify("log", ref, tip, runner=runner, head=head, record=chunk.head)
+        signature = self._seals.verify("log", ref, runner=runner, head=head, record=chunk.head)
         if self._seals.verifies and chunk.head.seq < after_seq:
-            signature = SignatureState("refused", f"set back from chunk {after_seq} to {chunk.head.seq}")
+            signature = TrustAnswer("untrusted", f"set back from chunk {after_seq} to {chunk.head.seq}")
         elif signature.refused and seal is None:
             # An unsigned log is shown with a warning, as the signed result carries the log again.
-            signature = SignatureState("unverified", signature.why)
+            signature = TrustAnswer("unsigned", signature.why)
         self._signatures[chunk.head.id] = signature
         self._seals.note("log", runner, ref, tip, signature)
         if signature.refused:

@@ -2,7 +2,7 @@
 
 ::
 
-    <prefix>bus            <prefix>claim/<id>      <prefix>log/<id>      <prefix>runner/<name>
+    <prefix>bus     <prefix>root     <prefix>claim/<id>     <prefix>log/<id>     <prefix>runner/<name>
     <prefix>archive/<name>/<day>
 
 The prefix is ``refs/kakeya/``, or ``refs/heads/kakeya/`` on hosts whose protection rules cover only branches.
@@ -36,6 +36,11 @@ def bus_ref(prefix: str) -> str:
 def probe_ref(prefix: str) -> str:
     """Return the ref on which the maker of a bus tries what the remote allows; it is deleted again."""
     return f"{prefix}probe"
+
+
+def root_ref(prefix: str) -> str:
+    """Return the ref of the trust root."""
+    return f"{prefix}root"
 
 
 def claim_ref(prefix: str, run_id: str) -> str:

@@ -35,7 +35,7 @@ def cancel_prefixes(record: BusRecord, run_id: str) -> tuple[str, ...]:
 
 
 def _runner_refs(record: BusRecord) -> tuple[str, ...]:
-    return (names.bus_ref(record.prefix), names.beacon_ref(record.prefix, ""))
+    return (names.bus_ref(record.prefix), names.root_ref(record.prefix), names.beacon_ref(record.prefix, ""))
 
 
 def _branches(record: BusRecord, presets: Iterable[str], ids: Iterable[str]) -> tuple[str, ...]:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from bridge.bus import open_bus
 from bridge.cli.host.control import HANDLERS as CONTROL_HANDLERS
-from bridge.cli.host.keys import enrol, enrol_own, keygen, own_name, signed
+from bridge.cli.host.keys import enrol, enrol_own, keygen, own, own_name, signed
 from bridge.cli.host.places import policy_of, policy_path, state_of
 from bridge.cli.host.talk import CLOCK, say
-from bridge.cli.host.trust import HANDLERS as TRUST_HANDLERS
+from bridge.cli.host.trust import revoke, trust
 from bridge.errors import BusMissingError, KakeyaError, UsageError
+from bridge.runner.connection.known_keys import KnownKeys, known_keys
 from bridge.runner.policy.file import builtin_policy, file_problems, load_policy
 from bridge.runner.policy.model import Policy
 from bridge.runner.service.serve import (
@@ -162,9 +163,9 @@ def _gc(arguments: argparse.Namespace) -> int:
 
 def _signing(bus: RunnerBus, policy: Policy, state: StateFolder) -> RunnerBus:
     """Return the bus as this runner uses it, with its keys."""
-    from bridge.trust.runner_seals import seals_of
-
-    mine = seals_of(state.root, policy.name, demanded=policy.runner_keys, say=None)
+    keys = known_keys(state.root, policy)
+    bus.use_root(keys.judge_root)
+    mine = keys.seals()
     if mine is not None:
         bus.use_seals(mine)
     return bus
@@ -186,11 +187,11 @@ def _policy_command(arguments: argparse.Namespace) -> int:
         print(json.dumps(policy.model_dump(mode="json") | {"secrets": sorted(policy.secrets)}, indent=1))
         say(f"{path} is a policy, digest {policy.digest(embedded=False)}")
         return 0
-    from bridge.runner.policy.explain import what_would_run
+    from bridge.runner.authorisation.explain import what_would_run
 
     if arguments.preset is None:
         raise UsageError("explain needs a preset", remedy="kakeya-runner policy explain PRESET")
-    for line in what_would_run(policy, arguments.preset, CLOCK):
+    for line in what_would_run(policy, arguments.preset, CLOCK, arguments.asker):
         print(line)
     return 0
 
@@ -241,6 +242,21 @@ def _keygen(arguments: argparse.Namespace) -> int:
     return keygen(arguments, state, own_name() if policy is None else policy.name, bus, say)
 
 
+def _trust(arguments: argparse.Namespace) -> int:
+    policy = load_policy(policy_path(arguments)) if policy_path(arguments).exists() else None
+    name = own_name() if policy is None else policy.name
+    state = default_state(name) if arguments.state is None else StateFolder(Path(arguments.state).resolve())
+
+    def open_bus() -> RunnerBus | None:
+        route = _route(arguments, policy)
+        if route is None:
+            return None
+        state.create()
+        return _open(route, state, keys=False)
+
+    return trust(arguments, open_bus, CLOCK, state.root, name)
+
+
 def _job_hook(arguments: argparse.Namespace) -> int:
     from bridge.cli.host.hook import answer
 
@@ -262,6 +278,7 @@ def _bus(arguments: argparse.Namespace, policy: Policy | None, state: StateFolde
     if route is None:
         raise UsageError("no bus is named", remedy="give --bus ROUTE, or set bus in policy.toml")
     bus = _open(route, state)
+    name = arguments.name if getattr(arguments, "name", None) else own_name() if policy is None else policy.name
     try:
         bus.identity()
     except BusMissingError:
@@ -274,12 +291,19 @@ def _bus(arguments: argparse.Namespace, policy: Policy | None, state: StateFolde
         record = signed(new_record(CLOCK, wake=arguments.wake, local=local), state, say)
         bus.create(record)
         say(f"made {bus.route} a bus; requesters pin it with: kakeya-mac init --bus ROUTE#{record.bus_id}")
+        if record.attestation == "dsse":
+            own(_open(f"{route.partition('#')[0]}#{record.bus_id}", state, keys=False), state, name, say, CLOCK)
+            bus = _open(route, state)
     return bus
 
 
-def _open(route: str, state: StateFolder) -> RunnerBus:
+def _open(route: str, state: StateFolder, *, keys: bool = True) -> RunnerBus:
+    """Return the bus of a route; with `keys` it goes by the root that this runner remembers of it."""
     name, _, bus_id = route.partition("#")
-    return open_bus(name, repository=_repository(name), state=state.bus, clock=CLOCK, expect_id=bus_id or None)
+    bus = open_bus(name, repository=_repository(name), state=state.bus, clock=CLOCK, expect_id=bus_id or None)
+    if keys:
+        bus.use_root(KnownKeys(state.root, "").remember_root)
+    return bus
 
 
 def _repository(route: str) -> Path | None:
@@ -302,5 +326,6 @@ HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "logs": _logs,
     "job-hook": _job_hook,
     "keygen": _keygen,
-    **TRUST_HANDLERS,
+    "trust": _trust,
+    "revoke": revoke,
 }

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import os
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 from bridge.bus.interface import RunnerBus
 from bridge.errors import UsageError, install_remedy
 from bridge.records import BusRecord
 from bridge.runner.state.attestations import enrolled, ensure_key, newest
 from bridge.runner.state.folder import StateFolder
+from bridge.system.clock import Clock
 from bridge.trust import runner_key as keys
-from bridge.trust.attestation import is_available, key_id
+from bridge.trust.attestation import is_available
 from bridge.trust.keyring import pin
+from bridge.trust.signing_key import key_id
 
 Say = Callable[[str], None]
 UNSIGNED = "results of this bus are unsigned: they prove integrity, not origin"
@@ -27,19 +31,36 @@ def keygen(arguments: argparse.Namespace, state: StateFolder, name: str, bus: Ru
     """
     if not is_available():
         raise UsageError("the packages that sign are not installed", remedy=install_remedy("trust"))
-    if arguments.rotate:
+    if arguments.agent is not None:
+        record = keys.use_agent(state.root, name, Path(arguments.agent))
+    elif arguments.rotate:
         record = keys.rotate(state.root, name)
-    elif bus is not None and (state.root / keys.KEY_FILE).exists():
+    elif bus is not None and keys.has_key(state.root):
         keys.publish_as(state.root, name)
         record = newest(state.root)  # there is one already, and it is only to be named on a bus
     else:
         record = keys.generate(state.root, name)
     print(pin(record))
-    say(f"key {key_id(record.public)[:16]} of {name}, private half in {state.root / keys.KEY_FILE} (mode 600)")
+    where = "the ssh-agent" if arguments.agent else f"{keys.key_path(state.root)} (mode 600)"
+    say(f"key {key_id(record.public)[:16]} of {name}, private half in {where}")
     if bus is not None:
         enrol(bus, state, name, say, sign=True)
     say(f"requesters pin it with: kakeya-mac init --runner-key {pin(record)}")
     return 0
+
+
+def own(bus: RunnerBus, state: StateFolder, name: str, say: Say, clock: Clock) -> None:
+    """Own a new bus with a key of this account, and list this runner's key; the owner's key is no runner's business."""
+    from bridge.runner.maintenance.owner import BusOwner
+    from bridge.runner.policy.file import owner_folder
+
+    if os.environ.get("INVOCATION_ID") or "kakeya" in os.environ.get("XPC_SERVICE_NAME", ""):  # systemd, launchd
+        say("nobody owns this bus yet: in your own account, not the service's: kakeya-runner trust init --bus ROUTE")
+        return
+    owner = BusOwner(bus, owner_folder(os.environ), clock)
+    root = owner.make((newest(state.root).evolve(name=name),))
+    say(f"requesters pin its key with: kakeya-mac init --bus ROUTE --root-key {root.owner}")
+    say(owner.backup_line(root.bus_id))
 
 
 def signed(record: BusRecord, state: StateFolder, say: Say) -> BusRecord:
@@ -47,8 +68,6 @@ def signed(record: BusRecord, state: StateFolder, say: Say) -> BusRecord:
     changed = enrolled(record, state.root, sign=True)
     if changed.attestation == "none":
         say(f"{UNSIGNED}; to sign them, {install_remedy('trust')}, then kakeya-runner keygen")
-    else:
-        say(f"its results are signed; requesters pin: kakeya-mac init --runner-key {pin(newest(state.root))}")
     return changed
 
 
@@ -61,10 +80,12 @@ def enrol(bus: RunnerBus, state: StateFolder, name: str, say: Say, *, sign: bool
     keys.publish_as(state.root, name)
     record = bus.identity()
     changed = enrolled(record, state.root, sign=sign)
+    if bus.root_tip is not None:
+        return  # the bus's owner says whose key is whose
     if changed != record:
         bus.update(changed)
         say(f"{bus.route} names key {key_id(newest(state.root).public)[:16]} now")
-    elif record.attestation == "none" and (state.root / keys.KEY_FILE).exists() and is_available():
+    elif record.attestation == "none" and keys.has_key(state.root) and is_available():
         say(f"results are signed, and the bus does not say so: kakeya-runner keygen --bus {bus.route}")
     elif record.attestation == "none":
         say(UNSIGNED)

@@ -27,8 +27,18 @@ request rejected · 3 infrastructure · 4 program failed · 5 timed out · 6 can
 """
 
 
+_TRUST_ACTIONS = ("add", "list", "remove", "init", "retire", "revoke", "rotate", "show")
 _TRUST_EPILOG = """\
-examples:
+On a bus that this account owns, these say whose key is whose for everybody who uses it:
+  kakeya-runner trust show --bus ROUTE
+  kakeya-runner trust add hostb=KEY --bus ROUTE                       one more runner; keygen prints NAME=KEY
+  kakeya-runner trust add dev.pub --principal dev --bus ROUTE         a requester; policy.toml says what it may do
+  kakeya-runner trust retire NAME|KEY --bus ROUTE                     what it signed still counts
+  kakeya-runner trust revoke NAME|KEY --bus ROUTE                     nothing that it signed counts
+  kakeya-runner trust rotate --bus ROUTE                              a new key for the owner
+  kakeya-runner trust init --bus ROUTE [--new-owner]                  own a bus that nobody owns, or whose key is lost
+
+This host's own lists:
   kakeya-runner trust add agent.pub --principal agent@example.org     may sign requests, also for request code
   kakeya-runner trust add dev.pub --principal dev --code              commits signed with it are trusted code
   kakeya-runner trust list
@@ -36,7 +46,7 @@ examples:
 
 The keys lie beside policy.toml, in allowed_signers, code_signers and revoked; a running runner reads them anew for each
 request. Policy keys: allowed_signers, code_signers, revoked, require_signature, quota_per_hour, quotas, owners,
-protected_refs, floor_commit, runner_keys.
+protected_refs, floor_commit, names, root_key, runner_keys.
 """
 
 
@@ -106,6 +116,7 @@ def _files(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     policy = _verb(verbs, "policy", "check or explain the policy file, or print an example")
     policy.add_argument("action", choices=("check", "example", "explain"))
     policy.add_argument("preset", nargs="?", help="with explain: what a request of this preset would get")
+    policy.add_argument("--as", dest="asker", metavar="NAME", help="with explain: as a request that this name signed")
     journal = _verb(verbs, "journal", "verify the chain of the journal, or show a run's events")
     journal.add_argument("action", choices=("verify", "show"))
     journal.add_argument("run", nargs="?", help="with show: a run id, or the end of one")
@@ -126,19 +137,27 @@ def _ssh(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _keys(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     key = _verb(verbs, "keygen", "make the key that signs this runner's results, and print its public half", bus=True)
-    key.add_argument("--rotate", action="store_true", help="replace the key by one that the old key vouches for")
+    key.add_argument("--rotate", action="store_true", help="make a new key, which the bus's owner then lists")
+    key.add_argument("--agent", metavar="FILE", help="sign with a key of the ssh-agent: the .pub file of it")
 
 
 def _trust(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     trust = _verb(
-        verbs, "trust", "say whose signed requests this host takes, and whose code it trusts: add, list, remove"
+        verbs,
+        "trust",
+        "say whose key is whose on a bus, whose requests this host takes, whose code it trusts",
+        bus=True,
     )
     trust.formatter_class = argparse.RawDescriptionHelpFormatter
     trust.epilog = _TRUST_EPILOG
-    trust.add_argument("action", choices=("add", "list", "remove"))
+    trust.add_argument("action", choices=_TRUST_ACTIONS)
     trust.add_argument(
-        "key", nargs="*", default=[], metavar="KEY", help="a public key, or its file; remove also takes a principal"
-    )
+        "key", nargs="*", default=[], metavar="KEY",
+        help="a public key, its file, or a runner's NAME=KEY; remove, retire and revoke also take a name",
+    )  # fmt: skip
+    trust.add_argument("--here", action="store_true", help="with add: into this host's list, whoever owns the bus")
+    trust.add_argument("--owner-key", metavar="FILE", help="with init: own the bus with this key; .pub: ssh-agent's")
+    trust.add_argument("--new-owner", action="store_true", help="with init: the owner's key is lost, begin anew")
     trust.add_argument("--code", action="store_true", help="the key may vouch for code by signing commits")
     trust.add_argument("--principal", action="append", metavar="NAME", help="who holds it; default: the key's comment")
     trust.add_argument("--valid-after", metavar="DATE", help="YYYYMMDD[HHMM[SS]][Z]: signs nothing before")

@@ -1,26 +1,46 @@
-"""`kakeya-runner trust` and `revoke`: whose requests this host takes, and whose code it trusts."""
+"""`kakeya-runner trust` and `revoke`: whose key is whose on a bus, and whose requests and code this host trusts."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pydantic
 
 from bridge.errors import UsageError
-from bridge.runner.authorisation.trust_files import TrustFiles, Use, check_principal, read_key, who_is
-from bridge.runner.policy.file import load_policy
+from bridge.runner.authorisation.trust_files import NAMESPACES, TrustFiles, Use, check_principal, read_key, who_is
+from bridge.runner.policy.file import load_policy, owner_folder
 from bridge.runner.policy.trust import SignerEntry
 from bridge.runner.service.serve import default_policy_path
 from bridge.trust.ssh_signatures import fingerprint_of
 
+if TYPE_CHECKING:
+    from bridge.bus.interface import RunnerBus
+    from bridge.runner.maintenance.owner import BusOwner
+    from bridge.system.clock import Clock
+    from bridge.trust.root import TrustRoot
 
-def trust(arguments: argparse.Namespace) -> int:
-    """Add, list or remove trusted keys."""
+OpenBus = Callable[[], "RunnerBus | None"]
+OF_BUS: Final = frozenset({"init", "retire", "revoke", "rotate", "show"})
+
+
+def trust(arguments: argparse.Namespace, open_bus: OpenBus, clock: Clock, state: Path, name: str) -> int:
+    """Say whose key is whose: in the root of a bus that this account owns, or in this host's own lists.
+
+    Args:
+        arguments: of the command line.
+        open_bus: opens the bus that the command line or the policy names; None where neither does.
+        clock: the machine's clocks.
+        state: the runner's state folder, whose key a new root lists.
+        name: the runner's name.
+    """
+    if arguments.action in OF_BUS:
+        return _of_bus(arguments, _owner(open_bus, clock), state, name, clock)
     files = _files(arguments)
     if arguments.action == "list":
         return _list(files, as_json=arguments.json)
@@ -28,6 +48,17 @@ def trust(arguments: argparse.Namespace) -> int:
         raise UsageError(f"trust {arguments.action} needs a key", remedy=f"kakeya-runner trust {arguments.action} KEY")
     use: Use = "code" if arguments.code else "request"
     if arguments.action == "add":
+        named = arguments.bus is not None and not arguments.here
+        asked = named or (not arguments.here and any(owner_folder(os.environ).glob("*")))
+        owner = _owner_or_none(open_bus, clock) if asked else None
+        runner = len(arguments.key) == 1 and "=" in arguments.key[0][1:-1] and not Path(arguments.key[0]).exists()
+        if runner and owner is None:
+            raise UsageError(
+                "a runner's key belongs into the root of its bus",
+                remedy="where the owner's key is: kakeya-runner trust add NAME=KEY --bus ROUTE",
+            )
+        if owner is not None and (named or runner or owner.owns):
+            return _add_to_root(owner, use, arguments, clock, runner=runner)
         return _add(files, use, arguments)
     who = who_is(arguments.key)
     count = files.remove(use, who)
@@ -35,6 +66,91 @@ def trust(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{who} is not trusted for {_WHAT[use]}", remedy="kakeya-runner trust list")
     _say(f"{who} is no longer trusted for {_WHAT[use]}; its running requests end within a second")
     return 0
+
+
+def _of_bus(arguments: argparse.Namespace, owner: BusOwner, state: Path, name: str, clock: Clock) -> int:
+    from bridge.runner.maintenance.owner import with_revoked, without
+    from bridge.trust import runner_key
+
+    action = arguments.action
+    if action == "show":
+        return _show(owner, as_json=arguments.json)
+    if action == "init":
+        key = None if arguments.owner_key is None else Path(arguments.owner_key)
+        mine = runner_key.published(state)[-1:] if runner_key.has_key(state) else ()
+        runners = tuple(one.evolve(name=name) for one in mine)
+        return _said(owner, owner.make(runners, key, anew=arguments.new_owner), "owns this bus now")
+    if action == "rotate":
+        return _said(owner, owner.rotate(), "is the owner's new key")
+    if not arguments.key:
+        raise UsageError(f"trust {action} needs a name or key", remedy="kakeya-runner trust show")
+    who = " ".join(arguments.key)
+    edit = without if action == "retire" else with_revoked
+    root = owner.change(lambda content: edit(content, who, clock.now()))
+    past = "is retired: what it signed counts" if action == "retire" else "is revoked: nothing that it signed counts"
+    _say(f"{who} {past} ({root.version}.{root.targets_version})")
+    return 0
+
+
+def _said(owner: BusOwner, root: TrustRoot, what: str) -> int:
+    print(root.owner)
+    _say(f"{root.owner} {what}; requesters pin it with: kakeya-mac init --bus ROUTE --root-key {root.owner}")
+    _say(owner.backup_line(root.bus_id))
+    return 0
+
+
+def _show(owner: BusOwner, *, as_json: bool) -> int:
+    """Print what the root of a bus says."""
+    root, content = owner.root, owner.root.content
+    if as_json:
+        data = {
+            "owner": root.owner, "owners": list(root.owners), "bus_id": root.bus_id, "version": root.version,
+            "targets_version": root.targets_version, "runners": [vars(one) for one in content.runners],
+            "signers": list(content.signers), "revoked": dict(content.revoked or {}),
+        }  # fmt: skip
+        print(json.dumps(data, indent=1))
+        return 0
+    print(f"owner    {root.owner}{'' if owner.owns else ' (this account does not hold its key)'}")
+    print(f"version  {root.version}.{root.targets_version}")
+    for one in content.runners:
+        print(f"runner   {one.name}={one.key}{' retired' if one.until is not None else ''}")
+    for line in content.signers:
+        print(f"signer   {line}")
+    for key in content.revoked or {}:
+        print(f"revoked  {key}")
+    return 0
+
+
+def _add_to_root(owner: BusOwner, use: Use, arguments: argparse.Namespace, clock: Clock, *, runner: bool) -> int:
+    from bridge.runner.maintenance.owner import with_runner, with_signer
+    from bridge.trust.keyring import pinned
+
+    if runner:
+        key = pinned(arguments.key[0], "trust add")
+        owner.change(lambda content: with_runner(content, key, clock.now()))
+        _say(f"runner {key.name} may sign with {key.public}")
+        return 0
+    entry = _entry(arguments)
+    owner.change(lambda content: with_signer(content, entry.line(NAMESPACES[use])))
+    print(fingerprint_of(entry.key))
+    names = ", ".join(entry.principals)
+    _say(f"the key is {names}'s on this bus; what {names} may do on a host, its policy.toml says:")
+    _say(f'  [names."{entry.principals[0]}"]')
+    return 0
+
+
+def _owner(open_bus: OpenBus, clock: Clock) -> BusOwner:
+    found = _owner_or_none(open_bus, clock)
+    if found is None:
+        raise UsageError("no bus is named", remedy="give --bus ROUTE, or set bus in policy.toml")
+    return found
+
+
+def _owner_or_none(open_bus: OpenBus, clock: Clock) -> BusOwner | None:
+    from bridge.runner.maintenance.owner import BusOwner
+
+    bus = open_bus()
+    return None if bus is None else BusOwner(bus, owner_folder(os.environ), clock)
 
 
 def revoke(arguments: argparse.Namespace) -> int:
@@ -55,10 +171,19 @@ def revoke(arguments: argparse.Namespace) -> int:
 
 
 def _add(files: TrustFiles, use: Use, arguments: argparse.Namespace) -> int:
+    entry = _entry(arguments)
+    path = files.add(use, entry)
+    print(fingerprint_of(entry.key))
+    names = ", ".join(entry.principals)
+    _say(f"{names} is trusted for {_WHAT[use]} ({path}); a running runner sees it at once")
+    return 0
+
+
+def _entry(arguments: argparse.Namespace) -> SignerEntry:
     key, comment = read_key(arguments.key)
     names = tuple(check_principal(name) for name in (arguments.principal or [comment]))
     try:
-        entry = SignerEntry(
+        return SignerEntry(
             principals=names, key=key, valid_after=arguments.valid_after, valid_before=arguments.valid_before
         )
     except pydantic.ValidationError as error:
@@ -67,10 +192,6 @@ def _add(files: TrustFiles, use: Use, arguments: argparse.Namespace) -> int:
             f"{first['loc'][0]}: got {first['input']!r}; expected YYYYMMDD[HHMM[SS]][Z]",
             remedy="kakeya-runner trust --help",
         ) from error
-    path = files.add(use, entry)
-    print(fingerprint_of(key))
-    _say(f"{', '.join(names)} is trusted for {_WHAT[use]} ({path}); a running runner sees it at once")
-    return 0
 
 
 def _list(files: TrustFiles, *, as_json: bool) -> int:
@@ -95,4 +216,3 @@ def _say(line: str) -> None:
 
 
 _WHAT: Final[dict[Use, str]] = {"request": "signing requests", "code": "vouching for code"}
-HANDLERS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {"trust": trust, "revoke": revoke}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +60,9 @@ class Invocation:
         if via is not None:
             option = ssh_route(via, option)
         found = discover(self.directory, self.environment, option)
+        named = getattr(self.args, "root_key", None)
+        if named is not None:
+            found = replace(found, named_root_key=named, new_owner=bool(getattr(self.args, "new_owner", False)))
         if run is None:
             return found
         from bridge.client.connection.run_bus import settings_of_run

@@ -27,10 +27,13 @@ def quote(call: Invocation) -> int:
         call.output.data(line)
     for claim, why in quoted.refused:
         call.output.say("warn", f"{clean_line(claim)} may NOT be quoted: {why}")
+    status = run.status()
     code = 0 if quoted.lines else 1
+    if code and status.answer is not None:
+        call.output.row("signature", clean_line(status.answer.text))
     if code:
         call.output.say("error", f" nothing of {run.short} may be quoted")
-    call.output.document({**document(run, run.status(), "quote", exit_code=code), "data": quoted.data()})
+    call.output.document({**document(run, status, "quote", exit_code=code), "data": quoted.data()})
     return code
 
 

@@ -34,7 +34,7 @@ def init(call: Invocation) -> int:
     """Check a bus, pin its id, and write this clone's own configuration."""
     from bridge.cli.table.documents import write_agents_section
     from bridge.client.clone.config import check_template, write_clone_config
-    from bridge.client.connection.pins import key_lines, pins
+    from bridge.client.connection.pins import key_lines, root_pin
     from bridge.client.connection.signing import choose, identity_of
     from bridge.client.document.envelope import of_data
     from bridge.errors import UsageError
@@ -45,13 +45,17 @@ def init(call: Invocation) -> int:
     if call.args.branch_template is not None:
         check_template(call.args.branch_template, "--branch-template")
     session = call.open(settings)
-    trusted = pins(settings, option=call.args.runner_key or ())
+    if call.args.new_owner and call.args.root_key is None:
+        raise UsageError("--new-owner needs the new owner's key", remedy="kakeya-mac init --bus ROUTE --root-key KEY")
+    trusted = session.pins(call.args.runner_key or ())
+    root = trusted.root
     choice = replace(
         settings.bus,
         bus_id=session.record.bus_id if not settings.bus.embedded else None,
         route=settings.bus.route or "embedded",
         branch_template=call.args.branch_template or settings.bus.branch_template,
-        runner_keys=trusted.texts if trusted.required else (),
+        runner_keys=() if settings.bus.embedded else trusted.texts,
+        root_key=root_pin(settings) if root is not None and root.vouched else None,
     )
     signing = choose(session, call.environment, key=call.args.signing_key, principal=call.args.principal)
     path = write_clone_config(settings, choice, signing)
@@ -77,6 +81,8 @@ def init(call: Invocation) -> int:
         "principal": None if who is None else who.principal,
         "signer": None if who is None else who.fingerprint,
         "public_key": None if who is None else who.public,
+        "owner_key": None if root is None else root.root.owner,
+        "first_use": root is not None and not root.vouched,
     }
     call.output.document(of_data("init", data, bus=session.bus_part(), next_argv=[["kakeya-mac", "doctor"]]))
     return 0

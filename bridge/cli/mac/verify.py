@@ -7,7 +7,7 @@ from typing import Final
 
 from bridge.cli.mac.context import Invocation
 from bridge.client.clone.git_door import find_request_branch, read_branch_result
-from bridge.client.clone.store import id_in
+from bridge.client.clone.store import Store, id_in
 from bridge.client.connection.pins import Pins, pins
 from bridge.client.connection.run_bus import is_own, pinned_bus, require_same_bus, sent_from
 from bridge.client.document.envelope import of_data
@@ -20,29 +20,30 @@ _WORDS: Final = {"ok": "ok", "warn": "not checked", "fail": "FAILED"}
 
 
 def verify(call: Invocation) -> int:
-    """Check results; exit 1 when something does not hold, 9 when all does and no pinned key says who wrote it."""
+    """Check results; exit 0 where a key that may say so signed them, else in the code of the answer."""
     found = [_verification(call, what) for what in call.args.what]
     verification = found[0] if len(found) == 1 else checking.together(found)
     output = call.output
     for check in verification.checks:
         output.row(_WORDS[check.level], f"{clean_line(check.name)}: {clean_line(check.text)}")
     name = verification.run_id or verification.source
-    if verification.ok and verification.signed:
-        output.row("verified", f"{name}   signed")
-    elif verification.ok:
-        output.row("NOT PROVEN", f" {name}   {clean_line(verification.unproven)}")
+    code, reason = verification.exit_code, verification.reason
+    text = verification.answer.text
+    if code == 0:
+        output.row("verified", f"{name}   {clean_line(text)}")
     else:
         broken = sum(check.level == "fail" for check in verification.checks)
-        output.row("NOT VERIFIED", f" {name}   {broken} of {len(verification.checks)} checks failed")
-    code, reason = verification.exit_code, verification.reason
+        counted = f"   {broken} of {len(verification.checks)} checks failed" if broken else ""
+        output.row(reason.upper(), f" {name}   {clean_line(text)}{counted}")
     data = {
         "source": verification.source,
         "id": verification.run_id,
         "ok": verification.ok,
-        "signed": verification.signed,
+        "signed": verification.answer.word == "verified",
+        "answer": verification.answer.word,
         "checks": [{"name": one.name, "ok": one.level != "fail", "text": one.text} for one in verification.checks],
     }
-    message = None if verification.signed else verification.unproven
+    message = None if code == 0 else text
     output.document(of_data("verify", data, exit_code=code, reason=reason, message=message))
     return code
 
@@ -60,8 +61,7 @@ def _verification(call: Invocation, what: str) -> checking.Verification:
         return checking.verify(read_branch_result(top, what), pins(settings, option=option), source=what)
     try:
         run = call.find_on_bus(what, quiet=True)
-        trusted = pins(run.settings, option=option, record=run.bus.record)
-        return checking.verify_id(run.bus, run.id, trusted)
+        return checking.verify_id(run.bus, run.id, run.bus.pins(option))
     except (InfrastructureError, RunNotFoundError) as error:
         here = _from_here(call, what, _pins_of(call, what, option))
         if here is None:
@@ -84,8 +84,10 @@ def _from_here(call: Invocation, what: str, trusted: Pins) -> checking.Verificat
     settings = call.settings(what)
     stored = find_stored(settings, what, call.environment, call.output.say)
     if stored is not None:
-        source = str(stored.status().folder)
-        return checking.verify(stored.result().tree, trusted, source=source, run_id=stored.id)
+        store = Store(settings.state_dir)
+        return checking.verify(
+            store.read_result(stored.id), trusted, source=str(store.folder(stored.id)), run_id=stored.id
+        )
     top = settings.repository.top if settings.repository is not None else None
     branch = None if top is None else find_request_branch(top, what)
     if top is None or branch is None:

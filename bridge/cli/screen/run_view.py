@@ -59,6 +59,8 @@ def rows(run: Run, status: RunStatus, directory: Path) -> Iterator[tuple[str, st
     yield from _gate_rows(status)
     yield from _sandbox_rows(status)
     yield from _trust_rows(status)
+    if status.answer is not None and not (run.embedded and status.answer.word == "verified"):
+        yield "signature", clean_line(status.answer.text)
     yield from _log_rows(status)
     if status.actions is not None:
         yield "actions", status.actions.text()

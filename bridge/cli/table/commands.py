@@ -39,6 +39,7 @@ _PRESET = Argument(("preset",), "name of a preset, see `kakeya-mac presets`", me
 _KEY = Argument(
     ("--runner-key",), "a runner's name and public key, got out of band; init pins it", "repeat", metavar="NAME=KEY"
 )
+_OWNER = Argument(("--root-key",), "the key of the bus's owner, or its fingerprint, got out of band", metavar="KEY")
 _PROGRAMS = (
     Argument(("--claude",), "Claude Code: .mcp.json, its skill, CLAUDE.md", "flag"),
     Argument(("--codex",), "Codex: ~/.codex/config.toml, AGENTS.md", "flag"),
@@ -47,7 +48,7 @@ _PROGRAMS = (
     _JSON,
 )
 _PATHS = Argument(("paths",), "report files or result folders", "many", metavar="PATH", complete="path")
-_RUN_EXITS: Final = (0, 1, 4, 5, 6, 7, 8, 130, 143)
+_RUN_EXITS: Final = (0, 1, 4, 5, 6, 7, 8, 11, 12, 130, 143)
 
 _SEND = (
     Verb(
@@ -152,16 +153,17 @@ _JUDGE = (
     Verb("verify", "Judge", "bridge.cli.mac.verify:verify",
             "check results offline: digests, manifest, claim chain, signature",
             (Argument(("what",), "run id, @last, result folder, or request branch", "many", metavar="ID|PATH|BRANCH",
-                      complete="run"), _KEY, _JSON, _BUS),
+                      complete="run"), _KEY, _OWNER, _JSON, _BUS),
             "Needs only the result tree: a folder written by fetch, or the request branch of a plain clone. Keys come "
-            "from --runner-key, from init, or from kakeya.toml on the default branch; never from the result. With "
-            "several results, or a bus at hand, a run that was left out shows. Exit code 0 takes a signature by a "
-            "pinned key; a result that is whole, and unsigned or signed with no key pinned, ends in 9.",
-            ("kakeya-mac verify @last", "kakeya-mac verify origin/mac-bridge/mlx-env-probe-01k9x3…"), (0, 1, 9)),
+            "from --runner-key, from the root of the bus's owner, or from kakeya.toml on the default branch; never "
+            "from the result. With several results, or a bus at hand, a run that was left out shows. The reports are "
+            "judged again each time. Exit code 0 takes a signature by a key that may say what the result says.",
+            ("kakeya-mac verify @last", "kakeya-mac verify origin/mac-bridge/mlx-env-probe-01k9x3…"),
+            (0, 1, 9, 10, 11, 12, 13)),
     Verb("quote", "Judge", "bridge.cli.mac.evidence:quote", "print a pasteable block: the only wording allowed",
             (_ID, Argument(("--markdown",), "as markdown", "flag"), _JSON, _BUS),
             "Claims that may not be quoted are refused, loudly, with the reason.",
-            ("kakeya-mac quote @last",), (0, 1, 8)),
+            ("kakeya-mac quote @last",), (0, 1, 8, 11, 12)),
     Verb("compare", "Judge", "bridge.cli.mac.evidence:compare", "put two runs side by side and say what differs",
             (Argument(("a",), "run id, @last or result folder", metavar="A", complete="run"),
              Argument(("b",), "run id, @last or result folder", metavar="B", complete="run"), _JSON, _BUS),
@@ -204,6 +206,8 @@ _SETUP = (
                       metavar="TEXT"),
              Argument(("--runner-key",), "a runner's name and public key, got out of band", "repeat",
                       metavar="NAME=KEY"),
+             _OWNER,
+             Argument(("--new-owner",), "with --root-key: the owner lost the old key and told you the new one", "flag"),
              Argument(("--signing-key",), "key to sign requests with: a file, 'auto' to find or make one, 'none'",
                       metavar="PATH"),
              Argument(("--principal",), "name to sign as; default: git's user.email", metavar="NAME"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -26,7 +26,7 @@ _BUS_ID = re.compile(r"[0-9a-f]{32}")
 _TEMPLATE = re.compile(r"[A-Za-z0-9._/-]*\{preset\}-\{id\}[A-Za-z0-9._-]*")
 OFF: Final = "none"
 _SIGNING_KEYS: Final = frozenset({"signing_key", "principal"})
-_KEYS: Final = frozenset({"schema", "bus_id", "route", "runner_keys", "branch_template"}) | _SIGNING_KEYS
+_KEYS: Final = frozenset({"schema", "bus_id", "route", "runner_keys", "root_key", "branch_template"}) | _SIGNING_KEYS
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class BusChoice:
         bus_id: the pinned id, or None.
         branch_template: full or short branch name with ``{preset}`` and ``{id}``, or None.
         runner_keys: pinned public keys, each as ``NAME=KEY``.
+        root_key: the bus owner's key or its fingerprint, None for none.
     """
 
     source: Source
@@ -48,6 +49,7 @@ class BusChoice:
     bus_id: str | None = None
     branch_template: str | None = None
     runner_keys: tuple[str, ...] = ()
+    root_key: str | None = None
 
     @property
     def embedded(self) -> bool:
@@ -73,7 +75,11 @@ class SigningChoice:
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """Where a command works: the clone around it if any, its bus, its key, and where results and state go."""
+    """Where a command works: the clone around it if any, its bus, its key, and where results and state go.
+
+    `named_root_key` is the bus owner's key that an option or KAKEYA_ROOT_KEY names, `new_owner` whether it takes the
+    place of another that is remembered.
+    """
 
     directory: Path
     repository: Repository | None
@@ -81,6 +87,8 @@ class ClientSettings:
     config_dir: Path
     bus: BusChoice
     signing: SigningChoice | None = None
+    named_root_key: str | None = None
+    new_owner: bool = False
 
     @property
     def state_dir(self) -> Path:
@@ -112,19 +120,46 @@ def discover(directory: Path, environment: Mapping[str, str], bus_option: str | 
     signing = (_signing(repository.common_dir / FILE_NAME) if repository else None) or _signing(
         config_dir / USER_FILE_NAME
     )
-    return ClientSettings(directory.resolve(), repository, data_dir, config_dir, choice, signing)
+    named = environment.get("KAKEYA_ROOT_KEY") or None
+    return ClientSettings(directory.resolve(), repository, data_dir, config_dir, choice, signing, named)
 
 
 def pinned_keys(settings: ClientSettings) -> tuple[tuple[str, ...], str]:
     """Return the keys that this clone's or the user's own file pins, and which file; a committed file is not asked."""
+    for path, choice in _own_files(settings):
+        if choice.runner_keys:
+            return choice.runner_keys, str(path)
+    return (), ""
+
+
+def pinned_root_key(settings: ClientSettings) -> tuple[str | None, str]:
+    """Return the bus owner's key that the environment, this clone's or the user's own file names, and where."""
+    if settings.named_root_key is not None:
+        return settings.named_root_key, "--root-key or KAKEYA_ROOT_KEY"
+    for path, choice in _own_files(settings):
+        if choice.root_key is not None:
+            return choice.root_key, str(path)
+    return None, ""
+
+
+def committed_root_key(data: bytes, where: str) -> str | None:
+    """Return the bus owner's key in the bytes of a committed `kakeya.toml`, None where it names none.
+
+    Raises:
+        UsageError: it is malformed.
+    """
+    return _text(_table(data, where), "root_key", where)
+
+
+def _own_files(settings: ClientSettings) -> Iterator[tuple[Path, BusChoice]]:
+    """Yield this clone's own file and the user's, as far as they name a bus."""
     places: list[tuple[Path, Source]] = [(settings.config_dir / USER_FILE_NAME, "user")]
     if settings.repository is not None:
         places.insert(0, (settings.repository.common_dir / FILE_NAME, "clone"))
     for path, source in places:
         choice = _from_file(path, source)
-        if choice is not None and choice.runner_keys:
-            return choice.runner_keys, str(path)
-    return (), ""
+        if choice is not None:
+            yield path, choice
 
 
 def committed_keys(data: bytes, where: str) -> tuple[str, ...]:
@@ -212,7 +247,8 @@ def _from_file(path: Path, source: Source) -> BusChoice | None:
     if template is not None:
         check_template(template, str(path))
     base = parse_route(route, source, str(path)) if route is not None else BusChoice(source, str(path))
-    return BusChoice(source, str(path), base.route, bus_id, template, _keys(table, path))
+    root_key = _text(table, "root_key", path)
+    return BusChoice(source, str(path), base.route, bus_id, template, _keys(table, path), root_key)
 
 
 def _signing(path: Path) -> SigningChoice | None:
@@ -245,7 +281,7 @@ def _keys(table: Mapping[str, Any], path: Path | str) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _text(table: Mapping[str, Any], key: str, path: Path) -> str | None:
+def _text(table: Mapping[str, Any], key: str, path: Path | str) -> str | None:
     value = table.get(key)
     if value is not None and (not isinstance(value, str) or not value):
         raise UsageError(f"{path}: {key} is a text, got {value!r}")
@@ -282,7 +318,12 @@ def write_clone_config(settings: ClientSettings, choice: BusChoice, signing: Sig
     repository = settings.repository
     path = settings.config_dir / USER_FILE_NAME if repository is None else repository.common_dir / FILE_NAME
     lines = ["# Written by `kakeya-mac init`. Not committed: it is this clone's own choice.", "schema = 1"]
-    for key, value in (("route", choice.route), ("bus_id", choice.bus_id), ("branch_template", choice.branch_template)):
+    for key, value in (
+        ("route", choice.route),
+        ("bus_id", choice.bus_id),
+        ("branch_template", choice.branch_template),
+        ("root_key", choice.root_key),
+    ):
         if value is not None:
             lines.append(f"{key} = {_quoted(value)}")
     if signing is not None:

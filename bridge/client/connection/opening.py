@@ -28,8 +28,8 @@ def open_session(settings: ClientSettings, clock: Clock) -> BusSession:
 
         return embedded.open_session(settings, clock)
     from bridge.bus import open_bus
-    from bridge.client.connection.pins import pins
-    from bridge.client.connection.seals import PinnedSeals
+    from bridge.client.connection.pins import RootReader
+    from bridge.trust.key_seals import KeySeals
 
     choice = check_route(settings)
     route = choice.route
@@ -38,9 +38,12 @@ def open_session(settings: ClientSettings, clock: Clock) -> BusSession:
     repository = settings.repository.top if settings.repository is not None else None
     folder = bus_state(settings, route)
     bus = open_bus(route, repository=repository, state=folder, clock=clock, expect_id=choice.bus_id)
+    roots = RootReader(settings)
+    bus.use_root(roots.judge)
     record = identify(bus, choice)
-    bus.use_seals(PinnedSeals(lambda: pins(settings, record=record)))
-    return BusSession(settings, bus, record, Store(settings.state_dir), clock, bus_folder=folder)
+    session = BusSession(settings, bus, record, Store(settings.state_dir), clock, bus_folder=folder, roots=roots)
+    bus.use_seals(KeySeals(lambda: session.pins().authority))
+    return session
 
 
 def check_route(settings: ClientSettings) -> BusChoice:

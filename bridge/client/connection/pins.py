@@ -1,180 +1,203 @@
-"""The keys a reader trusts, and the verdict of these keys on the signature of a result.
+"""What a reader knows about keys, and the answer of these keys about a result.
 
-Keys come from an option, from this clone's or the user's own file (`init --runner-key`), from `kakeya.toml` as the
-default branch of a remote has it, or on this machine's own bus from its runner's folder. Never from the result, never
-from the work tree (a request branch could be checked out), and from the bus record only what a trusted key vouches for.
-
-A pin is `NAME=KEY`: the key speaks for that runner alone. The bus record, which anybody may push, gives no key a name.
+Knowledge comes from one place, the first that has any: an option; the root whose owner's key this reader was told; keys
+that the clone's or the user's own file pins (`init --runner-key`), or `kakeya.toml` as a remote's default branch has
+it; on this machine's own bus its runner's folder; a root that was taken at first use. Never from the result, the work
+tree (a request branch could be checked out) or the bus record, which anybody may push.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
-
-import pydantic
 
 from bridge.bus.open.embedded import embedded_folder
 from bridge.client.clone import git_door as gitdoor
-from bridge.client.clone.config import FILE_NAME, ClientSettings, committed_keys, pinned_keys
-from bridge.errors import GitError, IntegrityError, UnknownSignerError, install_remedy
-from bridge.limits import RESULT_MAX_BYTES
-from bridge.records import BusRecord, Claim, KeyRecord, Manifest
-from bridge.strictjson import StrictJsonError
+from bridge.client.clone.config import (
+    FILE_NAME,
+    ClientSettings,
+    committed_keys,
+    committed_root_key,
+    pinned_keys,
+    pinned_root_key,
+)
+from bridge.errors import GitError, IntegrityError, UsageError
+from bridge.records import BusRecord, Claim, KeyRecord
 from bridge.trust import keyring
-from bridge.trust.attestation import ATTESTATION_FILE, Attested, is_available, key_id, verify_attestation
-from bridge.trust.claim_chain import read_chain
-from bridge.trust.seals import seal_in
+from bridge.trust.attestation import is_available
+from bridge.trust.judgement import NOBODY, KeyAuthority, NamedKey, TrustAnswer
+from bridge.trust.root import fingerprint_in
+from bridge.trust.root_memory import KnownRoot, RootMemory
+from bridge.trust.verifier import judge_result
 
-PIN = "kakeya-mac init --runner-key NAME=KEY, with the name and key that the host's owner tells you"
+PIN = "kakeya-mac init --root-key KEY, with the key that the host's owner tells you"
+UNSIGNED_BUS = "unsigned bus: it proves what was written, not who wrote it"
 
 
 @dataclass(frozen=True)
 class Pins:
-    """The trusted keys of one reader.
+    """What one reader goes by.
 
     Attributes:
-        keys: trusted public keys, each under the name of the runner it counts for.
-        where: where they come from, for people.
-        required: whether a result without signature is refused.
-        bus_id: the bus a result must be of, or None when any will do.
+        authority: what it knows about keys.
+        signs: whether the bus says that its results are signed.
+        root: the root that it knows of the bus, whether or not that is what it goes by.
     """
 
-    keys: tuple[KeyRecord, ...] = ()
-    where: str = "nowhere"
-    required: bool = False
-    bus_id: str | None = None
+    authority: KeyAuthority = NOBODY
+    signs: bool = False
+    root: KnownRoot | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The keys as a configuration file pins them."""
-        return tuple(keyring.pin(key) for key in self.keys)
-
-
-@dataclass(frozen=True)
-class Signature:
-    """The verdict on the signature of a result.
-
-    Attributes:
-        state: ``verified``; ``unsigned``, where nothing says that there was one; ``unpinned``: there is one and no
-            pinned key to check it by; ``refused``: wrong, unknown to who pins keys, or missing where there was one.
-        text: the reason in a few words.
-    """
-
-    state: Literal["verified", "unsigned", "unpinned", "refused"]
-    text: str
-    attested: Attested | None = None
+        """The runners' keys as a configuration file pins them; nothing where a root names them."""
+        return () if self.root is not None else tuple(f"{one.name}={one.key}" for one in self.authority.keys)
 
 
 def pins(
-    settings: ClientSettings, *, option: Sequence[str] = (), record: BusRecord | None = None, own: bool = False
+    settings: ClientSettings,
+    *,
+    option: Sequence[str] = (),
+    record: BusRecord | None = None,
+    own: bool = False,
+    root: KnownRoot | None = None,
 ) -> Pins:
-    """Return the keys this reader trusts.
+    """Return what this reader goes by.
 
     Args:
         settings: the clone and its configuration.
         option: keys named on the command line; they stand alone.
         record: the bus the result was read from, or None when only the result is here.
         own: whether it is of a run that this clone sent to this machine's own bus: that bus's runner must have signed.
+        root: the root that was met on the bus; None where none was asked: then the remembered one counts.
 
     Raises:
         UsageError: a pinned key is malformed.
     """
+    signs = record is not None and record.attestation == "dsse"
     here = settings.bus.embedded and (own or record is not None)  # what a clone pins is another bus's
-    texts, where = (tuple(option), "--runner-key") if option else ((), "") if here else pinned_keys(settings)
-    if not texts and not here:
-        texts, where = _committed(settings)
-    keys = tuple(keyring.pinned(text, where) for text in texts)
-    required = bool(keys) or (record is not None and record.attestation == "dsse")
-    if not keys and settings.bus.embedded:
-        keys, where = _embedded(settings), "this machine's own runner"
-        required = required or (own and record is None and bool(keys))
-    if record is not None and keys and is_available():
-        keys = keyring.with_successors(keys, record.keys)
-    return Pins(keys, where, required, None if record is None else record.bus_id)
+    if option:
+        return Pins(_pinned(option, "--runner-key", record), signs)
+    if root is None and not here:
+        root = remembered_root(settings, None if record is None else record.bus_id)
+    if root is not None and root.vouched:
+        return Pins(root.root.authority(vouched=True), signs, root)
+    texts, where = ((), "") if here else _own_or_committed(settings)
+    if texts:
+        return Pins(_pinned(texts, where, record), signs)
+    if settings.bus.embedded and (keys := _embedded(settings)):
+        closed = own or record is not None  # they say nothing of a result from elsewhere
+        found = tuple(NamedKey(one.name, one.public) for one in keys)
+        return Pins(KeyAuthority(found, where="this machine's own runner", closed=closed, bus_id=_id_of(record)), signs)
+    if root is not None:
+        return Pins(root.root.authority(vouched=False), signs, root)
+    return Pins(NOBODY, signs)
 
 
-def signature_of(files: Mapping[str, bytes], trusted: Pins, *, runner: str | None = None) -> Signature:
-    """Judge the signature of a result tree.
+class RootReader:
+    """Judges the root that a bus shows, for one clone, and keeps the one that counts.
 
     Args:
-        files: the result tree.
-        trusted: the keys of this reader.
-        runner: the runner whose result it is said to be, None to take the signer's word.
+        settings: the clone and its configuration.
     """
-    if ATTESTATION_FILE not in files:
-        return _missing(files, trusted)
-    if not trusted.keys:
-        return Signature("unpinned", f"signed, and no key is pinned to check it by: {PIN}")
-    if not is_available():
-        return Signature(
-            "refused", f"signed, and the packages to check it are not installed; {install_remedy('trust')}"
-        )
-    return _checked(files, trusted, runner)
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._pin = root_pin(settings)
+        self._memory = RootMemory(settings.state_dir / "roots")
+        self.known: KnownRoot | None = None
+
+    def judge(self, files: Mapping[str, bytes] | None, bus_id: str) -> BusRecord | None:
+        """Return the bus record of the root that counts, None where none does.
+
+        Raises:
+            RootError: this reader was told the owner's key, and what is there is not that owner's.
+        """
+        if not is_available():
+            return None
+        if self._settings.new_owner and self.known is None:
+            self._memory.forget(bus_id)
+        first = not _own_or_committed(self._settings)[0]
+        self.known = self._memory.meet(files, bus_id, pin=self._pin, now_s=time.time(), first=first)
+        return None if self.known is None else self.known.root.content.record
 
 
-def _missing(files: Mapping[str, bytes], trusted: Pins) -> Signature:
-    """Judge a result without a signature: refused where anything says that it had one."""
-    if trusted.required:
-        return Signature("refused", "carries no signature, and one is required here")
-    if _says_signed(files):
-        return Signature("refused", "carries no signature, and its manifest says that it is signed")
-    if (runner := _claims_signed_by(files)) is not None:
-        return Signature("refused", f"carries no signature, and {runner} signed its claims: it was taken off")
-    return Signature("unsigned", "carries no signature")
+def root_pin(settings: ClientSettings) -> str | None:
+    """Return the fingerprint of the bus owner's key that this reader was told, None for none.
 
-
-def _claims_signed_by(files: Mapping[str, bytes]) -> str | None:
-    """Return the runner whose signature a claim in a result carries, unchecked: who signs claims signs results."""
+    Raises:
+        UsageError: what is named is no key.
+    """
+    text, where = pinned_root_key(settings)
+    if text is None:
+        text, where = _committed_root_key(settings)
     try:
-        messages = [link.message for link in read_chain(files.get("claims.jsonl", b""), hex_chars=40)]
-    except ValueError:
-        return None  # no claim chain, which is a finding of its own
-    return next((seal.runner for seal in map(seal_in, messages) if seal is not None), None)
+        return None if text is None else fingerprint_in(text)
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}", remedy="SHA256:… or ssh-ed25519 AAAA…, as the owner tells you") from error
 
 
-def _checked(files: Mapping[str, bytes], trusted: Pins, runner: str | None) -> Signature:
-    try:
-        attested = verify_attestation(files, trusted.keys)
-    except UnknownSignerError as error:
-        # Keys that were pinned for this bus must know it; this machine's own say nothing of a result from elsewhere.
-        state: Literal["refused", "unpinned"] = "refused" if trusted.required else "unpinned"
-        return Signature(state, f"{error.message} ({trusted.where})")
-    except IntegrityError as error:
-        return Signature("refused", f"{error.message} ({trusted.where})")
-    if trusted.bus_id is not None and attested.predicate["bus_id"] != trusted.bus_id:
-        return Signature("refused", f"signed for bus {attested.predicate['bus_id']}, this is bus {trusted.bus_id}")
-    if runner is not None and attested.key.name != runner:
-        return Signature("refused", f"signed by {attested.key.name}, and the claim of this run is {runner}'s")
-    return Signature("verified", _said(attested, trusted), attested)
+def remembered_root(settings: ClientSettings, bus_id: str | None) -> KnownRoot | None:
+    """Return the root that this clone remembers of a bus, by default of the one it pins; None where it has none."""
+    wanted = bus_id or settings.bus.bus_id
+    if wanted is None or not is_available():
+        return None
+    known, pin = RootMemory(settings.state_dir / "roots").recall(wanted), root_pin(settings)
+    if known is None or pin is None:
+        return known
+    if pin not in known.root.owners:
+        raise UsageError(f"the owner of bus {wanted[:8]} is {known.root.owner}, and {pin} is named", remedy=PIN)
+    return KnownRoot(known.root, vouched=True, note=known.note)
 
 
-def require_not_refused(files: Mapping[str, bytes], trusted: Pins, claim: Claim) -> None:
-    """Refuse a result whose signature is wrong, unknown, another runner's, or missing where it is required.
+def answer_about(files: Mapping[str, bytes], trusted: Pins, *, runner: str | None = None) -> TrustAnswer:
+    """Return whether a runner may say what a result says; see `bridge.trust.verifier.judge_result`."""
+    return judge_result(files, trusted.authority, runner=runner, signs=trusted.signs).answer
+
+
+def require_not_refused(files: Mapping[str, bytes], trusted: Pins, claim: Claim) -> TrustAnswer:
+    """Return the answer about a result where it may be shown.
 
     Args:
         files: the result tree.
-        trusted: the keys of this reader.
+        trusted: what this reader goes by.
         claim: the end that names the result.
 
     Raises:
-        IntegrityError: it is.
+        IntegrityError: it is untrusted or altered; the exit code says which.
     """
-    run_id = claim.id
-    signature = signature_of(files, trusted, runner=claim.runner)
-    if signature.state == "refused":
-        raise IntegrityError(
-            f"the published result of {run_id} does not verify: {signature.text}", remedy=f"kakeya-mac verify {run_id}"
+    answer = answer_about(files, trusted, runner=claim.runner)
+    if answer.refused:
+        raise RefusedResultError(claim.id, answer)
+    return answer
+
+
+class RefusedResultError(IntegrityError):
+    """A result that is untrusted or altered; it ends in the exit code of that answer."""
+
+    def __init__(self, run_id: str, answer: TrustAnswer) -> None:
+        from bridge.run.outcomes import ANSWER_CODES
+
+        super().__init__(
+            f"the published result of {run_id} is {answer.word}: {answer.why}", remedy=f"kakeya-mac verify {run_id}"
         )
+        self.exit_code = ANSWER_CODES[answer.word]  # type: ignore[misc]
+        self.reason = answer.word  # type: ignore[misc]
 
 
 def key_lines(record: BusRecord, trusted: Pins) -> list[str]:
-    """Return lines about the signatures of a bus: the pinned keys, or the question to the host's owner."""
-    if trusted.required:
-        return [f"of {key.name} must be signed by {key_id(key.public)[:16]} ({trusted.where})" for key in trusted.keys]
+    """Return lines about the signatures of a bus: the keys that count, or the question to the host's owner."""
+    root = trusted.root
+    if root is not None:
+        said = f"signed under the owner's key {root.root.owner}"
+        lines = [said if root.vouched else f"{said} (first use: compare it with the host's owner, then {PIN})"]
+        return [*lines, *([root.note] if root.note is not None else [])]
+    if trusted.authority.keys:
+        where = trusted.authority.where
+        return [f"of {one.name} must be signed by {one.key[:16]} ({where})" for one in trusted.authority.keys]
     if record.attestation == "none":
-        return ["unsigned on this bus: they prove integrity, not origin"]
+        return [UNSIGNED_BUS]
     offered = [f"the bus names {keyring.pin(key)}" for key in record.keys]
     return [
         *offered,
@@ -182,32 +205,41 @@ def key_lines(record: BusRecord, trusted: Pins) -> list[str]:
     ]
 
 
-def _said(attested: Attested, trusted: Pins) -> str:
-    link = attested.link
-    runner = attested.key.name
-    return f"signed by {runner}, key {key_id(attested.key.public)[:16]} ({trusted.where}), its number {link.sequence}"
+def _pinned(texts: Sequence[str], where: str, record: BusRecord | None) -> KeyAuthority:
+    keys = tuple(keyring.pinned(text, where) for text in texts)
+    return KeyAuthority(tuple(NamedKey(one.name, one.public) for one in keys), where=where, bus_id=_id_of(record))
 
 
-def _says_signed(files: Mapping[str, bytes]) -> bool:
-    try:
-        return Manifest.parse(files["manifest.json"], max_bytes=RESULT_MAX_BYTES).attestation == "dsse"
-    except (KeyError, StrictJsonError, pydantic.ValidationError):
-        return False  # no manifest to speak of, which is a finding of its own
+def _id_of(record: BusRecord | None) -> str | None:
+    return None if record is None else record.bus_id
 
 
-def _committed(settings: ClientSettings) -> tuple[tuple[str, ...], str]:
-    """Return the keys in `kakeya.toml` on the default branch of a remote, as this clone last saw it."""
+def _own_or_committed(settings: ClientSettings) -> tuple[tuple[str, ...], str]:
+    """Return the runners' keys that this clone or user pins, or that the default branch of a remote names."""
+    found = pinned_keys(settings)
+    if found[0]:
+        return found
+    text, where = _on_default_branch(settings)
+    keys = committed_keys(text, where)
+    return (keys, where) if keys else ((), "")
+
+
+def _committed_root_key(settings: ClientSettings) -> tuple[str | None, str]:
+    text, where = _on_default_branch(settings)
+    return committed_root_key(text, where), where
+
+
+def _on_default_branch(settings: ClientSettings) -> tuple[bytes, str]:
+    """Return `kakeya.toml` on the default branch of a remote, as this clone last saw it; empty where there is none."""
     if settings.repository is None:
-        return (), ""
+        return b"", ""
     top = settings.repository.top
     remote = _own_remote(settings, list(gitdoor.remotes(top)))
     where = f"refs/remotes/{remote}/HEAD:{FILE_NAME}"
     try:
-        text = gitdoor.git(top, "cat-file", "blob", where) if remote else ""
+        return (gitdoor.git(top, "cat-file", "blob", where).encode() if remote else b""), where
     except GitError:
-        text = ""
-    keys = committed_keys(text.encode(), where)
-    return (keys, where) if keys else ((), "")
+        return b"", where
 
 
 def _own_remote(settings: ClientSettings, remotes: Sequence[str]) -> str | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -14,11 +14,13 @@ from bridge.bus.views import RunView
 from bridge.client.clone.config import BusChoice, ClientSettings
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
+from bridge.client.connection.pins import Pins, RootReader, pins
 from bridge.client.document.envelope import BusPart
 from bridge.errors import BusMissingError, WrongBusError
 from bridge.ids import is_id
 from bridge.records import BusRecord
 from bridge.system.clock import Clock
+from bridge.trust.root_memory import KnownRoot
 
 _ARCHIVED_MAX_COUNT: Final = 10_000  # archived runs that are looked through for a part of an id
 
@@ -31,6 +33,7 @@ class BusSession:
         wake_runner: starts the embedded runner if none holds its lock; None on any other bus.
         runner_words: the last line that the embedded runner said; None on any other bus.
         bus_folder: where this bus keeps repositories of its own; None where it has none.
+        roots: judges the bus's root; None where there is none to judge, as on this machine's own bus.
     """
 
     settings: ClientSettings
@@ -41,6 +44,17 @@ class BusSession:
     wake_runner: Callable[[], bool] | None = None
     bus_folder: Path | None = None
     runner_words: Callable[[], str] | None = None
+    roots: RootReader | None = None
+    _pins: list[tuple[KnownRoot | None, Pins]] = field(default_factory=list, repr=False, compare=False)
+
+    def pins(self, option: Sequence[str] = ()) -> Pins:
+        """Return what this reader goes by on this bus, as it is now; looked up in files once."""
+        known = None if self.roots is None else self.roots.known
+        if option:
+            return pins(self.settings, option=option, record=self.record, root=known)
+        if not self._pins or self._pins[-1][0] is not known:
+            self._pins.append((known, pins(self.settings, record=self.record, root=known)))
+        return self._pins[-1][1]
 
     @property
     def embedded(self) -> bool:

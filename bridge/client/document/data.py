@@ -86,6 +86,7 @@ class VerifyData(Part):
     id: str | None
     ok: bool
     signed: bool
+    answer: Literal["verified", "first use", "unsigned", "untrusted", "altered"]
     checks: list[CheckRow]
 
 
@@ -133,6 +134,8 @@ class InitData(Part):
     principal: str | None
     signer: str | None
     public_key: str | None
+    owner_key: str | None
+    first_use: bool
 
 
 class VersionData(Part):

@@ -70,6 +70,13 @@ class TrustPart(Part):
     labels: list[str]
 
 
+class AnswerPart(Part):
+    """Whether the runner that a result names may say what it says, by what this reader knows about keys."""
+
+    word: Literal["verified", "first use", "unsigned", "untrusted", "altered"]
+    text: str
+
+
 class BusPart(Part):
     """Which bus, and which configuration said so."""
 
@@ -210,6 +217,7 @@ class Envelope(Part):
     outcome: Outcome
     request: RequestPart | None = None
     trust: TrustPart | None = None
+    answer: AnswerPart | None = None
     attempts: AttemptsPart | None = None
     bus: BusPart | None = None
     where: WherePart | None = None

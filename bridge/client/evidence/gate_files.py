@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bridge import strictjson
 from bridge.client.clone.store import read_folder
-from bridge.client.connection.pins import Pins, signature_of
+from bridge.client.connection.pins import Pins, answer_about
 from bridge.client.evidence.judged import said_otherwise
 from bridge.client.run.result import read_result
 from bridge.errors import IntegrityError, UsageError
@@ -110,9 +110,8 @@ def _folder(path: Path, trusted: Pins) -> Judged:
         problems = (*problems, error.message)
         verdict = judge_bytes(BARE_ID, reports, tree.files.get("run.json"), tree.files.get("spec.json"))
         return Judged(path, verdict, None, problems)
-    signature = signature_of(tree.files, trusted)
-    if signature.state == "refused":
-        problems = (*problems, signature.text)
-    attested = signature.state == "verified" and not problems
-    verdict = result.judged(signed=attested)
+    answer = answer_about(tree.files, trusted)
+    if answer.refused:
+        problems = (*problems, answer.text)
+    verdict = result.judged(signed=answer.signed and not problems)
     return Judged(path, verdict, result.record, problems, said_otherwise(result, verdict))

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bridge.client.clone.config import ClientSettings
-from bridge.client.connection.pins import Pins, pins, signature_of
-from bridge.client.connection.run_bus import is_own, sent_from
+from bridge.client.connection.pins import Pins, answer_about, pins
 from bridge.client.run.result import Result, read_folder_result
 from bridge.client.run.run import Run
 from bridge.records import Verdict
@@ -25,7 +24,7 @@ class JudgedResult:
         """Judge a result by the keys of this reader."""
         if result.stored is None:
             return cls(result, None)
-        return cls(result, result.judged(signed=signature_of(result.tree.files, trusted).state == "verified"))
+        return cls(result, result.judged(signed=answer_about(result.tree.files, trusted).signed))
 
     @classmethod
     def of_run(cls, run: Run) -> JudgedResult:
@@ -34,7 +33,7 @@ class JudgedResult:
         Raises:
             PendingError: it has no result yet.
         """
-        return cls.of(run.result(), run_pins(run))
+        return cls.of(run.result(), run.pins())
 
     @classmethod
     def of_folder(cls, folder: Path, settings: ClientSettings) -> JudgedResult:
@@ -44,12 +43,6 @@ class JudgedResult:
             IntegrityError: it holds no result tree.
         """
         return cls.of(read_folder_result(folder), pins(settings))
-
-
-def run_pins(run: Run) -> Pins:
-    """Return the keys that count for the bus of a run."""
-    settings, record = run.settings, None if run.session is None else run.session.record
-    return pins(settings, record=record, own=is_own(settings, sent_from(settings, run.id)))
 
 
 def said_otherwise(result: Result, verdict: Verdict) -> str | None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.client.connection.pins import Signature, signature_of
 from bridge.client.connection.run_bus import pinned_bus, require_same_bus
 from bridge.client.document.untrusted import clean_line, markdown_text
-from bridge.client.evidence.judged import run_pins
 from bridge.client.run.result import Result, backend_of
 from bridge.client.run.run import Run
 from bridge.errors import UsageError
 from bridge.records import ClaimResult, RunRecord
+from bridge.trust.judgement import UNCHECKED, TrustAnswer
 
 
 @dataclass(frozen=True)
@@ -45,22 +44,22 @@ def quote_run(run: Run, *, markdown: bool = False) -> Quote:
     """
     if run.session is None:
         require_same_bus(run.settings, run.id, pinned_bus(run.settings), "quote")
-    result = run.result()
-    return quote(result, signature_of(result.tree.files, run_pins(run)), markdown=markdown)
+    result, answer = run.result(), run.status().answer
+    return quote(result, answer or UNCHECKED, markdown=markdown)
 
 
-def quote(result: Result, signature: Signature, *, markdown: bool = False) -> Quote:
-    """Return the quote of an intact result; one whose signature does not hold, or cannot be checked, gives none.
+def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False) -> Quote:
+    """Return the quote of an intact result; one that is untrusted or altered gives none.
 
     Args:
         result: the run's result.
-        signature: the verdict on its signature.
+        answer: whether its runner may say what it says.
         markdown: as a quotation for a page.
 
     Raises:
         UsageError: the run made no claim at all.
     """
-    verdict, record = result.judged(signed=signature.state == "verified"), result.record
+    verdict, record = result.judged(signed=answer.signed), result.record
     if record is None or not verdict.claims:
         raise UsageError(
             f"run {result.id} claims nothing, so there is nothing to quote", remedy=f"kakeya-mac report {result.id}"
@@ -69,8 +68,8 @@ def quote(result: Result, signature: Signature, *, markdown: bool = False) -> Qu
     citable = [claim for claim in verdict.claims if claim.citable]
     if not citable:
         return Quote((), refused)
-    if signature.state != "verified":
-        return Quote((), (*refused, *((claim.id, clean_line(signature.text)) for claim in citable)))
+    if answer.refused:
+        return Quote((), (*refused, *((claim.id, clean_line(answer.text)) for claim in citable)))
     backend = backend_of(result)
     device = " ".join(part for part in (*(backend or ()), record.host.cpu, record.host.os, record.host.machine) if part)
     attempt = record.attempt
@@ -84,7 +83,7 @@ def quote(result: Result, signature: Signature, *, markdown: bool = False) -> Qu
         f"asked by {asked_by(record)}",
         f"code {clean_line(code)}, gate {verdict.gate.version} {verdict.gate.digest[:12]}",
         f"run {result.id}, {record.ended}",
-        clean_line(signature.text),
+        clean_line(answer.text),
         f"check: kakeya-mac verify {result.id}",
     ]
     if markdown:

@@ -13,7 +13,8 @@ from bridge.bus.interface import SharedBus
 from bridge.client.connection.pins import Pins
 from bridge.errors import InfrastructureError, IntegrityError
 from bridge.ids import short
-from bridge.trust.attestation import ATTESTATION_FILE, Attested, open_attestation
+from bridge.trust.attestation import Attested
+from bridge.trust.verifier import judge_result
 
 RESULTS_MAX_COUNT = 64
 
@@ -57,9 +58,10 @@ def _same_chain(one: Attested, other: Attested) -> bool:
 
 def _attested(bus: SharedBus, result_oid: str, trusted: Pins) -> Attested | None:
     try:
-        return open_attestation(bus.read_result(result_oid).files[ATTESTATION_FILE], trusted.keys)
-    except (IntegrityError, KeyError):
-        return None  # unsigned or not its runner's: it shows as the gap it leaves
+        judged = judge_result(bus.read_result(result_oid).files, trusted.authority)
+    except IntegrityError:
+        return None
+    return judged.attested if judged.answer.signed else None  # any other shows as the gap it leaves
 
 
 def chain_problems(attested: Sequence[Attested], *, pending: Collection[str] = ()) -> list[str]:

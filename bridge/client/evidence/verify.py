@@ -1,19 +1,19 @@
 """Check a result without trusting whoever shows it: from a folder, an id, or the request branch of a plain clone.
 
 It can say that these bytes are the ones the runner wrote, that they are about this request, and with a pinned key who
-wrote them and whether a run of that runner was left out. Only a signature by a pinned key verifies a result: one that
-is signed by another key, and one without a signature, are whole at best, so that taking a signature off gains nothing.
+wrote them and whether a run of that runner was left out. Only a signature verifies a result, by a key that may say what
+it says; the reports are judged again each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bridge.bus.views import Tree
 from bridge.client.clone.store import read_folder
-from bridge.client.connection.pins import Pins, signature_of
+from bridge.client.connection.pins import Pins
 from bridge.client.connection.session import BusSession
 from bridge.client.evidence.judged import said_otherwise
 from bridge.client.evidence.succession import compare_results, compare_with_bus
@@ -21,11 +21,11 @@ from bridge.client.run.result import Result, read_result
 from bridge.diagnostics import Check, checked, has_failed
 from bridge.errors import IntegrityError, RunNotFoundError
 from bridge.gate import identity, judge
-from bridge.run.outcomes import UNPROVEN
+from bridge.records import StoredVerdict
+from bridge.run.outcomes import ANSWER_CODES, JUDGED_DIFFERENTLY
 from bridge.trust.attestation import Attested
-from bridge.trust.verifier import verify_tree
-
-UNSIGNED = "integrity only, unsigned: it says what was written, not who wrote it"
+from bridge.trust.judgement import TrustAnswer
+from bridge.trust.verifier import judge_result, verify_tree
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,16 @@ class Verification:
 
     Attributes:
         run_id: None when there is no manifest to read it from.
-        signed: whether a pinned key signed it.
-        unproven: where none did, what is missing.
+        answer: whether its runner may say what it says; ``altered`` where the tree is not whole.
+        differs: whether the gate here judges its reports differently.
     """
 
     source: str
     run_id: str | None
     checks: tuple[Check, ...]
-    signed: bool
+    answer: TrustAnswer
     attested: Attested | None = None
-    unproven: str = UNSIGNED
+    differs: bool = False
 
     @property
     def ok(self) -> bool:
@@ -52,15 +52,19 @@ class Verification:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: 0 only where a pinned key says who wrote the result."""
-        if not self.ok:
-            return 1
-        return 0 if self.signed else UNPROVEN
+        """The exit code of the command: 0 only where a key that may say so signed it."""
+        if self.answer.refused:
+            return ANSWER_CODES[self.answer.word]
+        if self.differs:
+            return JUDGED_DIFFERENTLY
+        return ANSWER_CODES[self.answer.word] if self.ok else 1
 
     @property
     def reason(self) -> str:
-        """The exit code in a word."""
-        return {0: "ok", 1: "integrity", UNPROVEN: "unproven"}[self.exit_code]
+        """The exit code in a word or two."""
+        if self.differs and not self.answer.refused:
+            return "judged differently"
+        return self.answer.word if self.ok or self.answer.refused else "findings"
 
 
 def verify_folder(folder: Path, trusted: Pins) -> Verification:
@@ -93,9 +97,12 @@ def verify_id(session: BusSession, run_id: str, trusted: Pins) -> Verification:
         )
     if view.claim is not None and ended:
         extra.append(_chain_on_bus(tree, view.claim.chain, run_id))
-    if base.attested is not None:
+    if base.attested is not None and base.answer.signed:
         extra.append(checked("succession", *compare_with_bus(session.bus, run_id, base.attested, trusted)))
-    return replace(base, source=source, checks=(*base.checks, *extra))
+    answer = base.answer
+    if has_failed([one for one in extra if one.name != "succession"]):
+        answer = TrustAnswer("altered", "it is not what this clone sent, or not what the bus has")
+    return replace(base, source=source, checks=(*base.checks, *extra), answer=answer)
 
 
 def together(verifications: Sequence[Verification]) -> Verification:
@@ -105,12 +112,13 @@ def together(verifications: Sequence[Verification]) -> Verification:
         for one in verifications
         for check in one.checks
     ]
-    attested = [one.attested for one in verifications if one.attested is not None]
+    attested = [one.attested for one in verifications if one.attested is not None and one.answer.signed]
     if attested:
         checks.append(checked("succession", *compare_results(attested)))
-    missing = next((one.unproven for one in verifications if not one.signed), UNSIGNED)
-    signed = all(one.signed for one in verifications)
-    return Verification(f"{len(verifications)} results", None, tuple(checks), signed, unproven=missing)
+    order = ("altered", "untrusted", "unsigned", "first use", "verified")
+    weakest = min((one.answer for one in verifications), key=lambda answer: order.index(answer.word))
+    differs = any(one.differs for one in verifications)
+    return Verification(f"{len(verifications)} results", None, tuple(checks), weakest, differs=differs)
 
 
 def verify(
@@ -137,46 +145,44 @@ def verify(
     except IntegrityError as error:
         if not problems:
             checks.append(Check("result", "fail", error.message))
-        return Verification(source, None, tuple(checks), signed=False)
-    signature = signature_of(tree.files, trusted, runner=runner)
-    signed = signature.state == "verified"
-    checks += _judged_again(result, signed=signed)
-    if signature.state in {"verified", "refused"}:
-        checks.append(checked("signature", signed, signature.text))
-    unproven = UNSIGNED if signature.state == "unsigned" else f"integrity only: {signature.text}"
-    return Verification(source, result.id, tuple(checks), signed, signature.attested, unproven)
+        return Verification(source, None, tuple(checks), TrustAnswer("altered", error.message))
+    judged = judge_result(tree.files, trusted.authority, runner=runner, signs=trusted.signs)
+    again, differs = _judged_again(result, signed=judged.answer.signed)
+    answer = TrustAnswer("altered", str(problems[0])) if problems else judged.answer
+    if judged.answer.signed or judged.answer.refused:
+        checks.append(checked("signature", not judged.answer.refused, judged.answer.text))
+    return Verification(source, result.id, (*checks, *again), answer, judged.attested, differs)
 
 
-def _judged_again(result: Result, *, signed: bool) -> Iterator[Check]:
-    """Judge the reports with the gate here and say what came out, and what the stored verdict says beside it."""
+def _judged_again(result: Result, *, signed: bool) -> tuple[list[Check], bool]:
+    """Judge the reports with the gate here, always; return what came out, and whether the host's verdict is another.
+
+    A host saw its run; a reader goes by a signature for that. So the two are compared with the host's eyes.
+    """
     stored = result.stored
     if stored is None:
-        yield Check("verdict", "warn", "there is none: nothing was judged")
-        return
-    verdict = result.judged(signed=signed)
-    yield Check("verdict", "ok", f"{verdict.decision}, judged again with gate {identity().version}: {verdict.headline}")
-    if stored.gate.digest == identity().digest:
-        yield from _same_gate(result)
-    otherwise = said_otherwise(result, verdict)
-    if otherwise is not None:
-        yield Check("stored verdict", "warn", otherwise)
-
-
-def _same_gate(result: Result) -> Iterator[Check]:
-    """Yield that the verdict in the tree is not the one that its own gate, the one here, gives over its files."""
-    record = result.record
+        return [Check("verdict", "warn", "there is none: nothing was judged")], False
+    verdict, record = result.judged(signed=signed), result.record
+    said = f"{verdict.decision}, judged again with gate {identity().version}: {verdict.headline}"
+    checks = [Check("verdict", "ok", said)]
     if record is not None and record.attempt is not None and record.attempt.number > 1:
-        yield Check("stored verdict", "warn", "not repeated: it pools earlier attempts, which are not in this tree")
-        return
-    reports = {
-        name.removeprefix("reports/"): data for name, data in result.tree.files.items() if name.startswith("reports/")
-    }
-    again = judge(result.id, reports, record, result.spec, authority="host")
-    if again != result.verdict:
-        said = "" if result.verdict is None else result.verdict.decision
-        yield Check(
-            "stored verdict", "fail", f"says {said}, but the same gate gives {again.decision}, or other findings"
-        )
+        pooled = "not repeated: it pools earlier attempts, which are not in this tree"
+        return [*checks, Check("stored verdict", "warn", pooled)], False
+    differs = _differs(result, stored)
+    if differs is not None:
+        return [*checks, Check("stored verdict", "fail", differs)], True
+    otherwise = said_otherwise(result, verdict)
+    return [*checks, *([] if otherwise is None else [Check("stored verdict", "warn", otherwise)])], False
+
+
+def _differs(result: Result, stored: StoredVerdict) -> str | None:
+    """Return that the gate here would have said something else on the host, None where it would not."""
+    files = result.tree.files
+    reports = {name.removeprefix("reports/"): data for name, data in files.items() if name.startswith("reports/")}
+    again = judge(result.id, reports, result.record, result.spec, authority="host")
+    if stored.gate.digest == identity().digest and again != result.verdict:
+        return f"says {stored.decision}, but the same gate gives {again.decision}, or other findings"
+    return said_otherwise(result, again)
 
 
 def _chain_on_bus(tree: Tree, chain: tuple[str, ...], run_id: str) -> Check:

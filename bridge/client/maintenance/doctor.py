@@ -88,7 +88,13 @@ def _bus(session: BusSession) -> Iterator[Check]:
     took_ms = (session.clock.steady_s() - began_s) * 1000
     yield Check("bus", "ok", f"{record.bus_id}, wake {record.wake}, a listing takes {took_ms:.0f} ms")
     yield Check("requests", "ok", f"{len(seen.requests)} waiting or running, {len(seen.claims)} claims")
-    if record.attestation == "none" and not session.embedded:
+    root = session.pins().root
+    if root is not None:
+        how = "pinned" if root.vouched else "first use"
+        level: Level = "warn" if root.note is not None or not root.vouched else "ok"
+        remedy = None if root.vouched else "compare it with the host's owner, then: kakeya-mac init --root-key KEY"
+        yield Check("owner", level, f"{root.root.owner} ({how}){f'; {root.note}' if root.note else ''}", remedy)
+    elif record.attestation == "none" and not session.embedded:
         text = "results on this bus carry no signature: verify proves integrity, not origin"
         yield Check("signatures", "warn", text, f"on the host: kakeya-runner keygen --bus {session.bus.route}")
 

@@ -19,7 +19,7 @@ from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.records import Claim
 from bridge.run.lease import LeaseWatch
 from bridge.run.state import RunState, state_of
-from bridge.trust.seals import UNVERIFIED
+from bridge.trust.judgement import UNCHECKED
 
 HEARTBEAT_S: Final = 30.0
 PATIENCE_S: Final = 600.0  # a remote may be away this long before the wait gives up
@@ -171,7 +171,7 @@ class Follower:
                 yield self._progress("trouble", lines=(f"{error.message}; not shown",))
             return
         self._log_refused = False
-        if not self._log_doubted and (doubt := unproven_log(self.session, self.run_id)) is not None:
+        if not self._log_doubted and (doubt := unsigned_log(self.session, self.run_id)) is not None:
             self._log_doubted = True
             yield self._progress("trouble", lines=(doubt,))
         for chunk in chunks:
@@ -271,12 +271,12 @@ class Follower:
         return Progress(kind, elapsed_s, self._state, self._view, lines, self._log_bytes, end)
 
 
-def unproven_log(session: BusSession, run_id: str) -> str | None:
-    """Return what to say of a live log that nobody signed where a key is pinned, None when there is nothing to say."""
+def unsigned_log(session: BusSession, run_id: str) -> str | None:
+    """Return what to say of an unsigned live log where a key is known, None when there is nothing to say."""
     signature = session.bus.log_signature(run_id)
-    if signature.state != "unverified" or signature == UNVERIFIED:
+    if signature.word != "unsigned" or signature == UNCHECKED:
         return None
-    return "the live log is unverified: it is not signed; the result's own log is"
+    return "the live log is unsigned; the result's own log is signed with it"
 
 
 def poll_bounds(session: BusSession) -> tuple[float, float]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from bridge.client.document.envelope import (
     ActionsPart,
+    AnswerPart,
     AttemptsPart,
     ClaimPart,
     Envelope,
@@ -52,6 +53,7 @@ def document(run: Run, status: RunStatus, command: str, *, exit_code: int | None
         outcome=outcome(status, exit_code),
         request=request_part(status.request, reattached=status.reattached),
         trust=_trust(status),
+        answer=None if status.answer is None else AnswerPart(word=status.answer.word, text=status.answer.text),
         attempts=_attempts(status),
         bus=run.bus_part(),
         where=where(run, status),

@@ -15,12 +15,14 @@ from bridge.client.clone.config import ClientSettings
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
 from bridge.client.connection.liveness import ignored_claims, waiting_because
+from bridge.client.connection.pins import Pins, RefusedResultError, answer_about, pins
+from bridge.client.connection.run_bus import is_own, sent_from
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import identity_of
 from bridge.client.document.envelope import BusPart
 from bridge.client.document.untrusted import LineJoiner, clean_line, clean_lines
 from bridge.client.run.actions import Actions, actions_of
-from bridge.client.run.follow import Follower, Progress, unproven_log
+from bridge.client.run.follow import Follower, Progress, unsigned_log
 from bridge.client.run.result import Result
 from bridge.client.run.status import RunStatus, run_status, stored_status
 from bridge.errors import InfrastructureError, IntegrityError, PendingError, RunNotFoundError, UntrustedLogError
@@ -116,19 +118,43 @@ class Run:
             fetch: whether the result of an ended run is fetched when it is not stored yet.
 
         Raises:
-            IntegrityError: the result is not this run's intact result.
+            IntegrityError: the result is not this run's intact result, or nobody who may say it signed it.
             RunNotFoundError: neither the bus nor this clone knows the run.
         """
+        if self._ended is not None and self._ended.answer is not None:
+            return self._ended
         if self._ended is not None:
+            self._ended = self._answered(self._ended)
             return self._ended
         last, session = self._last, self.bus
         view = last.view if last is not None and last.view is not None else session.view(self.id)
         end = None if last is None else last.end
         status = run_status(session, self.id, view, end=end, require=require, fetch=fetch)
-        status = replace(status, reattached=self.reattached)
+        status = self._answered(replace(status, reattached=self.reattached))
         if status.terminal and fetch:
             self._ended = status
         return status
+
+    def pins(self) -> Pins:
+        """Return what this reader goes by for this run."""
+        if self.session is not None:
+            return self.session.pins()
+        return pins(self.settings, own=is_own(self.settings, sent_from(self.settings, self.id)))
+
+    def _answered(self, status: RunStatus) -> RunStatus:
+        """Return a status with the answer about its result.
+
+        Raises:
+            RefusedResultError: it is untrusted or altered, perhaps since it was stored.
+        """
+        if status.result is None:
+            return status
+        answer = answer_about(
+            status.result.tree.files, self.pins(), runner=None if status.claim is None else status.claim.runner
+        )
+        if answer.refused:
+            raise RefusedResultError(self.id, answer)
+        return replace(status, answer=answer)
 
     def result(self) -> Result:
         """Return the verified result.
@@ -172,8 +198,8 @@ class Run:
         except UntrustedLogError as error:
             self.say("note", clean_line(error.message))
             return []
-        if (unproven := unproven_log(self.session, self.id)) is not None:
-            self.say("note", unproven)
+        if (unsigned := unsigned_log(self.session, self.id)) is not None:
+            self.say("note", unsigned)
         return [*lines, *joiner.finish()]
 
     def cancel(self) -> RunStatus:

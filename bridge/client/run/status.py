@@ -13,7 +13,7 @@ from pathlib import Path
 from bridge.bus.views import RunView, Tree
 from bridge.client.clone.store import Store
 from bridge.client.connection.liveness import spooled_at
-from bridge.client.connection.pins import pins, require_not_refused
+from bridge.client.connection.pins import require_not_refused
 from bridge.client.connection.session import BusSession
 from bridge.client.run.actions import ActionsView
 from bridge.client.run.follow import EndReason, state_of_view
@@ -24,6 +24,7 @@ from bridge.request import parse
 from bridge.run.outcomes import OUTCOMES
 from bridge.run.requirement import Requirement, satisfied
 from bridge.run.state import RunState
+from bridge.trust.judgement import TrustAnswer
 from bridge.trust.verifier import verify_tree
 
 
@@ -38,6 +39,7 @@ class RunStatus:
         exit_code: what a waiting command ends in.
         message, remedy: one line each, or None.
         actions: the workflow run as GitHub shows it, where that was asked.
+        answer: whether its runner may say what the result says; None before there is a result.
         terminal: whether nothing follows; a lost runner's run is not terminal, a returning runner may still end it.
     """
 
@@ -56,6 +58,7 @@ class RunStatus:
     remedy: str | None = None
     reattached: bool = False
     actions: ActionsView | None = None
+    answer: TrustAnswer | None = None
 
     @property
     def record(self) -> RunRecord | None:
@@ -180,7 +183,7 @@ def _result(session: BusSession, run_id: str, claim: Claim | None, *, fetch: boo
         return None, None
     tree = session.bus.read_result(claim.result_oid)
     check(tree, run_id)
-    require_not_refused(tree.files, pins(session.settings, record=session.record), claim)
+    require_not_refused(tree.files, session.pins(), claim)
     result = read_result(tree, run_id)
     return result, session.store.write_result(run_id, tree)
 

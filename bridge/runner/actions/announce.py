@@ -20,6 +20,8 @@ from bridge.publish.markdown import escape
 from bridge.records import Request, Verdict
 from bridge.run.outcomes import Ending
 from bridge.runner.policy.hosting import HostingPolicy
+from bridge.trust.judgement import NOBODY, KeyAuthority
+from bridge.trust.verifier import judge_result
 
 SUMMARY_VARIABLE: Final = "GITHUB_STEP_SUMMARY"
 SUMMARY_MAX_BYTES: Final = 512 * 1024  # GitHub takes 1 MiB of a step
@@ -63,6 +65,7 @@ class Announcer:
         environ: variables: the job's summary file and page inside Actions, the token elsewhere.
         say: takes one line for people.
         summary: takes the text of the job summary; None appends it to the file that the job names.
+        authority: returns what this runner knows about keys, for the answer about its own result.
     """
 
     def __init__(
@@ -71,8 +74,10 @@ class Announcer:
         environ: Mapping[str, str],
         say: Callable[[str], None],
         summary: Callable[[str], None] | None = None,
+        authority: Callable[[], KeyAuthority] = lambda: NOBODY,
     ) -> None:
         self._policy, self._environ, self._say, self._summary = policy, environ, say, summary
+        self._authority = authority
         self._doors: dict[str, Door] = {}
 
     def __call__(self, ended: RunAnnouncement) -> None:
@@ -87,7 +92,10 @@ class Announcer:
             self._comment(door, ended)
 
     def _write_summary(self, ended: RunAnnouncement) -> None:
-        path, data = self._environ.get(SUMMARY_VARIABLE), f"{_told(ended)}\n\n".encode()[:SUMMARY_MAX_BYTES]
+        path, data = (
+            self._environ.get(SUMMARY_VARIABLE),
+            f"{_told(ended, self._answer(ended))}\n\n".encode()[:SUMMARY_MAX_BYTES],
+        )
         if self._summary is not None:
             self._summary(data.decode("utf-8", "ignore"))
             return
@@ -116,11 +124,15 @@ class Announcer:
 
     def _comment(self, door: Door, ended: RunAnnouncement) -> None:
         """Comment once per run, so that a later run never hides an earlier one."""
-        branch, body = _branch(ended.ref), _told(ended)[:COMMENT_MAX_CHARS]
+        branch, body = _branch(ended.ref), _told(ended, self._answer(ended))[:COMMENT_MAX_CHARS]
         for pull in door.ask(lambda site: site.open_pulls(branch, frozenset({ended.commit, ended.ref.oid}))) or ():
             url = door.ask(partial(_comment, pull=pull.number, marker=f"kakeya {ended.ref.id}", body=body))
             if url is not None:
                 self._say(f"{ended.ref.id[-8:]} told pull request {pull.number}: {url}")
+
+    def _answer(self, ended: RunAnnouncement) -> str:
+        """Return the answer about the result, as requesters see it who know what this runner knows."""
+        return judge_result(ended.files, self._authority()).answer.text
 
     def _page(self) -> str:
         """Return the page of the job we are in, nothing outside of one."""
@@ -136,10 +148,11 @@ def announcer(
     environ: Mapping[str, str],
     say: Callable[[str], None],
     summary: Callable[[str], None] | None = None,
+    authority: Callable[[], KeyAuthority] = lambda: NOBODY,
 ) -> Callable[[RunAnnouncement], None]:
     """Return what announces results: `announce_nothing` where neither the policy nor the job asks for it."""
     asked = policy.status or policy.comment or summary is not None or environ.get(SUMMARY_VARIABLE)
-    return Announcer(policy, environ, say, summary) if asked else announce_nothing
+    return Announcer(policy, environ, say, summary, authority) if asked else announce_nothing
 
 
 def announce_nothing(ended: RunAnnouncement) -> None:
@@ -155,12 +168,12 @@ def _branch(ref: RequestRef) -> str:
     return ref.ref.removeprefix("refs/heads/")
 
 
-def _told(ended: RunAnnouncement) -> str:
+def _told(ended: RunAnnouncement, answer: str) -> str:
     """Return how it ended and for which request, then the result's own summary."""
     ending = escape(ended.ending.reason if ended.ending.message is None else
                     f"{ended.ending.reason}: {ended.ending.message}")  # fmt: skip
     request = f"Request `{ended.ref.id}` on {escape(_branch(ended.ref))}, commit `{ended.commit[:12]}`"
-    return f"**{ending}**\n\n{request}\n\n{ended.summary}"
+    return f"**{ending}**\n\n{request}\n\n{escape(answer)}\n\n{ended.summary}"
 
 
 def _headline(ended: RunAnnouncement) -> str:

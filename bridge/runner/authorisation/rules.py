@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from bridge.presets import PolicyFacts, Preset
 from bridge.runner.authorisation.signers import Signers
 from bridge.runner.policy.model import Policy
+from bridge.trust.root import TrustRoot
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,13 @@ class OwnerRules:
     Attributes:
         presets: installed presets and the owner's own, by name.
         embedded: whether requester and owner are the same person, on a bus of this machine.
+        root: returns the root of the bus as it is known now.
     """
 
     policy: Policy
     presets: Mapping[str, Preset]
     embedded: bool = False
+    root: Callable[[], TrustRoot | None] = lambda: None
 
     @property
     def name(self) -> str:
@@ -37,4 +40,4 @@ class OwnerRules:
     @cached_property
     def signers(self) -> Signers:
         """The keys the owner trusts."""
-        return Signers(self.policy)
+        return Signers(self.policy, self.root)

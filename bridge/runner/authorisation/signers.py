@@ -7,9 +7,9 @@ was read whole, from a file nobody but its owner can change. Knows nothing about
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -17,9 +17,13 @@ from bridge.errors import PolicyRefusedError, RequestRejectedError, UsageError
 from bridge.records import Request
 from bridge.request import UNSIGNED
 from bridge.request.cancel import CancelRequest
+from bridge.runner.authorisation.names import counts_as
 from bridge.runner.policy.file import file_problems
 from bridge.runner.policy.model import Policy
 from bridge.runner.policy.trust import SignerSource
+from bridge.system.clock import parse_rfc3339
+from bridge.trust.judgement import KeyAuthority, Kind, NamedKey, Signed, may_say
+from bridge.trust.root import TrustRoot
 from bridge.trust.ssh_signatures import (
     COMMIT_NAMESPACE,
     NAMESPACE,
@@ -41,31 +45,24 @@ class Revocations:
     principals: frozenset[str] = frozenset()
     krl: bytes | None = None
 
-    def check(self, signer: Signer) -> Signer:
-        """Return the signer.
-
-        Raises:
-            PolicyRefusedError: principal or key is revoked.
-        """
-        if signer.principal in self.principals or signer.fingerprint in self.fingerprints:
-            raise PolicyRefusedError(
-                f"the host's owner has revoked {signer.principal} or its key {signer.fingerprint}",
-                remedy="ask the owner; they can undo it with kakeya-runner trust add KEY --principal NAME",
-            )
-        return signer
-
 
 class Signers:
-    """Reads the lists a policy names."""
+    """Reads the lists a policy names, and the one in the bus's root.
 
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+    Args:
+        policy: the owner's policy.
+        root: returns the bus's root as it is known now, None where there is none.
+    """
+
+    def __init__(self, policy: Policy, root: Callable[[], TrustRoot | None] = lambda: None) -> None:
+        self._policy, self._root = policy, root
         self._seen: dict[tuple[object, ...], str] = {}
 
     @property
     def checks_requests(self) -> bool:
-        """Whether the owner lists anybody who may sign requests."""
-        return bool(_listed(self._policy.allowed_signers, NAMESPACE))
+        """Whether the owner lists anybody who may sign requests, or gives rights to a name of the root."""
+        named = self._root() is not None and bool(self._policy.names)
+        return named or bool(_listed(self._policy.allowed_signers, NAMESPACE))
 
     def request(self, request: Request, data: bytes, signature: bytes | None) -> Signer | None:
         """Return who signed a request, None when it says that nobody did.
@@ -79,7 +76,9 @@ class Signers:
                 f"request names principal {request.principal!r} and carries {'no' if signature is None else 'a'} "
                 "signature; expected a name and a signature, or neither"
             )
-        return None if signature is None else self._check(request.principal, request.signer, data, signature)
+        if signature is None:
+            return None
+        return self._check(request, data, signature)
 
     def cancel(self, cancel: CancelRequest, data: bytes, signature: bytes | None) -> Signer:
         """Return who signed a cancel.
@@ -89,7 +88,7 @@ class Signers:
         """
         if signature is None:
             raise PolicyRefusedError("the cancel is unsigned")
-        return self._check(cancel.principal, cancel.signer, data, signature)
+        return self._check(cancel, data, signature)
 
     def commit(self, payload: bytes, signature: bytes) -> Signer:
         """Return which code signer signed a commit.
@@ -97,9 +96,17 @@ class Signers:
         Raises:
             PolicyRefusedError: none whose signature holds now.
         """
-        revocations = self.revocations()
-        with self._copied(self._policy.code_signers, COMMIT_NAMESPACE, revocations) as (listed, krl):
-            return revocations.check(verify_commit(payload, signature, signers=listed, revoked=krl))
+        lists = self._lists(self._policy.code_signers, COMMIT_NAMESPACE)
+        for number, (text, on_host) in enumerate(lists):
+            try:
+                with self._copied(text) as (listed, krl):
+                    found = verify_commit(payload, signature, signers=listed, revoked=krl)
+            except PolicyRefusedError:
+                if number + 1 == len(lists):
+                    raise
+                continue
+            return self._judged("code", replace(found, on_host=on_host), None)
+        raise PolicyRefusedError("this host knows no code signers")
 
     def quota_name(self, request: Request | None, data: bytes, signature: bytes | None) -> str:
         """Return whose quota a request counts against: its principal if the signature holds, else ``unsigned``.
@@ -113,7 +120,7 @@ class Signers:
             if len(self._seen) > 512:
                 self._seen.clear()
             try:
-                signer = self.request(request, data, signature)
+                signer = counts_as(self._policy, self.request(request, data, signature))
             except (PolicyRefusedError, RequestRejectedError):
                 signer = None
             self._seen[key] = UNSIGNED if signer is None else signer.principal
@@ -122,7 +129,9 @@ class Signers:
     def stamp(self) -> tuple[object, ...]:
         """Return what changes whenever one of the files does."""
         sources = (self._policy.allowed_signers, self._policy.code_signers, self._policy.revoked)
-        return tuple(_stamp(Path(one)) for one in sources if isinstance(one, str))
+        root = self._root()
+        version = None if root is None else (root.version, root.targets_version)
+        return (version, *(_stamp(Path(one)) for one in sources if isinstance(one, str)))
 
     def revocations(self) -> Revocations:
         """Return who is trusted no more.
@@ -146,20 +155,63 @@ class Signers:
                 (fingerprints if words[0].startswith("SHA256:") else principals).add(words[0])
         return Revocations(frozenset(fingerprints), frozenset(principals))
 
-    def _check(self, principal: str, expected: str | None, data: bytes, signature: bytes) -> Signer:
-        revocations = self.revocations()
-        with self._copied(self._policy.allowed_signers, NAMESPACE, revocations) as (listed, krl):
-            found = verify(data, signature, principal=principal, expected=expected, signers=listed, revoked=krl)
-        return revocations.check(found)
+    def _check(self, said: Request | CancelRequest, data: bytes, signature: bytes) -> Signer:
+        """Return who signed, by the host's own list or, where that does not know the key, by the root's.
+
+        Raises:
+            PolicyRefusedError: nobody who may say this, here and now.
+        """
+        refusals = []
+        for text, on_host in self._lists(self._policy.allowed_signers, NAMESPACE):
+            try:
+                with self._copied(text) as (listed, krl):
+                    found = verify(
+                        data, signature, principal=said.principal, expected=said.signer, signers=listed, revoked=krl
+                    )
+            except PolicyRefusedError as error:
+                refusals.append(error)
+                continue
+            kind: Kind = "request" if isinstance(said, Request) else "cancel"
+            at = parse_rfc3339(said.created if isinstance(said, Request) else said.time).timestamp()
+            return self._judged(kind, replace(found, on_host=on_host), at)
+        raise refusals[0]
+
+    def _judged(self, kind: Kind, found: Signer, at: float | None) -> Signer:
+        """Return a signer whose signature OpenSSH found valid, if that key may say this here and now.
+
+        Raises:
+            PolicyRefusedError: revoked, here or by the bus's owner.
+        """
+        root, gone = self._root(), self.revocations()
+        revoked = dict.fromkeys((*gone.fingerprints, *gone.principals), float("-inf"))
+        revoked |= {} if root is None else root.content.revoked or {}
+        key = NamedKey(found.principal, found.fingerprint, "code" if kind == "code" else "requester")
+        where = "allowed_signers" if found.on_host or root is None else root.authority(vouched=True).where
+        answer = may_say(
+            KeyAuthority((key,), revoked, where),
+            Signed(kind, found.principal, present=True, key=found.fingerprint, at=at),
+        )
+        if answer.refused:
+            raise PolicyRefusedError(
+                answer.why, remedy="ask the owner; they can undo it with kakeya-runner trust add KEY --principal NAME"
+            )
+        return found
+
+    def _lists(self, source: SignerSource, namespace: str) -> list[tuple[bytes, bool]]:
+        """Return the lists that say whose a key is, each with whether it is the host's own."""
+        root = self._root()
+        found = [(_listed(source, namespace), True)]
+        if root is not None and root.content.signers:
+            found.append(("".join(f"{line}\n" for line in root.content.signers).encode(), False))
+        return found
 
     @contextmanager
-    def _copied(
-        self, source: SignerSource, namespace: str, revocations: Revocations
-    ) -> Iterator[tuple[Path, Path | None]]:
+    def _copied(self, text: bytes) -> Iterator[tuple[Path, Path | None]]:
         """Yield files that hold what the lists held at one moment; the first is absent when the list is empty."""
+        revocations = self.revocations()
         with tempfile.TemporaryDirectory(prefix="kakeya-signers-") as folder:
             listed, krl = Path(folder) / "signers", Path(folder) / "revoked"
-            if text := _listed(source, namespace):
+            if text:
                 listed.write_bytes(text)
             if revocations.krl is not None:
                 krl.write_bytes(revocations.krl)

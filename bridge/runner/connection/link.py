@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from bridge.bus.interface import RunnerBus
 from bridge.records import BusRecord
+from bridge.runner.connection.known_keys import KnownKeys
 from bridge.runner.connection.pacing import PushBudget
 from bridge.system.clock import Clock
-from bridge.trust.runner_seals import RunnerSeals
 
 
 @dataclass(frozen=True)
@@ -41,20 +40,22 @@ class BusLink:
         return self.budget.wait_s() == 0.0 and self.bus.take_push_turn()
 
 
-def link_to(bus: RunnerBus, clock: Clock, seals: Callable[[], RunnerSeals | None] | None = None) -> BusLink:
+def link_to(bus: RunnerBus, clock: Clock, keys: KnownKeys | None = None) -> BusLink:
     """Return a link; reads the bus record.
 
     Args:
         bus: the bus.
         clock: the machine's clocks.
-        seals: makes this runner's seals; None where nothing is signed and nobody is judged.
+        keys: what this runner knows about keys; None where nothing is signed and nobody is judged.
 
     Raises:
         BusMissingError: the remote carries no bus.
         InfrastructureError: this runner's key cannot be used.
     """
+    if keys is not None:
+        bus.use_root(keys.judge_root)
     record = bus.identity()
-    mine = None if seals is None else seals()
+    mine = None if keys is None else keys.seals()
     if mine is not None:
         bus.use_seals(mine)
     signs = mine is not None and mine.signs

@@ -20,6 +20,7 @@ from bridge.executor.interface import Executor, RunKind
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.presets import registry
 from bridge.runner.authorisation.signers import Signers
+from bridge.runner.connection.known_keys import KnownKeys, known_keys
 from bridge.runner.machine.identity import ask_interpreter
 from bridge.runner.machine.models import find_model
 from bridge.runner.maintenance.bus_checks import check_listing
@@ -32,8 +33,7 @@ from bridge.runner.state.folder import StateFolder
 from bridge.runner.state.journal import verify_journal
 from bridge.system.clock import Clock, parse_rfc3339
 from bridge.trust.keyring import pin
-from bridge.trust.runner_key import KEY_FILE, published
-from bridge.trust.runner_seals import seals_of
+from bridge.trust.runner_key import has_key, key_path, published
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def examine(context: DoctorContext) -> Iterator[Check]:
         policy = found or policy
         yield finding
     yield from _state(context, policy)
-    yield _key(context.state.root / KEY_FILE, None if policy is None else policy.name)
+    yield _key(context.state.root, None if policy is None else policy.name)
     yield from _sandbox(context, policy)
     yield from _presets(policy)
     if policy is not None:
@@ -149,10 +149,11 @@ def _state(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
             yield Check(name, "warn", f"{file} exists: nothing new is taken", f"kakeya-runner {undo}")
 
 
-def _key(path: Path, name: str | None) -> Check:
+def _key(folder: Path, name: str | None) -> Check:
     """Examine the key that signs results: who reads it can sign in this runner's name."""
-    if not path.exists():
+    if not has_key(folder):
         return Check("key", "warn", "none: results are not signed", "kakeya-runner keygen")
+    path = key_path(folder)
     wrong = file_problems(path)
     try:
         newest = [key.evolve(name=name or key.name) for key in published(path.parent)[-1:]]
@@ -255,15 +256,40 @@ def _code(policy: Policy) -> Iterator[Check]:
         yield Check("model", "ok" if found else "fail", f"{name}: {found or 'not found'}", remedy)
 
 
+def _root(context: DoctorContext, keys: KnownKeys, policy: Policy | None) -> Iterator[Check]:
+    """Say who owns the bus, and whether its root lists this runner's key."""
+    known = keys.known
+    if known is None:
+        return
+    root, now_s = known.root, context.clock.now().timestamp()
+    yield Check("owner", "ok", f"{root.owner}, root {root.version}.{root.targets_version}, pinned with --root-key")
+    if context.state.root_contested.exists():
+        text = f"somebody keeps replacing the bus's root: {known.note or 'put back for now'}"
+        yield Check("root", "warn", text, "protect the root's ref on the remote; keep strangers from pushing")
+    if root.expires < now_s:
+        yield Check(
+            "root", "warn", "the owner should have signed it anew", "the bus's owner: kakeya-runner trust rotate"
+        )
+    mine = published(context.state.root)[-1:]
+    listed = any(one.key == key.public and one.until is None for key in mine for one in root.content.runners)
+    if mine and not listed and policy is not None:
+        line = pin(mine[0].evolve(name=policy.name))
+        yield Check("listed", "warn", "the root does not list this runner's key: its results are untrusted",
+                    f"the bus's owner: kakeya-runner trust add {line}")  # fmt: skip
+
+
 def _bus(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
     if context.open_bus is None:
         yield Check("bus", "warn", "none named", "give --bus ROUTE, or set bus in policy.toml")
         return
+    keys: KnownKeys | None = None
     try:
         bus = context.open_bus()
         record = bus.identity()
         if policy is not None and record.wake != "embedded":
-            mine = seals_of(context.state.root, policy.name, demanded=policy.runner_keys, say=None)
+            keys = known_keys(context.state.root, policy)
+            bus.use_root(keys.judge_root)
+            record, mine = bus.identity(), keys.seals()
             if mine is not None:
                 bus.use_seals(mine)
         beacons = bus.read_beacons()
@@ -272,6 +298,8 @@ def _bus(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
         yield Check("bus", "fail", error.message, error.remedy or "kakeya-runner serve --create-bus")
         return
     yield Check("bus", "ok", f"{bus.route}, id {record.bus_id}, {record.wake}, {len(beacons)} runners seen")
+    if keys is not None and keys.known is not None:
+        yield from _root(context, keys, policy)
     for one in bus.refused:
         text = f"a {one.kind} in the name of {one.runner} does not count: {one.why}"
         yield Check("forged", "warn", text, "keep strangers from pushing to the runners' refs; upgrade old runners")

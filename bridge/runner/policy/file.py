@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pydantic
@@ -88,20 +88,41 @@ def file_problems(path: Path, *, private: bool = True) -> list[str]:
     """
     try:
         found = path.lstat()
-        parent = path.parent.stat()
     except FileNotFoundError:
         return ["there is no such file"]
     problems = []
     if not stat.S_ISREG(found.st_mode):
         problems.append("it is not a regular file")
-    if found.st_uid != os.geteuid():
-        problems.append(f"it belongs to uid {found.st_uid}, the runner is uid {os.geteuid()}")
-    if found.st_mode & (0o077 if private else 0o022):
+    uid = os.geteuid()
+    roots = found.st_uid == 0 and uid != 0 and found.st_gid in {os.getegid(), *os.getgroups()}
+    if found.st_uid != uid and not roots:
+        problems.append(
+            f"it belongs to uid {found.st_uid}, the runner is uid {uid}; expected that user, or root:runner"
+        )
+    if found.st_mode & ((0o037 if roots else 0o077) if private else 0o022):
         what = "read or change" if private else "change"
-        problems.append(f"others may {what} it: mode {stat.S_IMODE(found.st_mode):04o}, expected 0600")
-    if parent.st_mode & 0o022 and not parent.st_mode & stat.S_ISVTX:
-        problems.append(f"others may replace it: its folder has mode {stat.S_IMODE(parent.st_mode):04o}")
+        wanted = "0640" if roots else "0600"
+        problems.append(f"others may {what} it: mode {stat.S_IMODE(found.st_mode):04o}, expected {wanted}")
+    problems += (text for parent in path.absolute().parents for text in _folder_problems(parent))
     return problems
+
+
+def _folder_problems(folder: Path) -> Iterator[str]:
+    """Yield what lets others replace what lies below a folder."""
+    found = folder.stat()
+    mode = found.st_mode
+    if mode & 0o022 and not mode & stat.S_ISVTX:
+        yield f"others may replace it: its folder {folder} has mode {stat.S_IMODE(mode):04o}"
+    if found.st_uid not in {0, os.geteuid()}:
+        yield f"others may replace it: its folder {folder} belongs to uid {found.st_uid}"
+
+
+def owner_folder(environment: Mapping[str, str]) -> Path:
+    """Return where this account keeps the keys with which it owns buses; no runner has to read it."""
+    import platformdirs
+
+    named = environment.get("KAKEYA_OWNER_DIR")
+    return Path(named) if named else Path(platformdirs.user_config_path("kakeya")) / "owner"
 
 
 def builtin_policy(environment: Mapping[str, str], interpreter: str = sys.executable) -> Policy:

@@ -19,6 +19,7 @@ from bridge.runner.policy.hosting import ActionsPolicy, HostingPolicy
 from bridge.runner.policy.trust import AbsolutePath, TrustPolicy
 from bridge.system.gitlfs import check_url
 
+AuditTarget = Annotated[str, Field(pattern=r"^(journald|syslog|/[^\x00-\x1f]+)$")]
 Condition = Annotated[str, Field(pattern=r"^(idle|ac_power|hours-([01]\d|2[0-3])-([01]\d|2[0-3]))$")]
 
 
@@ -98,6 +99,7 @@ class Policy(TrustPolicy):
         rate_per_hour: unsigned requests taken per hour and bus.
         drop_after_days: age from which the refs of archived runs are deleted on the bus; None: they stay.
         only_when: conditions for taking anything: idle, ac_power, hours-HH-HH.
+        audit: where records of requests and runs go: ``journald``, ``syslog`` or the absolute path of a file.
         approval: a program asked about each request: canonical request on stdin, exit code 0 allows.
     """
 
@@ -116,6 +118,7 @@ class Policy(TrustPolicy):
     drop_after_days: Annotated[float, Field(ge=2)] | None = None
     only_when: tuple[Condition, ...] = ()
     approval: tuple[Text, ...] = ()
+    audit: AuditTarget | None = None
     presets: PresetPolicy = PresetPolicy()
     sandbox: SandboxPolicy = SandboxPolicy()
     limits: LimitPolicy = LimitPolicy()

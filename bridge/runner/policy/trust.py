@@ -13,12 +13,16 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from bridge.records import Record
 from bridge.records.base import Oid
 from bridge.request.branches import cancelled_id_of, run_id_of
+from bridge.runner.policy.names import NameRules
 from bridge.trust.ssh_signatures import PRINCIPAL_PATTERN
 
 AbsolutePath = Annotated[str, Field(pattern=r"^/[^\x00-\x1f]*$")]
 Principal = Annotated[str, Field(pattern=f"^{PRINCIPAL_PATTERN}$")]
 KeyTime = Annotated[str, Field(pattern=r"^[0-9]{8}([0-9]{4}([0-9]{2})?)?Z?$")]
 PublicKey = Annotated[str, Field(pattern=r"^(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,2}( [^\x00-\x1f]*)?$")]
+RootKey = Annotated[
+    str, Field(pattern=r"^(SHA256:[A-Za-z0-9+/]{43}|ssh-ed25519 [A-Za-z0-9+/]+={0,2}( [^\x00-\x1f]*)?)$")
+]
 RunnerKey = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}=[A-Za-z0-9+/]{43}=$")]
 FullRef = Annotated[str, Field(pattern=r"^refs/(heads|tags)/[A-Za-z0-9._/-]{1,200}$")]
 _REQUESTERS = re.compile(r"refs/heads/(.*/)?mac-bridge[/-].*")
@@ -59,11 +63,13 @@ class TrustPolicy(Record):
         revoked: file of revoked keys, fingerprints and principals, or an OpenSSH revocation list.
         require_signature: refuse unsigned requests altogether, and unsigned cancels.
         quota_per_hour, quotas: signed requests taken per hour and principal, and exceptions by principal; 0: no limit.
+        names: what one name may do on this host; a name that only the bus's root lists may do nothing more without.
         owners: principals whose signed cancels count for everybody's runs.
         protected_refs: refs of the bus that requesters cannot push; code on their first-parent chain is trusted.
         floor_commit: only what follows this commit on that chain counts.
         runner_keys: the other runners of the bus, each as ``NAME=KEY``; with any, a claim or beacon does not count
-            unless the key of its runner signed it, or a key that this one vouches for.
+            unless the key of its runner signed it.
+        root_key: the bus owner's key, or its fingerprint; then only that owner's root counts.
     """
 
     allowed_signers: SignerSource = None
@@ -72,10 +78,12 @@ class TrustPolicy(Record):
     require_signature: bool = False
     quota_per_hour: Annotated[int, Field(ge=0)] = 60
     quotas: dict[Principal, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    names: dict[Principal, NameRules] = Field(default_factory=dict)
     owners: tuple[Principal, ...] = ()
     protected_refs: tuple[FullRef, ...] = ()
     floor_commit: Oid | None = None
     runner_keys: tuple[RunnerKey, ...] = ()
+    root_key: RootKey | None = None
 
     @model_validator(mode="after")
     def _protects_something(self) -> Self:
@@ -88,4 +96,6 @@ class TrustPolicy(Record):
 
     def quota(self, principal: str) -> int:
         """Return how many requests of a principal are taken per hour, 0 for no limit."""
-        return self.quotas.get(principal, self.quota_per_hour)
+        rules = self.names.get(principal)
+        own = None if rules is None else rules.per_hour
+        return self.quotas.get(principal, self.quota_per_hour) if own is None else own

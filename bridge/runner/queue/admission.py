@@ -80,6 +80,13 @@ class Admission:
             waiting = condition_wait(preset.only_when, self._clock)
             if waiting is not None:
                 return waiting
+        return self._name_wait(principal)
+
+    def _name_wait(self, principal: str) -> NotTaken | None:
+        """Return whether the rules of a name, or its hour's share, keep it waiting."""
+        rules = self._rules.policy.names.get(principal)
+        if rules is not None and rules.hours is not None and not _hours(rules.hours, self._clock):
+            return NotTaken(f"names.{principal!r}.hours = {rules.hours} does not hold now")
         return self._rate_wait(principal)
 
     def _rate_wait(self, principal: str) -> NotTaken | None:
@@ -91,7 +98,9 @@ class Admission:
         recent = self._state.journal.claims_since(self._clock.now() - _HOUR, principal)
         if recent < rate:
             return None
-        key = "rate_per_hour" if principal == UNSIGNED else "quota_per_hour, quotas"
+        ruled = principal in policy.names and policy.names[principal].per_hour is not None
+        key = f"names.{principal!r}.per_hour" if ruled else "quota_per_hour, quotas"
+        key = "rate_per_hour" if principal == UNSIGNED else key
         who = "unsigned requests" if principal == UNSIGNED else f"requests of {principal}"
         return NotTaken(f"{recent} {who} in the last hour, the policy allows {rate} ({key})")
 

@@ -11,12 +11,13 @@ from typing import Final
 
 from bridge.bus.views import ReceivedRequest, RequestRef
 from bridge.errors import InfrastructureError, PolicyRefusedError, RequestRejectedError
-from bridge.presets import Preset, Trust
+from bridge.presets import PolicyFacts, Preset, Trust
 from bridge.presets.parameters import is_commit_id
 from bridge.records import Request
 from bridge.request import UNSIGNED
 from bridge.request.cancel import parse_cancel
 from bridge.runner.authorisation.code_trust import judge_base, judge_code
+from bridge.runner.authorisation.names import check_rights, counts_as, facts_for
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import BusLink
 from bridge.runner.state.ledger import Ledger
@@ -50,6 +51,7 @@ class Sender:
         self._clock, self._log = clock, for_run(log, ref.id)
         self._asked: tuple[Request, bytes, bytes] | None = None
         self._signer: Signer | None = None
+        self._listed: Signer | None = None
         self._stamp: tuple[object, ...] = ()
         self._cancel_known: tuple[float, bool] | None = None
         self._not_counting: tuple[tuple[object, ...], set[str]] = ((), set())
@@ -73,11 +75,24 @@ class Sender:
             PolicyRefusedError: the signature does not hold here and now.
         """
         self._stamp = self._rules.signers.stamp()
-        self._signer = self._rules.signers.request(request, data, signature)
+        self._listed = self._rules.signers.request(request, data, signature)
+        self._signer = counts_as(self._rules.policy, self._listed)
         if signature is not None:
             self._asked = (request, data, signature)
         principal = UNSIGNED if self._signer is None else self._signer.principal
         self._ledger().admit(request, data, claim, principal)
+
+    def limited(self, request: Request, preset: Preset) -> PolicyFacts:
+        """Return what a job spec of this sender depends on, after its rights were checked.
+
+        Raises:
+            PolicyRefusedError: the rules of its name do not let it ask for this.
+            ParameterError: the parameters are not the preset's.
+        """
+        if self._rules.embedded:
+            return self._rules.facts
+        check_rights(self._rules.policy, self._listed, request, preset)
+        return facts_for(self._rules.policy, self._listed, self._rules.facts)
 
     def trust(self, request: Request, preset: Preset) -> Trust:
         """Return what is known of the sender and of the code a request brings.

@@ -32,6 +32,7 @@ from bridge.runner.run.record import RunFacts, run_record
 from bridge.runner.run.sender import Sender
 from bridge.runner.state import prepared
 from bridge.runner.state.attempts import load_reports, save_reports, unreported
+from bridge.runner.state.audit import audit
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.log import for_run
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
@@ -109,6 +110,9 @@ class ClaimedRunSession:
 
     def failed(self, error: Exception) -> None:
         """Log why the run ended, with the way there; a bug is what nobody raised on purpose."""
+        if isinstance(error, PolicyRefusedError | RequestRejectedError):
+            asker = None if self._request is None else self._request.principal
+            audit(self._log, "refused", self.ref.id, principal=asker, why=error.message)
         if isinstance(error, EndedError):
             self._log.debug("ended: %s", error)
         elif isinstance(error, KakeyaError):
@@ -126,6 +130,10 @@ class ClaimedRunSession:
         """
         self._request = request
         self._sender.let_in(request, self.read(), self.signature, self._renewal.held.chain[0])
+        self.policy = self._sender.limited(request, preset)
+        signer = self._sender.signer
+        audit(self._log, "request", self.ref.id, principal=request.principal, preset=preset.name,
+              signer=None if signer is None else signer.fingerprint)  # fmt: skip
         if self._cancelled() and self._sender.may_be_cancelled():
             raise EndedError(Ending("cancelled", "cancelled before it started"))
         validity = dt.timedelta(seconds=self._rules.policy.expiry_max_s)
@@ -297,8 +305,9 @@ class ClaimedRunSession:
         delivery = self._delivery.deliver(self.ref, held, ending, result_oid)
         said = f"{ending.reason}: {ending.message}" if ending.message else ending.reason
         self._log.info("%s%s", said, "" if delivery == "copied" else f" ({delivery})")
+        audit(self._log, "ended", self.ref.id, reason=ending.reason, result=result_oid, delivery=delivery)
         if delivery != "spooled":  # nobody is notified of what cannot be fetched yet
-            self._delivery.notify(RunAnnouncement(self.ref, self._link.bus.route, self._request, ending, files))
+            self._delivery.notify(RunAnnouncement(self.ref, self._link.bus.route, self._request, ending, sealed.files))
         return RunOutcome(id=self.ref.id, ending=ending, result_oid=result_oid, delivery=delivery)
 
     def _attempt_now(self) -> Attempt | None:

@@ -24,6 +24,7 @@ from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import BusLink
 from bridge.runner.connection.listings import Listings
 from bridge.runner.connection.pacing import PollPace
+from bridge.runner.connection.root_keeper import RootKeeper
 from bridge.runner.machine.machine import Machine
 from bridge.runner.queue.admission import Admission
 from bridge.runner.queue.cancels import Cancels
@@ -54,6 +55,7 @@ class Runner:
         log: takes what happens; the only way a runner talks.
         announce: tells the hosting site of a result.
         tasks: starts runs beside the polling, and waits.
+        keeper: keeps the bus's root in its place; None on this machine's own bus.
     """
 
     def __init__(
@@ -69,10 +71,12 @@ class Runner:
         leaving: threading.Event | None = None,
         announce: Callable[[RunAnnouncement], None] = announce_nothing,
         tasks: Tasks = THREADS,
+        keeper: RootKeeper | None = None,
     ) -> None:
         self._rules, self._machine, self._link, self._tasks = rules, machine, link, tasks
         self.state, self.clock, self.stopping, self.log = state, clock, stopping, log
         self.leaving = threading.Event() if leaving is None else leaving
+        self._keeper = keeper
         self._pace = PollPace(clock, hosted=link.bus.hosted)
         self._foreign = ForeignClaims(link, clock)
         self._listings = Listings(rules.presets, self._unended_ids, clock, local=link.record.wake == "embedded")
@@ -125,6 +129,8 @@ class Runner:
             snapshot = self._link.bus.snapshot(window)
         took_s = self.clock.steady_s() - began_s
         self._listings.listed(window, snapshot.bytes_received)
+        if self._keeper is not None:
+            self._keeper.tend()
         self._cancels.listed(snapshot.cancels)
         requests = [ref for ref in snapshot.requests if only is None or ref.ref == only]
         refs = {ref.id: ref for ref in requests}

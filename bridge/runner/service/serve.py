@@ -21,17 +21,20 @@ from bridge.bus.interface import RunnerBus
 from bridge.errors import InfrastructureError
 from bridge.runner.actions.announce import announcer
 from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.connection.known_keys import known_keys
 from bridge.runner.connection.link import link_to
+from bridge.runner.connection.root_keeper import RootKeeper
 from bridge.runner.machine.machine import this_machine
 from bridge.runner.policy.allow_lists import refuse_exposed_lists
 from bridge.runner.policy.file import own_presets
 from bridge.runner.policy.model import Policy
 from bridge.runner.service.loop import Runner
+from bridge.runner.state.audit import audit, keep_audit
 from bridge.runner.state.folder import OpenState, StateFolder
 from bridge.runner.state.log import keep_log
 from bridge.system.clock import Clock
 from bridge.system.durable import NameLock
-from bridge.trust.runner_seals import RunnerSeals, seals_of
+from bridge.trust.judgement import NOBODY
 
 
 @contextmanager
@@ -67,25 +70,43 @@ def runner_on(
     """
     refuse_exposed_lists(policy, (str(folder.root),))
 
-    def seals() -> RunnerSeals | None:
-        return seals_of(folder.root, policy.name, demanded=policy.runner_keys, say=log.info)
+    def say(line: str) -> None:
+        log.info(line)
+        audit(log, "root", None, text=line)
 
-    rules = OwnerRules(policy, own_presets(policy), embedded=embedded)
+    keys = None if embedded else known_keys(folder.root, policy, say)
+    rules = OwnerRules(
+        policy, own_presets(policy), embedded=embedded, root=(lambda: None) if keys is None else keys.root
+    )
     machine = this_machine(policy, folder.root, clock)
     versions = {"kakeya": machine.version, "python": platform.python_version()}
     state = OpenState.open(folder, policy.name, clock)
     unkeep = keep_log(log, folder.log, versions, policy.secrets.values())
+    unaudit = keep_audit(log, policy.audit)
     try:
         log.debug("began: %s, policy %s, on %s", shlex.join(sys.argv), rules.facts.digest[:12], platform.platform())
-        link = link_to(bus, clock, None if embedded else seals)
-        announce = announcer(policy.hosting, os.environ, log.info, summary)
+        link = link_to(bus, clock, keys)
+        announce = announcer(
+            policy.hosting, os.environ, log.info, summary, (lambda: NOBODY) if keys is None else keys.authority
+        )
+        keeper = None if keys is None else RootKeeper(link, keys, clock, folder.root_contested, log)
         yield Runner(
-            rules, machine, state, link, clock=clock, stopping=stopping, log=log, leaving=leaving, announce=announce
+            rules,
+            machine,
+            state,
+            link,
+            clock=clock,
+            stopping=stopping,
+            log=log,
+            leaving=leaving,
+            announce=announce,
+            keeper=keeper,
         )
     except BaseException as error:
         log.debug("ends: %s: %s", type(error).__name__, error, exc_info=error)
         raise
     finally:
+        unaudit()
         unkeep()
         state.journal.close()
 

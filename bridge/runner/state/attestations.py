@@ -45,7 +45,7 @@ class Attesting:
     @property
     def has_key(self) -> bool:
         """Whether there is a key and what is needed to use it."""
-        return is_available() and (self._folder / keys.KEY_FILE).exists()
+        return is_available() and keys.has_key(self._folder)
 
     @contextmanager
     def sealing(self, files: Mapping[str, bytes], ref: str, journal: Journal) -> Iterator[Sealed]:
@@ -87,7 +87,7 @@ def _next(journal: Journal) -> ChainPosition:
 
 def ensure_key(folder: Path, name: str) -> None:
     """Make a key when there is none and the packages are there; without them results stay unsigned."""
-    if is_available() and not (folder / keys.KEY_FILE).exists():
+    if is_available() and not keys.has_key(folder):
         keys.generate(folder, name)
 
 
@@ -102,7 +102,7 @@ def enrolled(record: BusRecord, folder: Path, *, sign: bool) -> BusRecord:
     Raises:
         UsageError: the bus signs its results, and this runner cannot.
     """
-    mine = keys.published(folder) if is_available() and (folder / keys.KEY_FILE).exists() else ()
+    mine = keys.published(folder) if is_available() and keys.has_key(folder) else ()
     if not mine and record.attestation == "dsse":
         missing = "no key" if is_available() else "not the packages to sign with"
         raise UsageError(

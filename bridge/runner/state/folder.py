@@ -91,6 +91,11 @@ class StateFolder:
         return (self.owner or self.root) / "pause"
 
     @property
+    def root_contested(self) -> Path:
+        """There while somebody keeps replacing the bus's root."""
+        return self.root / "root-contested"
+
+    @property
     def drain(self) -> Path:
         """When this file exists, the runner ends after what it is running."""
         return self.root / "drain"

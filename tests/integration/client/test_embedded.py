@@ -58,7 +58,7 @@ def test_the_users_repository_is_as_it_was(probed):
 def test_the_result_verifies_from_its_id_and_from_a_copy_of_its_folder(clone, probed, tmp_path):
     by_id = clone.mac("verify", "@last")
     assert by_id.returncode == 0, by_id.stdout
-    assert re.search(r"^verified    [0-9a-z]{26}   (signed|integrity only, unsigned)", by_id.stdout, re.MULTILINE)
+    assert re.search(r"^verified    [0-9a-z]{26}   signed by ", by_id.stdout, re.MULTILINE)
     folder = clone.mac("open", "@last").stdout.strip()
     clone.root.joinpath("copy").mkdir(exist_ok=True)
     copy = clone.root / "copy" / "run"
@@ -68,7 +68,7 @@ def test_the_result_verifies_from_its_id_and_from_a_copy_of_its_folder(clone, pr
     log = copy / "log.txt"
     log.write_bytes(log.read_bytes() + b"forged\n")
     forged = clone.mac("verify", str(copy))
-    assert forged.returncode == 1
+    assert forged.returncode == 12  # altered
     assert "FAILED      log.txt" in forged.stdout
 
 
@@ -90,7 +90,7 @@ def test_a_run_of_this_machine_is_judged_by_its_own_bus_in_a_clone_that_pins_ano
         assert clone.document("attach", run_id)["outcome"]["reason"] == "passed"
         log = tmp_path / "copy" / "log.txt"
         log.write_bytes(log.read_bytes() + b"forged\n")
-        assert clone.mac("verify", str(tmp_path / "copy")).returncode == 1
+        assert clone.mac("verify", str(tmp_path / "copy")).returncode == 12
         named = clone.document("verify", run_id, "--bus", str(other))
         assert named["outcome"]["exit_code"] == 2
         assert f"this clone sent {run_id} to the bus" in named["outcome"]["message"]

@@ -8,9 +8,9 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.views import RequestRef
+from bridge.runner.connection.known_keys import KnownKeys
 from bridge.system.clock import SystemClock
 from bridge.trust import runner_key as keys
-from bridge.trust.runner_seals import RunnerSeals
 from tests.fakes.bus_actors import Actor
 from tests.integration.trust.test_verify import clone_of, failures, told
 from tests.support.runner_site import Site
@@ -51,7 +51,7 @@ def actor(place: Site, name: str | None) -> Actor:
     """Return who writes claims with a runner's key, or with none, as whoever can push can."""
     bus = open_bus(place.route, repository=None, state=place.folder / f"actor-{name}", clock=CLOCK)
     if name is not None:
-        bus.use_seals(RunnerSeals(place.folder / f"state-{name}", name, say=None))
+        bus.use_seals(KnownKeys(place.folder / f"state-{name}", name).seals())
     return Actor(bus, CLOCK, name or "mallory")
 
 
@@ -89,28 +89,13 @@ def test_a_key_that_signs_in_another_runner_s_name_counts_nowhere(place, tmp_pat
     clone = clone_of(place, ref, tmp_path / "clone")
     branch = f"origin/{ref.ref.removeprefix('refs/heads/')}"
     code, document = told(clone, "verify", branch, *options)
-    assert (code, document["data"]["signed"]) == (1, False), document
-    assert "names runner 'hosta' and is signed by the key of hostb" in failures(document)
+    assert (code, document["data"]["answer"]) == (11, "untrusted"), document
+    assert "signed in the name of hosta with the key " in failures(document)
     assert told(folder, "wait", ref.id, "--wait-timeout", "1")[0] == 8
     for words in (("verify", ref.id), ("fetch", ref.id)):
         code, document = told(folder, *words)
         assert code not in {0, 4}, (words, document)
     assert stored(folder) == []
-
-
-def test_a_key_vouched_for_by_another_runner_s_is_that_runner_s(place, tmp_path) -> None:
-    options = pins(place)
-    assert place.run("keygen", "--rotate", "--bus", place.route, name="hostb").code == 0
-    maker = place.requester()
-    record = maker.identity()
-    moved = tuple(key.evolve(name="hosta") if key.vouched_by else key for key in record.keys)
-    maker.update(record.evolve(keys=moved))
-    ref = place.ask()
-    place.run("once", "--bus", place.route, name="hostb")
-    code, document = told(home(place, *options), "verify", ref.id)
-    assert (code, document["data"]["signed"]) == (0, True), document
-    (said,) = (check["text"] for check in document["data"]["checks"] if check["name"] == "signature")
-    assert said.startswith("signed by hostb, key ")
 
 
 def test_a_claim_by_one_runner_on_the_result_of_another_is_refused(place) -> None:
@@ -120,7 +105,7 @@ def test_a_claim_by_one_runner_on_the_result_of_another_is_refused(place) -> Non
     end_over(actor(place, "hostb"), ref)
     for words in (("wait", ref.id, "--wait-timeout", "5"), ("fetch", ref.id)):
         code, document = told(folder, *words)
-        assert code == 1, (words, document)
+        assert code == 11, (words, document)
         assert "signed by hosta, and the claim of this run is hostb's" in document["outcome"]["message"]
     assert "signed by hosta, and the claim of this run is hostb's" in failures(told(folder, "verify", ref.id)[1])
     assert stored(folder) == []

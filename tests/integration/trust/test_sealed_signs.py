@@ -129,7 +129,7 @@ def test_a_signed_log_is_read_piece_by_piece(fleet) -> None:
     _, ref, _, _ = logged(fleet, [b"one\n", b"two\n"])
     client = fleet.client(fleet.key("alpha"))
     assert [one.data for one in client.read_log(ref.id)] == [b"one\n", b"two\n"]
-    assert client.log_signature(ref.id).state == "verified"
+    assert client.log_signature(ref.id).word == "verified"
 
 
 def test_a_log_with_a_forged_end_is_not_shown(fleet) -> None:

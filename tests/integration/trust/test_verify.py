@@ -13,11 +13,13 @@ from bridge.bus.open.embedded import embedded_folder
 from bridge.bus.views import Tree
 from bridge.cli.mac.program import Surroundings, main
 from bridge.client.clone.config import discover
-from bridge.client.connection.pins import Pins, pins, signature_of
+from bridge.client.connection.pins import Pins, answer_about, pins
 from bridge.client.evidence.verify import verify
+from bridge.records import KeyRecord
 from bridge.system.clock import SystemClock
 from bridge.trust import runner_key as keys
 from bridge.trust.attestation import ATTESTATION_FILE
+from bridge.trust.judgement import KeyAuthority, NamedKey
 from bridge.trust.keyring import PUBLIC_FILE, decode, pin
 from tests.fakes.git_servers import git
 from tests.support.runner_site import Site, site  # noqa: F401 (a fixture)
@@ -45,11 +47,15 @@ def tree_of(place, ref) -> dict[str, bytes]:
 
 
 def trusted(place) -> Pins:
-    return Pins(decode((place.folder / "state-mini" / PUBLIC_FILE).read_bytes()), "a test", required=True)
+    return going_by(*decode((place.folder / "state-mini" / PUBLIC_FILE).read_bytes()))
+
+
+def going_by(*records: KeyRecord) -> Pins:
+    return Pins(KeyAuthority(tuple(NamedKey(one.name, one.public) for one in records), where="a test"))
 
 
 def pinned(place) -> str:
-    return pin(trusted(place).keys[-1])
+    return trusted(place).texts[-1]
 
 
 def told(folder, *words, home=None):
@@ -80,7 +86,7 @@ def test_a_plain_clone_of_the_request_branch_is_enough(signed, tmp_path) -> None
         assert (code, document["data"]["signed"], document["data"]["id"]) == (0, True, refs[0].id), document
     code, document = told(clone, "verify", refs[0].id, "--bus", "origin")
     assert (code, document["data"]["signed"]) == (9, False)
-    assert "no key is pinned" in document["outcome"]["message"]
+    assert "no key is known to check it by" in document["outcome"]["message"]
 
 
 def test_keys_come_from_the_default_branch_and_never_from_a_work_tree(signed, tmp_path) -> None:
@@ -126,12 +132,12 @@ STRIDES = [pytest.param(1, marks=pytest.mark.slow, id="each"), pytest.param(13, 
 def test_any_changed_byte_of_any_file_is_refused(signed, stride) -> None:
     place, refs = signed
     files, pins = tree_of(place, refs[0]), trusted(place)
-    assert signature_of(files, pins).state == "verified"
+    assert answer_about(files, pins).word == "verified"
     for path, data in files.items():
         for index in range(0, len(data), stride):
             damaged = data[:index] + bytes([data[index] ^ (1 << index % 8)]) + data[index + 1 :]
-            state = signature_of({**files, path: damaged}, pins).state
-            assert state == "refused", f"{path} byte {index}"
+            answer = answer_about({**files, path: damaged}, pins)
+            assert answer.refused, f"{path} byte {index}"
 
 
 @pytest.mark.parametrize("stride", STRIDES)
@@ -142,7 +148,7 @@ def test_every_bit_of_the_envelope_counts(signed, stride) -> None:
     for place in range(0, 8 * len(data), stride):
         index, bit = divmod(place, 8)
         damaged = data[:index] + bytes([data[index] ^ (1 << bit)]) + data[index + 1 :]
-        assert signature_of({**files, ATTESTATION_FILE: damaged}, pins).state == "refused", (index, bit)
+        assert answer_about({**files, ATTESTATION_FILE: damaged}, pins).refused, (index, bit)
 
 
 def test_a_dropped_or_added_file_is_refused(signed) -> None:
@@ -159,15 +165,15 @@ def test_an_attestation_of_another_run_is_refused(signed) -> None:
     place, refs = signed
     files, other = tree_of(place, refs[0]), tree_of(place, refs[1])
     swapped = {**files, ATTESTATION_FILE: other[ATTESTATION_FILE]}
-    assert "attested was" in signature_of(swapped, trusted(place)).text
+    assert "attested was" in answer_about(swapped, trusted(place)).why
 
 
 def test_an_unknown_key_is_refused(signed, tmp_path) -> None:
     place, refs = signed
     stranger = keys.generate(tmp_path, "mini")
-    found = signature_of(tree_of(place, refs[0]), Pins((stranger,), "a test", required=True))
-    assert found.state == "refused"
-    assert "signed by none of the 1 trusted keys" in found.text
+    found = answer_about(tree_of(place, refs[0]), going_by(stranger))
+    assert found.word == "untrusted"
+    assert "not signed for this place by mini" in found.why
 
 
 def test_a_result_resealed_without_its_signature_is_refused_where_one_is_required(signed) -> None:
@@ -179,11 +185,10 @@ def test_a_result_resealed_without_its_signature_is_refused_where_one_is_require
         {**manifest, "attestation": "none"}, sort_keys=True, separators=(",", ":"), ensure_ascii=False
     ).encode()
     found = verify(Tree(files), trusted(place), source="test")
-    assert not found.ok
-    assert "one is required here" in found.checks[-1].text
+    assert found.answer.word == "altered"
     unpinned = verify(Tree(files), Pins(), source="test")
-    assert (unpinned.ok, unpinned.signed) == (False, False)
-    assert "mini signed its claims: it was taken off" in unpinned.checks[-1].text
+    assert (unpinned.answer.word, unpinned.exit_code) == ("altered", 12)
+    assert "mini signed its claims: it was taken off" in unpinned.answer.why
 
 
 def test_an_omitted_run_shows_when_several_are_given_and_when_the_bus_is_there(signed, tmp_path) -> None:
@@ -214,32 +219,7 @@ def test_an_omitted_run_shows_when_several_are_given_and_when_the_bus_is_there(s
     assert told(tmp_path, "verify", refs[2].id, *key, "--bus", str(bus))[0] == 0
 
 
-def test_init_pins_a_key_which_a_rotation_may_follow_and_nothing_else(signed, tmp_path) -> None:
-    place, refs = signed
-    bus = tmp_path / "bus.git"
-    shutil.copytree(place.folder / "bus.git", bus)
-    assert told(tmp_path, "init", "--bus", str(bus), "--runner-key", "nonsense")[0] == 2
-    assert told(tmp_path, "init", "--bus", str(bus), "--runner-key", pinned(place))[0] == 0
-    assert told(tmp_path, "verify", refs[0].id)[0] == 0
-    state = tmp_path / "state"
-    shutil.copytree(place.folder / "state-mini", state)
-    copy = Site.__new__(Site)
-    copy.folder, copy.interpreter = tmp_path, place.interpreter
-    (tmp_path / "presets").mkdir(mode=0o700)
-    shutil.copy(place.folder / "presets" / "count.toml", tmp_path / "presets")
-    shutil.copytree(state, tmp_path / "state-mini")
-    assert copy.run("keygen", "--rotate", "--bus", str(bus)).code == 0
-    copy.route, copy.lease_s = str(bus), 15.0
-    ref = copy.ask()
-    copy.run("once", "--bus", str(bus))
-    code, document = told(tmp_path, "verify", ref.id)
-    assert (code, document["data"]["signed"]) == (0, True), document
-    new = keys.published(tmp_path / "state-mini")[-1]
-    assert signature_of(tree_of(copy, ref), Pins((new,), "a test", required=True)).state == "verified"
-    assert signature_of(tree_of(copy, refs[0]), Pins((new,), "a test", required=True)).state == "refused"
-
-
-def test_an_unsigned_bus_ends_in_unproven_and_says_unsigned(tmp_path) -> None:
+def test_a_bus_without_keys_ends_in_unsigned_and_says_so(tmp_path) -> None:
     tmp_path.chmod(0o700)
     place = Site(tmp_path)
     made = place.run("once", "--bus", place.route, "--create-bus")
@@ -248,7 +228,7 @@ def test_an_unsigned_bus_ends_in_unproven_and_says_unsigned(tmp_path) -> None:
     place.run("once", "--bus", place.route)
     code, document = told(tmp_path, "verify", ref.id, "--bus", place.route)
     assert (code, document["data"]["signed"]) == (9, False)
-    assert "integrity only, unsigned" in document["outcome"]["message"]
+    assert "unsigned bus: carries no signature" in document["outcome"]["message"]
 
 
 def test_an_unsigned_result_on_a_bus_whose_record_says_signed_is_refused_and_not_stored(tmp_path) -> None:
@@ -261,11 +241,11 @@ def test_an_unsigned_result_on_a_bus_whose_record_says_signed_is_refused_and_not
     assert place.run("keygen").code == 2  # there is one, and nobody asked to rotate it
     assert place.run("keygen", "--bus", place.route).code == 0
     code, document = told(tmp_path, "verify", ref.id, "--bus", place.route)
-    assert code == 1
-    assert "carries no signature, and one is required here" in failures(document)
+    assert code == 12
+    assert "carries no signature, and this bus says that its results are signed" in failures(document)
     code, document = told(tmp_path, "fetch", ref.id, "--bus", place.route)
-    assert code == 1
-    assert "does not verify: carries no signature" in document["outcome"]["message"]
+    assert code == 12
+    assert "is altered: carries no signature" in document["outcome"]["message"]
     assert not list((tmp_path / ".data").rglob("verdict.json"))
 
 
@@ -287,7 +267,7 @@ def test_the_gate_judges_a_folder_as_its_host_did_only_with_a_signature_by_a_pin
     assert "G2-AUTHORITY" in found
     assert problems
     stranger = pin(keys.generate(tmp_path / "stranger", "mini"))
-    assert any("signed by none" in problem for problem in codes("--runner-key", stranger)[1])
+    assert any("not signed for this place" in problem for problem in codes("--runner-key", stranger)[1])
 
 
 def test_a_key_pinned_for_a_bus_does_not_judge_the_embedded_one(signed, tmp_path) -> None:
@@ -302,11 +282,11 @@ def test_a_key_pinned_for_a_bus_does_not_judge_the_embedded_one(signed, tmp_path
     own = keys.generate(runner, "vm")
     record = place.requester().identity()
     found = pins(settings, record=record.model_copy(update={"keys": (own,)}))
-    assert ([key.public for key in found.keys], found.required) == ([own.public], True)
+    assert ([one.key for one in found.authority.keys], found.authority.closed) == ([own.public], True)
     elsewhere = pins(discover(folder, environment), record=record)
-    assert [pin(key) for key in elsewhere.keys] == [pinned(place)]
+    assert list(elsewhere.texts) == [pinned(place)]
     option = pins(settings, option=(pinned(place),), record=record)
-    assert [pin(key) for key in option.keys] == [pinned(place)]
+    assert list(option.texts) == [pinned(place)]
 
 
 def test_a_branch_that_is_not_there_is_named_with_the_fetch_that_brings_it(tmp_path) -> None:

@@ -32,7 +32,8 @@ from bridge.request import cancel_branch, cancelled_id_of, run_id_of
 from bridge.request.cancel import CancelRequest
 from bridge.run.state import check_next
 from bridge.trust import keyring
-from bridge.trust.seals import Kind, Seal, Statement, seal_in
+from bridge.trust.seals import Seal, SealedKind, Statement, seal_in
+from bridge.trust.signing_key import FileKey
 
 PAGE = (Path(__file__).parents[4] / "docs" / "protocol.md").read_text(encoding="utf-8")
 RECORDS: tuple[type[Record], ...] = (
@@ -64,6 +65,7 @@ def claim(**changes: object) -> Claim:
 def test_the_refs_of_a_runner_are_those_that_the_code_writes() -> None:
     written = {
         names.bus_ref("<prefix>"),
+        names.root_ref("<prefix>"),
         names.claim_ref("<prefix>", "<id>"),
         names.log_ref("<prefix>", "<id>"),
         names.beacon_ref("<prefix>", "<name>"),
@@ -136,7 +138,7 @@ def test_each_bound_is_the_one_in_the_code() -> None:
 
 
 def test_each_kind_of_seal_has_its_payload_type() -> None:
-    for kind in get_args(Kind):
+    for kind in get_args(SealedKind):
         assert f"`{Statement(kind, '', '', '', (), b'').payload_type}`" in PAGE
 
 
@@ -146,7 +148,7 @@ def vectors() -> dict[str, str]:
     ref = names.claim_ref(names.DEFAULT_PREFIX, RUN_ID)
     statement = Statement("claim", "4" * 32, ref, "mini", (), first.canonical())
     key = Ed25519PrivateKey.from_private_bytes(bytes(32))
-    seal = Seal("mini", keyring.sign(statement.payload_type, statement.payload(), key))
+    seal = Seal("mini", keyring.sign(statement.payload_type, statement.payload(), FileKey(key)))
     plain, _ = commits.claim_commit(first, ())
     sealed, _ = commits.claim_commit(first, (), seal)
     assert seal_in(sealed.data.decode().partition("\n\n")[2]) == seal

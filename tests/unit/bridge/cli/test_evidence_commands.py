@@ -9,6 +9,7 @@ import pytest
 
 from bridge import strictjson
 from bridge.gate import identity
+from bridge.run.outcomes import ANSWER_CODES, JUDGED_DIFFERENTLY
 from tests.fakes.scripted_host import PROBE
 from tests.unit.bridge.cli.looking import claim, take
 
@@ -24,13 +25,13 @@ def test_quote_refuses_loudly_whatever_a_claim_says_of_itself(requester, host, s
 def test_verify_checks_id_folder_and_our_own_bytes(requester, host, sent):
     take(host, sent)
     ran = requester.run("verify", "@last")
-    assert ran.code == 9
-    assert "integrity only, unsigned" in ran.out
+    assert ran.code == JUDGED_DIFFERENTLY  # the host's verdict is another gate's
+    assert "unsigned bus: carries no signature" in ran.out
     folder = requester.folder / requester.run("open", "@last").out.strip()
-    assert requester.run("verify", str(folder)).code == 9
+    assert requester.run("verify", str(folder)).code == JUDGED_DIFFERENTLY
     (folder / "reports" / "probe.json").write_bytes(b"{}")
     ran = requester.run("verify", str(folder), "--json")
-    assert ran.code == 1
+    assert ran.code == ANSWER_CODES["altered"]
     assert ran.document["data"]["ok"] is False
     assert any(row["name"] == "reports/probe.json" for row in ran.document["data"]["checks"] if not row["ok"])
     (folder / "extra.txt").symlink_to("/etc/passwd")
@@ -40,14 +41,16 @@ def test_verify_checks_id_folder_and_our_own_bytes(requester, host, sent):
 def test_verify_judges_again_where_the_gate_is_the_same(requester, host, sent):
     take(host, sent, decision="evidence", claims=(claim(),), gate=identity())
     ran = requester.run("verify", "@last")
-    assert ran.code == 1
+    assert ran.code == JUDGED_DIFFERENTLY
     assert "stored verdict: says evidence, but the same gate gives rejected" in ran.out
     assert "verdict: rejected, judged again" in ran.out
 
 
 def test_verify_says_both_verdicts_where_another_gate_judged(requester, host, sent):
     take(host, sent)
-    shown = requester.run("verify", "@last").out
+    ran = requester.run("verify", "@last")
+    shown = ran.out
+    assert ran.code == JUDGED_DIFFERENTLY
     assert "verdict: rejected, judged again" in shown
     assert "stored verdict: judged differently: the result says valid, by another gate" in shown
 
@@ -60,7 +63,7 @@ def test_verify_sees_that_the_bus_carries_another_history(requester, host, sent,
     document["request"] = document["request"].replace('"smoke"', '"claim"')
     request.write_text(json.dumps(document))
     ran = requester.run("verify", sent)
-    assert ran.code == 1
+    assert ran.code == ANSWER_CODES["altered"]
     assert "not the bytes this clone sent" in ran.out
 
 
@@ -83,10 +86,10 @@ def test_a_result_of_an_older_version_still_verifies_but_a_reformatted_one_does_
     assert older != spec
     reseal(folder, spec_json=strictjson.encode(older))
     ran = requester.run("verify", str(folder))
-    assert ran.code == 9, ran.out
+    assert (ran.code, "every digest recomputed" in ran.out) == (JUDGED_DIFFERENTLY, True), ran.out
     reseal(folder, spec_json=json.dumps(spec, indent=1).encode())
     ran = requester.run("verify", str(folder))
-    assert ran.code == 1
+    assert ran.code == ANSWER_CODES["altered"]
     assert "spec.json: is not in canonical form" in ran.out
 
 

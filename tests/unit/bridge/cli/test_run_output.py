@@ -35,6 +35,7 @@ def test_a_passing_run_looks_as_designed(requester, host, tmp_path):
     ).replace("SHORT0", requester_short(requester))
     assert normal(ran.out, tmp_path) == normal(
         f"passed      valid (smoke)   {requester_short(requester)}   13 s   mlx-cpu Linux x86_64\n"
+        "signature   unsigned bus: carries no signature\n"
         f"files       data/runs/{requester_short(requester)}/\n"
         f"next        kakeya-mac verify {run_id(requester)}\n"
     )
@@ -113,6 +114,7 @@ def test_a_failed_program_shows_the_end_of_its_log_inside_fields(requester, host
     assert ran.out.splitlines() == [
         f"program_failed rejected (smoke)   {short}   13 s   mlx-cpu Linux x86_64",
         "message        exit code 3",
+        "signature      unsigned bus: carries no signature",
         *(f"log            | line {number}" for number in range(9, 20)),
         "log            | ::error::boom",
         f"files          data/runs/{short}/",

@@ -7,15 +7,15 @@ import json
 import pytest
 
 from bridge.bus.views import Tree
-from bridge.client.connection.pins import Signature
 from bridge.client.evidence.judged import said_otherwise
 from bridge.client.evidence.quote import quote
 from bridge.client.run.result import Result
 from bridge.gate import judge
 from bridge.records import Manifest, StoredVerdict
+from bridge.trust.judgement import TrustAnswer
 from tests.corpus.gate.breaks import honest
 
-VERIFIED = Signature("verified", "signed by desk")
+VERIFIED = TrustAnswer("verified", "signed by desk")
 
 
 def result(name: str, change=lambda case: None) -> Result:
@@ -50,9 +50,9 @@ def test_a_claim_that_lacks_a_premise_is_refused_by_its_name_and_the_others_are_
     assert not any("faster" in line for line in quoted.lines)
 
 
-@pytest.mark.parametrize("state", ["unsigned", "unpinned", "refused"])
-def test_what_nobody_known_signed_is_not_quoted(state):
-    quoted = quote(result("acceptance"), Signature(state, "nobody known"))
+@pytest.mark.parametrize("word", ["unsigned", "untrusted", "altered"])
+def test_what_nobody_known_signed_is_not_quoted(word):
+    quoted = quote(result("acceptance"), TrustAnswer(word, "nobody known"))
     assert quoted.lines == ()
     assert any("G2-AUTHORITY" in why for _, why in quoted.refused)
 

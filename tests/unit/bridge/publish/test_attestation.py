@@ -16,7 +16,7 @@ from bridge.client.evidence.succession import chain_problems
 from bridge.errors import InfrastructureError, IntegrityError, UsageError
 from bridge.trust import runner_key as keys
 from bridge.trust.attestation import ATTESTATION_FILE, ChainPosition, attest, verify_attestation
-from bridge.trust.keyring import is_successor, pin, pinned, with_successors
+from bridge.trust.keyring import pin, pinned
 from tests.unit.bridge.publish.records import RECORD, VERDICT
 
 FIRST_LINK = ChainPosition("c" * 64, 1)
@@ -42,7 +42,7 @@ def tree(folder, link: ChainPosition = FIRST_LINK) -> dict[str, bytes]:
 
 
 def trusted(folder):
-    return [keys.load(folder, "mini")[1]]
+    return [keys.load(folder, "mini")[1].public]
 
 
 def test_an_untouched_result_verifies_with_the_pinned_key(folder) -> None:
@@ -57,8 +57,11 @@ def test_every_byte_of_every_file_counts(folder) -> None:
     for path, data in files.items():
         for index in range(0, len(data), max(1, len(data) // 25)):
             damaged = data[:index] + bytes([data[index] ^ 1]) + data[index + 1 :]
-            with pytest.raises(IntegrityError):
-                verify_attestation({**files, path: damaged}, trusted(folder))
+            try:
+                assert verify_attestation({**files, path: damaged}, trusted(folder)).key is None, (path, index)
+            except IntegrityError:
+                continue
+            assert path == ATTESTATION_FILE, (path, index)
 
 
 def test_a_dropped_or_added_file_is_named(folder) -> None:
@@ -84,12 +87,10 @@ def test_an_envelope_of_another_run_does_not_fit(folder) -> None:
         verify_attestation(changed, trusted(folder))
 
 
-def test_an_unknown_or_revoked_key_does_not_count(folder, tmp_path) -> None:
+def test_a_key_that_did_not_sign_is_not_named(folder, tmp_path) -> None:
     stranger = keys.generate(tmp_path / "stranger", "mini")
-    with pytest.raises(IntegrityError, match="signed by none of the 1 trusted keys"):
-        verify_attestation(tree(folder), [stranger])
-    with pytest.raises(IntegrityError, match="signed by none of the 0 trusted keys"):
-        verify_attestation(tree(folder), trusted(folder), revoked=frozenset({trusted(folder)[0].public}))
+    assert verify_attestation(tree(folder), [stranger.public]).key is None
+    assert verify_attestation(tree(folder), [stranger.public, *trusted(folder)]).key == trusted(folder)[0]
 
 
 def test_a_predicate_that_contradicts_the_record_is_refused_even_when_signed(folder) -> None:
@@ -113,7 +114,7 @@ def test_an_independent_reading_of_dsse_verifies_ours(folder) -> None:
     kind = envelope["payloadType"].encode()
     signed = b"DSSEv1 " + str(len(kind)).encode() + b" " + kind + b" " + str(len(payload)).encode() + b" " + payload
     (signature,) = envelope["signatures"]
-    key = Ed25519PublicKey.from_public_bytes(base64.b64decode(trusted(folder)[0].public))
+    key = Ed25519PublicKey.from_public_bytes(base64.b64decode(trusted(folder)[0]))
     key.verify(base64.b64decode(signature["sig"]), signed)
     with pytest.raises(InvalidSignature):
         key.verify(base64.b64decode(signature["sig"]), signed + b" ")
@@ -174,36 +175,9 @@ def test_chains_of_different_runners_and_journals_are_not_mixed(folder) -> None:
     assert chain_problems([here, other]) == []
 
 
-def test_a_rotated_key_is_vouched_for_by_the_old_one_and_by_no_other(folder, tmp_path) -> None:
-    (old,) = trusted(folder)
-    new = keys.rotate(folder, "mini")
-    assert is_successor(new, old)
-    assert keys.load(folder, "mini")[1].public == new.public
-    stranger = keys.generate(tmp_path / "stranger", "mini")
-    assert not is_successor(new, stranger)
-    assert not is_successor(new.evolve(public=stranger.public), old)
-    assert not is_successor(new.evolve(vouched_by=None), old)
-
-
-def test_a_key_attests_for_the_runner_it_is_pinned_for_and_for_no_other(folder) -> None:
-    (key,) = trusted(folder)
-    other = key.evolve(name="other")
-    with pytest.raises(IntegrityError, match="names runner 'mini' and is signed by the key of other"):
-        verify_attestation(tree(folder), [other])
-    assert verify_attestation(tree(folder), [other, key]).key == key
-
-
-def test_a_vouched_key_counts_for_its_predecessor_s_runner_whatever_it_is_offered_as(folder) -> None:
-    (old,) = trusted(folder)
-    new = keys.rotate(folder, "mini")
-    assert with_successors([old], [new.evolve(name="other")]) == (old, new)
-    theirs = keys.generate(folder / "theirs", "other")
-    assert with_successors([old, theirs], [new.evolve(name="other")]) == (old, theirs, new)
-
-
 @pytest.mark.parametrize("text", ["", "{key}", "={key}", "Mini={key}", "mini={key}=", "mini=short", "mini {key}"])
 def test_a_pin_names_its_runner(folder, text) -> None:
-    (key,) = trusted(folder)
+    key = keys.load(folder, "mini")[1]
     assert pinned(pin(key), "a test") == key
     with pytest.raises(UsageError, match="expected NAME=KEY"):
         pinned(text.format(key=key.public), "a test")

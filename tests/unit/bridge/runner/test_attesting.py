@@ -12,7 +12,6 @@ from bridge.runner.state.attestations import enrolled, newest
 from bridge.runner.state.journal import Journal
 from bridge.trust import runner_key as keys
 from bridge.trust.attestation import ATTESTATION_FILE, FIRST, verify_attestation
-from bridge.trust.keyring import is_successor
 from bridge.trust.verifier import verify_tree
 from tests.fakes.memory_bus import MemoryBus
 
@@ -27,7 +26,7 @@ def signing(world):
 
 
 def attested(w, ref):
-    return verify_attestation(w.result(ref.id).files, keys.published(w.process.folder.root))
+    return verify_attestation(w.result(ref.id).files, [one.public for one in keys.published(w.process.folder.root)])
 
 
 def test_results_carry_attestations_that_follow_each_other(signing) -> None:
@@ -94,8 +93,7 @@ def test_a_rotated_key_signs_the_next_result_and_the_chain_goes_on(signing) -> N
     new = keys.rotate(w.process.folder.root, "mini")
     second = w.ask()
     w.serve_once()
-    assert (attested(w, first).key.public, attested(w, second).key.public) == (old.public, new.public)
-    assert is_successor(new, old)
+    assert (attested(w, first).key, attested(w, second).key) == (old.public, new.public)
     assert chain_problems([attested(w, first), attested(w, second)]) == []
 
 
@@ -114,5 +112,5 @@ def test_a_crash_in_the_middle_of_a_rotation_leaves_the_old_key_in_use(tmp_path)
     keys.rotate(tmp_path, "mini")
     (tmp_path / keys.KEY_FILE).write_bytes(key_file)  # as if the last step had not happened
     assert keys.load(tmp_path, "mini")[1] == old
-    assert is_successor(keys.rotate(tmp_path, "mini"), old)
+    assert keys.rotate(tmp_path, "mini").public != old.public
     assert len(keys.published(tmp_path)) == 3

@@ -1,0 +1,61 @@
+"""Put the root that this runner knows back where the bus shows a lower one, a stranger's, or none.
+
+By compare-and-swap, not twice within a minute and each time after twice as long: two runners, or a runner and a hostile
+pusher, never push against each other without pause. What happens three times is said.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final
+
+from bridge.errors import InfrastructureError
+from bridge.runner.connection.known_keys import KnownKeys
+from bridge.runner.connection.link import BusLink
+from bridge.system.clock import Clock
+
+PAUSE_S: Final = 60.0
+PAUSE_MAX_S: Final = 24 * 3600.0
+SAID_AFTER: Final = 3
+
+
+class RootKeeper:
+    """Keeps the root of one bus in its place.
+
+    Args:
+        link: the bus.
+        keys: what this runner knows.
+        clock: the machine's clocks.
+        mark: a file that is there while the root is contested, for `doctor` and the beacon.
+        log: takes what was done.
+    """
+
+    def __init__(self, link: BusLink, keys: KnownKeys, clock: Clock, mark: Path, log: logging.Logger) -> None:
+        self._link, self._keys, self._clock, self._mark, self._log = link, keys, clock, mark, log
+        mark.unlink(missing_ok=True)
+        self._due_s = float("-inf")
+        self._pause_s = PAUSE_S
+        self._times = 0
+
+    def tend(self) -> None:
+        """Put the root back if the last listing showed another, and it is time."""
+        known = self._keys.known
+        if known is None or known.note is None or self._clock.steady_s() < self._due_s:
+            return
+        self._due_s = self._clock.steady_s() + self._pause_s
+        self._pause_s = min(PAUSE_MAX_S, 2 * self._pause_s)
+        try:
+            with self._link.lock:
+                landed = self._link.bus.write_root(known.root.files, self._link.bus.root_tip)
+        except InfrastructureError as error:
+            self._log.warning("the bus's root cannot be put back: %s", error.message)
+            return
+        if not landed:
+            return  # another writer was there first; the next listing shows what it wrote
+        self._times += 1
+        self._log.info("put the bus's root back: %s", known.note)
+        if self._times == SAID_AFTER:
+            self._mark.touch(mode=0o600)
+            self._log.warning("somebody keeps replacing the root of this bus (%s); protect %sroot on the remote",
+                              known.note, self._link.record.prefix)  # fmt: skip

@@ -1,0 +1,264 @@
+"""Own a bus: make its root, and say which key is whose, with the owner's key of this account.
+
+The key lies in a file that only this account may read, or in its ssh-agent. A runner needs it for nothing: it may run
+under another user, who then cannot sign a root.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from bridge.bus.interface import RunnerBus
+from bridge.errors import BusError, UsageError
+from bridge.limits import CLOCK_SKEW_MAX_S
+from bridge.records import BusRecord, KeyRecord
+from bridge.system.clock import Clock, parse_rfc3339
+from bridge.system.durable import write_atomically
+from bridge.trust.judgement import NamedKey
+from bridge.trust.root import RootContent, TrustRoot, fingerprint, retired, write_root
+from bridge.trust.root_memory import KnownRoot, RootMemory
+from bridge.trust.signing_key import SigningKey, make_key, open_key, public_text
+from bridge.trust.ssh_signatures import fingerprint_of
+
+TRIES: Final = 4
+_OPENSSH_TIME: Final = "%Y%m%d%H%M%SZ"
+_LINE: Final = re.compile(r"(?P<names>\S+) (?P<options>\S+) (?P<key>\S+ \S+)")
+
+
+class BusOwner:
+    """The owner of one bus.
+
+    Args:
+        bus: the bus, which must not be asked for its record before.
+        folder: where this account keeps the keys of buses that it owns.
+        clock: the machine's clocks.
+    """
+
+    def __init__(self, bus: RunnerBus, folder: Path, clock: Clock) -> None:
+        self._bus, self._folder, self._clock = bus, folder, clock
+        self._memory = RootMemory(folder)
+        self._known: KnownRoot | None = None
+        bus.use_root(self._judge)
+
+    def key_path(self, bus_id: str) -> Path:
+        """Return the file of the owner's key, or of its public half where an agent holds it."""
+        agent = self._folder / f"{bus_id}.pub"
+        return agent if agent.exists() else self._folder / f"{bus_id}.key"
+
+    @property
+    def owns(self) -> bool:
+        """Whether this account holds the key of a bus's owner."""
+        return self.key_path(self._bus.identity().bus_id).exists()
+
+    @property
+    def root(self) -> TrustRoot:
+        """The root as it is now.
+
+        Raises:
+            UsageError: the bus has none.
+        """
+        self._bus.identity()
+        if self._known is None:
+            raise UsageError("this bus has no root", remedy="kakeya-runner trust init --bus ROUTE")
+        return self._known.root
+
+    def make(self, runners: tuple[KeyRecord, ...], key: Path | None = None, *, anew: bool = False) -> TrustRoot:
+        """Make the bus's first root: this account owns it from now on.
+
+        Args:
+            runners: keys of its runners that are known already.
+            key: a key file to own it with, or the public half of one in an agent; None to make one.
+            anew: write a first root over another one, whose owner's key is lost.
+
+        Raises:
+            UsageError: the bus has a root.
+        """
+        record = self._bus.identity()
+        if self._bus.root_tip is not None and not anew:
+            raise UsageError(
+                "this bus has a root already",
+                remedy="trust show says whose; where its owner's key is lost: --new-owner",
+            )
+        owner = self._own_key(record.bus_id, key, anew=anew)
+        since = parse_rfc3339(record.created).timestamp()
+        content = RootContent(record, tuple(NamedKey(one.name, one.public, since=since) for one in runners))
+        if anew and self._known is not None:  # whose key is whose, and what is revoked, stays as it was
+            content = self._known.root.content
+        if anew:
+            self._memory.forget(record.bus_id)
+            self._known = None
+        files = write_root(content, owner, self._clock.now())
+        if not self._bus.write_root(files, self._bus.root_tip):
+            raise BusError("another writer made a root of this bus at the same time", remedy="kakeya-runner trust show")
+        return self.root
+
+    def change(self, edit: Callable[[RootContent], RootContent], successor: SigningKey | None = None) -> TrustRoot:
+        """Write the next root: what the owner says now, after an edit.
+
+        Raises:
+            UsageError: the bus has no root, or this account does not own it.
+            BusError: other writers were there first, again and again.
+        """
+        for _ in range(TRIES):
+            before = self.root
+            files = write_root(edit(before.content), self._key(before), self._clock.now(), before, successor)
+            if self._bus.write_root(files, self._bus.root_tip):
+                return self.root
+        raise BusError("the root keeps changing", remedy="kakeya-runner trust show")
+
+    def rotate(self) -> TrustRoot:
+        """Give the owner a new key; the old one signs it, and lies beside it from then on.
+
+        The new key is written down before the root names it, so a crash in between loses nothing.
+        """
+        before = self.root
+        old = self._key(before)
+        path = self._folder / f"{before.bus_id}.key"
+        fresh = path.with_suffix(".new")
+        successor = open_key(fresh) if fresh.exists() else make_key(fresh, "openssh")
+        found = self.change(lambda content: content, successor)
+        if path.exists():
+            path.replace(path.with_suffix(f".{fingerprint(old.public)[7:15].replace('/', '_')}"))
+        self.key_path(before.bus_id).with_suffix(".pub").unlink(missing_ok=True)
+        fresh.replace(path)
+        return found
+
+    def backup_line(self, bus_id: str) -> str:
+        """Return the command that keeps a copy of the owner's key."""
+        path = self.key_path(bus_id)
+        if path.suffix == ".pub":
+            return "the key is in your ssh-agent; keep a copy of the file that it was loaded from"
+        return f"keep a copy of the key that owns this bus, offline: cp {path} /somewhere/safe"
+
+    def _own_key(self, bus_id: str, key: Path | None, *, anew: bool) -> SigningKey:
+        """Return the key to own a bus with, made or noted down."""
+        path = self._folder / f"{bus_id}.key"
+        if key is not None:
+            owner = open_key(key)
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if key.suffix == ".pub":
+                write_atomically(path.with_suffix(".pub"), f"{public_text(owner)}\n".encode())
+            elif key.resolve() != path.resolve():
+                write_atomically(path, key.read_bytes())
+            return owner
+        if path.exists() and not anew:
+            return open_key(path)  # an earlier try made it
+        if path.exists():
+            path.replace(path.with_suffix(".lost"))
+        return make_key(path, "openssh")
+
+    def _key(self, root: TrustRoot) -> SigningKey:
+        path = self.key_path(root.bus_id)
+        fresh = path.with_suffix(".new")
+        if fresh.exists() and fingerprint(open_key(fresh).public) == root.owner:
+            fresh.replace(path)  # a rotation that was cut off after its push
+        if not path.exists():
+            raise UsageError(
+                f"the owner of this bus is {root.owner}, whose key this account does not hold",
+                remedy=f"run this where the key is, or restore its copy to {path}",
+            )
+        return open_key(path)
+
+    def _judge(self, files: Mapping[str, bytes] | None, bus_id: str) -> BusRecord | None:
+        path = self.key_path(bus_id)
+        pin = None
+        if self._memory.recall(bus_id) is None and path.exists():
+            pin = fingerprint(open_key(path).public)
+        if files is None and self._memory.recall(bus_id) is None:
+            return None
+        self._known = self._memory.meet(files, bus_id, pin=pin, now_s=self._clock.now().timestamp())
+        return None if self._known is None else self._known.root.content.record
+
+
+def with_runner(content: RootContent, key: KeyRecord, now: dt.datetime) -> RootContent:
+    """Return what the owner says with one more key of a runner.
+
+    Raises:
+        UsageError: the key is listed for another runner.
+    """
+    known = next((one for one in content.runners if one.key == key.public), None)
+    if known is not None and known.name != key.name:
+        raise UsageError(f"this key is {known.name}'s", remedy=f"the host's owner: kakeya-runner keygen on {key.name}")
+    if known is not None and known.until is None:
+        return content
+    others = tuple(one for one in content.runners if one.key != key.public)
+    since = now.timestamp() - CLOCK_SKEW_MAX_S
+    return replace(content, runners=(*others, NamedKey(key.name, key.public, since=since)))
+
+
+def with_signer(content: RootContent, line: str) -> RootContent:
+    """Return what the owner says with one more line of a requester or code signer, in place of that key's older one.
+
+    Raises:
+        UsageError: one of its names has another key in use for the same purpose.
+    """
+    match = _LINE.fullmatch(line)
+    if match is None:
+        raise UsageError(f"got {line[:80]!r}; expected NAME OPTIONS TYPE KEY")
+    namespace, names = _namespace(match["options"]), set(match["names"].split(","))
+    for one in filter(None, map(_LINE.fullmatch, content.signers)):
+        taken = names & set(one["names"].split(","))
+        same = _namespace(one["options"]) == namespace and "valid-before" not in one["options"]
+        if taken and same and one["key"] != match["key"]:
+            raise UsageError(
+                f"{sorted(taken)[0]} is listed with another key, {fingerprint_of(one['key'])}",
+                remedy=f"if it is no longer used: kakeya-runner trust retire {sorted(taken)[0]}",
+            )
+    kept = tuple(
+        other for other in content.signers
+        if (found := _LINE.fullmatch(other)) is None or found["key"] != match["key"]
+        or _namespace(found["options"]) != namespace
+    )  # fmt: skip
+    return replace(content, signers=(*kept, line))
+
+
+def without(content: RootContent, who: str, now: dt.datetime) -> RootContent:
+    """Return what the owner says with a name or key retired: what it signs from now on does not count.
+
+    Raises:
+        UsageError: nothing in use is called so.
+    """
+    runners = retired(content.runners, who, now.timestamp())
+    signers = tuple(_ended(line, now) if _is_of(line, who) else line for line in content.signers)
+    if (runners, signers) == (content.runners, content.signers):
+        raise UsageError(f"no key in use is called {who}", remedy="kakeya-runner trust show")
+    return replace(content, runners=runners, signers=signers)
+
+
+def with_revoked(content: RootContent, who: str, now: dt.datetime) -> RootContent:
+    """Return what the owner says with every key of a name, or one key, revoked: nothing that it signed counts.
+
+    Raises:
+        UsageError: nothing is called so.
+    """
+    keys = [one.key for one in content.runners if who in {one.name, one.key}]
+    lines = [found for line in content.signers if _is_of(line, who) and (found := _LINE.fullmatch(line))]
+    keys += [fingerprint_of(found["key"]) for found in lines]
+    if not keys:
+        raise UsageError(f"no key is called {who}", remedy="kakeya-runner trust show")
+    at = now.timestamp()
+    return replace(content, revoked={**dict.fromkeys(keys, at), **(content.revoked or {})})
+
+
+def _is_of(line: str, who: str) -> bool:
+    found = _LINE.fullmatch(line)
+    return found is not None and (who in found["names"].split(",") or who == fingerprint_of(found["key"]))
+
+
+def _ended(line: str, now: dt.datetime) -> str:
+    """Return a line whose key signs nothing from now on."""
+    found = _LINE.fullmatch(line)
+    if found is None or "valid-before" in found["options"]:
+        return line
+    until = now.astimezone(dt.UTC).strftime(_OPENSSH_TIME)
+    return f'{found["names"]} {found["options"]},valid-before="{until}" {found["key"]}'
+
+
+def _namespace(options: str) -> str:
+    found = re.search(r'namespaces="([^"]*)"', options)
+    return "" if found is None else found[1]

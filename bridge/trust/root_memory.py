@@ -1,0 +1,143 @@
+"""Remember, for each bus, the newest root that was seen and whether somebody vouched for it.
+
+A reader goes on with what it remembers where a remote shows less, something else, or nothing. What lies on this disk
+was checked before it was written, and is checked again when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bridge.errors import InfrastructureError, UsageError
+from bridge.system.durable import write_atomically
+from bridge.trust.root import RootError, TrustRoot, read_root
+
+
+@dataclass(frozen=True)
+class KnownRoot:
+    """The root that counts for a reader.
+
+    Attributes:
+        vouched: whether somebody told the reader the owner's key; else it was taken at first use.
+        note: what is wrong with the root that the remote shows, None where it is this one.
+    """
+
+    root: TrustRoot
+    vouched: bool
+    note: str | None = None
+
+
+class RootMemory:
+    """The roots that one reader has seen.
+
+    Args:
+        folder: where they are kept, one file a bus.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def recall(self, bus_id: str) -> KnownRoot | None:
+        """Return what is remembered of a bus, None where nothing is.
+
+        Raises:
+            InfrastructureError: the file is not what this program wrote.
+        """
+        path = self._path(bus_id)
+        if not path.exists():
+            return None
+        try:
+            value = json.loads(path.read_bytes())
+            files = {name: text.encode("utf-8") for name, text in value["files"].items()}
+            return KnownRoot(read_root(files), bool(value["vouched"]))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RootError) as error:
+            raise InfrastructureError(
+                f"{path} is no root that this program wrote", remedy=f"remove it and pin the bus's owner again: {path}"
+            ) from error
+
+    def meet(
+        self, files: Mapping[str, bytes] | None, bus_id: str, *, pin: str | None, now_s: float, first: bool = True
+    ) -> KnownRoot | None:
+        """Return the root that counts after seeing what a remote shows; remember it.
+
+        Args:
+            files: what lies at the root's ref; None where nothing does.
+            bus_id: the bus.
+            pin: the fingerprint of the owner's key that this reader was told, None for none.
+            now_s: the present, seconds since the epoch.
+            first: whether a root that nobody vouched for may be taken; where not, it is as if there were none.
+
+        Raises:
+            RootError: the reader was told a key, knows no root of this bus, and what is there is not that owner's.
+            UsageError: the reader was told a key that no root it knows had.
+        """
+        known = self.recall(bus_id)
+        if known is None and pin is None and not first:
+            return None
+        if known is not None and pin is not None and pin not in known.root.owners:
+            known = self._moved_on(files, known, pin)
+        try:
+            seen = None if files is None else _checked(files, known, bus_id, pin, now_s)
+        except RootError as error:
+            if known is None and pin is not None:
+                raise RootError(
+                    f"what the bus shows as its root is not that of {pin}, who is pinned: {error.message}",
+                    remedy="ask the bus's owner: whoever can push may have replaced it",
+                ) from error
+            return None if known is None else KnownRoot(known.root, known.vouched, error.message)
+        if seen is None:
+            if known is None and pin is not None:
+                raise RootError(f"the bus has no root, and its owner {pin} is pinned", remedy="ask the bus's owner")
+            return None if known is None else KnownRoot(known.root, known.vouched, "the bus shows no root any more")
+        found = KnownRoot(seen, pin is not None or (known is not None and known.vouched))
+        if found != known:
+            self._keep(found)
+        return found
+
+    def forget(self, bus_id: str) -> None:
+        """Forget a bus's root, so that another one can be pinned."""
+        self._path(bus_id).unlink(missing_ok=True)
+
+    def _moved_on(self, files: Mapping[str, bytes] | None, known: KnownRoot, pin: str) -> KnownRoot:
+        """Return the known root where what is there follows it and has the pinned owner.
+
+        Raises:
+            UsageError: it does not.
+        """
+        try:
+            if files is not None and pin in read_root(files, known.root).owners:
+                return known
+        except RootError:
+            pass
+        raise UsageError(
+            f"the owner of this bus was {known.root.owner}, and {pin} is named now",
+            remedy="if the owner lost the key and told you so: kakeya-mac init --bus ROUTE --root-key KEY --new-owner",
+        )
+
+    def _keep(self, found: KnownRoot) -> None:
+        files = {name: data.decode("utf-8") for name, data in found.root.files.items()}
+        write_atomically(
+            self._path(found.root.bus_id), json.dumps({"vouched": found.vouched, "files": files}, indent=1).encode()
+        )
+
+    def _path(self, bus_id: str) -> Path:
+        return self._folder / f"root-{bus_id}.json"
+
+
+def _checked(
+    files: Mapping[str, bytes], known: KnownRoot | None, bus_id: str, pin: str | None, now_s: float
+) -> TrustRoot:
+    """Return the root in these files where it may take the place of the known one.
+
+    Raises:
+        RootError: it may not.
+    """
+    seen = read_root(files, None if known is None else known.root, pin if known is None else None)
+    if seen.bus_id != bus_id:
+        raise RootError(f"the root is of bus {seen.bus_id}, this is bus {bus_id}")
+    if known is not None and seen.files != known.root.files and seen.expires < now_s:
+        raise RootError("a newer root has expired already; no key that it adds counts")
+    return seen
