@@ -1,0 +1,89 @@
+"""Runners put the root of their bus back, and do not push against each other or a stranger without pause."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from bridge.bus.refs import names
+from bridge.runner.connection.known_keys import KnownKeys
+from bridge.runner.connection.link import BusLink, link_to
+from bridge.runner.connection.root_keeper import RootKeeper
+from bridge.trust.root import RootContent, read_root, write_root
+from tests.fakes.bus_actors import FakeClock
+from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
+from tests.unit.bridge.trust.stage import NOW, make_key
+
+ROOT = names.root_ref(names.DEFAULT_PREFIX)
+
+
+class Keeper:
+    """A runner as far as it keeps the root of its bus."""
+
+    def __init__(self, folder: Path, remote: MemoryRemote, clock: FakeClock) -> None:
+        folder.mkdir()
+        self.keys = KnownKeys(folder, folder.name)
+        self.bus = MemoryBus(remote, clock=clock)
+        self.link: BusLink = link_to(self.bus, clock, self.keys)
+        self.mark = folder / "contested"
+        self.keeper = RootKeeper(self.link, self.keys, clock, self.mark, logging.getLogger("a test"))
+
+    def poll(self) -> None:
+        self.bus.snapshot()
+        self.keeper.tend()
+
+
+def test_two_runners_of_different_knowledge_and_a_hostile_pusher_push_a_few_times_an_hour(tmp_path: Path) -> None:
+    clock = FakeClock(NOW)
+    made = MemoryBus(clock=clock)
+    owner = make_key(tmp_path / "owner")
+    content = RootContent(bus_record(clock))
+    first = write_root(content, owner, NOW)
+    made.use_root(lambda _files, _bus_id: None)
+    assert made.write_root(first, None)
+    set_back = made.remote.refs[ROOT]
+    old = Keeper(tmp_path / "old", made.remote, clock)
+    newest = write_root(content, owner, NOW, read_root(first), make_key(tmp_path / "successor"))
+    assert made.write_root(newest, set_back)
+    new = Keeper(tmp_path / "new", made.remote, clock)
+    pushes, tip = 0, made.remote.refs[ROOT]
+    for _ in range(360):
+        made.remote.refs[ROOT] = set_back  # a stranger, every ten seconds for an hour
+        for one in (old, new):
+            one.poll()
+            pushes, tip = pushes + (made.remote.refs[ROOT] not in {set_back, tip}), made.remote.refs[ROOT]
+        clock.advance(10.0)
+    assert 3 <= pushes <= 6  # after 0, 60, 180, 420, 900, 1860 s, whoever of the two is first
+    assert new.mark.exists()
+    clock.advance(24 * 3600.0)
+    for one in (old, new, old, new):
+        one.poll()
+    shown = made._identity._root.files(made.remote.refs[ROOT])
+    assert dict(shown) == newest
+    for one in (old, new):
+        assert dict(one.keys.root().files) == newest
+
+
+def test_a_root_that_was_deleted_or_forged_comes_back_and_a_higher_one_is_taken(tmp_path: Path) -> None:
+    clock = FakeClock(NOW)
+    made = MemoryBus(clock=clock)
+    owner, stranger = make_key(tmp_path / "owner"), make_key(tmp_path / "stranger")
+    content = RootContent(bus_record(clock))
+    first = write_root(content, owner, NOW)
+    assert made.write_root(first, None)
+    runner = Keeper(tmp_path / "runner", made.remote, clock)
+    del made.remote.refs[ROOT]
+    runner.poll()
+    assert ROOT in made.remote.refs
+    clock.advance(61.0)
+    assert made.write_root(write_root(content, stranger, NOW), made.remote.refs[ROOT])
+    runner.poll()
+    fresh = MemoryBus(made.remote, clock=clock)
+    seen: list[dict[str, bytes]] = []
+    fresh.use_root(lambda files, _bus_id: seen.append(dict(files or {})))  # type: ignore[func-returns-value]
+    fresh.identity()
+    assert seen[-1] == first
+    second = write_root(content, owner, NOW, read_root(first))
+    assert fresh.write_root(second, fresh.root_tip)
+    runner.poll()
+    assert dict(runner.keys.root().files) == second
