@@ -218,7 +218,8 @@ class Claims:
             return signed  # no claim chain of this run
         except (RemoteError, BusError):
             return False
-        if view is not None and view.chain[:-1] == held.chain[:-1] and view.claim.runner == held.claim.runner:
+        ours = view is not None and view.chain[:-1] == held.chain[:-1] and view.claim.runner == held.claim.runner
+        if view is not None and ours and not view.signature.refused:
             return view.claim.position < held.claim.position
         # A claim that is signed by a key this runner does not know may be another runner's, after the lease ran out.
         return signed and (view is None or view.signature.refused or not view.sealed)
