@@ -274,6 +274,8 @@ class Run:
     @property
     def may_be_repeated(self) -> bool:
         """Whether no runner can start or end this run any more, so that another one may be sent."""
+        if Store(self.settings.state_dir).has_result(self.id):
+            return True  # it ended, also where its end counts no more
         status = self.status(fetch=False)
         if status.terminal or status.reason != "pending":
             return True

@@ -140,7 +140,7 @@ def _same_key(
 
 def _live(session: BusSession, view: RunView, request: Request) -> bool:
     state = state_of_view(view)
-    if state.terminal:
+    if state.terminal or session.store.has_result(request.id):  # it ended, also where its end counts no more
         return False
     if state in {RunState.QUEUED, RunState.UNKNOWN}:
         return parse_rfc3339(request.expires) > session.clock.now()
