@@ -73,10 +73,19 @@ def render_chat(
         rendered = render_jinja_template(
             [[dict(message) for message in messages]], chat_template=source, add_generation_prompt=True, **values
         )
-    except (TemplateError, ImportError, LookupError, TypeError, ValueError, RecursionError) as error:
+    except (
+        TemplateError,
+        ArithmeticError,
+        AttributeError,
+        ImportError,
+        LookupError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:
         raise ModelConfigError(
-            f"chat template {name!r} of {folder} cannot be rendered: {error}; fetch the folder's templates again, or "
-            "complete raw text instead of a chat turn"
+            f"chat template {name!r} of {folder} cannot be rendered: {' '.join(str(error).split())}; fetch the "
+            "folder's templates again, or complete raw text instead of a chat turn"
         ) from error
     texts = rendered[0] if isinstance(rendered, tuple) else rendered
     return str(texts[0])

@@ -27,6 +27,7 @@ from engine.drafters import dflash
 from engine.errors import ModelWeightsError, UsageError
 from engine.structure.decoder import structure_of
 from engine.structure.experts import check_experts
+from engine.structure.stored import check_stored
 from engine.types import BlasInfo, Forward, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
@@ -72,6 +73,7 @@ class MlxBackend:
         structure = structure_of(folder, config)
         added = completed(config, structure)
         check_experts(folder, config)
+        check_stored(folder, f"mlx on {self.device}")
         try:
             module, _ = load_model(folder, lazy=True, model_config=added)
         except Exception as error:

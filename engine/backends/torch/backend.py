@@ -27,6 +27,7 @@ from engine.errors import BackendMissingError, ModelConfigError, ModelWeightsErr
 from engine.huggingface import check_finite, open_causal
 from engine.structure.decoder import Structure, structure_of
 from engine.structure.experts import check_experts
+from engine.structure.stored import FLOATS, check_stored
 from engine.types import BlasInfo, Forward, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
@@ -70,6 +71,8 @@ class TorchBackend:
         config = checkpoint.read_target_config(folder)
         structure = _check_config(config, folder)
         check_experts(folder, config)
+        if self._device.type == "cpu":
+            check_stored(folder, "torch on cpu", FLOATS | {"F64"})
         attention = "eager" if structure.family.sinks else "sdpa"
         module = open_causal(folder, self._dtype, self._device, attention)
         text = checkpoint.text_config(config)

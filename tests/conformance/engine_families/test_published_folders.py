@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.decoding.depth import FixedDepth
-from engine.errors import ModelConfigError, ModelWeightsError
+from engine.errors import ModelConfigError, ModelMismatchError, ModelWeightsError
 from engine.generation.answer import GenerationRequest, generate
 from engine.loading import load_backend, open_engine
 from engine.stopping import Stopping
@@ -51,6 +51,39 @@ def test_a_published_layout_opens_chats_and_generates(backend: Any, tmp_path: Pa
 def test_a_target_that_is_not_decoded_here_is_one_line(backend: Any, tmp_path: Path, name: str) -> None:
     with pytest.raises(ModelConfigError, match="is not supported; expected one of") as caught:
         open_engine(backend, str(write_elsewhere(tmp_path, name)), None)
+    assert "\n" not in str(caught.value)
+
+
+STORED = {"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float64": "F64"}
+
+
+@pytest.mark.parametrize("kind", STORED)
+def test_numbers_that_the_device_does_not_compute_with_are_one_line(backend: Any, tmp_path: Path, kind: str) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    folder = tiny_families.write_family(tmp_path, "qwen3")
+    tensors = load_file(folder / "model.safetensors")
+    name = "model.layers.1.mlp.up_proj.weight"
+    tensors[name] = tensors[name].to(getattr(torch, kind))
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    if (backend.name, kind) == ("torch", "float64"):
+        assert open_engine(backend, str(folder), None).target.info.dtype == "float32"
+        return
+    with pytest.raises(ModelWeightsError, match=rf"is of type {STORED[kind]} \(1 tensors are\), which") as caught:
+        open_engine(backend, str(folder), None)
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("other", ["llama", "gemma3_text"])
+def test_a_drafter_of_another_family_is_one_line(backend: Any, tmp_path: Path, other: str) -> None:
+    from tests.fakes import tiny_torch
+
+    target = tiny_families.write_family(tmp_path / "target", other)
+    drafter = tiny_torch.write_dflash(tmp_path / "drafter", vocab_size=tiny_families.VOCAB + 1)
+    with pytest.raises(ModelMismatchError, match="drafter vocab_size is 98; the target 'target' has 97") as caught:
+        open_engine(backend, str(target), str(drafter))
     assert "\n" not in str(caught.value)
 
 

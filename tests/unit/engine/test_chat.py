@@ -120,6 +120,9 @@ BROKEN = {
     "a function that is not there": ("{{ nowhere(1) }}", "'nowhere' is undefined"),
     "its own objection": ("{{ raise_exception('no such role') }}", "no such role"),
     "a way out of the sandbox": ("{{ ''.__class__.__mro__ }}", "unsafe"),
+    "arithmetic": ("{{ 1 // 0 }}", "cannot be rendered"),
+    "a range without an end": ("{% for i in range(10 ** 12) %}{% endfor %}", "cannot be rendered"),
+    "an objection of two lines": ("{{ raise_exception('no\nsuch role') }}", "no such role"),
     "no text": (7, "is no text and no list"),
 }
 
@@ -131,6 +134,7 @@ def test_a_broken_template_is_one_error_that_names_the_folder(folder: Path, faul
     with pytest.raises(ModelConfigError, match=message) as caught:
         render_chat(folder, TALK)
     assert str(folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_without_a_template_every_place_that_was_looked_in_is_named(folder: Path) -> None:
