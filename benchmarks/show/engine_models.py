@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from benchmarks.show.line import Line
+from benchmarks.studies.dispatch import DRAFTED
 from benchmarks.studies.report import report_of
 
 STUDIES = "make studies AREA=engine"
+COMPARED = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "engine"
 
 
 def rows(study: str) -> list[dict[str, Any]]:
@@ -34,6 +38,27 @@ def state_cost() -> str | None:
     return "at most " + ", ".join(said) if said else None
 
 
+def dispatch() -> str | None:
+    """Return operations a step and its time over the roofline at the longest draft, by backend."""
+    said = [
+        f"{row['case']} {row['operations']} operations, {row['over_roofline']:.1f} times reading the weights"
+        for row in rows("dispatch")
+        if row["drafted"] == max(DRAFTED)
+    ]
+    return "; ".join(said) or None
+
+
+def beside_libraries(folder: Path = COMPARED) -> str | None:
+    """Return the speed of the plain loop beside the library's own in the committed comparisons."""
+    said = []
+    for path in sorted(folder.glob("compare-*.json")):
+        found = json.loads(path.read_text())
+        row = next(row for row in found["rows"]["standings"] if row["peer"] == "engine, no drafter")
+        value, low, high, count = (row["speed"][name] for name in ("value", "low", "high", "n"))
+        said.append(f"{path.stem.removeprefix('compare-')} {value:.3f} [{low:.3f}, {high:.3f}], n = {count}")
+    return "; ".join(said) or None
+
+
 LINES = (
     Line(
         "identity against stock greedy decoding for every family x backend (≥ 24 prompts each, past windows, hybrids "
@@ -41,10 +66,22 @@ LINES = (
         STUDIES,
         identity,
     ),
+    Line(
+        "`bench compare` in turns, n = 30: plain loop against mlx-lm and transformers with its lower bound ≥ .98",
+        "python -m benchmarks.engine_study",
+        beside_libraries,
+    ),
+    Line("time per step over the roofline and operations a step, as they are now", STUDIES, dispatch),
     Line("hybrids: cost of exact rollback measured", STUDIES, state_cost),
     Line(
         "random-weight folders in the published layouts of 15 targets and drafters: open, chat and generate on both "
         "backends, or one line says what is missing",
         "python -m pytest -m '' tests/conformance/engine_families/test_published_folders.py",
+    ),
+    Line(
+        "bad input: half a hybrid state, missing expert, template with an error, drafter of another family, dtype not "
+        "on this device: one line",
+        "pytest tests/conformance/engine_families/test_published_folders.py tests/unit/engine/test_chat.py -k "
+        "'line or broken'",
     ),
 )

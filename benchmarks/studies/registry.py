@@ -10,6 +10,7 @@ from benchmarks.studies import (
     bus_chaos,
     bus_fleet,
     bus_listings,
+    dispatch,
     drafting_choice,
     families,
     fast_demo,
@@ -42,5 +43,5 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
     ),
     "evidence": (campaign.STUDY, failures.STUDY, equal_arms.STUDY, claim_runs.STUDY),
     "front-door": (requester_size.STUDY, requester_speed.STUDY),
-    "engine": (fast_demo.STUDY, families.STUDY, state_cost.STUDY, drafting_choice.STUDY),
+    "engine": (fast_demo.STUDY, families.STUDY, state_cost.STUDY, dispatch.STUDY, drafting_choice.STUDY),
 }
