@@ -24,7 +24,7 @@ from engine.errors import PromptError, UsageError
 from engine.loading import Engine
 from engine.measurement import arms
 from engine.measurement.launch import target_facts
-from engine.measurement.selection import load_prompts
+from engine.measurement.selection import PromptSet, load_prompts
 from engine.measurement.study import Study
 from engine.options import (
     add_chunk_option,
@@ -206,7 +206,6 @@ def _measure_launch(options: argparse.Namespace) -> None:
     options.drafter = "none"
     engine = open_selected(options)
     prompts = load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name)
-    longest_first = sorted(prompts.prompts, key=lambda prompt: -len(prompt.ids))
     plan = MemoryPlan(
         layout=layout,
         native=options.launch < repeats,
@@ -216,7 +215,7 @@ def _measure_launch(options: argparse.Namespace) -> None:
         contexts=counts("--contexts", options.contexts),
         decode_tokens=options.max_new,
         chunk_tokens=options.prefill_chunk,
-        ids=tuple(token for prompt in longest_first for token in prompt.ids),
+        ids=context_ids(prompts),
     )
     target = engine.target.info
     sizes = {
@@ -237,6 +236,12 @@ def _measure_launch(options: argparse.Namespace) -> None:
         return points, {"rows": {"points": [asdict(point) for point in points]}}
 
     Study("bounded_kv", engine.backend, config, context, part_name(options.launch)).write(run)
+
+
+def context_ids(prompts: PromptSet) -> tuple[int, ...]:
+    """Return the tokens that contexts are cut from: those of a set's prompts, the longest first."""
+    longest_first = sorted(prompts.prompts, key=lambda prompt: -len(prompt.ids))
+    return tuple(token for prompt in longest_first for token in prompt.ids)
 
 
 def _assembled(options: argparse.Namespace) -> list[Mapping[str, Any]]:

@@ -275,8 +275,7 @@ def measure(options: argparse.Namespace) -> Parity:
     """
     context = RunContext.current(out=options.out, profile=options.profile)
     prompts, budget = PROFILES[context.profile]
-    mlx = open_selected(_changed(options, backend="mlx", device=None, dtype=None, cuda_graphs="auto"))
-    torch = open_selected(_changed(options, backend="torch", device=options.device or "cpu"))
+    mlx, torch = both(options)
     if options.dtype == "float32" and mlx.target.info.dtype != "float32":
         raise ModelMismatchError(
             f"the checkpoint is {mlx.target.info.dtype} on mlx; parity in float32 needs a float32 checkpoint"
@@ -292,6 +291,12 @@ def measure(options: argparse.Namespace) -> Parity:
     config = model_facts(mlx) | {"prompt_set": chosen.name, "max_new_tokens": budget}
     study = Study("drafter_parity", mlx.backend, config, context, options.report, torch.backend.versions())
     return study.write(run)
+
+
+def both(options: argparse.Namespace) -> tuple[Engine, Engine]:
+    """Return the same folders loaded by MLX and by torch."""
+    mlx = open_selected(_changed(options, backend="mlx", device=None, dtype=None, cuda_graphs="auto"))
+    return mlx, open_selected(_changed(options, backend="torch", device=options.device or "cpu"))
 
 
 def report(parity: Parity) -> None:

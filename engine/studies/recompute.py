@@ -23,11 +23,14 @@ from typing import Any
 
 from engine.errors import UsageError
 from engine.loading import Engine
+from engine.measurement import arms
+from engine.measurement.launch import agreement
 from engine.measurement.schedule import drawn
 from engine.options import add_model_options, add_out_option, open_selected
 from engine.reports import RunContext
 from engine.stopping import Stopping
 from engine.studies.command import StudyCommand
+from engine.studies.recompute_rows import ROWS, rows_again
 from engine.tokenizer import Tokenizer
 from engine.types import CacheLayout, Draft, Forward
 
@@ -40,13 +43,14 @@ Tokens = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class ClaimedOutput:
-    """A distinct output of a report. ``text`` is not taken from it."""
+    """A distinct output of a report, and the layout of the cache it came from where that is not the exact one."""
 
     prompt_id: str
     prompt_digest: str
     token_digest: str
     prompt: Tokens
     tokens: Tokens
+    layout: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ class RecomputedOutput:
     worst_at: int
     text_sha256: str
     free_running: bool | None
+    layout: str | None = None
 
 
 def outputs_of(report: Mapping[str, Any]) -> list[ClaimedOutput]:
@@ -72,16 +77,19 @@ def outputs_of(report: Mapping[str, Any]) -> list[ClaimedOutput]:
     Raises:
         UsageError: If a prompt's tokens are not in the report.
     """
-    found: dict[tuple[str, str], ClaimedOutput] = {}
-    for sample in (sample for arm in report["arms"] for sample in arm["samples"]):
+    found: dict[tuple[str, str, str | None], ClaimedOutput] = {}
+    layouts = report.get("kind") == "kv_quantisation"
+    lossy = {arm["name"] for arm in report["arms"] if layouts and arm["role"] == "candidate"}
+    for name, sample in ((arm["name"], sample) for arm in report["arms"] for sample in arm["samples"]):
         digest = sample["prompt_digest"]
         packed = report.get("prompts", {}).get(digest)
         if packed is None:
             raise UsageError(f"the tokens of prompt {sample['prompt_id']!r} are not in the report; expected them there")
         data = base64.b64decode(packed)
         prompt, tokens = struct.unpack(f"<{len(data) // 4}I", data), tuple(sample["tokens"])
-        output = ClaimedOutput(sample["prompt_id"], digest, sample["token_digest"], prompt, tokens)
-        found.setdefault((digest, output.token_digest), output)
+        layout = name if name in lossy else None
+        output = ClaimedOutput(sample["prompt_id"], digest, sample["token_digest"], prompt, tokens, layout)
+        found.setdefault((digest, output.token_digest, layout), output)
     return list(found.values())
 
 
@@ -112,6 +120,27 @@ def decoded(engine: Engine, prompt: Tokens, count: int) -> Tokens:
     return tuple(token for step in steps for token in step.tokens)
 
 
+def on_layout(engine: Engine, tokenizer: Tokenizer, output: ClaimedOutput, name: str) -> RecomputedOutput:
+    """Decode an output of a cache that loses something again: only the same loop on the same layout repeats it."""
+    stopping = Stopping(budget_tokens=len(output.tokens))
+    running = arms.undrafted(engine, CacheLayout.parse(name), output.prompt, stopping, CHUNK_TOKENS)
+    again = tuple(token for step in running.steps for token in step.tokens)
+    return RecomputedOutput(
+        prompt_digest=output.prompt_digest,
+        token_digest=output.token_digest,
+        tokens=len(output.tokens),
+        worst_gap=0.0 if again == output.tokens else 1e30,
+        worst_at=0 if again == output.tokens else agreement(again, output.tokens),
+        text_sha256=_text_digest(tokenizer, output.tokens),
+        free_running=again == output.tokens,
+        layout=name,
+    )
+
+
+def _text_digest(tokenizer: Tokenizer, tokens: Tokens) -> str:
+    return hashlib.sha256(tokenizer.decode(tokens).encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def rounding(engine: Engine, prompt: Tokens, tokens: Tokens) -> float:
     """Return the largest difference of logits between decoding row by row and one forward over the same rows."""
     if len(tokens) < 3:
@@ -134,11 +163,13 @@ def recompute(engine: Engine, tokenizer: Tokenizer, report: Mapping[str, Any], n
     rows: list[RecomputedOutput] = []
     references: list[tuple[Tokens, Tokens]] = []
     for output in outputs:
+        if output.layout is not None:
+            rows.append(on_layout(engine, tokenizer, output, output.layout))
+            continue
         again = decoded(engine, output.prompt, len(output.tokens)) if output.prompt_id in free else None
         if again is not None and len(references) < REFERENCE_PROMPTS:
             references.append((output.prompt, again))
         gap, place = worst_gap(engine, output.prompt, output.tokens)
-        text = hashlib.sha256(tokenizer.decode(output.tokens).encode("utf-8", "surrogatepass")).hexdigest()
         rows.append(
             RecomputedOutput(
                 prompt_digest=output.prompt_digest,
@@ -146,7 +177,7 @@ def recompute(engine: Engine, tokenizer: Tokenizer, report: Mapping[str, Any], n
                 tokens=len(output.tokens),
                 worst_gap=min(gap, 1e30),
                 worst_at=place,
-                text_sha256=text,
+                text_sha256=_text_digest(tokenizer, output.tokens),
                 free_running=None if again is None else again == output.tokens,
             )
         )
@@ -155,16 +186,17 @@ def recompute(engine: Engine, tokenizer: Tokenizer, report: Mapping[str, Any], n
 
 
 def reports_in(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield path and value of every report of samples below a folder."""
+    """Yield path and value of every report below a folder whose samples or rows can be computed again."""
     for path in sorted(folder.rglob("*.json")):
         value = json.loads(path.read_bytes())
-        if isinstance(value, dict) and value.get("arms"):
+        if isinstance(value, dict) and (value.get("arms") or value.get("kind") in ROWS):
             yield path.relative_to(folder).as_posix(), value
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the models, and where the reports are."""
     add_model_options(parser)
+    parser.add_argument("--set", help="file of the prompt set, where the study's was no packaged one")
     add_out_option(parser)
 
 
@@ -178,10 +210,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     reports = dict(reports_in(context.out))
     if not reports:
         raise UsageError(f"{context.out} holds no report of samples; expected what the commands before this one wrote")
-    options.drafter = "none"
-    engine = open_selected(options)
-    tokenizer = Tokenizer(engine.folder)
-    found = {path: recompute(engine, tokenizer, value, context.nonce) for path, value in reports.items()}
+    found = {
+        path: rows_again(options, value) if value.get("kind") in ROWS else _samples_again(options, value, context.nonce)
+        for path, value in reports.items()
+    }
     data = json.dumps({"schema_version": 1, "reports": found}, separators=(",", ":"), allow_nan=False)
     descriptor = os.open(context.out / FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -189,10 +221,20 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
+def _samples_again(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) -> dict[str, Any]:
+    engine = open_selected(argparse.Namespace(**(vars(options) | {"drafter": "none"})))
+    return recompute(engine, Tokenizer(engine.folder), report, nonce)
+
+
 def report(found: Mapping[str, Any]) -> None:
     """Print how far from the target's own choice the outputs were."""
     for path, one in found.items():
-        print(f"{path}: {_summary(one['rows'], one['delta'])}")
+        if one["rows"]:
+            print(f"{path}: {_summary(one['rows'], one['delta'])}")
+        for name, value in one.get("values", {}).items():
+            print(f"{path}: {name} {value}")
+        for name, rows in one.get("exactly", {}).items():
+            print(f"{path}: {len(rows)} {name} measured again")
 
 
 def _summary(rows: Iterable[Mapping[str, Any]], delta: float) -> str:

@@ -79,7 +79,7 @@ class Kind:
     Attributes:
         traits: what rules ask of a report's shape, see `TRAITS`.
         metrics: the first decides the class of a report whose preset names no claim.
-        confirms: ``tokens``, or the id of a claim, to how the recompute command confirms it.
+        confirms: ``tokens``, the rows of a name, or the id of a claim, to how the recompute command confirms it.
     """
 
     name: str

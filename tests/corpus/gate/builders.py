@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge import strictjson
-from bridge.gate import identity
+from bridge.gate import identity, profiles
+from bridge.gate.claims import claim_drafts
 from bridge.gate.declared.kind import kinds
+from bridge.gate.interface import Evidence, Report
 from bridge.records import JobSpec, RunRecord
 
 RUN_ID = "01jd7zk3v8q4w2m6x9c5b7n1ta"
@@ -22,6 +24,13 @@ NONCE = hashlib.sha256(b"nonce").hexdigest()
 OID = "a1" * 20
 PACKAGES = {"kakeya": "0.1.0", "mlx": "0.32.4", "mlx-lm": "0.32.2", "numpy": "2.3.4"}
 STARTED, ENDED_AT = "2026-11-18T10:00:00.000Z", "2026-11-18T10:{minutes:02d}:{seconds:06.3f}Z"
+REPEATING = frozenset(
+    {
+        *("arm", "context_tokens", "decode_steps", "kv_bytes", "kv_bytes_peak", "drafter_bytes", "latent_bytes"),
+        *("token_digest", "index", "mode", "position", "drafted", "accepted"),
+    }
+)
+"""What of a row comes out the same when it is measured again."""
 WORDS = ["class", "Node", "def", "value", "return", "self", "list", "name", "left", "right", "count", "items", "total"]
 
 
@@ -105,23 +114,42 @@ def recomputation(reports: dict[str, Any]) -> dict[str, Any]:
     """Return what a recompute command says of honest outputs; nothing of kinds that none knows."""
     found = {}
     for path, value in reports.items():
-        if not value["arms"] or "tokens" not in kinds()[value["kind"]].confirms:
+        confirms = kinds()[value["kind"]].confirms
+        if not confirms:
             continue
-        rows: dict[tuple[str, str], dict[str, Any]] = {}
+        said = Evidence(reports=(), record=None, spec=None, profile=profiles.named("default", "claim"))
+        numeric = [name for name, one in confirms.items() if one.way == "numeric"]
+        found_again = claim_drafts(Report(path, b"", value), said) if numeric else ()
+        drafts = {draft.id: draft.value for draft in found_again}
+        again = {
+            "values": {name: drafts[name] for name in numeric if name in drafts},
+            "exactly": {
+                name: [{key: row[key] for key in row.keys() & REPEATING} for row in value["rows"][name]]
+                for name, one in confirms.items()
+                if one.way == "exact" and name != "tokens"
+            },
+        }
+        lossy = {
+            arm["name"] for arm in value["arms"] if value["kind"] == "kv_quantisation" and arm["role"] == "candidate"
+        }
+        rows: dict[tuple[str, str, str | None], dict[str, Any]] = {}
         prompts: list[str] = []
-        for sample in (sample for arm in value["arms"] for sample in arm["samples"]):
+        for name, sample in ((arm["name"], sample) for arm in value["arms"] for sample in arm["samples"]):
+            layout = name if name in lossy else None
             prompts += [sample["prompt_digest"]] if sample["prompt_digest"] not in prompts else []
-            rows[sample["prompt_digest"], sample["token_digest"]] = {
+            rows[sample["prompt_digest"], sample["token_digest"], layout] = {
                 "prompt_digest": sample["prompt_digest"],
                 "token_digest": sample["token_digest"],
                 "tokens": len(sample["tokens"]),
                 "worst_gap": 0.0,
                 "worst_at": 0,
                 "text_sha256": sha(sample["text"]),
-                "free_running": True if prompts.index(sample["prompt_digest"]) < 5 else None,
+                "free_running": True if layout or prompts.index(sample["prompt_digest"]) < 5 else None,
+                "layout": layout,
             }
         digest = value["config"]["target"]["digest"]
-        found[path] = {"target": digest, "delta": 2e-5, "rows": list(rows.values())}
+        found[path] = {"target": digest, "delta": 2e-5, "rows": list(rows.values()) if "tokens" in confirms else []}
+        found[path] |= again
     return {"schema_version": 1, "reports": found} if found else {}
 
 

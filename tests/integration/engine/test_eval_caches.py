@@ -47,6 +47,12 @@ def quantised(root: Path, out: Path, *arguments: str) -> dict[str, Any]:
     return value
 
 
+def computed_again(out: Path, report: str, *arguments: str) -> dict[str, Any]:
+    assert eval_cli.main(["recompute", *arguments]) == 0
+    value: dict[str, Any] = json.loads((out / "recompute.json").read_bytes())
+    return value["reports"][report]  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize("backend", ["mlx", "torch"])
 def test_quantised_caches_are_measured_beside_the_librarys_own(root: Path, run_environment: Path, backend: str) -> None:
     device = ["--device", "cpu"] if backend == "torch" else []
@@ -68,6 +74,9 @@ def test_quantised_caches_are_measured_beside_the_librarys_own(root: Path, run_e
     eight, four = (sum(row["error_sq"] for row in errors if row["arm"] == arm) for arm in ("affine8", "affine4"))
     assert 0 < 100 * eight < four
     assert report["config"]["drafter"] is None
+    rows = computed_again(run_environment, "kv-quant.json", "--backend", backend, *device)["rows"]
+    assert {row["layout"] for row in rows} == {None, "affine8", "affine4"}
+    assert all(row["free_running"] and row["worst_gap"] == 0.0 for row in rows if row["layout"] is not None)
 
 
 def test_what_is_claimed_of_quantised_caches_is_recomputed(root: Path, run_environment: Path) -> None:
@@ -76,7 +85,7 @@ def test_what_is_claimed_of_quantised_caches_is_recomputed(root: Path, run_envir
     claims = {claim.id: claim for claim in verdict.claims}
     right = sum(row["correct"] for row in report["arms"][1]["samples"] if not row["is_warmup"])
     assert claims["recall_affine4/4"].value == right / 6
-    assert claims["kv_bytes_affine4/4"].role == "informational"
+    assert claims["kv_bytes_affine4/4"].role == "secondary"
     assert claims["error_affine4/4"].detail["bits_per_value"] == 4 + 64 / 4
 
 
@@ -129,6 +138,10 @@ def test_the_memory_curve_has_a_process_an_arm_and_every_byte_accounted_for(
     assert {p["decode_steps"] for p in points} == {5}
     bounded = [p["kv_bytes"] for p in points if p["role"] == "candidate" and p["context_tokens"] > 16]
     assert len({p["process"] for p in points}) == 4
+    again = computed_again(run_environment, "bounded-kv.json", *common[:2], *common[6:8], *common[12:])
+    assert all(
+        any(all(point[k] == v for k, v in one.items()) for one in again["exactly"]["points"]) for point in points
+    )
     if backend == "mlx":
         assert len(set(bounded)) == 1
         assert all(p["allocator_active_bytes"] - p["allocator_idle_bytes"] == p["kv_bytes"] for p in points)

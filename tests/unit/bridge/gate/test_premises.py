@@ -177,3 +177,38 @@ def test_what_a_claim_needs_is_said_without_a_run():
     assert "decode_speedup of code_throughput: a ratio of times of the engine's arms (ratio)" in text
     assert "G4-TURNS" in text
     assert "a ratio of times of two programs" in text  # of two commits
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "field"), [("bounded_kv", "points", "kv_bytes"), ("fused_graph_probe", "blocks", "accepted")]
+)
+def test_rows_that_come_out_otherwise_contradict_the_report(kind, rows, field):
+    case = honest(kind)
+    answer = json.loads(case.raw["recompute.json"])
+    (said,) = answer["reports"].values()
+    for row in said["exactly"][rows]:
+        row[field] += 1
+    case.raw["recompute.json"] = json.dumps(answer).encode()
+    verdict = judged(case.seal())
+    assert verdict.decision == "rejected"
+    assert any(f"{field} came out otherwise" in finding.message for finding in verdict.findings)
+
+
+def test_a_number_that_comes_out_otherwise_contradicts_the_report():
+    case = honest("drafter_parity")
+    answer = json.loads(case.raw["recompute.json"])
+    (said,) = answer["reports"].values()
+    said["values"]["agreed_tokens"] -= 1
+    case.raw["recompute.json"] = json.dumps(answer).encode()
+    assert judged(case.seal()).decision == "rejected"
+
+
+def test_an_output_of_a_lossy_cache_is_only_confirmed_on_its_own_layout():
+    case = honest("kv_quantisation")
+    answer = json.loads(case.raw["recompute.json"])
+    (said,) = answer["reports"].values()
+    said["rows"] = [row for row in said["rows"] if row["layout"] is None]
+    case.raw["recompute.json"] = json.dumps(answer).encode()
+    claims = {claim.id: claim for claim in judged(case.seal()).claims}
+    assert "outputs" in claims["recall_affine8"].missing
+    assert "outputs" not in claims["recall_native"].missing

@@ -31,7 +31,11 @@ def report(*outputs, prompt=PROMPT):
         {"prompt_id": "p", "prompt_digest": token_digest(prompt), "token_digest": token_digest(out), "tokens": [*out]}
         for out in outputs
     ]
-    return {"arms": [{"samples": rows}], "prompts": {token_digest(prompt): packed_tokens(prompt)}}
+    return {
+        "kind": "code_throughput",
+        "arms": [{"name": "speculative", "role": "candidate", "samples": rows}],
+        "prompts": {token_digest(prompt): packed_tokens(prompt)},
+    }
 
 
 def test_honest_tokens_are_the_targets_best_in_one_forward(engine, tokens):

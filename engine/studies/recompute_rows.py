@@ -1,0 +1,92 @@
+"""Compute again the rows of studies that hold no samples: bytes by context, agreement of drafters, blocks of a graph.
+
+Each is measured anew in the process of the recompute command, by the function of its study, from what the report says
+was asked. What a clock said is left out: it does not repeat.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import math
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from engine.measurement.selection import Prompt, load_prompts
+from engine.options import open_selected
+from engine.studies import bounded_kv, drafter_parity, single_graph
+from engine.tokenizer import Tokenizer
+from engine.types import CacheLayout
+
+POINT = ("arm", "context_tokens", "decode_steps", "kv_bytes", "kv_bytes_peak", "drafter_bytes", "latent_bytes")
+BLOCK = ("index", "mode", "position", "drafted", "accepted")
+
+
+def points(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what each arm of a study of bytes holds at each context, all arms in this one process."""
+    engine = open_selected(_without_drafter(options))
+    config, rows = report["config"], report["rows"]["points"]
+    prompts = load_prompts(options.set or config["prompt_set"], Tokenizer(engine.folder), engine.target.info.name)
+    arms = {row["arm"]: row["role"] == "baseline" for row in rows}
+    found: list[Any] = []
+    for arm, native in arms.items():
+        plan = bounded_kv.MemoryPlan(
+            layout=CacheLayout.NATIVE if native else CacheLayout.parse(arm),
+            native=native,
+            repeat=0,
+            process=0,
+            contexts=tuple(sorted({row["context_tokens"] for row in rows if row["arm"] == arm})),
+            decode_tokens=rows[0]["decode_steps"],
+            chunk_tokens=config["prefill_chunk_tokens"],
+            ids=bounded_kv.context_ids(prompts),
+        )
+        found += bounded_kv.measure_memory(engine, plan)
+    again = [{name: getattr(point, name) for name in (*POINT, "token_digest")} for point in found]
+    return {"target": engine.target.info.digest, "exactly": {"points": again}}
+
+
+def agreements(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return on how many tokens and prompts both drafters of a report's prompts agree."""
+    mlx, torch = drafter_parity.both(options)
+    prompts = list(_prompts(report))
+    found = drafter_parity.compare(mlx, torch, prompts, report["config"]["max_new_tokens"])
+    same = sum(row.mlx_tokens == row.torch_tokens for row in found.generations)
+    values = {"agreed_tokens": found.agreed_tokens, "identical_generations": same}
+    return {"target": mlx.target.info.digest, "values": values}
+
+
+def blocks(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where the blocks of a graph probe were and what of them was accepted."""
+    engine = open_selected(options)
+    config, count = report["config"], len(report["rows"]["blocks"])
+    prompt = load_prompts(
+        options.set or config["prompt_set"], Tokenizer(engine.folder), engine.target.info.name
+    ).prompts[0]
+    timed = [asdict(one) for one in single_graph.probe(engine, prompt.ids, count, math.inf, config["depth"])]
+    again = [{name: one[name] for name in BLOCK} for one in timed]
+    return {"target": engine.target.info.digest, "exactly": {"blocks": again}}
+
+
+ROWS: dict[str, Callable[[argparse.Namespace, Mapping[str, Any]], dict[str, Any]]] = {
+    "bounded_kv": points,
+    "drafter_parity": agreements,
+    "fused_graph_probe": blocks,
+}
+
+
+def rows_again(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is said of one report without samples."""
+    return {"delta": 0.0, "rows": []} | ROWS[report["kind"]](options, report)
+
+
+def _without_drafter(options: argparse.Namespace) -> argparse.Namespace:
+    return argparse.Namespace(**(vars(options) | {"drafter": "none"}))
+
+
+def _prompts(report: Mapping[str, Any]) -> Iterator[Prompt]:
+    """Yield the prompts of a parity report in its order."""
+    for row in report["rows"]["generations"]:
+        data = base64.b64decode(report["prompts"][row["prompt_digest"]])
+        yield Prompt(row["prompt_id"], "", struct.unpack(f"<{len(data) // 4}I", data), row["prompt_digest"])
