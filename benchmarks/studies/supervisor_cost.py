@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -17,12 +19,14 @@ from tests.fakes.local_jobs import Jobs
 
 RUNS = 10
 PROGRAMS = {"true": ("/bin/true",), "sleep 1 s": ("/bin/sleep", "1"), "python": (sys.executable, "-I", "-c", "pass")}
+UNIT = "interpreter of a run's unit"
+_IMPORTS = "from bridge.executor.supervisor.run_unit import preload; preload()"
 _TICK_S = 0.01
 
 
 def cases() -> Sequence[str]:
-    """Return the programs."""
-    return tuple(PROGRAMS)
+    """Return the programs, and what a run's unit of its own costs before it is a supervisor."""
+    return (*PROGRAMS, UNIT)
 
 
 def run(case: str) -> list[Row]:
@@ -31,6 +35,8 @@ def run(case: str) -> list[Row]:
     The supervisor is read as often as it is followed, at last some milliseconds before it ends; what it uses after
     that, for the end of its own process, is not seen.
     """
+    if case == UNIT:
+        return [{"cpu_s": round(_imports_s(), 3)} for _ in range(RUNS)]
     clock = SystemClock()
     executor = LocalExecutor(clock)
     executor.host()
@@ -47,6 +53,14 @@ def run(case: str) -> list[Row]:
                 execution = starting.go(Hooks(lambda _: None, meter.look, meter.started)).wait()
             rows.append({"cpu_s": meter.cpu_s, "wall_s": round(execution.wall_s, 3), "ok": execution.ok})
     return rows
+
+
+def _imports_s() -> float:
+    """Return the processor time of a fresh interpreter that imports what a run's unit does."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-I", "-c", _IMPORTS], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 class _Meter:
