@@ -132,7 +132,7 @@ def test_a_requester_lists_and_fetches_and_verifies_archived_runs(
     assert [row["id"] for row in listed] == sorted(run_ids, reverse=True)
     assert {(row["state"], row["reason"]) for row in listed} == {("published", "gate_rejected")}
     assert mac(["fetch", run_ids[0][-8:], *bus], tmp_path)["outcome"]["reason"] == "gate_rejected"
-    assert mac(["verify", run_ids[2], *bus], tmp_path)["outcome"]["reason"] == "unproven"  # whole, and nobody signed it
+    assert mac(["verify", run_ids[2], *bus], tmp_path)["outcome"]["reason"] == "unsigned"  # whole, and nobody signed it
 
 
 def test_doctor_says_that_a_remote_sends_every_ref(archived: tuple[Path, list[str]], tmp_path: Path) -> None:
