@@ -44,6 +44,9 @@ PLAIN_STEPS_TO_LEARN = 4
 PROBE_STEPS = 2
 PLAIN_CHECK_SHARE = 32
 MARGIN = 1.02
+SURE_MARGIN = 1.5
+"""How much better than the others a match must be once matches have lost what learning may lose: it can be known
+without another loss that they come true now."""
 PROMISING_COMMITTED = 1.5
 """Tokens a step must promise to be worth a verified probe, whatever it cost so far: that may have been a bad moment."""
 LARGEST_FIRST_COST = 8.0
@@ -221,11 +224,12 @@ class ControlledDepth:
 
     def _expected(self, costs: Bucket, limit: int) -> Expected | None:
         """Return what the match here promises, None unless its rate is above every other's by the margin."""
-        if self._match is None or self._overdrawn(costs):
+        if self._match is None:
             return None
         found = self.lookups.best(self._match, limit, costs)
         others = max(self._rate(costs, self._best(costs)), self._rate(costs, PLAIN))
-        return found if found is not None and found.rate > MARGIN * others else None
+        wanted = SURE_MARGIN if self._overdrawn(costs) else MARGIN
+        return found if found is not None and found.rate > wanted * others else None
 
     def _extended(self, costs: Bucket, arm: Arm, limit: int) -> int:
         """Return up to how many tokens a match is to follow a whole draft that it agrees with, 0 for not at all."""

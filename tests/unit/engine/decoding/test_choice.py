@@ -87,6 +87,14 @@ def test_choosing_is_about_as_good_as_the_best_single_drafter_and_better_on_mixe
 
 
 @pytest.mark.parametrize("name", TEXTS)
+def test_from_cold_finding_out_costs_a_tenth_of_an_answer_at_most(name: str) -> None:
+    for chosen, alone in zip(
+        decoded(name, choice, kept=False), decoded(name, lambda: ControlledDepth(0), kept=False), strict=True
+    ):
+        assert chosen.time_s <= alone.time_s / 0.9
+
+
+@pytest.mark.parametrize("name", TEXTS)
 def test_from_cold_no_answer_is_slower_than_plain_decoding(name: str) -> None:
     assert all(spent.time_s * 0.98 <= TOKENS - 1 for spent in decoded(name, choice, kept=False))
 
