@@ -60,7 +60,7 @@ def test_a_forged_beacon_makes_no_runner_live_and_is_said(fleet) -> None:
     forger.bus.beacon(forger.beacon(7))
     assert runners(fleet, client) == []
     (doubt,) = doubts(client)
-    assert doubt.startswith("a beacon of alpha does not count: it is not signed, and the pinned key ")
+    assert doubt.startswith("a beacon of alpha does not count: not signed, and alpha signs")
     with pytest.raises(NoRunnerError, match="no runner on this bus counts: a beacon of alpha does not count"):
         require_runner(client, client.identity(), fleet.clock, preset="mlx-env-probe", selector=ANYBODY, poll_s=1.0)
     alpha = fleet.runner("alpha")
@@ -189,12 +189,12 @@ def test_a_log_of_another_run_is_refused(fleet) -> None:
         fleet.client(fleet.key("alpha")).read_log(other.id)
 
 
-def test_an_unsigned_log_is_shown_and_said_to_be_unproven(fleet) -> None:
+def test_an_unsigned_log_is_shown_and_said_to_be_unsigned(fleet) -> None:
     old = fleet.forger("old")
     ref = old.submit().ref
     held = old.start(ref, old.claim(ref))
     old.renew(ref, held, log=chunk(ref.id, 0, 0, b"one\n"))
     client = fleet.client(fleet.key("alpha"))
     assert [one.data for one in client.read_log(ref.id)] == [b"one\n"]
-    assert client.log_signature(ref.id).state == "unverified"
-    assert client.log_signature(ref.id).why.startswith("it is not signed, and the pinned key ")
+    answer = client.log_signature(ref.id)
+    assert (answer.word, answer.why) == ("unsigned", "not signed, and its runner signs (a test)")
