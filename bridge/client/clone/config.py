@@ -6,6 +6,8 @@ embedded. Knows files and variables, not git and not buses: whether a route exis
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -92,8 +94,13 @@ class ClientSettings:
 
     @property
     def state_dir(self) -> Path:
-        """Return `<git common dir>/kakeya`, or the data directory outside of a clone."""
-        return self.data_dir if self.repository is None else self.repository.common_dir / "kakeya"
+        """Return `<git common dir>/kakeya`; without a clone, or where that cannot be written, a data directory."""
+        if self.repository is None:
+            return self.data_dir
+        common = self.repository.common_dir
+        if os.access(common, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            return common / "kakeya"
+        return self.data_dir / "clones" / hashlib.sha256(os.fsencode(common)).hexdigest()[:16]
 
     @property
     def runs_dir(self) -> Path:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
 
 from bridge.client.clone.config import BusChoice, candidates, check_template, discover, parse_route, write_clone_config
@@ -83,6 +89,33 @@ def test_outside_of_a_clone_everything_is_in_the_data_directory(place, tmp_path)
     settings = discover(outside, environment)
     assert settings.repository is None
     assert settings.runs_dir == tmp_path / "data" / "runs"
+
+
+@contextmanager
+def somebody():
+    """Be somebody else for a while: to root every folder can be written."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+def test_a_clone_that_cannot_be_written_keeps_its_state_in_the_data_directory():
+    with tempfile.TemporaryDirectory(prefix="clone-") as name:
+        folder = Path(name).resolve()
+        folder.chmod(0o755)
+        subprocess.run(["git", "init", "-q", str(folder)], check=True)
+        settings = discover(folder, {"XDG_DATA_HOME": f"{name}-data"})
+        for mode, inside in ((0o777, True), (0o555, False)):
+            (folder / ".git").chmod(mode)
+            with somebody():
+                state = settings.state_dir
+            assert state.is_relative_to(folder) is inside
+            assert state.is_relative_to(settings.data_dir) is not inside
 
 
 def test_a_broken_git_file_is_said(tmp_path):
