@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -16,14 +17,17 @@ from tests.fakes.memory_bus import BUS_ID, Faults, MemoryBus, MemoryRemote, bus_
 from tests.steps.stepping import Stepping
 
 CALL_S = 0.3  # a git call over a good network
+SLOW_S = 4.0  # the longest over a bad one, where each call takes its own time
+LOSS = 0.01  # the share of its calls whose request or reply is lost
 
 
 @dataclass
 class CallMeter:
-    """Counts the calls of one actor; each takes time on the virtual clock."""
+    """Counts the calls of one actor; each takes time on the virtual clock, over a bad network by chance."""
 
     clock: Stepping
     call_s: float = CALL_S
+    bad_network: random.Random | None = None
     counts: Counter[str] = field(default_factory=Counter)
 
     def faults(self) -> Faults:
@@ -36,8 +40,10 @@ class CallMeter:
 
     def _decide(self, operation: str) -> str | None:
         self.counts[operation] += 1
-        self.clock.advance(self.call_s)
-        return None
+        chance = self.bad_network
+        self.clock.advance(self.call_s if chance is None else chance.uniform(0.0, SLOW_S))
+        lost = chance is not None and chance.random() < LOSS
+        return chance.choice(("lost", "unanswered")) if chance is not None and lost else None
 
 
 def new_remote(clock: Clock, **changes: object) -> MemoryRemote:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -52,12 +53,14 @@ class SteppedWorld:
         folder: for the runners' states.
         seed: decides the order of what is due at the same moment.
         run_s: how long a run takes.
+        slow: whether each call takes up to four seconds and one in a hundred is lost.
         hosted: whether the remote is somebody else's, where runners poll and push less often.
     """
 
     folder: Path
     seed: int = 0
     run_s: float = 1.0
+    slow: bool = False
     hosted: bool = False
     record: dict[str, object] = field(default_factory=dict)
     runners: list[SteppedRunner] = field(default_factory=list)
@@ -73,7 +76,8 @@ class SteppedWorld:
         folder = StateFolder(self.folder / name)
         folder.create()
         said: list[str] = []
-        meter, stopping = CallMeter(self.clock), threading.Event()
+        chance = random.Random(f"{self.seed} {name}") if self.slow else None
+        meter, stopping = CallMeter(self.clock, bad_network=chance), threading.Event()
         executor = FakeExecutor(self.clock, self._program)
         log = new_log(Lines(said))
         log.setLevel(logging.DEBUG)

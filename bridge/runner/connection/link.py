@@ -31,13 +31,13 @@ class BusLink:
         with self.lock:
             return replace(self, bus=self.bus.beside(), lock=threading.RLock())
 
-    def push_wait_s(self) -> float:
+    def push_wait_s(self, *, urgent: bool = False) -> float:
         """Return how long a push that can wait should wait: the host's budget, and our own after failures."""
-        return max(self.budget.wait_s(), self.bus.push_wait_s())
+        return max(self.budget.wait_s(urgent=urgent), self.bus.push_wait_s())
 
-    def take_push_turn(self) -> bool:
+    def take_push_turn(self, *, urgent: bool = False) -> bool:
         """Return whether a push that can wait may go now; the caller holds the lock and pushes at once."""
-        return self.budget.wait_s() == 0.0 and self.bus.take_push_turn()
+        return self.budget.wait_s(urgent=urgent) == 0.0 and self.bus.take_push_turn()
 
 
 def link_to(bus: RunnerBus, clock: Clock, keys: KnownKeys | None = None) -> BusLink:

@@ -63,10 +63,11 @@ class PushBudget:
         self._last_s = float("-inf")
         self._lock = threading.Lock()
 
-    def wait_s(self) -> float:
-        """Return how long a push that is not urgent should wait."""
+    def wait_s(self, *, urgent: bool = False) -> float:
+        """Return how long a push should wait; failures do not stretch the wait of one that a lease depends on."""
         with self._lock:
-            interval_s = min(self._interval_s * self._stretch, max(_BACKOFF_MAX_S, self._interval_s))
+            stretch = 1.0 if urgent else self._stretch
+            interval_s = min(self._interval_s * stretch, max(_BACKOFF_MAX_S, self._interval_s))
             return max(0.0, self._last_s + interval_s - self._clock.steady_s())
 
     def lease_s(self) -> float:

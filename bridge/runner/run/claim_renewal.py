@@ -190,11 +190,11 @@ class ClaimRenewal:
             with self._lock:
                 waiting = bool(self._pending)
             urgent = self._lease.due_in_s() == 0.0
-            if not (waiting or urgent) or self._link.push_wait_s() > 0:
+            if not (waiting or urgent) or self._link.push_wait_s(urgent=urgent) > 0:
                 continue
             try:
                 with self._link.lock:
-                    if not self._link.take_push_turn():
+                    if not self._link.take_push_turn(urgent=urgent):
                         continue  # another slot or runner was quicker, and the budget is the host's
                     self._push(lambda held: following(held, self._clock), final=False)
             except FencedError:

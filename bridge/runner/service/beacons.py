@@ -92,7 +92,8 @@ class BeaconSender:
         wake = self._link.record.wake
         if wake == "embedded" or (wake == "actions" and (last or self._shown == self._rules.facts.digest)):
             return
-        if self._link.push_wait_s() > 0 and not last:
+        # While runs go on it travels with their renewals, and takes no turn of the push budget that a lease needs.
+        if (self._running() or self._link.push_wait_s() > 0) and not last:
             return
         self._ending = self._ending or last
         beacon = self.due()  # to end is news, so the last one is always due

@@ -71,3 +71,17 @@ def test_requests_that_have_to_wait_are_fetched_once(world: SteppedWorld) -> Non
         world.clock.sleep(5.0)
     assert sum(fetches) <= CALLS_MAX
     assert fetches[-2:] == [0, 0]
+
+
+def test_no_lease_is_lost_because_the_remote_is_slow_and_loses_calls(tmp_path: Path) -> None:
+    world = SteppedWorld(tmp_path, seed=1, run_s=240.0, slow=True, hosted=True, record={"lease_s": 600.0})
+    try:
+        runners = [world.serve(world.runner(f"runner-{number}")) for number in range(3)]
+        refs = [world.ask() for _ in range(6)]
+        limit_s = world.clock.steady_s() + 4 * 3600.0
+        assert world.clock.run_until(lambda: all(world.ended(ref.id) for ref in refs), limit_s)
+        said = [line for one in runners for line in one.said if "runner_lost" in line or "interrupted" in line]
+        assert said == []
+        assert max(world.times_executed().values()) == 1
+    finally:
+        world.close()
