@@ -8,6 +8,7 @@ from benchmarks.equal_arms import campaign as equal_arms
 from benchmarks.simulation import campaign, failures
 from benchmarks.studies import (
     bus_chaos,
+    bus_delays,
     bus_fleet,
     bus_listings,
     dispatch,
@@ -30,7 +31,7 @@ from benchmarks.studies.study import Study
 
 STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
     "rooms": (fresh_clone.STUDY, slow_tests.STUDY),
-    "bus": (bus_listings.STUDY, bus_chaos.STUDY, bus_fleet.SMALL_STUDY, bus_fleet.LARGE_STUDY),
+    "bus": (bus_listings.STUDY, bus_chaos.STUDY, bus_delays.STUDY, bus_fleet.SMALL_STUDY, bus_fleet.LARGE_STUDY),
     "executor": (
         escapes.STUDY,
         escapes.HOLES,
