@@ -51,4 +51,17 @@ LINES = (
     Line("`--help` at most 2x `python -c pass`", STUDIES, speed("help")),
     Line("`status` at most 0.35 s of CPU", STUDIES, speed("status")),
     Line("`ls` of 10,000 runs at most 0.5 s", STUDIES, speed("ls")),
+    Line(
+        "docs/comparison.md beside pueue, gh, uv, dstack, Buildkite's agent and GPU MCP servers, every have with its "
+        "command",
+        "python -m pytest -n 0 -q tests/unit/test_documents.py",
+    ),
+    Line(
+        "fresh HOME, requester only, over ssh and http remotes, with printed lines only",
+        "not built; parsed: python -m pytest -n 0 -q tests/unit/test_documents.py",
+    ),
+    Line(
+        "every command line in README and guides executed or parsed by a test",
+        "python -m pytest -n 0 -q tests/unit/test_documents.py",
+    ),
 )
