@@ -19,7 +19,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt
 
 $(VENV)/.dev: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e ".[mlx,torch,gguf,github,mcp,trust,dev]"
+	$(PIP) -e ".[mlx,torch,gguf,github,mcp,report,trust,dev]"
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo ## install what a runner needs and send one real request through the bridge

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.show.line import Line
-from benchmarks.studies import requester_size, requester_speed
+from benchmarks.studies import pages, requester_size, requester_speed
 from benchmarks.studies.report import report_of
 
 STUDIES = "make studies AREA=front-door"
@@ -31,6 +31,20 @@ def speed(case: str) -> Callable[[], str | None]:
         return None if row is None else ", ".join(f"{name} {value}" for name, value in row.items())
 
     return figure
+
+
+def looked_at() -> str | None:
+    """Return what a browser made of the pages."""
+    newest = {entry["case"]: entry["rows"] for entry in report_of("front-door", pages.STUDY.name).entries()}
+    rows = [row for of in newest.values() for row in of]
+    if not rows:
+        return None
+    overflow, said = max(row["overflow_px"] for row in rows), sum(len(row["console"]) for row in rows)
+    return (
+        f"{', '.join(newest)}: {len(rows)} views, {said} console messages, most overflow {overflow} px, "
+        f"verdict found in {sum(row['verdict'] for row in rows)}, "
+        f"at most {max(row['bytes'] for row in rows):,} bytes; no sweep yet"
+    )
 
 
 LINES = (
@@ -63,5 +77,10 @@ LINES = (
     Line(
         "every command line in README and guides executed or parsed by a test",
         "python -m pytest -n 0 -q tests/unit/test_documents.py",
+    ),
+    Line(
+        "pages of a claim run, a failure, a sweep, a rejected forgery: screenshots committed, looked at",
+        STUDIES,
+        looked_at,
     ),
 )

@@ -17,6 +17,7 @@ from benchmarks.studies import (
     fast_demo,
     fresh_clone,
     hogs,
+    pages,
     proofs,
     requester_size,
     requester_speed,
@@ -43,6 +44,6 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
         supervisor_overhead.STUDY,
     ),
     "evidence": (campaign.STUDY, failures.STUDY, equal_arms.STUDY, claim_runs.STUDY),
-    "front-door": (requester_size.STUDY, requester_speed.STUDY),
+    "front-door": (requester_size.STUDY, requester_speed.STUDY, pages.STUDY),
     "engine": (fast_demo.STUDY, families.STUDY, state_cost.STUDY, dispatch.STUDY, drafting_choice.STUDY),
 }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.output import clock_face
 from bridge.cli.screen.run_view import print_status
-from bridge.client.connection.liveness import ago, doubts, look
+from bridge.client.connection.liveness import SeenRunner, ago, doubts, look
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import PREFIX, clean_line, fenced, new_fence
 from bridge.client.run.listing import rows
@@ -15,7 +16,6 @@ from bridge.client.run.present import document
 from bridge.client.run.run import Run
 from bridge.ids import short
 from bridge.presets import registry
-from bridge.records import Beacon
 
 
 def status(call: Invocation) -> int:
@@ -98,11 +98,27 @@ def fetch(call: Invocation) -> int:
 
 
 def open_result(call: Invocation) -> int:
-    """Print the folder of a run's result."""
+    """Print the folder of a run's result, or the page that shows it."""
+    if call.args.html:
+        return _open_page(call)
     run = call.find_run(call.args.id)
     run.result()
     call.output.data(str(run.status().folder))
     call.output.document(document(run, run.status(), "open", exit_code=0))
+    return 0
+
+
+def _open_page(call: Invocation) -> int:
+    from bridge.client.page.writing import write_folder_page, write_page
+
+    folder = Path(call.directory, call.args.id)
+    if folder.is_dir():
+        path = write_folder_page(call.settings(), folder)
+    else:
+        run = call.find_run(call.args.id)
+        path = write_page(run.settings, run)
+    call.output.data(str(path))
+    call.output.document(of_data("open", {"page": str(path)}))
     return 0
 
 
@@ -117,7 +133,7 @@ def runners(call: Invocation) -> int:
             f"{beacon.runner:<18} {alive:<9} seen {ago(one.age_s):>8} ago  queue {beacon.queue}  "
             f"{clean_line(', '.join(beacon.capabilities)) or '-'}"
         )
-        for label, words in _offers(beacon):
+        for label, words in _offers(one):
             call.output.data(f"{'':<18} {label:<9} {clean_line(', '.join(words))}")
     for line in doubts(session.bus):
         call.output.say("warning", clean_line(line))
@@ -129,8 +145,9 @@ def runners(call: Invocation) -> int:
     return 0
 
 
-def _offers(beacon: Beacon) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _offers(seen: SeenRunner) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield label and words of each further line about a runner."""
+    beacon = seen.beacon
     installed = registry()
     if beacon.labels:
         yield "labels", beacon.labels

@@ -135,7 +135,10 @@ _WATCH = (
     Verb("fetch", "Watch", "bridge.cli.mac.look:fetch", "write a run's verified result to disk",
             (_ID, _JSON, _BUS), examples=("kakeya-mac fetch @last",), exit_codes=(0, 1, 8)),
     Verb("open", "Watch", "bridge.cli.mac.look:open_result", "print the folder of a run's result, fetching it first",
-            (_ID, _JSON, _BUS), examples=('cd "$(kakeya-mac open @last)"',), exit_codes=(0, 1, 8)),
+            (_ID, Argument(("--html",), "write one self-contained page and print its path", "flag"), _JSON, _BUS),
+            "With --html also a folder that holds a result, whether or not it verifies. The page needs no network and "
+            "no script; its plots need the extra `report`.",
+            ('cd "$(kakeya-mac open @last)"', "kakeya-mac open --html @last"), (0, 1, 8)),
     Verb("runners", "Watch", "bridge.cli.mac.look:runners", "list the runners of the bus and what they offer",
             (_JSON, _BUS)),
     Verb("presets", "Watch", "bridge.cli.mac.presets:presets", "list what may be run",

@@ -185,6 +185,12 @@ class DryRunData(Part):
     live: str | None
 
 
+class PageData(Part):
+    """What `open --html` wrote."""
+
+    page: str
+
+
 class AgentFileRow(Part):
     """A file of an agent's program that `agent install` or `agent uninstall` looked at."""
 
@@ -239,6 +245,7 @@ DATA: Final[dict[str, Any]] = {
     "quote": QuoteData,
     "compare": CompareData,
     "config": ConfigData,
+    "open": PageData,
     "init": InitData,
     "version": VersionData,
     "agent install": AgentFileRows,

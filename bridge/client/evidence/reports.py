@@ -80,6 +80,17 @@ def _arm(arm: Mapping[str, Any]) -> Rows:
         yield "", "stopped by " + ", ".join(f"{name} {count}" for name, count in sorted(stops.items()))
 
 
+def decode_rates(report: Mapping[str, Any]) -> dict[str, list[tuple[str, float]]]:
+    """Return prompt and decode tokens per second of each measured sample, by arm."""
+    found: dict[str, list[tuple[str, float]]] = {}
+    for arm in map(_table, _list(report.get("arms"))):
+        samples = [one for one in map(_table, _list(arm.get("samples"))) if one.get("is_warmup") is not True]
+        rates = [(_text(one.get("prompt_id")), rate) for one in samples if (rate := _decode_rate(one)) is not None]
+        if rates:
+            found[_text(arm.get("name"))] = rates
+    return found
+
+
 def _special(table: Mapping[str, Any]) -> Rows:
     """Yield the rows of kinds without arms."""
     for check in map(_table, _list(table.get("checks"))):

@@ -1,0 +1,64 @@
+"""HTML from texts: every text is cleaned and escaped here, so that nothing in a result becomes markup."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from bridge.client.document.untrusted import clean_line
+
+STYLE: Final = """
+:root{color-scheme:light dark;--line:#8884;--good:#1a7f37;--bad:#c62828;--some:#9a6700}
+body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;max-width:64rem;padding:1rem;overflow-wrap:break-word}
+h1{font-size:1.3rem}h2{font-size:1.05rem;margin-top:2rem;border-bottom:1px solid var(--line)}
+.wide{overflow-x:auto}table{border-collapse:collapse;width:100%}
+td,th{text-align:left;vertical-align:top;padding:.2rem .6rem .2rem 0;max-width:30rem}
+td,th{border-bottom:1px solid var(--line)}
+.verdict{font-size:1.15rem;font-weight:600}.evidence,.held{color:var(--good)}
+.rejected,.missing,.nothing{color:var(--bad)}.valid,.recorded{color:var(--some)}
+pre{white-space:pre-wrap;border:1px solid var(--line);padding:.6rem;font-size:13px;overflow-wrap:anywhere}
+figure{margin:1rem 0;background:#fff;color:#000;padding:.3rem}svg{max-width:100%;height:auto;display:block}
+"""
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def text(value: object) -> str:
+    """Return a value as escaped text of one line."""
+    return html.escape(clean_line(str(value)))
+
+
+def page(title: str, parts: Iterable[str]) -> str:
+    """Return a whole document."""
+    head = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(_POLICY)}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
+        f"<title>{text(title)}</title><style>{STYLE}</style></head><body>"
+    )
+    return f"{head}{''.join(parts)}</body></html>\n"
+
+
+def section(title: str, *parts: str) -> str:
+    """Return a titled part; nothing where all of it is empty."""
+    body = "".join(parts)
+    return f"<section><h2>{text(title)}</h2>{body}</section>" if body else ""
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of cells that are markup already; nothing without rows."""
+    lines = ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
+    if not lines:
+        return ""
+    top = f"<thead><tr>{''.join(f'<th>{text(one)}</th>' for one in head)}</tr></thead>" if head else ""
+    return f'<div class="wide"><table>{top}<tbody>{"".join(f"<tr>{line}</tr>" for line in lines)}</tbody></table></div>'
+
+
+def marked(kind: str, value: object) -> str:
+    """Return a text with the class that colours it."""
+    return f'<span class="{html.escape(kind, quote=True)}">{text(value)}</span>'
+
+
+def lines(values: Iterable[str]) -> str:
+    """Return lines as they are, their breaks kept."""
+    return f"<pre>{chr(10).join(text(one) for one in values)}</pre>"

@@ -1,0 +1,175 @@
+"""The page of one result: the verdict first, then what it rests on, what was measured, when, on what, and the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bridge.client.document.untrusted import tail
+from bridge.client.evidence.judged import JudgedResult
+from bridge.client.evidence.reports import decode_rates, rows
+from bridge.client.page import plots
+from bridge.client.page.markup import lines, marked, page, section, table, text
+from bridge.client.run.result import Result
+from bridge.diagnostics import Check
+from bridge.ids import short
+from bridge.records import ClaimResult, RunRecord, Verdict
+
+LOG_LINES: Final = 200
+_REPORT_ROWS: Final = 400
+_LOG_FIRST: Final = frozenset({"program_failed", "timed_out"})
+"""Endings that the log explains and the gate does not."""
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A claim of an earlier run of the same preset: when it ended, its run, its value."""
+
+    ended: str
+    run: str
+    value: float
+
+
+def page_of(judged: JudgedResult, checks: Sequence[Check], earlier: Sequence[Earlier]) -> str:
+    """Return the page of an intact result.
+
+    Args:
+        judged: the result, and what the gate here says of it.
+        checks: what `verify` found.
+        earlier: the history of its primary claim, oldest first.
+    """
+    result, verdict = judged.result, judged.verdict
+    record = result.record
+    log = section("Log, written by the program of the run", _log(result))
+    failed = record is not None and record.reason in _LOG_FIRST
+    parts = [_head(result, verdict), log if failed else ""]
+    if verdict is not None:
+        parts += [section("Claims", *_claims(verdict)), section("Findings", _findings(verdict))]
+    parts.append(section("Signature and integrity", _checks(checks)))
+    parts += [section(f"Report {name}", *_report(value)) for name, value in sorted(result.reports.items())]
+    parts.append(section("History of the primary claim", *_history(earlier)))
+    if record is not None:
+        parts += [section("Time line", *_times(record)), section("Provenance", _provenance(record))]
+    parts.append("" if failed else log)
+    return page(f"Kakeya run {short(result.id)}", parts)
+
+
+def page_of_refused(name: str, why: str, checks: Sequence[Check]) -> str:
+    """Return the page of something that is no intact result: what does not hold, and nothing that it says."""
+    head = f'<h1>{text(name)}</h1><p class="verdict rejected">does not verify</p><p>{text(why)}</p>'
+    return page(f"{name} does not verify", [head, section("Signature and integrity", _checks(checks))])
+
+
+def _head(result: Result, verdict: Verdict | None) -> str:
+    record = result.record
+    decision = "not judged" if verdict is None else f"{verdict.decision} ({verdict.profile})"
+    kind = "recorded" if verdict is None else verdict.decision
+    said = "" if verdict is None else f"<p>{text(verdict.headline)}</p>"
+    ended = (
+        "" if record is None else f"<p>{text(record.reason)}{text(f': {record.message}' if record.message else '')}</p>"
+    )
+    preset = "" if record is None else f" {text(record.preset)}"
+    return f'<h1>Run {text(short(result.id))}{preset}</h1><p class="verdict {kind}">{text(decision)}</p>{said}{ended}'
+
+
+def _claims(verdict: Verdict) -> Iterator[str]:
+    for unit, group in _by_unit(verdict.claims).items():
+        yield plots.intervals(group, unit, 1.0 if unit in {"x", "ratio"} else None)
+    yield table(
+        ("claim", "wording", "decision", "premises"),
+        (
+            (text(one.id), text(one.wording), marked(one.decision, one.decision), _premises(one))
+            for one in verdict.claims
+        ),
+    )
+
+
+def _by_unit(claims: Iterable[ClaimResult]) -> dict[str, list[tuple[str, float, tuple[float, float]]]]:
+    found: dict[str, list[tuple[str, float, tuple[float, float]]]] = {}
+    for one in claims:
+        if one.value is not None and one.interval is not None:
+            found.setdefault(one.unit, []).append((one.id, one.value, one.interval))
+    return found
+
+
+def _premises(claim: ClaimResult) -> str:
+    return " · ".join(marked("held" if one.held else "missing", f"{one.premise}{'' if one.held else ' missing'}")
+                    for one in claim.premises)  # fmt: skip
+
+
+def _findings(verdict: Verdict) -> str:
+    return table(
+        ("rule", "severity", "what", "what to do"),
+        ((text(one.code), text(one.severity), text(one.message), text(one.remedy)) for one in verdict.findings),
+    )
+
+
+def _checks(checks: Sequence[Check]) -> str:
+    words = {"ok": "held", "warn": "recorded", "fail": "missing"}
+    return table((), ((marked(words[one.level], one.level), text(one.name), text(one.text)) for one in checks))
+
+
+def _report(report: Mapping[str, Any]) -> Iterator[str]:
+    rates = decode_rates(report)
+    yield plots.dots(
+        {name: [(float(at), rate) for at, (_, rate) in enumerate(found)] for name, found in rates.items()},
+        "sample, in order of measurement", "decode tokens/s",
+    )  # fmt: skip
+    shown = [(text(label), text(said)) for label, said in rows(report)]
+    yield table((), shown[:_REPORT_ROWS])
+    if len(shown) > _REPORT_ROWS:
+        yield f"<p>{len(shown) - _REPORT_ROWS} more lines in the report.</p>"
+
+
+def _history(earlier: Sequence[Earlier]) -> Iterator[str]:
+    yield plots.dots({"value": [(float(at), one.value) for at, one in enumerate(earlier)]}, "run", "value")
+    yield table(("ended", "run", "value"), ((text(e.ended), text(e.run), text(f"{e.value:.6g}")) for e in earlier))
+
+
+def _times(record: RunRecord) -> Iterator[str]:
+    moments = (
+        ("asked for", record.created),
+        ("claimed", record.claimed),
+        ("started", record.started),
+        ("ended", record.ended),
+    )
+    yield table((), ((text(name), text(at)) for name, at in moments if at is not None))
+    if record.telemetry is not None:
+        samples = record.telemetry.samples
+        shares = {
+            "this run": [(one.t_s, one.cpu_share) for one in samples if one.cpu_share is not None],
+            "others": [(one.t_s, one.other_cpu_share) for one in samples if one.other_cpu_share is not None],
+        }
+        yield plots.over_time(shares, "share of the processors")
+    yield table(
+        ("command", "from s", "to s", "exit", "CPU s", "peak memory"),
+        (
+            (text(one.name), f"{one.started_s:.1f}", f"{one.ended_s:.1f}", text(one.exit_code), f"{one.cpu_s:.1f}",
+             f"{one.peak_rss_bytes / 1e6:.0f} MB")
+            for one in record.commands
+        ),
+    )  # fmt: skip
+
+
+def _provenance(record: RunRecord) -> str:
+    host, code = record.host, record.code
+    facts: list[tuple[str, object]] = [
+        ("run", record.id), ("bus", record.bus_id), ("runner", f"{record.runner} {record.runner_version}"),
+        ("host", f"{host.name}, {host.os} {host.os_version}, {host.cpu}, {host.cpu_count} processors"),
+        ("devices", ", ".join(host.devices) or "none"), ("sandbox", record.sandbox.kind),
+        ("preset", f"{record.preset} {record.preset_digest}"), ("policy", record.policy_digest),
+        ("request", record.request_digest),
+        ("asked by", f"{record.principal}, {'signed' if record.signer else 'unsigned'}"),
+    ]  # fmt: skip
+    if code is not None:
+        facts += [("code", f"{code.origin}, {code.trust_class}, {code.identity}"), ("packages", code.lock_digest)]
+    facts += [("model", f"{one.name}, {one.bytes} bytes") for one in record.models]
+    facts += [("output", f"{one.path}, {one.bytes} bytes, {one.sha256}") for one in record.outputs]
+    return table((), ((text(name), text(value)) for name, value in facts))
+
+
+def _log(result: Result) -> str:
+    last = tail(result.log, LOG_LINES)
+    left = f"<p>{last.earlier_lines} earlier lines are in log.txt.</p>" if last.earlier_lines else ""
+    return left + lines(last.lines) if last.lines else ""

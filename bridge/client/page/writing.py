@@ -1,0 +1,79 @@
+"""Write the page of a run or of a folder: find the result, verify it, gather its history, put the file down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from bridge.client.clone.config import ClientSettings
+from bridge.client.clone.store import Store, id_in
+from bridge.client.connection.pins import Pins, pins
+from bridge.client.evidence import verify as checking
+from bridge.client.evidence.judged import JudgedResult
+from bridge.client.page.result_page import Earlier, page_of, page_of_refused
+from bridge.client.run.result import read_folder_result, read_result
+from bridge.client.run.run import Run
+from bridge.errors import IntegrityError
+from bridge.ids import short
+from bridge.records import Verdict
+from bridge.system.durable import write_atomically
+
+
+def write_page(settings: ClientSettings, run: Run) -> Path:
+    """Write the page of a run whose result is there; return its path, beside the result's folder."""
+    result, trusted = run.result(), run.pins()
+    verified = checking.verify(result.tree, trusted, source=run.id, run_id=run.id)
+    judged = JudgedResult.of(result, trusted)
+    text = page_of(judged, verified.checks, tuple(earlier(settings, judged)))
+    return _put(settings, short(run.id), text)
+
+
+def write_folder_page(settings: ClientSettings, folder: Path) -> Path:
+    """Write the page of a result in a folder, also of one that does not verify: then of that alone."""
+    trusted = pins(settings)
+    verified = checking.verify_folder(folder, trusted)
+    name = id_in(folder)
+    named = short(name) if name is not None else folder.name
+    if not verified.ok or verified.answer.refused:
+        failed = "; ".join(check.text for check in verified.checks if check.level == "fail")
+        return _put(settings, named, page_of_refused(named, failed or verified.reason, verified.checks))
+    return _put(settings, named, _whole(settings, folder, trusted, verified, named))
+
+
+def _whole(settings: ClientSettings, folder: Path, trusted: Pins, verified: checking.Verification, named: str) -> str:
+    try:
+        judged = JudgedResult.of(read_folder_result(folder), trusted)
+    except IntegrityError as error:
+        return page_of_refused(named, error.message, verified.checks)
+    return page_of(judged, verified.checks, tuple(earlier(settings, judged)))
+
+
+def earlier(settings: ClientSettings, judged: JudgedResult) -> Iterator[Earlier]:
+    """Yield the primary claim of every stored run of the same preset and profile, oldest first, this one included."""
+    record, verdict = judged.result.record, judged.verdict
+    primary = None if verdict is None else _primary(verdict)
+    if record is None or verdict is None or primary is None:
+        return
+    store = Store(settings.state_dir)
+    for run_id in sorted(run_id for run_id in store.ids() if store.has_result(run_id)):
+        try:
+            other = read_result(store.read_result(run_id), run_id)
+        except IntegrityError:
+            continue
+        if other.record is None or other.verdict is None or other.record.preset != record.preset:
+            continue
+        found = _primary(other.verdict)
+        if other.verdict.profile == verdict.profile and found is not None and found[0] == primary[0]:
+            yield Earlier(other.record.ended, short(run_id), found[1])
+
+
+def _primary(verdict: Verdict) -> tuple[str, float] | None:
+    found = ((one.id, one.value) for one in verdict.claims if one.role == "primary" and one.value is not None)
+    return next(found, None)
+
+
+def _put(settings: ClientSettings, name: str, text: str) -> Path:
+    path = settings.runs_dir / f"{name}.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text.encode(), mode=0o644)
+    return path

@@ -1,0 +1,139 @@
+"""The page of a result: self-contained, the verdict in it, nothing of a stranger's taken for markup."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from bridge.client.clone.config import discover
+from bridge.client.evidence.judged import JudgedResult
+from bridge.client.page import plots
+from bridge.client.page.writing import earlier
+from bridge.client.run.result import read_folder_result
+from tests.drift import ROOT
+from tests.fakes.requester import Requester
+from tests.fakes.scripted_host import ScriptedHost
+from tests.unit.bridge.cli.looking import claim, take
+
+EVIDENCE = ROOT / "docs" / "evidence" / "k3-fused-allmlx-code-rpa4gwnn"
+PAGE_MAX_BYTES = 1_000_000
+VOID = {"meta", "link", "br"}
+HOSTILE = '<script>alert(1)</script><img src=x onerror=y>" onclick="z'
+
+
+class Reader(HTMLParser):
+    """Reads a page as a browser would: tags, what they load, text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.loaded, self.open, self.said = set(), [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.loaded += [value for name, value in attributes if name in {"src", "href", "xlink:href", "action"}]
+        assert not [name for name, _ in attributes if name.startswith("on")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        self.open.remove(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.said.append(data)
+
+
+def read(path):
+    data = Path(path).read_bytes()
+    assert len(data) <= PAGE_MAX_BYTES
+    page = Reader(data.decode())
+    assert page.open == []
+    assert page.tags.isdisjoint({"script", "img", "iframe", "object", "form"})
+    assert [one for one in page.loaded if not one.startswith(("#", "data:"))] == []
+    return page, " ".join(page.said)
+
+
+@pytest.fixture
+def requester(tmp_path):
+    return Requester(tmp_path)
+
+
+def page_of(requester, what):
+    ran = requester.run("open", "--html", str(what), "--json")
+    assert ran.code == 0, ran.err
+    return read(ran.document["data"]["page"])
+
+
+def test_the_page_of_a_claim_run_shows_verdict_premises_arms_plots_and_log_and_is_the_same_again(requester):
+    page, said = page_of(requester, EVIDENCE)
+    verdict = json.loads((EVIDENCE / "verdict.json").read_text())
+    assert "recorded (claim)" in said
+    assert all(one["id"] in said for one in verdict["claims"])
+    report = json.loads((EVIDENCE / "reports" / "report.json").read_text())
+    assert all(arm["name"] in said for arm in report["arms"])
+    assert "missing" in said
+    assert "svg" in page.tags
+    assert (EVIDENCE / "log.txt").read_text().splitlines()[-1].strip() in said
+    path = requester.folder / "data" / "runs" / "rpa4gwnn.html"
+    before = path.read_bytes()
+    page_of(requester, EVIDENCE)
+    assert path.read_bytes() == before
+
+
+def test_without_matplotlib_the_tables_are_there(requester, monkeypatch):
+    monkeypatch.setattr(plots, "is_available", lambda: False)
+    page, said = page_of(requester, EVIDENCE)
+    assert "svg" not in page.tags
+    assert "recorded (claim)" in said
+
+
+def test_a_forged_result_shows_what_does_not_hold_and_nothing_that_it_says(requester, tmp_path):
+    forged = tmp_path / "forged"
+    shutil.copytree(EVIDENCE, forged)
+    report = (forged / "reports" / "report.json").read_text()
+    (forged / "reports" / "report.json").write_text(report.replace('"output_tokens"', '"output_tokens" ', 1))
+    _, said = page_of(requester, forged)
+    assert "does not verify" in said
+    assert "Claims" not in said
+
+
+def test_nothing_of_a_run_becomes_markup(requester):
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    run_id = requester.run("run", "mlx-env-probe").out.strip()
+    host.claim(run_id)
+    host.start(run_id)
+    host.log(run_id, HOSTILE.encode() + b"\n", final=True)
+    host.judge(run_id)
+    host.finish(run_id, message=HOSTILE, claims=(claim(wording=HOSTILE),), reports={"probe.json": {"kind": HOSTILE}})
+    _, said = page_of(requester, run_id)
+    assert HOSTILE in said
+
+
+def test_history_lists_the_runs_of_the_preset_that_are_here_oldest_first(requester):
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    ids = []
+    for value in (1.25, 1.5):
+        ids.append(requester.run("run", "mlx-env-probe", "--new").out.strip())
+        take(host, ids[-1], claims=(claim(value=value),))
+        assert requester.run("fetch", ids[-1]).code == 0
+        requester.clock.sleep(5)
+    result = read_folder_result(requester.folder / "data" / "runs" / ids[-1][-8:])
+    judged = JudgedResult(result, result.verdict)
+    shown = [(one.run, one.value) for one in earlier(requester_settings(requester), judged)]
+    assert shown == [(ids[0][-8:], 1.25), (ids[1][-8:], 1.5)]
+
+
+def requester_settings(requester):
+    around = requester.surroundings(io.StringIO(), io.StringIO())
+    return discover(around.directory, around.environment, None)
