@@ -49,7 +49,8 @@ def summarise(report: Report) -> Summary:
         ratio = decode_ratio(baseline, candidate)
         reference = {sample.prompt_id: sample.tokens for sample in measured(baseline[0])}
         compared = len(reference)
-        identical = sum(reference[sample.prompt_id] == sample.tokens for sample in measured(candidate))
+        other = {s.prompt_id for s in measured(candidate) if reference.get(s.prompt_id) != s.tokens}
+        identical = compared - len(other)
     return Summary(tuple(_arm(arm) for arm in report.arms), ratio, identical, compared)
 
 

@@ -138,6 +138,15 @@ def test_the_summary_pools_baseline_and_control_and_leaves_warm_ups_out() -> Non
     assert [arm.tokens_per_s for arm in summary.arms] == pytest.approx([1.5, 1.0, 3.0])
 
 
+def test_a_prompt_of_several_launches_is_counted_once_and_identical_where_all_its_outputs_are() -> None:
+    report = part(0)
+    first = report.arms[2].samples[0]
+    for tokens, identical in ((first.tokens, 1), ((1, 2), 0)):
+        twice = replace(report.arms[2], samples=(first, replace(first, id="1/0/speculative/p", tokens=tokens)))
+        summary = summarise(replace(report, arms=(*report.arms[:2], twice)))
+        assert (summary.identical, summary.compared) == (identical, 1)
+
+
 def test_different_tokens_are_counted_as_such() -> None:
     report = part(0)
     other = replace(report.arms[2], samples=(replace(report.arms[2].samples[0], tokens=(1, 2)),))
