@@ -10,6 +10,7 @@ from bridge.client.connection.pins import Pins
 from bridge.client.evidence.gate_files import Judged, judge_paths
 from bridge.gate import rules_catalogue
 from bridge.gate.declared.kind import kinds
+from tests.gate_archive import digest_at, stored, table
 
 EVIDENCE = ROOT / "docs" / "evidence"
 
@@ -40,8 +41,19 @@ def judged_again() -> str:
     return f"{said} (claims: {of}); {otherwise or 'each as stored'}"
 
 
+def archived() -> str:
+    """Return at which commit the gate of each stored verdict is, its digest recomputed from the commit's sources."""
+    found = [
+        f"{digest[:12]} is commit {commit[:12]}" + ("" if digest_at(commit) == digest else ", WHOSE DIGEST IS ANOTHER")
+        for digest, commit in table().items()
+    ]
+    missing = stored().keys() - table().keys()
+    return "; ".join(found) + (f"; {len(missing)} NOT FOUND" if missing else "")
+
+
 LINES = (
     Line("every existing rule guards a premise", "make show AREA=evidence", guarded),
     Line("outputs are computed again", "make show AREA=evidence", confirmed),
     Line("docs/evidence, judged again by this gate", "kakeya-mac gate check docs/evidence", judged_again),
+    Line("older gates archived by digest", "python -m tests.gate_archive", archived),
 )
