@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from bridge.errors import InfrastructureError
-from bridge.executor.capture.logs import LogKeeper
+from bridge.executor.capture.logs import LogKeeper, last_line
 from bridge.executor.capture.marks import MarkReader
 from bridge.executor.capture.outputs import import_outputs, start_stamp
 from bridge.executor.interface import Ending, Execution, Hooks, RunDirectory
@@ -22,7 +22,7 @@ from bridge.executor.sandbox.confinement import Confinement
 from bridge.executor.sandbox.interpreter import ANSWER_MAX_BYTES, answer, question
 from bridge.executor.supervision.bounds import Bounds, Stop, rlimits
 from bridge.executor.supervision.peer_isolation import Beside, PeerProcess
-from bridge.executor.supervision.plan import CommandEnd, CommandPlan, command_environment, open_pipe
+from bridge.executor.supervision.plan import CommandEnd, CommandPlan, command_environment, make_folder, open_pipe
 from bridge.executor.supervision.supervise import Supervisor
 from bridge.executor.turns.launch import LaunchTurns
 from bridge.executor.turns.series import SeriesOfLaunches, joined
@@ -171,7 +171,7 @@ class RunExecution:
         try:
             with ExitStack() as stack:
                 pipe = open_pipe(stack)
-                environment = command_environment(self._spec, self._directory, self.marker, pipe.write)
+                environment = command_environment(self._spec, command, self._directory, self.marker, pipe.write)
                 environment |= {"KAKEYA_NONCE": self._nonce}
                 environment |= {} if beside is None else beside.environment()
                 wrapped = stack.enter_context(self._confinement.command(command.argv, environment))
@@ -237,6 +237,8 @@ class RunExecution:
 
     def _alone(self, command: Command, beside: PeerProcess | LaunchTurns | None = None) -> bool:
         before = self._left_so_far() if command.confirms else None
+        make_folder(command, self._directory)
+        heard = self._log.listen() if command.confirms and command.folder is not None else None
         ended = self._supervise(command, self._log, self._marks, self._sampler.usage, beside)
         if ended is None:
             return False
@@ -248,7 +250,8 @@ class RunExecution:
             self._ending = "killed" if ended.killed else self._ending
             if not ended.began:
                 return False
-        self._results.append(ended.result if before is None else ended.result.evolve(before=before))
+        said = None if heard is None else last_line(heard, self._secrets)
+        self._results.append(ended.result if before is None else ended.result.evolve(before=before, answer=said))
         self._bounds.command_ended(ended.result.cpu_s)
         stop = ended.stop or self._bounds.disk()
         if stop is not None:

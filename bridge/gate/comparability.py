@@ -64,6 +64,8 @@ def of_runs(a: MeasuredRun, b: MeasuredRun) -> Iterator[Reason]:
 def _records(a: RunRecord, b: RunRecord) -> Iterator[Reason]:
     if a.id == b.id:
         yield Reason("weaker", "A and B are the same run: every ratio is 1 by construction")
+    if a.preset == b.preset and a.preset_digest != b.preset_digest:
+        yield Reason("weaker", f"other definition of {a.preset}: {a.preset_digest[:12]} and {b.preset_digest[:12]}")
     hosts = [(run.host.name, run.host.cpu, run.host.os, run.host.os_version, run.host.machine) for run in (a, b)]
     if hosts[0] != hosts[1]:
         yield Reason("weaker", f"other host: {', '.join(hosts[0])} and {', '.join(hosts[1])}")

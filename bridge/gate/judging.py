@@ -11,10 +11,11 @@ from typing import Any, Final, TypeVar
 from bridge import strictjson
 from bridge.gate import claims, profiles
 from bridge.gate.identity import identity
-from bridge.gate.interface import Authority, Evidence, Report, Skip, Violation
+from bridge.gate.interface import Authority, Evidence, Report, ReportProblem, Skip, Violation
 from bridge.gate.registry import rules
 from bridge.gate.report_kinds import ATTACHMENTS
 from bridge.gate.reports.loading import load
+from bridge.gate.reports.workload import load as load_workload
 from bridge.gate.rule import RegisteredRule
 from bridge.limits import REPORT_MAX_BYTES, REPORTS_MAX_COUNT
 from bridge.records import ClaimResult, Decision, Finding, JobSpec, RunRecord, Verdict
@@ -49,8 +50,7 @@ def judge(
     """
     before = {run_id: dict(files) for run_id, files in (earlier or {}).items()}
     records = {run_id: data for run_id, files in before.items() if (data := files.pop(RECORD_NAME, None)) is not None}
-    names = _report_paths(reports, spec)
-    loaded, problems = load({path: reports[path] for path in names[:REPORTS_MAX_COUNT]})
+    loaded, problems = _loaded(reports, spec)
     evidence = Evidence(
         reports=loaded,
         record=record,
@@ -121,6 +121,16 @@ def _says(said: Any, meant: Any, *, absent: bool) -> bool:
     if isinstance(said, list) and isinstance(meant, list):
         return len(said) == len(meant) and all(_says(a, b, absent=absent) for a, b in zip(said, meant, strict=True))
     return type(said) is type(meant) and bool(said == meant)
+
+
+def _loaded(
+    reports: Mapping[str, bytes], spec: JobSpec | None
+) -> tuple[tuple[Report, ...], Mapping[str, tuple[ReportProblem, ...]]]:
+    """Return what is judged, and what is wrong with its files."""
+    if spec is not None and spec.workload is not None:
+        return load_workload(reports, spec, spec.workload)
+    names = _report_paths(reports, spec)
+    return load({path: reports[path] for path in names[:REPORTS_MAX_COUNT]})
 
 
 def _report_paths(reports: Mapping[str, bytes], spec: JobSpec | None) -> list[str]:

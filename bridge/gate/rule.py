@@ -12,6 +12,7 @@ from functools import wraps
 
 from bridge.gate.interface import Evidence, Report, Skip, Violation
 from bridge.records import JobSpec, Premise, RunRecord, Severity
+from bridge.records.workload import KIND as WORKLOAD
 
 Check = Callable[[Evidence], "Iterable[Violation] | Skip"]
 ReportCheck = Callable[[Report, Evidence], "Iterable[Violation]"]
@@ -28,6 +29,7 @@ class RegisteredRule:
         premise: what its violations take from claims, unless one says otherwise.
         severity: ``reject`` where a recomputation contradicts the report, ``violation`` where a premise falls.
         kinds: report kinds it looks at, empty for every kind.
+        enveloped: it reads fields that every kind of the engine's has, and an owner's own program has not.
         remedy: what to do about a violation.
     """
 
@@ -39,6 +41,7 @@ class RegisteredRule:
     why: str
     check: Check
     kinds: tuple[str, ...] = ()
+    enveloped: bool = False
 
     @property
     def layer(self) -> str:
@@ -47,7 +50,7 @@ class RegisteredRule:
 
     def looks_at(self, kind: str) -> bool:
         """Whether it looks at reports of a kind."""
-        return not self.kinds or kind in self.kinds
+        return kind in self.kinds if self.kinds else not (self.enveloped and kind == WORKLOAD)
 
     def described(self) -> dict[str, object]:
         """Return what `gate rules` shows of it."""
@@ -89,7 +92,8 @@ def report_rule(
     def register(check: ReportCheck) -> RegisteredRule:
         @wraps(check)
         def over_reports(evidence: Evidence) -> Iterable[Violation] | Skip:
-            reports = [r for r in evidence.reports if r.value is not None and (not kinds or r.kind in kinds)]
+            wanted = [r for r in evidence.reports if r.value is not None]
+            reports = [r for r in wanted if (r.kind in kinds if kinds else r.kind != WORKLOAD)]
             if not reports:
                 return Skip("no well-formed report of its kinds" if kinds else "no well-formed report")
             return (
@@ -98,7 +102,8 @@ def report_rule(
                 for violation in check(report, evidence)
             )
 
-        return rule(code, premise, remedy=remedy, severity=severity, kinds=kinds)(over_reports)
+        found = rule(code, premise, remedy=remedy, severity=severity, kinds=kinds)(over_reports)
+        return replace(found, enveloped=not kinds)
 
     return register
 

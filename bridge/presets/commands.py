@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from bridge.presets.facts import PolicyFacts
 from bridge.presets.model import HOST_TOKEN, PARAMETER_TOKEN, Preset
 from bridge.presets.parameters import render
-from bridge.records import Command, Request
+from bridge.records import Command, DeclaredOutput, Request, seed_of
 from bridge.records.base import ParamValue
+from bridge.records.workload import KIND, REPORT_FILE
 
 
 def commands_of(
@@ -36,8 +37,30 @@ def commands_of(
                     "launches": series,
                     "reference": reference,
                     "confirms": template.confirms,
+                    "seed": seed_of(seed_basis(request), launch) if template.seeded else None,
+                    "folder": f"repeat-{launch}" if template.seeded else None,
                 }
             )
+
+
+def seed_basis(request: Request) -> str:
+    """Return what the seeds of a request's repeats follow from."""
+    return request.id
+
+
+def outputs_of(preset: Preset, commands: tuple[Command, ...]) -> tuple[DeclaredOutput, ...]:
+    """Return what a run promises to write: of a workload, a report a repeat and what it keeps beside it."""
+    if preset.workload is None:
+        return preset.outputs
+    found: list[DeclaredOutput] = []
+    for command in commands:
+        if command.folder is not None and not command.confirms:
+            found.append(DeclaredOutput(path=f"{command.folder}/{REPORT_FILE}", kind=KIND))
+            found += (
+                DeclaredOutput(path=f"{command.folder}/{name}", kind="attachment", required=False)
+                for name in preset.workload.keep
+            )
+    return tuple(found)
 
 
 def _argv(
@@ -52,6 +75,7 @@ def _argv(
     host_values = {
         "engine": (facts.interpreter, *flags, "-m", "engine.cli"),
         "host_engine": (facts.interpreter, "-I", "-m", "engine.cli"),
+        "interpreter": (facts.interpreter,),
         "workload": (request.workload.commit if request.workload is not None else "",),
         "launch": (str(launch),),
         "launches": (str(launches),),

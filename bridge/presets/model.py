@@ -7,22 +7,28 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from bridge.presets.parameters import CommitParameter, Parameter
-from bridge.records import DeclaredOutput, LaunchSeries, Record
+from bridge.records import DeclaredOutput, LaunchSeries, Record, WorkloadDefinition
 from bridge.records.base import Name, Seconds, Text
 from bridge.records.jobspec import CodeOrigin
 from bridge.records.request import Profile
 
 PARAMETER_TOKEN = re.compile(r"\{([a-z0-9][a-z0-9._-]*)\}")
 HOST_TOKEN = re.compile(r"\$\{([a-z_]+)\}")
-HOST_NAMES = frozenset({"engine", "host_engine", "workload", "launch", "launches", "profile", "target", "drafter"})
-"""`host_engine` is the host's engine also where the code is the request's, `workload` the request's commit."""
+HOST_NAMES = frozenset(
+    {"engine", "host_engine", "interpreter", "workload", "launch", "launches", "profile", "target", "drafter"}
+)
+"""`host_engine` is the host's engine also where the code is the request's, `workload` the request's commit,
+`interpreter` the host's Python alone."""
 
 _HOST_CODE = {"host": ("${engine}", "${host_engine}"), "request": ("${host_engine}",)}
+_OF_WORKLOADS = ("seeded", "packages", "workload", "read_only")
+"""Written only where a preset has them, so that other presets keep their digests."""
+
 PositiveCount = Annotated[int, Field(gt=0)]
 PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 VariableName = Annotated[str, Field(pattern="^[A-Z_][A-Z0-9_]*$")]
@@ -74,6 +80,7 @@ class CommandTemplate(Record):
         launches: the command is launched in a series and takes turns; `repeat` is for those that are not.
         reference: the host's own program that decodes alone, after each launch, what that launch decoded.
         confirms: host code that computes again what the commands before it put out.
+        seeded: each repeat gets a seed and a folder of its own; a workload's.
     """
 
     name: Name
@@ -83,6 +90,11 @@ class CommandTemplate(Record):
     reference: Tokens | None = None
     confirms: bool = False
     repeat: Repeat = Repeat()
+    seeded: bool = False
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialise(self).items() if value or name not in _OF_WORKLOADS}
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -127,6 +139,9 @@ class Preset(Record):
         gate_profile: thresholds the gate judges by.
         primary_claim: the one claim fixed beforehand.
         labels: facts every result carries.
+        packages: distributions that the host's interpreter must have; without one it is not offered there.
+        workload: what the owner's own program promises to report; None for the engine's presets.
+        read_only: absolute paths of a workload that its runs see.
     """
 
     schema_version: Literal[1] = Field(alias="schema")
@@ -149,12 +164,19 @@ class Preset(Record):
     gate_profile: Name = "default"
     primary_claim: Name | None = None
     typical_s: Seconds | None = None
+    packages: tuple[Name, ...] = ()
+    workload: WorkloadDefinition | None = None
+    read_only: tuple[str, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialise(self).items() if value or name not in _OF_WORKLOADS}
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         if self.name == "cancel":
             raise ValueError("the name 'cancel' is reserved for cancel branches")
-        if self.status == "ready" and not (self.commands and self.outputs):
+        if self.status == "ready" and not (self.commands and (self.outputs or self.workload)):
             raise ValueError("a ready preset has at least one command and one declared output")
         if self.code == "request" and self.secrets:
             raise ValueError("request code gets no secret: whatever a run can read is public")
@@ -167,8 +189,9 @@ class Preset(Record):
         if asking and (self.code != "request" or any(command.argv[0] != "${host_engine}" for command in asking)):
             raise ValueError("a peer is request code, and the command that asks it is ${host_engine}")
         confirming = [place for place, command in enumerate(self.commands) if command.confirms]
+        own = self.workload is not None
         if confirming and (
-            confirming != [len(self.commands) - 1] or self.commands[-1].argv[0] not in _HOST_CODE[self.code]
+            confirming != [len(self.commands) - 1] or not (own or self.commands[-1].argv[0] in _HOST_CODE[self.code])
         ):
             raise ValueError("what confirms is the last command, and the host's own engine")
         self._tokens_are_declared()

@@ -37,6 +37,11 @@ def load(name: str, data: bytes) -> Preset:
         raise UsageError(f"preset file {name}.toml, {where}: {first['msg']}") from error
     except (ValueError, TypeError) as error:
         raise UsageError(f"preset file {name}.toml: {error}") from error
+    if preset.workload is not None or preset.read_only:
+        raise UsageError(
+            f"preset file {name}.toml: workload and read_only are for workload folders",
+            remedy=f"kakeya-runner workload new {name}",
+        )
     if preset.name != name:
         raise UsageError(f"preset file {name}.toml says name = {preset.name!r}; a preset is named as its file is")
     return preset

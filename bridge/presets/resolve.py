@@ -14,7 +14,7 @@ from typing import Literal
 from bridge import limits as bounds
 from bridge import strictjson
 from bridge.errors import ParameterError, PolicyRefusedError, RequestRejectedError
-from bridge.presets.commands import commands_of
+from bridge.presets.commands import commands_of, outputs_of, seed_basis
 from bridge.presets.facts import PolicyFacts, SandboxMode, Trust, TrustClass
 from bridge.presets.model import Preset, PresetLimits
 from bridge.presets.parameters import bind
@@ -71,11 +71,13 @@ def resolve(
         environment=environment,
         limits=limits,
         sandbox=sandbox,
-        outputs=preset.outputs,
+        outputs=outputs_of(preset, commands),
         gate_profile=preset.gate_profile,
         primary_claim=preset.primary_claim,
         decisions=(*said, *_param_lines(request, preset, params, given), *limit_lines, *sandbox_lines),
         labels=tuple(labels),
+        workload=preset.workload,
+        seed_basis=seed_basis(request) if any(command.seed is not None for command in commands) else None,
     )
 
 
@@ -127,7 +129,8 @@ def _check_policy(request: Request, preset: Preset, facts: PolicyFacts, trust: T
     _check_peer(preset, facts)
     if preset.code == "host":
         note = "; the workload it brings is not used" if request.workload is not None else ""
-        return "host", [*said, f"code: the host's installed engine{note}"]
+        whose = "the host's installed engine" if preset.workload is None else f"the owner's {preset.workload.label}"
+        return "host", [*said, f"code: {whose}{note}"]
     if trust.request_code == "trusted":
         return "trusted", [*said, f"code: the request's tree, trusted ({trust.why})"]
     if preset.has_peer:
@@ -275,7 +278,8 @@ def _sandbox(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[Sand
     mode, why = _sandbox_mode(request, preset, facts)
     network = preset.sandbox.network and facts.sandbox_network
     models = (facts.target, facts.drafter) if preset.models != type(preset.models)() else (None, None)
-    folders = (*facts.read_only, *facts.model_roots, *(path for path in models if path and Path(path).is_absolute()))
+    roots = (*preset.read_only, *facts.read_only, *facts.model_roots)
+    folders = (*roots, *(path for path in models if path and Path(path).is_absolute()))
     spec = SandboxSpec(
         mode=mode,
         network=network,

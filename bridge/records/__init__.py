@@ -44,6 +44,7 @@ from bridge.records.verdict import (
     StoredVerdict,
     Verdict,
 )
+from bridge.records.workload import ConfirmedMetric, MetricDefinition, ProgramDigest, WorkloadDefinition, seed_of
 
 __all__ = [
     "AcceptedWorkflow",
@@ -60,6 +61,7 @@ __all__ = [
     "CodeRecord",
     "Command",
     "CommandResult",
+    "ConfirmedMetric",
     "Decision",
     "DeclaredOutput",
     "Delivery",
@@ -79,12 +81,14 @@ __all__ = [
     "MachineCondition",
     "Manifest",
     "ManifestEntry",
+    "MetricDefinition",
     "ModelDigest",
     "ModelShape",
     "OutputRecord",
     "PeerRecord",
     "Premise",
     "PremiseResult",
+    "ProgramDigest",
     "Reason",
     "Record",
     "Request",
@@ -104,4 +108,6 @@ __all__ = [
     "Verdict",
     "Wake",
     "Workload",
+    "WorkloadDefinition",
+    "seed_of",
 ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
+from bridge.limits import OFFERS_MAX_COUNT
 from bridge.records.base import Count, Moment, Name, Record, Seconds, Sha256, Text
 
 SIGNED_REQUESTS: Final = "signed-requests"  # a beacon's word that its owner lists keys that may sign requests
@@ -73,6 +74,8 @@ class Beacon(Record):
         interval_s: seconds after which the next one comes at the latest; None means the bus's own interval.
         workflows: workflow files that Actions may run on this host; requesters are warned about others.
         thermal: ``unknown`` is a value.
+        offers: of the presets above, those that are the host's own, whole, as their `Preset`; written only where there
+            are any.
     """
 
     schema_version: Literal[1] = 1
@@ -93,3 +96,8 @@ class Beacon(Record):
     disk_free_bytes: Count
     thermal: Text
     time: Moment
+    offers: Annotated[tuple[dict[str, Any], ...], Field(max_length=OFFERS_MAX_COUNT)] = ()
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialise(self).items() if value or name != "offers"}

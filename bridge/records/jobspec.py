@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from bridge.limits import OUTPUT_FILES_DEFAULT_COUNT
 from bridge.records.base import Count, Name, Oid, ParamValue, Record, RunId, Seconds, Sha256, Text
 from bridge.records.request import Profile
 from bridge.records.turns import LaunchSeries
+from bridge.records.workload import WorkloadDefinition
 
 CodeOrigin = Literal["host", "request"]
 
@@ -24,6 +25,8 @@ class Command(Record):
         launches: it is launched again and again until a stop rule ends that, and takes turns; None runs it once.
         reference: the host's own program that decodes the same samples alone, right after each launch of a series.
         confirms: it computes again what the commands before it put out, and leaves their files as they are.
+        seed: KAKEYA_SEED, for a repeat of a workload; written only where there is one.
+        folder: below KAKEYA_OUT, where it finds or leaves the files of its repeat; written only where there is one.
     """
 
     name: Name
@@ -32,6 +35,12 @@ class Command(Record):
     launches: LaunchSeries | None = None
     reference: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     confirms: bool = False
+    seed: Count | None = None
+    folder: Name | None = None
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without(serialise(self), "seed", "folder")
 
     @model_validator(mode="after")
     def _launches_have_no_peer(self) -> Self:
@@ -127,6 +136,8 @@ class JobSpec(Record):
         labels: facts every result must carry, e.g. ``trust_pushers``.
         principal, signer: who signed the request and with which key, verified by the host; ``unsigned`` and None when
             nobody did.
+        workload: what the owner's own program promises to report; written only where it is one.
+        seed_basis: what the seeds of its repeats follow from; written only where there is one.
     """
 
     schema_version: Literal[1] = 1
@@ -152,3 +163,14 @@ class JobSpec(Record):
     labels: tuple[Name, ...] = ()
     principal: Text = "unsigned"
     signer: Text | None = None
+    workload: WorkloadDefinition | None = None
+    seed_basis: Text | None = None
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without(serialise(self), "workload", "seed_basis")
+
+
+def _without(fields: dict[str, Any], *optional: str) -> dict[str, Any]:
+    """Return the fields but optional ones that say nothing, so that other records keep their bytes."""
+    return {name: value for name, value in fields.items() if value is not None or name not in optional}

@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
+from bridge.limits import ANSWER_MAX_CHARS
 from bridge.records.base import Count, Moment, Name, Oid, Record, RunId, Seconds, Sha256, Text
 from bridge.records.turns import LaunchRecord
+from bridge.records.workload import ProgramDigest
 
 
 class HostRecord(Record):
@@ -36,6 +38,7 @@ class CodeRecord(Record):
         interpreter, interpreter_version: what ran it.
         packages: installed distributions and versions.
         lock_digest: sha256 over the canonical package list.
+        programs: of a workload, everything that was to run, digested just before; written only where there is any.
     """
 
     origin: Literal["host", "request"]
@@ -47,6 +50,11 @@ class CodeRecord(Record):
     interpreter_version: Text
     packages: dict[str, str]
     lock_digest: Sha256
+    programs: tuple[ProgramDigest, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialise(self).items() if value or name != "programs"}
 
 
 class ImportedModule(Record):
@@ -130,6 +138,7 @@ class CommandResult(Record):
         started_s, ended_s: seconds since the run's start on the runner's steady clock.
         survivors: processes that were still there after the kill; 0 is the only good number.
         before: what lay in the report directory when a command that confirms began; None for any other.
+        answer: the last line that a command which confirms a workload's repeat wrote; written only where there is one.
     """
 
     name: Name
@@ -142,6 +151,11 @@ class CommandResult(Record):
     cpu_s: Seconds
     survivors: Count
     before: tuple[OutputRecord, ...] | None = None
+    answer: Annotated[str, Field(max_length=ANSWER_MAX_CHARS)] | None = None
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialise(self).items() if value is not None or name != "answer"}
 
 
 class LimitHit(Record):

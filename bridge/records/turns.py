@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from bridge.launches.stopping import LaunchRule
 from bridge.records.base import Count, Name, Record, Seconds, Sha256, Text
@@ -62,6 +62,8 @@ class Turn(Record):
         go_s, done_s: seconds on the supervisor's CLOCK_MONOTONIC: before the order was written, after the answer came.
         tokens: what the program says it committed.
         over: whether the program says that the sample ended with it.
+        cpu_s: processor time of the process that the turn was, where whoever started it collected it with wait4;
+            written only where there is one.
     """
 
     number: Count
@@ -71,6 +73,11 @@ class Turn(Record):
     done_s: Stamp
     tokens: Count
     over: bool
+    cpu_s: Seconds | None = None
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialise(self).items() if value is not None or name != "cpu_s"}
 
 
 class SoloStretch(Record):

@@ -20,8 +20,9 @@ from bridge.cli.host.talk import CLOCK, say
 from bridge.cli.host.trust import revoke, trust
 from bridge.errors import BusMissingError, KakeyaError, UsageError
 from bridge.runner.connection.known_keys import KnownKeys, known_keys
-from bridge.runner.policy.file import builtin_policy, file_problems, load_policy
+from bridge.runner.policy.file import builtin_policy, load_policy
 from bridge.runner.policy.model import Policy
+from bridge.runner.policy.rights import file_problems
 from bridge.runner.service.serve import (
     default_policy_path,
     default_state,
@@ -196,6 +197,12 @@ def _policy_command(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _workload(arguments: argparse.Namespace) -> int:
+    from bridge.cli.host.workload import workload
+
+    return workload(arguments, policy_path(arguments), say)
+
+
 def _journal(arguments: argparse.Namespace) -> int:
     from bridge.runner.state.journal import read_lines, verify_journal
 
@@ -322,6 +329,7 @@ HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     **CONTROL_HANDLERS,
     "gc": _gc,
     "policy": _policy_command,
+    "workload": _workload,
     "journal": _journal,
     "logs": _logs,
     "job-hook": _job_hook,

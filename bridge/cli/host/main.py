@@ -50,6 +50,17 @@ protected_refs, floor_commit, names, root_key, runner_keys.
 """
 
 
+_WORKLOAD_EPILOG = """\
+examples:
+  kakeya-runner workload new my-train --from train.py     writes workloads/my-train, which already works
+  kakeya-runner workload check my-train                   every mistake, with file, line and remedy
+  kakeya-runner workload try my-train -p lr=0.1           runs it here, in the sandbox, and shows the verdict
+  kakeya-runner workload allow my-train                   from now on this machine's runners offer it
+
+What a folder holds: docs/guides/workloads.md.
+"""
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     parser = argparse.ArgumentParser(
@@ -63,6 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
     _serving(verbs)
     _control(verbs)
     _files(verbs)
+    _workloads(verbs)
     _keys(verbs)
     _ssh(verbs)
     _trust(verbs)
@@ -126,6 +138,18 @@ def _files(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     levels = ("debug", "info", "warning", "error")
     logs.add_argument("--level", choices=levels, default="info", help="the least level to print; default: info")
     logs.add_argument("--json", action="store_true", help="the lines as they are kept: JSON, with versions")
+
+
+def _workloads(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    own = _verb(verbs, "workload", "offer your own program: new, check, try, allow, list, remove")
+    own.formatter_class = argparse.RawDescriptionHelpFormatter
+    own.epilog = _WORKLOAD_EPILOG
+    own.add_argument("action", choices=("new", "check", "try", "allow", "list", "remove"))
+    own.add_argument("folder", nargs="?", metavar="NAME|FOLDER", help="a folder, or the name of one below workloads/")
+    own.add_argument("--from", dest="program", metavar="FILE", help="with new: the program to begin with, copied")
+    own.add_argument("-p", "--param", action="append", default=[], metavar="NAME=VALUE", help="with try: a parameter")
+    own.add_argument("--preset", metavar="NAME", help="with try: which of its presets; default: the first")
+    own.add_argument("--json", action="store_true", help="with check and list: one JSON document on stdout")
 
 
 def _ssh(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

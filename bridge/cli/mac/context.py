@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bridge.client.clone.config import ClientSettings
     from bridge.client.connection.session import BusSession
     from bridge.client.run.run import Run
+    from bridge.presets import Preset
     from bridge.run.requirement import Requirement
 
     Opener = Callable[[ClientSettings, Clock], BusSession]
@@ -76,6 +77,16 @@ class Invocation:
         from bridge.client.connection.opening import open_session
 
         return open_session(settings, self.clock)
+
+    def local_presets(self) -> Mapping[str, Preset]:
+        """Return what the embedded runner of this machine offers.
+
+        Raises:
+            UsageError: the owner's policy or a workload has a mistake.
+        """
+        from bridge.cli.mac.local_policy import local_presets
+
+        return local_presets(self.environment)
 
     def connect(self, *, quiet: bool = False) -> BusSession:
         """Open the bus of the command and name it."""

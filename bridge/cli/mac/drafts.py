@@ -18,10 +18,12 @@ from bridge.client.send.draft import (
     parse_selector,
     without_sandbox,
 )
+from bridge.client.send.offered import compared_with, preset_of
 from bridge.client.send.parameters import split, typed
 from bridge.client.send.submit import find_live
 from bridge.client.send.workload import choose_workload, name_commits, send_code
-from bridge.presets import Preset, registry
+from bridge.presets import Preset
+from bridge.records import RunnerSelector
 
 
 def draft_of(call: Invocation, session: BusSession) -> RequestDraft:
@@ -32,8 +34,13 @@ def draft_of(call: Invocation, session: BusSession) -> RequestDraft:
         UsageError: the preset is planned, something does not fit it, or --unsandboxed is meant for a bus.
     """
     confirms = None if call.args.confirms is None else call.find_beside(session, call.args.confirms).id
-    preset = registry().get(call.args.preset)
-    draft = _offered(call, session) if preset is None else _installed(call, session, preset)
+
+    call.args.preset, preset, runner = preset_of(session, call.args.preset, call.local_presets, call.output.say)
+    if preset is None:
+        draft = _offered(call, session)
+    else:
+        draft = _installed(call, session, preset)
+        draft = draft if runner is None else replace(draft, runner=RunnerSelector(name=runner))
     draft = replace(draft, confirms=confirms)
     return without_sandbox(session, draft) if call.args.unsandboxed else draft
 
@@ -41,7 +48,9 @@ def draft_of(call: Invocation, session: BusSession) -> RequestDraft:
 def _installed(call: Invocation, session: BusSession, preset: Preset) -> RequestDraft:
     args = call.args
     workload = choose_workload(session, preset, ref=args.ref, dirty=args.dirty, say=call.output.say)
-    values = name_commits(session, preset, typed(preset, split(args.param or ())), workload)
+    values = name_commits(
+        session, preset, typed(preset, compared_with(split(args.param or ()), args.against, preset)), workload
+    )
     selector = parse_selector(args.runner)
     return draft_of_preset(
         preset, values, args.profile, workload=workload, runner=selector, expires_s=args.expires

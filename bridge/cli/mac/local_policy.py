@@ -16,10 +16,26 @@ from bridge.records import JobSpec, Workload
 from bridge.records.base import ParamValue
 from bridge.records.request import Profile
 from bridge.request import DEFAULT_TEMPLATE, request_branch
-from bridge.runner.policy.file import builtin_policy
+from bridge.runner.policy.file import builtin_policy, load_policy, own_presets
+from bridge.runner.policy.model import Policy
+from bridge.runner.service.serve import default_policy_path
 
 _NO_BUS = "0" * 32
 _SOME_TREE = "0" * 40
+
+
+def local_presets(environment: Mapping[str, str]) -> Mapping[str, Preset]:
+    """Return what the embedded runner of this machine offers: the installed presets and the owner's own programs.
+
+    Raises:
+        UsageError: the owner's policy or a workload has a mistake.
+    """
+    return own_presets(_policy(environment))
+
+
+def _policy(environment: Mapping[str, str]) -> Policy:
+    path = default_policy_path()
+    return load_policy(path) if path.exists() else builtin_policy(environment)
 
 
 def local_spec(
@@ -39,7 +55,7 @@ def local_spec(
     # The given values, not the bound ones: a default is to be called one.
     draft = RequestDraft(preset.name, values, profile, workload)
     request = request_of(draft, run_id, _NO_BUS, request_branch(DEFAULT_TEMPLATE, preset.name, run_id), now, who=None)
-    facts = builtin_policy(environment).facts(embedded=True)
+    facts = _policy(environment).facts(embedded=True)
     return resolve(
         request, preset, facts, Trust(why="an unsigned request on this machine's own bus"), given="command line"
     )

@@ -5,22 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.cli.mac.context import Invocation
+from bridge.client.connection.offers import AT
 from bridge.client.document.envelope import of_data
+from bridge.client.send.offered import own_presets
 from bridge.client.send.parameters import split, typed
 from bridge.client.send.workload import resolve_names
-from bridge.errors import UsageError
+from bridge.errors import InfrastructureError, UsageError
 from bridge.ids import is_id
+from bridge.presets import Preset, registry
 from bridge.presets import find as find_preset
-from bridge.presets import registry
+from bridge.records import MetricDefinition
 
 
 def presets(call: Invocation) -> int:
     """List the presets that may be run."""
-    shown = [preset for preset in registry().values() if call.args.all or preset.status == "ready"]
+    own = own_here(call)
+    every = [*registry().values(), *own.values()]
+    shown = [preset for preset in every if call.args.all or preset.status == "ready"]
     for preset in shown:
         planned = "" if preset.status == "ready" else " (planned, not built yet)"
         call.output.data(f"{preset.name:<38} {preset.description}{planned}")
-    hidden = len(registry()) - len(shown)
+    hidden = len(every) - len(shown)
     if hidden:
         call.output.say("note", f"{hidden} planned presets are not shown; kakeya-mac presets --all")
     data = [{"name": one.name, "status": one.status, "description": one.description, "code": one.code} for one in shown]
@@ -28,14 +33,37 @@ def presets(call: Invocation) -> int:
     return 0
 
 
+def own_here(call: Invocation) -> dict[str, Preset]:
+    """Return what the bus of the command offers beside the installed presets."""
+    if call.settings().bus.source == "embedded":
+        return own_presets(None, call.local_presets)
+    try:
+        return own_presets(call.connect(quiet=True), call.local_presets)
+    except InfrastructureError as error:
+        call.output.say("note", f"only installed presets are known, the bus cannot be read: {error.message}")
+        return {}
+
+
+def preset_called(call: Invocation, name: str) -> Preset:
+    """Return an installed preset, or one that this bus offers.
+
+    Raises:
+        PresetNotFoundError: there is none.
+    """
+    if name in registry():
+        return registry()[name]
+    own = own_here(call)
+    return find_preset(name.partition(AT)[0] if name.partition(AT)[0] in own else name, {**registry(), **own})
+
+
 def show(call: Invocation) -> int:
     """Show parameters, commands, reports and limits of one preset."""
-    preset = find_preset(call.args.preset)
+    preset = preset_called(call, call.args.preset)
     output = call.output
     output.row("preset", preset.name)
     output.row("what", preset.description)
     output.row("status", preset.status)
-    output.row("code", "the host's installed engine" if preset.code == "host" else "the request's tree")
+    output.row("code", _whose(preset))
     output.row("profiles", ", ".join(preset.profiles))
     for name, parameter in preset.params.items():
         facts = parameter.model_dump(mode="json", exclude={"help", "type", "allow_dash"}, exclude_none=True)
@@ -43,6 +71,8 @@ def show(call: Invocation) -> int:
             f"{key} {' | '.join(map(str, value)) if isinstance(value, list) else value}" for key, value in facts.items()
         )
         output.row("param", f"{name}: {parameter.help} ({parameter.type}; {said or 'required'})")
+    for metric in () if preset.workload is None else preset.workload.metrics:
+        output.row("metric", _metric(metric))
     for command in preset.commands:
         output.row("command", f"{command.name}: {' '.join(command.argv)}")
     for report in preset.outputs:
@@ -57,10 +87,24 @@ def show(call: Invocation) -> int:
     return 0
 
 
+def _whose(preset: Preset) -> str:
+    if preset.code == "request":
+        return "the request's tree"
+    return "the host's installed engine" if preset.workload is None else f"the owner's {preset.workload.label}"
+
+
+def _metric(metric: MetricDefinition) -> str:
+    facts = [metric.aggregate, metric.unit, f"{metric.better} is better" if metric.better else "no direction"]
+    facts += [f"{metric.bounds[0]:g} to {metric.bounds[1]:g}"] if metric.bounds is not None else []
+    return f"{metric.name}: {', '.join(facts)}"
+
+
 def explain(call: Invocation) -> int:
     """Show what a preset or a run resolves to, with every decision's reason."""
     what = call.args.what
-    lines, data = _explain_preset(call) if what in registry() else _explain_run(call)
+    is_run = what.startswith("@") or is_id(what.lower())
+    known = what in registry() or (not is_run and what in own_here(call))
+    lines, data = _explain_preset(call) if known else _explain_run(call)
     for line in lines:
         call.output.data(line)
     call.output.document(of_data("explain", data))
@@ -89,7 +133,7 @@ def _explain_preset(call: Invocation) -> tuple[tuple[str, ...], dict[str, Any]]:
     from bridge.cli.mac.local_policy import local_spec
     from bridge.presets import explain as explain_spec
 
-    preset = find_preset(call.args.what)
+    preset = preset_called(call, call.args.what)
     repository = call.settings().repository if preset.commits else None
     top = None if repository is None else repository.top
     values = resolve_names(top, preset, typed(preset, split(call.args.param or ())))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.drafts import draft_of, show_draft
-from bridge.cli.screen.run_view import print_status
+from bridge.cli.screen.run_view import print_status, print_unwanted
 from bridge.cli.screen.timeline import make_timeline, show_all
 from bridge.cli.signals import DetachedError
 from bridge.client.document.envelope import of_data
@@ -130,8 +130,13 @@ def _see_through(call: Invocation, found: Run) -> int:
             call.output.document(detached_document(found, call.command.name, detached.exit_code))
         return detached.exit_code
     print_status(call.output, found, status, call.directory)
-    call.output.document(document(found, status, call.command.name))
-    return status.exit_code
+    code = (
+        1
+        if status.exit_code == 0 and print_unwanted(call.output, status, getattr(call.args, "fail_if", None))
+        else status.exit_code
+    )
+    call.output.document(document(found, status, call.command.name, exit_code=code))
+    return code
 
 
 def _name_run(call: Invocation, found: Run) -> None:

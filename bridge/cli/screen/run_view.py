@@ -31,6 +31,15 @@ def print_status(output: Output, run: Run, status: RunStatus, directory: Path) -
         output.row(label, text, width)
 
 
+def print_unwanted(output: Output, status: RunStatus, word: str | None) -> bool:
+    """Return whether the primary claim says a word that ends the command in 1, and say so."""
+    claims = () if status.verdict is None or word is None else status.verdict.claims
+    claim = next((one for one in claims if one.role == "primary" and one.detail.get("effect") == word), None)
+    if claim is not None:
+        output.row("failed", clean_line(f"{claim.metric} is {word} (--fail-if {word})"))
+    return claim is not None
+
+
 def headline(run: Run, status: RunStatus) -> str:
     """Return ``valid (smoke)   01k9x3…   13 s   mlx-cpu Linux x86_64``."""
     parts = [f"{status.verdict.decision} ({status.profile})"] if status.verdict is not None else []

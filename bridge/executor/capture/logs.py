@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from bridge.executor.capture.redaction import Redactor
+from bridge.executor.capture.redaction import Redactor, contains_secret
+from bridge.limits import ANSWER_MAX_CHARS
 
 _MARK_BYTES: Final = 96  # room for the line that says what was cut
 
@@ -33,6 +34,7 @@ class LogKeeper:
         self._kept = bytearray()
         self._head_given = 0
         self._tail = bytearray()
+        self._heard: bytearray | None = None
         self.seen_bytes = 0
         self.cut_bytes = 0
 
@@ -43,7 +45,15 @@ class LogKeeper:
 
     def feed(self, block: bytes) -> None:
         """Take what the run wrote."""
+        if self._heard is not None:
+            self._heard += block
+            del self._heard[: -2 * ANSWER_MAX_CHARS]
         self._take(self._redactor.feed(block))
+
+    def listen(self) -> bytearray:
+        """Return what will hold the end of what the run writes from now on, as it wrote it."""
+        self._heard = bytearray()
+        return self._heard
 
     def note(self, text: str) -> None:
         """Add a line of the executor's own."""
@@ -80,3 +90,12 @@ class LogKeeper:
         self._give(bytes(self._tail))
         self._tail.clear()
         return bytes(self._kept)
+
+
+def last_line(heard: bytearray, secrets: Iterable[str]) -> str | None:
+    """Return the last line that says anything; None without one, where it is too long, or where it shows a secret."""
+    lines = [line for line in bytes(heard).splitlines() if line.strip()]
+    if not lines or contains_secret(lines[-1], tuple(secrets)):
+        return None
+    text = lines[-1].decode("utf-8", "replace").strip()
+    return text if len(text) <= ANSWER_MAX_CHARS else None

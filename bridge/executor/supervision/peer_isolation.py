@@ -91,6 +91,7 @@ class PeerProcess:
         self.nonce = secrets.token_hex(32)
         self._argv = command.peer or ()
         self._name = command.name
+        self._command = command
         self._beside = beside
         self._marker = f"{marker}-peer"
         self._elapsed_s = elapsed_s
@@ -174,7 +175,7 @@ class PeerProcess:
         try:
             with ExitStack() as stack:
                 marks = open_pipe(stack)
-                environment = command_environment(spec, directory, self._marker, marks.write)
+                environment = command_environment(spec, self._command, directory, self._marker, marks.write)
                 for name in ("KAKEYA_SAMPLE_PIPE", "KAKEYA_OUT"):
                     del environment[name]
                 ends = {"KAKEYA_PEER_ASK": self._asks.read, "KAKEYA_PEER_REPLY": self._replies.write}

@@ -12,16 +12,28 @@ from bridge.executor.interface import RunDirectory
 from bridge.executor.process.tree import MARKER_NAME
 from bridge.executor.sandbox.confinement import Wrapped
 from bridge.executor.supervision.bounds import Stop
-from bridge.records import CommandResult, JobSpec
+from bridge.records import Command, CommandResult, JobSpec
+from bridge.records.workload import REPORT_FILE
 
 PATH_DEFAULT: Final = "/usr/local/bin:/usr/bin:/bin"
 LANG_DEFAULT: Final = "C.UTF-8"
 
 
-def command_environment(spec: JobSpec, directory: RunDirectory, marker: str, pipe_fd: int) -> dict[str, str]:
-    """Return the whole environment of the commands of a run.
+# Read nothing that an earlier command could have compiled or left at home; /dev/null has no folders.
+_OF_WORKLOADS: Final = {
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONNOUSERSITE": "1",
+    "PYTHONPYCACHEPREFIX": "/dev/null/compiled",
+}
+
+
+def command_environment(
+    spec: JobSpec, command: Command, directory: RunDirectory, marker: str, pipe_fd: int
+) -> dict[str, str]:
+    """Return the whole environment of a command of a run.
 
     Args:
+        command: one that has a folder finds KAKEYA_OUT, KAKEYA_REPORT and KAKEYA_SEED of its repeat.
         spec: its variables come first; the facts of the run below cannot be overridden.
         directory: gives HOME, TMPDIR and KAKEYA_OUT.
         marker: unique to the run; recognises its processes.
@@ -42,7 +54,26 @@ def command_environment(spec: JobSpec, directory: RunDirectory, marker: str, pip
         "KAKEYA_OUT": str(directory.out),
         "KAKEYA_SAMPLE_PIPE": str(pipe_fd),
         MARKER_NAME: marker,
+        **({} if spec.workload is None else _OF_WORKLOADS),
+        **_of_repeat(command, directory),
     }
+
+
+def _of_repeat(command: Command, directory: RunDirectory) -> dict[str, str]:
+    """Return what a repeat of a workload finds: the folder of its files, the name of its report, its seed."""
+    if command.folder is None:
+        return {}
+    folder = directory.out / command.folder
+    seed = {} if command.seed is None else {"KAKEYA_SEED": str(command.seed)}
+    return {"KAKEYA_OUT": str(folder), "KAKEYA_REPORT": str(folder / REPORT_FILE), **seed}
+
+
+def make_folder(command: Command, directory: RunDirectory) -> None:
+    """Make the folder of a repeat, open to the run's user; the report directory above it is not open to others."""
+    if command.folder is not None:
+        folder = directory.out / command.folder
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o777)
 
 
 class Pipe:

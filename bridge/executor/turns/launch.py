@@ -215,7 +215,14 @@ class LaunchTurns:
         if tokens is None and not over:
             raise TurnPipeError("a turn over a whole sample ended before its sample")
         turn = Turn(
-            number=self._asked, arm=arm, sample=sample, go_s=go_s, done_s=done_s, tokens=said["tokens"], over=over
+            number=self._asked,
+            arm=arm,
+            sample=sample,
+            go_s=go_s,
+            done_s=done_s,
+            tokens=said["tokens"],
+            over=over,
+            cpu_s=_processor_s(said.get("cpu_s")),
         )
         self._turns.append(turn)
         return turn
@@ -266,3 +273,16 @@ class LaunchTurns:
         drawn = sorted(arms)
         self._draw.shuffle(drawn)
         return drawn
+
+
+def _processor_s(said: object) -> float | None:
+    """Return the processor time that an answer names, None where it names none.
+
+    Raises:
+        TurnPipeError: it is no number of seconds.
+    """
+    if said is None:
+        return None
+    if type(said) not in {int, float} or not 0.0 <= float(str(said)) < float("inf"):
+        raise TurnPipeError(f"cpu_s is {str(said)[:40]}, not seconds")
+    return float(str(said))

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final, Literal
 
-from bridge.gate.declared.kind import Metric, kinds
+from bridge.gate.declared.kind import Kind, Metric, kinds
 from bridge.gate.declared.premises import COMPUTED, PREMISES, VALID
+from bridge.gate.declared.workload import kind_of
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.rule import RegisteredRule
 from bridge.gate.stats.ratio import Ratio
-from bridge.records import ClaimDecision, ClaimResult, Finding, Premise, PremiseResult
+from bridge.records import ClaimDecision, ClaimResult, Finding, Premise, PremiseResult, WorkloadDefinition
+from bridge.records.workload import KIND as WORKLOAD
 
 Role = Literal["primary", "secondary"]
 CONFIDENCE: Final = 0.95
@@ -70,8 +72,20 @@ class ClaimDraft:
 
 def claim_drafts(report: Report, evidence: Evidence) -> tuple[ClaimDraft, ...]:
     """Return the claims of a well-formed report, recomputed once."""
-    recompute = import_module(f"bridge.gate.kinds.{report.kind}").recompute
+    place = "bridge.gate.claims.workload" if report.kind == WORKLOAD else f"bridge.gate.kinds.{report.kind}"
+    recompute = import_module(place).recompute
     return evidence.derived(("drafts", report.path), lambda: tuple(recompute(report, evidence)))
+
+
+def kind_declared(report: Report, evidence: Evidence) -> Kind:
+    """Return what is declared of a report: of an owner's own program, what the job spec says.
+
+    Raises:
+        KeyError: nothing is.
+    """
+    if report.kind == WORKLOAD and evidence.spec is not None and evidence.spec.workload is not None:
+        return kind_of(evidence.spec.workload)
+    return kinds()[str(report.kind)]
 
 
 @dataclass(frozen=True)
@@ -136,7 +150,7 @@ def _result(
     fallen: Mapping[Premise, list[str]],
     looked: Sequence[RegisteredRule],
 ) -> ClaimResult:
-    metric = kinds()[str(report.kind)].metric(draft.id)
+    metric = kind_declared(report, evidence).metric(draft.id)
     missing = [premise for premise in metric.needs if premise in fallen]
     decision: ClaimDecision = "evidence" if not missing else "valid" if VALID.isdisjoint(fallen) else "nothing"
     return ClaimResult(
@@ -150,7 +164,7 @@ def _result(
         unit=draft.unit,
         n=draft.n,
         baseline=draft.baseline,
-        wording=_worded(draft.wording, metric, evidence, fallen),
+        wording=_worded(draft, metric, evidence, fallen),
         decision=decision,
         premises=tuple(
             PremiseResult(
@@ -164,7 +178,7 @@ def _result(
             )
             for premise in metric.needs
         ),
-        detail=draft.detail,
+        detail=_detail(draft, metric, evidence, fallen),
     )
 
 
@@ -177,10 +191,33 @@ def _seen_by(premise: Premise, evidence: Evidence) -> str:
     return f"{who}, unattested" if evidence.authority == "unattested" else who
 
 
-def _worded(wording: str, metric: Metric, evidence: Evidence, fallen: Mapping[Premise, list[str]]) -> str:
+def _whose(
+    draft: ClaimDraft, metric: Metric, definition: WorkloadDefinition, fallen: Mapping[Premise, list[str]]
+) -> str:
+    """Return whose word a number of an owner's own program is."""
+    confirmed = "outputs" in metric.needs and "outputs" not in fallen
+    said = "recomputed from what" if confirmed else "reported by"
+    over = f" over {draft.n} seeds" if draft.detail.get("over") == "seeds" else ""
+    return f"{said} {definition.label}{' kept' if confirmed else ''}{over}"
+
+
+def _detail(
+    draft: ClaimDraft, metric: Metric, evidence: Evidence, fallen: Mapping[Premise, list[str]]
+) -> dict[str, Any]:
+    """Return what a claim says of itself; the short line of an owner's own program names whose word it is, too."""
+    if metric.kind != "reported" or evidence.spec is None or evidence.spec.workload is None:
+        return draft.detail
+    whose = _whose(draft, metric, evidence.spec.workload, fallen)
+    return {**draft.detail, "summary": f"{draft.detail['summary']}, {whose}"}
+
+
+def _worded(draft: ClaimDraft, metric: Metric, evidence: Evidence, fallen: Mapping[Premise, list[str]]) -> str:
     """Return the wording of a claim; a number that nobody but its program knows says whose word it is."""
+    wording = draft.wording
     if metric.kind != "reported":
         return wording
+    if evidence.spec is not None and evidence.spec.workload is not None:
+        return f"{wording}, {_whose(draft, metric, evidence.spec.workload, fallen)}"
     if evidence.spec is None:
         return f"{wording}, reported by its program"
     if "outputs" not in fallen and any(command.confirms for command in evidence.spec.commands):

@@ -113,7 +113,8 @@ def _earlier_attempts(evidence: Evidence, attempt: Attempt) -> Iterator[Violatio
         )
     if evidence.run_id in attempt.earlier:
         yield Violation("this run is its own earlier attempt", "attempt", severity="reject")
-    if not any(report.value is not None and report.value["arms"] for report in evidence.reports):
+    timed = any(report.value is not None and report.value["arms"] for report in evidence.reports)
+    if not timed and not (evidence.record is not None and evidence.record.launches):
         return  # nothing timed: repeating it changes nothing
     unseen = set(attempt.unseen)
     if not unseen <= set(attempt.earlier):

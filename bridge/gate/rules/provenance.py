@@ -66,8 +66,9 @@ def identify_code(record: RunRecord, spec: JobSpec, _evidence: Evidence) -> Iter
         yield Violation(
             f"the record's interpreter is {code.interpreter!r}, the commands start {first!r}", "interpreter"
         )
-    yield from _foreign_programs(spec, code.interpreter)
-    yield from _import_origin(record, spec)
+    if spec.workload is None:  # what an owner's own program is made of, G2-PROGRAMS compares digest by digest
+        yield from _foreign_programs(spec, code.interpreter)
+        yield from _import_origin(record, spec)
 
 
 def _foreign_programs(spec: JobSpec, interpreter: str) -> Iterator[Violation]:
@@ -190,6 +191,8 @@ def cap_untrusted_code(evidence: Evidence) -> Iterator[Violation] | Skip:
     """
     if evidence.spec is None:
         return Skip("no job spec")
-    if evidence.spec.trust_class == "untrusted" and not peer_isolation.made_by_runner(evidence):
+    # Its requester owns the machine and asked to time two commits of their own; the runner's stamps are the numbers.
+    own = evidence.spec.workload is not None and "embedded" in evidence.spec.labels
+    if evidence.spec.trust_class == "untrusted" and not own and not peer_isolation.made_by_runner(evidence):
         return iter((Violation("untrusted_code: nobody this host trusts vouches for the code that wrote the report"),))
     return iter(())

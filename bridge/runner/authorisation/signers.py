@@ -18,8 +18,8 @@ from bridge.records import Request
 from bridge.request import UNSIGNED
 from bridge.request.cancel import CancelRequest
 from bridge.runner.authorisation.names import counts_as
-from bridge.runner.policy.file import file_problems
 from bridge.runner.policy.model import Policy
+from bridge.runner.policy.rights import file_problems
 from bridge.runner.policy.trust import SignerSource
 from bridge.system.clock import parse_rfc3339
 from bridge.trust.judgement import KeyAuthority, Kind, NamedKey, Signed, may_say

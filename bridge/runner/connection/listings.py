@@ -24,13 +24,13 @@ class Listings:
     def __init__(
         self, presets: Collection[str], unended: Callable[[], Iterable[str]], clock: Clock, *, local: bool
     ) -> None:
-        self._presets, self._unended, self._clock = tuple(presets), unended, clock
+        self._presets, self._unended, self._clock = presets, unended, clock
         self._whole_s = float("-inf") if local else clock.steady_s() + LISTING_WHOLE_FIRST_S
         self._local = local
 
     def window(self) -> ListingWindow:
         """Return the window of the last days."""
-        return ListingWindow(int(self._clock.now().timestamp() * 1000), self._presets, tuple(self._unended()))
+        return ListingWindow(int(self._clock.now().timestamp() * 1000), tuple(self._presets), tuple(self._unended()))
 
     def next_window(self) -> ListingWindow | None:
         """Return the window of the next listing, None where the whole bus is due."""

@@ -19,7 +19,8 @@ from typing import Any
 from bridge import strictjson
 from bridge.errors import GitError, InfrastructureError
 from bridge.executor.interface import Execution
-from bridge.records import CodeRecord, JobSpec, Request
+from bridge.presets.workloads.digests import again
+from bridge.records import CodeRecord, JobSpec, Request, WorkloadDefinition
 from bridge.system.git import run_in_work_tree
 from bridge.system.process import run
 
@@ -72,7 +73,9 @@ class CodeFacts:
     problem: str | None = None
 
     def record(self, spec: JobSpec, request: Request | None) -> CodeRecord:
-        """Return the code record of a run."""
+        """Return the code record of a run; of an owner's own program, what it is made of now."""
+        if spec.workload is not None:
+            return self._of_workload(spec, spec.workload, request)
         workload = request.workload if request is not None and spec.code == "request" else None
         return CodeRecord(
             origin=spec.code,
@@ -84,6 +87,26 @@ class CodeFacts:
             interpreter_version=self.version,
             packages=self.packages,
             lock_digest=hashlib.sha256(strictjson.encode(self.packages)).hexdigest(),
+        )
+
+    def _of_workload(self, spec: JobSpec, definition: WorkloadDefinition, request: Request | None) -> CodeRecord:
+        """Return what an owner's own program is made of, digested now, or the commit of a request that it times.
+
+        `dirty` says that it is no longer what was read.
+        """
+        now, sent = again(definition.programs), None if request is None else request.workload
+        of_request = spec.code == "request" and sent is not None
+        return CodeRecord(
+            origin=spec.code,
+            trust_class=spec.trust_class,
+            identity=sent.commit if of_request and sent is not None else f"workload sha256:{definition.digest}",
+            tree=spec.tree,
+            dirty=now != definition.programs or (of_request and sent is not None and sent.dirty),
+            interpreter=spec.commands[0].argv[0],
+            interpreter_version="by digest",
+            packages={},
+            lock_digest=hashlib.sha256(strictjson.encode({})).hexdigest(),
+            programs=now,
         )
 
 

@@ -27,8 +27,9 @@ from bridge.runner.maintenance.bus_checks import check_listing
 from bridge.runner.maintenance.setup_checks import RECEIPT, check
 from bridge.runner.maintenance.site_checks import check_site
 from bridge.runner.policy.check import problems
-from bridge.runner.policy.file import file_problems, load_policy, own_presets
+from bridge.runner.policy.file import load_policy, own_presets
 from bridge.runner.policy.model import Policy
+from bridge.runner.policy.rights import file_problems
 from bridge.runner.state.folder import StateFolder
 from bridge.runner.state.journal import verify_journal
 from bridge.system.clock import Clock, parse_rfc3339

@@ -21,8 +21,9 @@ import pydantic
 from bridge.diagnostics import Check
 from bridge.errors import KakeyaError
 from bridge.runner.policy.allow_lists import REMEDY, exposures
-from bridge.runner.policy.file import file_problems, own_presets
+from bridge.runner.policy.file import own_presets
 from bridge.runner.policy.model import Policy
+from bridge.runner.policy.rights import file_problems
 
 EXAMPLE: Final = "kakeya-runner policy example shows the form"
 _TYPES = {"env": "environment", "schema": "schema_version"}

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+import platformdirs
 import pydantic
 
 from bridge.errors import UsageError
 from bridge.presets import Preset, load, registry
 from bridge.runner.policy.allow_lists import refuse_exposed_lists
 from bridge.runner.policy.model import Policy
+from bridge.runner.policy.rights import file_problems
+from bridge.runner.policy.workloads import offered
 
 # Trusted keys lie beside the policy unless it says otherwise; `kakeya-runner trust` and `revoke` write them.
 TRUST_FILES = ("allowed_signers", "code_signers", "revoked")
+WORKLOADS_FILE = "workloads"
 
 
 # Of its own machine's owner the embedded runner takes these over; a served bus takes nothing from its environment.
@@ -56,65 +59,44 @@ def load_policy(path: Path) -> Policy:
         raise UsageError(f"policy file {path}: {problems[0]}", remedy=repair)
     policy = read_policy(path.read_bytes(), source=str(path))
     refuse_exposed_lists(policy, (str(path),))
-    beside = {name: str(path.absolute().parent / name) for name in TRUST_FILES if getattr(policy, name) is None}
+    beside = {name: str(path.absolute().parent / name) for name in (*TRUST_FILES, WORKLOADS_FILE)
+              if getattr(policy, name) is None}  # fmt: skip
     return policy.model_copy(update=beside)
 
 
 def own_presets(policy: Policy) -> dict[str, Preset]:
-    """Return the installed presets and those of the owner's folder.
+    """Return the installed presets, those of the owner's folder, and those of the workloads that the owner allowed.
+
+    Raises:
+        UsageError: a file of the folder is not the owner's alone, is no preset, or repeats an installed name; or a
+            workload has a mistake.
+    """
+    presets = installed_presets(policy)
+    if policy.workloads is not None:
+        presets.update(offered(Path(policy.workloads), policy.interpreter, presets))
+    return presets
+
+
+def installed_presets(policy: Policy) -> dict[str, Preset]:
+    """Return the installed presets and those of the owner's folder of preset files.
 
     Raises:
         UsageError: a file of the folder is not the owner's alone, is no preset, or repeats an installed name.
     """
     presets = dict(registry())
-    if policy.presets.folder is None:
-        return presets
-    for path in sorted(Path(policy.presets.folder).glob("*.toml")):
+    if policy.presets.folder is not None:
+        _add_folder(presets, Path(policy.presets.folder))
+    return presets
+
+
+def _add_folder(presets: dict[str, Preset], folder: Path) -> None:
+    for path in sorted(folder.glob("*.toml")):
         problems = file_problems(path)
         if problems:
             raise UsageError(f"preset file {path}: {problems[0]}", remedy=f"chmod 600 {path}")
         if path.stem in presets:
             raise UsageError(f"preset file {path} repeats the name of an installed preset", remedy="rename it")
         presets[path.stem] = load(path.stem, path.read_bytes())
-    return presets
-
-
-def file_problems(path: Path, *, private: bool = True) -> list[str]:
-    """Return what keeps a file from being the owner's alone, an empty list when nothing does.
-
-    Args:
-        path: the file.
-        private: whether others may not even read it; public keys anybody may read, but only the owner may change.
-    """
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
-        return ["there is no such file"]
-    problems = []
-    if not stat.S_ISREG(found.st_mode):
-        problems.append("it is not a regular file")
-    uid = os.geteuid()
-    roots = found.st_uid == 0 and uid != 0 and found.st_gid in {os.getegid(), *os.getgroups()}
-    if found.st_uid != uid and not roots:
-        problems.append(
-            f"it belongs to uid {found.st_uid}, the runner is uid {uid}; expected that user, or root:runner"
-        )
-    if found.st_mode & ((0o037 if roots else 0o077) if private else 0o022):
-        what = "read or change" if private else "change"
-        wanted = "0640" if roots else "0600"
-        problems.append(f"others may {what} it: mode {stat.S_IMODE(found.st_mode):04o}, expected {wanted}")
-    problems += (text for parent in path.absolute().parents for text in _folder_problems(parent))
-    return problems
-
-
-def _folder_problems(folder: Path) -> Iterator[str]:
-    """Yield what lets others replace what lies below a folder."""
-    found = folder.stat()
-    mode = found.st_mode
-    if mode & 0o022 and not mode & stat.S_ISVTX:
-        yield f"others may replace it: its folder {folder} has mode {stat.S_IMODE(mode):04o}"
-    if found.st_uid not in {0, os.geteuid()}:
-        yield f"others may replace it: its folder {folder} belongs to uid {found.st_uid}"
 
 
 def owner_folder(environment: Mapping[str, str]) -> Path:
@@ -127,6 +109,8 @@ def owner_folder(environment: Mapping[str, str]) -> Path:
 
 def builtin_policy(environment: Mapping[str, str], interpreter: str = sys.executable) -> Policy:
     """Return the policy of the embedded runner: its requester owns the machine, so every preset is allowed.
+
+    Workloads are those of the user's config folder, once `kakeya-runner workload allow` has named them.
 
     Args:
         environment: of the requester; only model choices and thread settings are taken over.
@@ -144,5 +128,6 @@ def builtin_policy(environment: Mapping[str, str], interpreter: str = sys.execut
         "drafter": environment.get("KAKEYA_DRAFTER") or None,
         "rate_per_hour": 0,
         "env": own,
+        "workloads": str(platformdirs.user_config_path("kakeya").absolute() / WORKLOADS_FILE),
     }
     return Policy.model_validate_json(json.dumps(value))

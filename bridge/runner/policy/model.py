@@ -94,6 +94,7 @@ class Policy(TrustPolicy):
         interpreter: absolute path of the Python whose packages are the host's engine.
         environment, secrets: variables of every run; secrets only where a preset names them.
         model_roots, target, drafter: which models the presets use.
+        workloads: file that lists the folders of the owner's own programs; `kakeya-runner workload allow` writes it.
         slots: runs at the same time.
         expiry_max_s: validity a request gets at most.
         rate_per_hour: unsigned requests taken per hour and bus.
@@ -112,6 +113,7 @@ class Policy(TrustPolicy):
     model_roots: tuple[AbsolutePath, ...] = ()
     target: Text | None = None
     drafter: Text | None = None
+    workloads: AbsolutePath | None = None
     slots: Annotated[int, Field(ge=1, le=16)] = 1
     expiry_max_s: Annotated[float, Field(gt=0, le=bounds.EXPIRY_MAX_S)] = bounds.EXPIRY_MAX_S
     rate_per_hour: Annotated[int, Field(ge=0)] = 60

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bridge.bus.content.large_files import Handling
 from bridge.errors import UsageError
-from bridge.runner.policy.file import file_problems
 from bridge.runner.policy.model import LfsPolicy
+from bridge.runner.policy.rights import file_problems
 from bridge.system.clock import Clock
 from bridge.system.gitlfs import LfsObject, LfsServer
 

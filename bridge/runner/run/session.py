@@ -145,6 +145,12 @@ class ClaimedRunSession:
             raise EndedError(Ending("interrupted", "the runner was asked to stop"))
         if self._leaving.is_set():
             raise LeftRunningError("claimed, and left to the next start of this runner")
+        missing = [one for one in preset.packages if one not in self._machine.code.packages]
+        if missing:
+            raise RequestRejectedError(
+                f"preset {preset.name!r} needs {', '.join(missing)}, which the host's interpreter does not have",
+                remedy=f"on the host: {self._machine.code.interpreter} -m pip install {' '.join(missing)}",
+            )
         self._ask_owner(request, preset)
         if preset.code == "request":
             self._renewal.start()  # the history that decides about the code may take longer than a lease

@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
 
 from bridge.errors import InfrastructureError, PolicyRefusedError
 from bridge.executor.observe import condition
-from bridge.limits import BEACON_INTERVAL_IDLE_S
+from bridge.limits import BEACON_INTERVAL_IDLE_S, OFFERS_MAX_COUNT
+from bridge.presets import Preset, registry
 from bridge.records import AcceptedWorkflow, Beacon
 from bridge.records.bus import SIGNED_REQUESTS
 from bridge.runner.authorisation.rules import OwnerRules
@@ -112,7 +113,8 @@ class BeaconSender:
     def _news(self) -> tuple[object, ...]:
         """Return what makes a beacon worth sending at once when it differs from what was last told."""
         running = self._running()
-        presets, digest = tuple(self._rules.presets), self._rules.facts.digest
+        every, digest = self._rules.presets, self._rules.facts.digest
+        presets = tuple((name, one.workload and one.workload.digest) for name, one in every.items())
         return (self._ending, self._state(running), running, self._spooled(), self._queue, digest, presets)
 
     def _next(self, news: tuple[object, ...]) -> Beacon:
@@ -129,7 +131,8 @@ class BeaconSender:
             sequence=self._sequence,
             state=self._state(running),
             policy_digest=rules.facts.digest,
-            presets=tuple(p.name for p in rules.presets.values() if p.status == "ready" and rules.facts.allows(p.name)),
+            presets=tuple(preset.name for preset in offered(rules, self._machine)),
+            offers=_own(offered(rules, self._machine)),
             labels=rules.policy.labels,
             capabilities=_capabilities(rules, self._machine),
             host=f"{described.os} {described.machine} {described.cpu}"[:200],
@@ -154,6 +157,19 @@ class BeaconSender:
         if self._folder.pause.exists():
             return "paused"
         return "busy" if running else "idle"
+
+
+def offered(rules: OwnerRules, machine: Machine) -> tuple[Preset, ...]:
+    """Return the presets that the owner allows and this host can run: what they need is installed."""
+    installed = machine.code.packages
+    ready = (one for one in rules.presets.values() if one.status == "ready" and rules.facts.allows(one.name))
+    return tuple(one for one in ready if all(package in installed for package in one.packages))
+
+
+def _own(presets: Iterable[Preset]) -> tuple[dict[str, Any], ...]:
+    """Return the definitions that no requester has installed, whole."""
+    own = [one for one in presets if one.name not in registry()]
+    return tuple(one.model_dump(mode="json", by_alias=True) for one in own[:OFFERS_MAX_COUNT])
 
 
 def _capabilities(rules: OwnerRules, machine: Machine) -> tuple[str, ...]:

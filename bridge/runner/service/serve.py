@@ -26,7 +26,7 @@ from bridge.runner.connection.link import link_to
 from bridge.runner.connection.root_keeper import RootKeeper
 from bridge.runner.machine.machine import this_machine
 from bridge.runner.policy.allow_lists import refuse_exposed_lists
-from bridge.runner.policy.file import own_presets
+from bridge.runner.policy.live_presets import LivePresets
 from bridge.runner.policy.model import Policy
 from bridge.runner.service.loop import Runner
 from bridge.runner.state.audit import audit, keep_audit
@@ -76,7 +76,7 @@ def runner_on(
 
     keys = None if embedded else known_keys(folder.root, policy, say)
     rules = OwnerRules(
-        policy, own_presets(policy), embedded=embedded, root=(lambda: None) if keys is None else keys.root
+        policy, LivePresets(policy), embedded=embedded, root=(lambda: None) if keys is None else keys.root
     )
     machine = this_machine(policy, folder.root, clock)
     versions = {"kakeya": machine.version, "python": platform.python_version()}

@@ -1,6 +1,6 @@
 """One way of breaking each rule: an honest run changed in one place, everything else sealed again."""
 
-from tests.corpus.gate.breaks import design, documents, recorded, rows, sealed, studies, substance
+from tests.corpus.gate.breaks import design, documents, recorded, rows, sealed, studies, substance, workloads
 from tests.corpus.gate.breaks.registry import BREAKS, PASSES, candidate, honest, recomputed, retoken, samples
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "sealed",
     "studies",
     "substance",
+    "workloads",
 ]

@@ -24,11 +24,14 @@ def honest(name: str) -> Case:
     if name not in _HONEST:
         from tests.corpus.gate.studies import BUILDERS
         from tests.corpus.gate.turned import in_turns
+        from tests.corpus.gate.workloads import paired, trained
 
         made = {
             **BUILDERS,
             "probe": probe,
             "suite": suite,
+            "trained": trained,
+            "paired": paired,
             "claim": code_throughput,
             "turned": in_turns,
             "smoke": lambda: code_throughput(SMALL),

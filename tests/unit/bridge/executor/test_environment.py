@@ -11,7 +11,7 @@ from tests.fakes.local_jobs import Jobs
 def environment(tmp_path, *pairs: tuple[str, str]) -> dict[str, str]:
     variables = [EnvironmentVariable(name=name, value=value, origin="policy") for name, value in pairs]
     spec = Jobs(executor=None, base=None).spec("pass", environment=variables)
-    return command_environment(spec, make_directory(tmp_path / "run"), "marker", 7)
+    return command_environment(spec, spec.commands[0], make_directory(tmp_path / "run"), "marker", 7)
 
 
 def test_nothing_of_our_own_environment_gets_in(tmp_path, monkeypatch):

@@ -1,0 +1,162 @@
+"""`kakeya-runner workload`: write, check, try, allow, list and remove folders of one's own programs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from bridge.diagnostics import Check, lines
+from bridge.errors import UsageError
+from bridge.presets.workloads import problems
+from bridge.presets.workloads.template import write_folder
+from bridge.runner.policy.file import WORKLOADS_FILE, builtin_policy, load_policy
+from bridge.runner.policy.model import Policy
+from bridge.runner.policy.workloads import allowed, checked, write_list
+from bridge.system.process import run
+
+PLACE = "workloads"
+_TRY_S = 3600.0
+Say = Callable[[str], None]
+
+
+def workload(arguments: argparse.Namespace, policy: Path, say: Say) -> int:
+    """Do what the command line says; 1 when a folder has a mistake."""
+    rules = load_policy(policy) if policy.exists() else builtin_policy(os.environ)
+    listing = Path(str(rules.workloads)) if policy.exists() else policy.absolute().parent / WORKLOADS_FILE
+    if arguments.action == "list":
+        return _list(listing, rules, as_json=arguments.json)
+    if arguments.folder is None:
+        raise UsageError(f"workload {arguments.action} needs a name or a folder", remedy="kakeya-runner workload list")
+    if arguments.action == "new":
+        return _new(arguments.folder, arguments.program, rules, say)
+    folder = find_folder(arguments.folder, listing)
+    if arguments.action == "check":
+        return _check(folder, listing, rules, as_json=arguments.json)
+    if arguments.action == "try":
+        return _try(folder, rules, arguments)
+    return _allow(folder, listing, rules, say) if arguments.action == "allow" else _remove(folder, listing, say)
+
+
+def find_folder(words: str, listing: Path) -> Path:
+    """Return the folder that a command line names: a path, a name below ``workloads``, or that of an allowed one."""
+    given = Path(words)
+    for place in (given, Path.cwd() / PLACE / words):
+        if place.is_dir():
+            return place.resolve()
+    return next((folder for folder in allowed(listing) if folder.name == words), given.absolute())
+
+
+def _new(name: str, program: str | None, rules: Policy, say: Say) -> int:
+    folder = Path(name) if "/" in name else Path.cwd() / PLACE / name
+    made = write_folder(folder.absolute(), None if program is None else Path(program), _python(rules))
+    for path in made:
+        print(path)
+    say(f"next: kakeya-runner workload check {folder.name}")
+    return 0
+
+
+def _python(rules: Policy) -> str:
+    """Return the interpreter a new folder names: of a `.venv` here, else the first one that is not the host's own."""
+    own = Path(rules.interpreter).parent
+    places = [Path.cwd() / ".venv/bin", *map(Path, os.environ.get("PATH", "").split(os.pathsep))]
+    found = (place / name for place in places if place != own for name in ("python3", "python"))
+    return next((str(path) for path in found if _is_python(path)), rules.interpreter)
+
+
+def _is_python(path: Path) -> bool:
+    """Whether a path is an interpreter itself, and not a script that looks for one."""
+    if not (path.is_absolute() and os.access(path, os.X_OK)):
+        return False
+    with path.open("rb") as stream:
+        return stream.read(2) != b"#!"
+
+
+def _check(folder: Path, listing: Path, rules: Policy, *, as_json: bool) -> int:
+    found = list(_findings(folder, listing, rules))
+    failed = any(check.level == "fail" for check in found)
+    if as_json:
+        print(json.dumps({"folder": str(folder), "ok": not failed, "checks": [vars(check) for check in found]}))
+        return 1 if failed else 0
+    for check in found:
+        print(one_line(check))
+    if not failed:
+        names = ", ".join(checked(folder, rules.interpreter, _others(folder, listing, rules)).presets)
+        print(f"ok    {folder}: offers {names}; next: kakeya-runner workload allow {folder.name}")
+    return 1 if failed else 0
+
+
+def one_line(check: Check) -> str:
+    """Return a mistake in one line: where, what, and the remedy."""
+    return " ".join(part.strip() for part in lines(check))
+
+
+def _findings(folder: Path, listing: Path, rules: Policy) -> tuple[Check, ...]:
+    return tuple(problems(folder, rules.interpreter, _others(folder, listing, rules)))
+
+
+def _others(folder: Path, listing: Path, rules: Policy) -> list[str]:
+    """Return the names of presets that other allowed workloads offer, broken ones left to their own check."""
+    names: list[str] = []
+    for other in allowed(listing):
+        if other != folder and not any(one.level == "fail" for one in problems(other, rules.interpreter)):
+            names += checked(other, rules.interpreter).presets
+    return names
+
+
+def _allow(folder: Path, listing: Path, rules: Policy, say: Say) -> int:
+    offers = checked(folder, rules.interpreter, _others(folder, listing, rules)).presets
+    before = allowed(listing)
+    write_list(listing, (*before, *(() if folder in before else (folder,))))
+    print(folder)
+    say(f"allowed: {', '.join(offers)}; a runner that serves already offers it from now on")
+    say(f"next: kakeya-mac run {next(iter(offers))} --wait")
+    return 0
+
+
+def _remove(folder: Path, listing: Path, say: Say) -> int:
+    before = allowed(listing)
+    if folder not in before:
+        known = ", ".join(one.name for one in before) or "none"
+        raise UsageError(f"{folder} is not allowed here; allowed: {known}", remedy="kakeya-runner workload list")
+    write_list(listing, (one for one in before if one != folder))
+    say(f"{folder} is no longer offered; its files stay as they are")
+    return 0
+
+
+def _list(listing: Path, rules: Policy, *, as_json: bool) -> int:
+    found = []
+    for folder in allowed(listing):
+        wrong = next((one for one in problems(folder, rules.interpreter) if one.level == "fail"), None)
+        offers = [] if wrong else list(checked(folder, rules.interpreter).presets)
+        found.append({"folder": str(folder), "presets": offers, "problem": None if wrong is None else one_line(wrong)})
+    if as_json:
+        print(json.dumps(found))
+        return 0
+    for one in found:
+        print(f"{one['folder']}: {one['problem'] or ', '.join(one['presets'])}")  # type: ignore[arg-type]
+    return 0
+
+
+def _try(folder: Path, rules: Policy, arguments: argparse.Namespace) -> int:
+    """Run a workload once on a bus of its own that is thrown away, as the embedded runner would."""
+    made = checked(folder, rules.interpreter)
+    preset = arguments.preset or next(iter(made.presets))
+    if preset not in made.presets:
+        raise UsageError(f"{folder.name} has no preset {preset!r}; it has {', '.join(made.presets)}")
+    with tempfile.TemporaryDirectory(prefix="kakeya-try-") as top:
+        config = Path(top) / "config" / "kakeya"
+        config.mkdir(parents=True)
+        write_list(config / WORKLOADS_FILE, [folder])
+        words = [word for one in arguments.param for word in ("-p", one)]
+        argv = [sys.executable, "-P", "-m", "bridge.cli.mac.main", "run", preset, *words, "--bus", "embedded", "--wait"]
+        places = {"XDG_CONFIG_HOME": f"{top}/config", "KAKEYA_DATA_DIR": f"{top}/data"}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("KAKEYA_")}
+        done = run(argv, env=kept | places, cwd=top, timeout_s=_TRY_S)
+        sys.stderr.write(done.stderr.decode("utf-8", "replace"))
+        print(done.stdout.decode("utf-8", "replace"), end="")
+        return done.exit_code if done.exit_code is not None else 3

@@ -1,0 +1,94 @@
+"""What this bus offers: the definitions that its hosts publish of their own presets, by name and runner.
+
+A definition is the host's word: it is read strictly, and one that is no preset is left out. The host binds parameters
+anew, whatever was checked here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pydantic
+
+from bridge.client.connection.liveness import SeenRunner, look
+from bridge.client.connection.session import BusSession
+from bridge.errors import UsageError
+from bridge.presets import Preset
+from bridge.system.durable import write_atomically
+
+AT: Final = "@"
+_SEEN: Final = "offers.json"
+
+
+@dataclass(frozen=True)
+class HostOffer:
+    """A preset of one host's own."""
+
+    runner: str
+    preset: Preset
+
+    @property
+    def digest(self) -> str:
+        """Digest of the whole definition, programs included."""
+        return self.preset.digest()
+
+
+def offers_of(runners: Iterable[SeenRunner]) -> dict[str, tuple[HostOffer, ...]]:
+    """Return the offers of live runners by the preset's name."""
+    found: dict[str, tuple[HostOffer, ...]] = {}
+    for one in runners:
+        for value in one.beacon.offers if one.live else ():
+            try:
+                preset = Preset.model_validate_json(json.dumps(value))
+            except (pydantic.ValidationError, ValueError, RecursionError):
+                continue
+            if preset.name in one.beacon.presets:
+                found[preset.name] = (*found.get(preset.name, ()), HostOffer(one.beacon.runner, preset))
+    return found
+
+
+def offers_on(session: BusSession) -> dict[str, tuple[HostOffer, ...]]:
+    """Return what the live runners of an open bus offer of their own."""
+    return offers_of(look(session.bus, session.record, session.clock.now()))
+
+
+def choose(name: str, runner: str | None, offers: Mapping[str, tuple[HostOffer, ...]]) -> HostOffer | None:
+    """Return the offer that a name means; None where nobody publishes one.
+
+    Raises:
+        UsageError: hosts differ and none is named, or the named one does not offer it.
+    """
+    found = offers.get(name, ())
+    if runner is not None:
+        mine = [one for one in found if one.runner == runner]
+        if not mine and found:
+            known = ", ".join(f"{name}{AT}{one.runner}" for one in found)
+            raise UsageError(
+                f"runner {runner!r} does not offer {name!r}; offered: {known}", remedy="kakeya-mac runners"
+            )
+        return mine[0] if mine else None
+    if len({one.digest for one in found}) > 1:
+        known = ", ".join(f"{name}{AT}{one.runner} ({one.digest[:8]})" for one in found)
+        raise UsageError(
+            f"hosts offer different definitions under {name!r}: {known}",
+            remedy=f"name one: {name}{AT}{found[0].runner}",
+        )
+    return found[0] if found else None
+
+
+def changed_since(session: BusSession, offer: HostOffer) -> str | None:
+    """Return the digest that this clone saw last under the same name, where it is another; remember this one."""
+    path = session.settings.state_dir / _SEEN
+    try:
+        seen = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        seen = {}
+    key = f"{session.record.bus_id} {offer.runner} {offer.preset.name}"
+    before = seen.get(key) if isinstance(seen, dict) else None
+    if before != offer.digest:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps({**(seen if isinstance(seen, dict) else {}), key: offer.digest}).encode())
+    return before if isinstance(before, str) and before != offer.digest else None

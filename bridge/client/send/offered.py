@@ -1,0 +1,82 @@
+"""What may be asked for on a bus: installed presets, and those that its hosts offer of their own.
+
+Of this machine's own bus the caller knows what its runner offers, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from bridge.client.connection.offers import AT, changed_since, choose, offers_on
+from bridge.client.connection.session import BusSession
+from bridge.errors import UsageError
+from bridge.presets import Preset, find, registry
+
+Local = Callable[[], Mapping[str, Preset]]
+
+
+def preset_of(
+    session: BusSession, words: str, local: Local, say: Callable[[str, str], None]
+) -> tuple[str, Preset | None, str | None]:
+    """Return the name that was asked for, its definition as this bus offers it, and the runner that was named.
+
+    The definition is None where only a runner's list of names has it: its host then checks the parameters.
+
+    Args:
+        session: the bus.
+        words: ``PRESET`` or ``PRESET@RUNNER``.
+        local: returns what this machine's own bus offers.
+        say: gets a label and a line for people.
+
+    Raises:
+        PresetNotFoundError: this machine's own bus offers no such preset.
+        UsageError: hosts differ under that name, or the named one does not offer it.
+    """
+    name, _, named = words.partition(AT)
+    runner = named or None
+    if session.embedded:
+        return name, find(name, local()), None
+    if name in registry():
+        return name, registry()[name], runner
+    offer = choose(name, runner, offers_on(session))
+    if offer is None:
+        return name, None, runner
+    before = changed_since(session, offer)
+    if before is not None:
+        digests = f"definition {before[:12]} -> {offer.digest[:12]}"
+        say("note", f"{name} of {offer.runner} was changed since your last run: {digests}")
+    return name, offer.preset, runner
+
+
+def own_presets(session: BusSession | None, local: Local) -> dict[str, Preset]:
+    """Return what a bus offers beside the installed presets, each under the name that it is asked for by.
+
+    Hosts that differ under one name are told apart: ``NAME@RUNNER``.
+
+    Args:
+        session: None for this machine's own bus.
+        local: returns what that offers.
+    """
+    if session is None:
+        return {name: one for name, one in local().items() if name not in registry()}
+    found: dict[str, Preset] = {}
+    for name, hosts in offers_on(session).items():
+        alike = len({one.digest for one in hosts}) == 1
+        found |= {name if alike else f"{name}{AT}{one.runner}": one.preset for one in hosts}
+    return found
+
+
+def compared_with(texts: dict[str, str], against: str | None, preset: Preset) -> dict[str, str]:
+    """Return the given parameters as text, with the commit that a preset compares with.
+
+    Raises:
+        UsageError: the preset compares no commits.
+    """
+    if against is None:
+        return texts
+    if not preset.commits:
+        raise UsageError(
+            f"preset {preset.name!r} compares no commits; --against has no meaning for it",
+            remedy="allow a workload whose ratio has commits = [...]: docs/guides/workloads.md",
+        )
+    return {**texts, preset.commits[0]: against}

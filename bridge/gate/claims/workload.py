@@ -1,0 +1,216 @@
+"""The claims of an owner's own program: what its declared metrics come to over the repeats of a run.
+
+Knows aggregates and their intervals. Whether the program may be believed is for the rules.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, cast
+
+from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
+from bridge.gate.facts.launch_series import Series, load_of
+from bridge.gate.facts.pair_series import series_named
+from bridge.gate.interface import Evidence, Report
+from bridge.gate.reports.workload import NAME, found_at, number_at
+from bridge.gate.stats.binomial import rate_lower, rate_upper
+from bridge.launches import wording
+from bridge.launches.attempts import ShownInterval, weaker
+from bridge.launches.distributions import t_quantile
+from bridge.launches.sittings import pool
+from bridge.launches.stopping import decide
+from bridge.records import MetricDefinition, WorkloadDefinition
+
+REPEATS_LEAST: Final = 6
+"""Six values are the fewest whose range covers the median in 95 %: 1 - 2 / 2**6 = 96.9 %."""
+UNITLESS: Final = "1"
+_DIGITS: Final = 4
+
+
+def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
+    """Yield a draft for each declared metric; one that a report does not hold is left to the rules."""
+    definition = None if evidence.spec is None else evidence.spec.workload
+    if definition is None:
+        return
+    rows = rows_of(report)
+    for place, metric in enumerate(definition.metrics):
+        role: Role = "primary" if place == 0 else "secondary"
+        if metric.aggregate == "ratio":
+            draft = _ratio(metric, role, evidence, definition)
+        elif metric.aggregate in {"share", "count"}:
+            draft = _items(metric, role, rows)
+        elif metric.aggregate == "none":
+            draft = None
+        else:
+            draft = _over_repeats(metric, role, rows)
+        if draft is not None:
+            yield draft
+
+
+def rows_of(report: Report) -> list[dict[str, Any]]:
+    """Return the repeats of a well-formed report: path, seed and value of each."""
+    return cast("dict[str, Any]", report.body)[NAME]  # type: ignore[no-any-return]
+
+
+def _over_repeats(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]]) -> ClaimDraft | None:
+    """Return the median or mean over the repeats with its interval over seeds."""
+    values = sorted(number_at(row["value"], str(metric.pointer)) for row in rows)
+    if not values:
+        return None
+    exact = metric.aggregate == "median"
+    found = median_interval(values) if exact else mean_interval(values)
+    value = statistics.median(values) if exact else statistics.fmean(values)
+    shown = _number(value) + ("" if metric.unit == UNITLESS else f" {metric.unit}")
+    if found is not None:
+        low, high, confidence = found
+        shown += f" [{_number(low)}, {_number(high)}] {confidence * 100:.3g} %"
+    if not exact:
+        shown += f", the mean of {', '.join(_number(one) for one in values)}, if seeds scatter symmetrically"
+    return ClaimDraft(
+        id=metric.name,
+        role=role,
+        value=value,
+        interval=None if found is None else found[:2],
+        confidence=None if found is None else found[2],
+        unit=metric.unit,
+        n=len(values),
+        wording=f"{metric.name} {shown}",
+        stops=_stops(values),
+        detail={
+            "aggregate": metric.aggregate,
+            "better": metric.better,
+            "values": values,
+            "over": "seeds",
+            "summary": shown,
+        },
+    )
+
+
+def _stops(values: Sequence[float]) -> dict[Any, str]:
+    """Return which premises a list of values lacks by itself."""
+    if len(values) > 1 and len(set(values)) == 1:
+        return {"inputs": f"equal over {len(values)} seeds: they change nothing, so nothing was drawn"}
+    if len(values) < REPEATS_LEAST:
+        return {"inputs": f"{len(values)} of at least {REPEATS_LEAST} seeds: no 95 % interval"}
+    return {}
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float, float] | None:
+    """Return the narrowest pair of order statistics that covers the median in 95 %, and in how much it does.
+
+    Distribution-free: the count of values below the median is binomial (Thompson, Ann. Math. Stat. 7, 1936).
+
+    Args:
+        values: sorted.
+    """
+    n = len(values)
+    best: tuple[float, float, float] | None = None
+    below = 0.0
+    for drop in range(n // 2):
+        below += math.comb(n, drop) / 2.0**n
+        confidence = 1.0 - 2.0 * below
+        if confidence < CONFIDENCE:
+            break
+        best = (values[drop], values[n - 1 - drop], confidence)
+    return best
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float, float] | None:
+    """Return Student's 95 % interval of the mean; None with fewer than `REPEATS_LEAST` values."""
+    n = len(values)
+    if n < REPEATS_LEAST:
+        return None
+    half = t_quantile(0.975, n - 1) * statistics.stdev(values) / math.sqrt(n)
+    mean = statistics.fmean(values)
+    return mean - half, mean + half, CONFIDENCE
+
+
+def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]]) -> ClaimDraft | None:
+    """Return how many of the distinct items of one repeat count: exact bounds for a share, none for a count."""
+    if not rows:
+        return None
+    listed = found_at(rows[0]["value"], str(metric.items))
+    k, n = sum(counts(item, metric.correct) for item in listed), len(listed)
+    if n == 0:
+        return None
+    shown, interval = f"{k} of {n} {metric.unit}", None
+    if metric.aggregate == "share":
+        tail = 1.0 - (1.0 - CONFIDENCE) / 2.0
+        interval = (rate_lower(k, n, tail), rate_upper(k, n, tail))
+        shown = f"{k / n:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] 95 %, {k} of {n} items"
+    return ClaimDraft(
+        id=metric.name,
+        role=role,
+        value=k / n if interval is not None else float(k),
+        interval=interval,
+        confidence=None if interval is None else CONFIDENCE,
+        unit=metric.unit,
+        n=n,
+        wording=f"{metric.name} {shown}",
+        detail={"aggregate": metric.aggregate, "better": metric.better, "over": "items", "summary": shown},
+    )
+
+
+def counts(item: Any, correct: str | None) -> bool:
+    """Whether an item of a list counts.
+
+    Raises:
+        ValueError: it says neither yes nor no.
+    """
+    # A fault of a report is one kind of error, whatever Python would call it.
+    said = item.get(correct) if correct and isinstance(item, dict) else item if not correct else None
+    if not isinstance(said, bool):
+        raise ValueError(f"an item says {str(said)[:40]!r}{f' under {correct}' if correct else ''}, not true or false")  # noqa: TRY004
+    return said
+
+
+def _ratio(
+    metric: MetricDefinition, role: Role, evidence: Evidence, definition: WorkloadDefinition
+) -> ClaimDraft | None:
+    """Return the ratio of two programs' times over launches, this run's and its earlier attempts'."""
+    own = series_named(metric.name, evidence, evidence.record)
+    if own is None:
+        return None
+    known = [own, *_earlier(metric, evidence, own)]
+    every = pool([one.launches for one in known])
+    if every is None:
+        return None
+    whole = pool([one.launches for one in known if not one.cut])
+    looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
+    bounds = weaker(ShownInterval.of(every, looks), None if whole is None else ShownInterval.of(whole, looks))
+    decision = decide(own.rule, own.launches)
+    sd, said = None if decision.ratio is None else decision.ratio.sd, wording.effect(bounds)
+    shown = wording.shown(bounds, every.launches, looks=looks, sd=sd)
+    summary = f"{said}: {shown}, {definition.label}"
+    sittings = wording.sittings(every.sittings, load_of(evidence), units=every.unit == "sitting")
+    return ClaimDraft(
+        id=metric.name,
+        role=role,
+        value=bounds.value,
+        interval=(bounds.low, bounds.high),
+        confidence=CONFIDENCE,
+        unit=metric.unit,
+        n=every.launches,
+        wording=f"{metric.name} {summary}, both as identified, {sittings}",
+        detail={
+            "aggregate": "ratio",
+            "better": metric.better,
+            "effect": said,
+            "over": "launches",
+            "summary": summary,
+            "launch_sd": sd,
+            "half_width": bounds.half_width,
+            "ended": decision.reason,
+        },
+    )
+
+
+def _earlier(metric: MetricDefinition, evidence: Evidence, own: Series) -> list[Series]:
+    found = [series_named(metric.name, evidence, record) for record in evidence.earlier_records.values()]
+    return [one for one in found if one is not None and one.plan == own.plan]
+
+
+def _number(value: float) -> str:
+    return f"{value:.{_DIGITS}g}"

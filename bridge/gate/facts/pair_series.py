@@ -1,0 +1,32 @@
+"""The launches of two programs that the runner started by turns, by the name of their command."""
+
+from __future__ import annotations
+
+from bridge.gate.facts.launch_series import Series
+from bridge.gate.interface import Evidence
+from bridge.records import RunRecord
+from bridge.run.stop_rule import finished
+
+
+def series_named(command: str, evidence: Evidence, record: RunRecord | None) -> Series | None:
+    """Return the launches of a command of this run's job spec, as a record of it has them; None without any."""
+    if record is None or evidence.spec is None:
+        return None
+    plan = next((one.launches for one in evidence.spec.commands if one.name == command), None)
+    records = tuple(one for one in record.launches if one.command == command)
+    if plan is None or not records:
+        return None
+    return Series(plan, records, tuple(finished(plan, records)))
+
+
+def processor_shares(series: Series) -> tuple[float, float] | None:
+    """Return how much of its time each program was on a processor, as wait4 collected it; None where nothing did."""
+    shares = []
+    for arm in series.plan.arms:
+        turns = [turn for record in series.counted for turn in record.turns if turn.arm == arm]
+        busy = [turn.cpu_s for turn in turns if turn.cpu_s is not None]
+        wall_s = sum(turn.done_s - turn.go_s for turn in turns)
+        if len(busy) < len(turns) or wall_s <= 0.0:
+            return None
+        shares.append(sum(busy) / wall_s)
+    return shares[0], shares[1]

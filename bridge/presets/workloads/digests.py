@@ -1,0 +1,86 @@
+"""Digest programs, environments and inputs of a workload by what is in their files, and remember files by their facts.
+
+A file is read again when inode, size or times differ. What a compiler left beside a source is not digested: runs are
+started so that nothing reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from bridge.records import ProgramDigest
+from bridge.records.workload import ProgramRole
+
+FILES_MAX_COUNT: Final = 100_000
+_READ_BYTES: Final = 1 << 20
+_COMPILED: Final = "__pycache__"
+_VENV: Final = "pyvenv.cfg"
+_KNOWN: dict[tuple[str, int, int, int, int, int], str] = {}
+
+
+def of_file(role: ProgramRole, path: Path) -> ProgramDigest:
+    """Return the digest of one file, links followed.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return ProgramDigest(
+        role=role, path=str(path), sha256=file_digest(path), files=1, bytes=path.stat().st_size
+    )  # fmt: skip
+
+
+def of_folder(role: ProgramRole, folder: Path) -> ProgramDigest:
+    """Return the digest over the relative paths, sizes and contents of a folder's files.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: it holds too many files.
+    """
+    digest, count, total = hashlib.sha256(), 0, 0
+    for path in files_of(folder):
+        size = path.stat().st_size
+        digest.update(f"{path.relative_to(folder).as_posix()} {size} {file_digest(path)}\n".encode())
+        count, total = count + 1, total + size
+        if count > FILES_MAX_COUNT:
+            raise ValueError(f"{folder} holds more than {FILES_MAX_COUNT} files")
+    return ProgramDigest(role=role, path=str(folder), sha256=digest.hexdigest(), files=count, bytes=total)
+
+
+def again(programs: Iterable[ProgramDigest]) -> tuple[ProgramDigest, ...]:
+    """Return the digests of the same files and folders as they are now; one that cannot be read is left out."""
+    found = []
+    for one in programs:
+        path = Path(one.path)
+        with contextlib.suppress(OSError, ValueError):
+            found.append(of_folder(one.role, path) if path.is_dir() else of_file(one.role, path))
+    return tuple(found)
+
+
+def files_of(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder in order; compiled Python and virtual environments below it are left out."""
+    for top, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != _COMPILED and not Path(top, name, _VENV).is_file())
+        yield from (path for name in sorted(names) if stat.S_ISREG((path := Path(top, name)).stat().st_mode))
+
+
+def file_digest(path: Path) -> str:
+    """Return sha256 of a file's bytes, from memory where it has not changed.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    facts = path.stat()
+    key = (str(path), facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+    if key not in _KNOWN:
+        digest = hashlib.sha256()
+        with path.open("rb") as stream:
+            while block := stream.read(_READ_BYTES):
+                digest.update(block)
+        _KNOWN[key] = digest.hexdigest()
+    return _KNOWN[key]

@@ -1,0 +1,182 @@
+"""What `workload.toml` may say: strict, frozen, data only.
+
+Knows the shape of the file and nothing about the folder around it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from bridge.presets.model import PresetSandbox, ProfileLimits, Tokens, VariableName
+from bridge.presets.parameters import Parameter
+from bridge.records import Premise, Record
+from bridge.records.base import Name, Sha256, Text
+from bridge.records.request import Profile
+from bridge.records.workload import Aggregate
+
+_RelativeFile = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=120)]
+_Times = Annotated[int, Field(ge=1, le=32)]
+
+
+class RunsOn(Record):
+    """Which program runs what has no program of its own.
+
+    Attributes:
+        interpreter: absolute path of a Python.
+        venv: folder of a virtual environment, from the workload's folder; its `bin/python` runs.
+        binary: a program of the folder; what `argv` says are its arguments.
+        variables: environment variables of every run.
+    """
+
+    interpreter: Text | None = None
+    venv: Text | None = None
+    binary: Text | None = None
+    variables: dict[VariableName, Text] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _names_one(self) -> Self:
+        if sum(one is not None for one in (self.interpreter, self.venv, self.binary)) > 1:
+            raise ValueError("name one of interpreter, venv and binary")
+        return self
+
+
+class PinnedInput(Record):
+    """A file that the program reads, by digest."""
+
+    path: Text
+    sha256: Sha256
+
+
+class Times(Record):
+    """How many processes a profile makes."""
+
+    smoke: _Times = 1
+    claim: _Times = 6
+
+
+class Items(Record):
+    """A list of a report, and what of it counts."""
+
+    items: Text
+    correct: Text = ""
+
+
+class TwoPrograms(Record):
+    """Two programs that the runner times by turns; or one, in the trees of two commits.
+
+    Attributes:
+        commits: the command that is timed in both trees.
+        build: run in each tree before anything is timed.
+    """
+
+    baseline: Tokens | None = None
+    candidate: Tokens | None = None
+    commits: Tokens | None = None
+    build: Tokens | None = None
+
+    @model_validator(mode="after")
+    def _is_one_of_two(self) -> Self:
+        pair = (self.baseline is not None, self.candidate is not None)
+        if pair not in {(True, True), (False, False)} or (self.commits is not None) == all(pair):
+            raise ValueError("name baseline and candidate, or commits")
+        if self.build is not None and self.commits is None:
+            raise ValueError("build goes with commits; build two programs of the folder before you allow it")
+        return self
+
+
+class MetricTable(Record):
+    """One number: where it stands in a report, and what is made of its repeats."""
+
+    unit: Text | None = None
+    better: Literal["higher", "lower"] | None = None
+    pointer: Text | None = None
+    bounds: tuple[float, float] | None = None
+    repeats: Times | _Times = Times()
+    claim: Aggregate | None = None
+    share: Items | None = None
+    count: Items | None = None
+    ratio: TwoPrograms | None = None
+    premises: tuple[Premise, ...] = ()
+
+    @property
+    def aggregate(self) -> Aggregate:
+        """What is made of the repeats."""
+        if self.claim is not None:
+            return self.claim
+        tables: dict[Aggregate, object] = {"share": self.share, "count": self.count, "ratio": self.ratio}
+        return next((name for name, table in tables.items() if table is not None), "median")
+
+    def times(self, profile: Profile) -> int:
+        """Return how many processes a profile makes for it."""
+        if isinstance(self.repeats, int):
+            return self.repeats
+        return self.repeats.claim if profile == "claim" else self.repeats.smoke
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        tables = [name for name in ("share", "count", "ratio") if getattr(self, name) is not None]
+        if len(tables) > 1 or (tables and self.claim not in (None, tables[0])):
+            raise ValueError(f"one metric is one of {', '.join((*tables, *([self.claim] if self.claim else [])))}")
+        if not tables and self.claim in {"share", "count", "ratio"}:
+            raise ValueError(f"claim = {self.claim!r} needs a table of that name")
+        if not tables and self.pointer is None:
+            raise ValueError("pointer is missing: the JSON pointer of the number in the report")
+        if not tables and self.unit is None:
+            raise ValueError('unit is missing; a number without one is "1"')
+        if tables and self.pointer is not None:
+            raise ValueError(f"pointer does not go with {tables[0]}")
+        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
+            raise ValueError(f"bounds are [smallest, largest], got {list(self.bounds)}")
+        return self
+
+
+class Numeric(Record):
+    """Confirmed within a tolerance."""
+
+    numeric: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class RecomputeTable(Record):
+    """The command that computes a report's numbers again."""
+
+    argv: Tokens
+    confirms: Annotated[dict[Name, Literal["exact", "near", "drawn"] | Numeric], Field(min_length=1)]
+
+
+class PresetTable(Record):
+    """One thing that may be asked of the workload.
+
+    Attributes:
+        argv: the program of the folder first, then literals and ``{parameter}`` tokens.
+        metrics: which of the workload's; all of them where nothing is said.
+    """
+
+    description: Text
+    argv: Tokens | None = None
+    params: dict[Name, Parameter] = Field(default_factory=dict)
+    profiles: Annotated[tuple[Profile, ...], Field(min_length=1)] = ("smoke", "claim")
+    limits: ProfileLimits = ProfileLimits()
+    sandbox: PresetSandbox = PresetSandbox()
+    metrics: tuple[Name, ...] = ()
+
+
+class OutputsTable(Record):
+    """Files that a repeat leaves beside its report, by name."""
+
+    keep: tuple[_RelativeFile, ...] = ()
+
+
+class WorkloadFile(Record):
+    """`workload.toml`."""
+
+    schema_version: Literal[1] = Field(alias="schema")
+    name: Name
+    description: Text = ""
+    environment: RunsOn = RunsOn()
+    inputs: dict[Name, PinnedInput] = Field(default_factory=dict)
+    presets: Annotated[dict[Name, PresetTable], Field(min_length=1)]
+    metrics: Annotated[dict[Name, MetricTable], Field(min_length=1)]
+    recompute: RecomputeTable | None = None
+    outputs: OutputsTable = OutputsTable()

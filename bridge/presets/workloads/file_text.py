@@ -1,0 +1,130 @@
+"""Read the text of a `workload.toml`: the file, or every mistake in it with its line and what to write instead.
+
+Knows nothing about the folder around it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any, Final, get_args
+
+import pydantic
+
+from bridge.presets.workloads.file import WorkloadFile
+
+Said = tuple[tuple[str, ...], str, str]
+"""Where in the file, what is wrong, what to do."""
+
+_EXAMPLE: Final = "kakeya-runner workload new NAME writes one that works"
+_INTERNAL: Final = re.compile(r"function|tuple|literal|constrained")
+
+
+def parsed(text: str) -> tuple[WorkloadFile | None, list[Said]]:
+    """Return the file, or everything that keeps it from being one."""
+    try:
+        value = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        at = re.search(r"line (\d+)", str(error))
+        return None, [((f"#{at.group(1) if at else 1}",), f"not TOML: {error}", "fix that line")]
+    odd = [(where, "not a finite number") for where, number in _numbers(value) if not math.isfinite(number)]
+    if odd:
+        return None, [(where, said, "write a number such as 100.0") for where, said in odd]
+    try:
+        return WorkloadFile.model_validate_json(json.dumps(value)), []
+    except pydantic.ValidationError as error:
+        return None, [_said(one) for one in error.errors()]
+    except TypeError as error:
+        return None, [((), f"holds a value no workload has: {error}", _EXAMPLE)]
+
+
+def _numbers(value: Any, where: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], float]]:
+    if isinstance(value, float):
+        yield where, value
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from _numbers(inner, (*where, str(key)))
+
+
+_WORDS: Final = frozenset({"int", "float", "choice", "path", "text", "commit", "flag", "Times", "Numeric"})
+
+
+def _said(one: Any) -> Said:
+    """Return one mistake of the file in words."""
+    where = tuple(str(part) for part in one["loc"] if part not in _WORDS and not _INTERNAL.match(str(part)))
+    name = ".".join(where) or "the file"
+    if one["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(where[-1], _keys(where[:-1]), n=1)
+        return where, f"{name}: unknown key", f"did you mean {near[0]}?" if near else "remove it"
+    if one["type"] == "missing":
+        return where[:-1], f"{name} is missing", f"add {where[-1]} = ..."
+    if one["type"] == "union_tag_invalid":
+        return where, f"{name}: no type of parameter is called that", "use int, float, choice, text or flag"
+    text = str(one["msg"]).removeprefix("Value error, ")
+    if one["type"] == "value_error":
+        return where, f"{name}: {text}", _remedy(where, text)
+    return where, f"{name}: {text}; got {json.dumps(one['input'], default=str)[:60]}", _remedy(where, text)
+
+
+def _remedy(where: tuple[str, ...], text: str) -> str:
+    last = where[-1] if where else ""
+    known = {
+        "claim": "use median, mean, share, count, ratio or none",
+        "schema": "write schema = 1",
+        "name": "use lower-case letters, digits, - . _",
+        "premises": "see kakeya-mac gate explain bound for the names",
+        "better": 'write better = "higher" or "lower"',
+        "sha256": "write what sha256sum prints of the file",
+    }
+    if last.isdigit() and len(where) > 1:
+        return _remedy(where[:-1], text)
+    return known.get(last, "see the example in docs/guides/workloads.md")
+
+
+def _keys(where: tuple[str, ...]) -> list[str]:
+    """Return the keys of a table of the file."""
+    model: Any = WorkloadFile
+    for part in where:
+        field = getattr(model, "model_fields", {}).get(part)
+        model = model if field is None else next(_models(field.annotation), model)
+    return [field.alias or name for name, field in getattr(model, "model_fields", {}).items()]
+
+
+def _models(annotation: Any) -> Iterator[Any]:
+    if hasattr(annotation, "model_fields"):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models(inner)
+
+
+def line_of(text: str, where: tuple[str, ...]) -> int:
+    """Return the line of a key of a TOML text, or the nearest table above it that is written out."""
+    if where and where[0].startswith("#"):
+        return int(where[0][1:])
+    lines = text.splitlines()
+    for depth in range(len(where), 0, -1):
+        for split in range(depth, -1, -1):
+            table, key = where[:split], where[split:depth]
+            start = _header(lines, table) if table else 0
+            if start is None:
+                continue
+            if not key:
+                return start
+            pattern = re.compile(rf"\s*\"?{re.escape('.'.join(key))}\"?\s*[=.]")
+            for number, line in enumerate(lines[start:], start=start + 1):
+                if line.lstrip().startswith("[") and not line.lstrip().startswith("[["):
+                    break
+                if pattern.match(line):
+                    return number
+    return 1
+
+
+def _header(lines: list[str], table: tuple[str, ...]) -> int | None:
+    wanted = ".".join(table)
+    for number, line in enumerate(lines, start=1):
+        if line.strip().strip("[]").replace('"', "").replace(" ", "") == wanted and line.strip().startswith("["):
+            return number
+    return None

@@ -1,0 +1,318 @@
+"""Read a workload folder: its file, what its programs are made of, and the presets that a host offers of it.
+
+Stops at the first thing that is wrong; `problems` names all of them. Nothing of the folder is run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from bridge import strictjson
+from bridge.limits import REPORT_MAX_BYTES, WALL_DEFAULT_S
+from bridge.presets.model import CommandTemplate, Preset, Repeat, SeriesTemplate
+from bridge.presets.parameters import CommitParameter
+from bridge.presets.workloads import digests
+from bridge.presets.workloads.file import MetricTable, Numeric, PresetTable, TwoPrograms, WorkloadFile
+from bridge.records import (
+    ConfirmedMetric,
+    LaunchSeries,
+    MetricDefinition,
+    ProgramDigest,
+    StopRule,
+    WorkloadDefinition,
+)
+
+FILE: Final = "workload.toml"
+SCHEMA: Final = "report.schema.json"
+ARMS: Final = ("baseline", "candidate")
+AGAINST: Final = "against"
+SEPARATOR: Final = "--@"
+BARE: Final = "-S"
+SHARE_OF_WALL: Final = 0.7  # what a series may take of a run's time: the launch that runs then still ends
+_FILE_MAX_BYTES: Final = 1 << 20
+_PACKAGES: Final = ("lib/python3*/site-packages", "lib/python3/dist-packages", "local/lib/python3*/dist-packages")
+
+
+@dataclass(frozen=True)
+class WorkloadFolder:
+    """A folder that can be run.
+
+    Attributes:
+        presets: what a host offers of it, by name.
+        schema: JSON Schema of its reports; None for the standard report.
+    """
+
+    folder: Path
+    file: WorkloadFile
+    presets: Mapping[str, Preset]
+    schema: dict[str, Any] | None
+    programs: tuple[ProgramDigest, ...]
+
+
+def read_folder(folder: Path, interpreter: str) -> WorkloadFolder:
+    """Return the workload of a folder.
+
+    Args:
+        folder: absolute.
+        interpreter: runs its scripts where the file names no program for that.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a file is not what it has to be; pydantic's ValidationError is one too.
+    """
+    file, schema = read_file(folder / FILE), read_schema(folder)
+    programs = tuple(programs_of(folder, file, interpreter))
+    digest = _digest(file, schema, programs)
+    made = {name: _preset(name, table, folder, file, interpreter, (schema, programs, digest))
+            for name, table in file.presets.items()}  # fmt: skip
+    return WorkloadFolder(folder, file, MappingProxyType(made), schema, programs)
+
+
+def read_file(path: Path) -> WorkloadFile:
+    """Return what a workload.toml says.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is too long, not TOML, or says something else.
+    """
+    if path.stat().st_size > _FILE_MAX_BYTES:
+        raise ValueError(f"{path.name} is longer than {_FILE_MAX_BYTES} bytes")
+    return WorkloadFile.model_validate_json(json.dumps(tomllib.loads(path.read_bytes().decode("utf-8"))))
+
+
+def read_schema(folder: Path) -> dict[str, Any] | None:
+    """Return the JSON Schema beside the file, None where there is none.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no strict JSON object.
+    """
+    path = folder / SCHEMA
+    if not path.exists():
+        return None
+    value = strictjson.decode(path.read_bytes(), max_bytes=REPORT_MAX_BYTES)
+    if not isinstance(value, dict):
+        raise ValueError(f"{SCHEMA} holds a {type(value).__name__}, expected an object")  # noqa: TRY004
+    return value
+
+
+def program_argv(folder: Path, file: WorkloadFile, interpreter: str, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command line whose program is absolute: what runs a script, then the script.
+
+    A file that ends in ``.py`` is run by the environment's interpreter, anything else by itself. Where the file names
+    no interpreter the host's own does, without the packages that are installed there (``-S``).
+    """
+    if file.environment.binary is not None:
+        return (_within(folder, file.environment.binary), *argv)
+    path = _within(folder, argv[0])
+    runs = interpreter_of(folder, file, interpreter)
+    bare = (BARE,) if _is_bare(file) else ()
+    return (runs, *bare, path, *argv[1:]) if path.endswith(".py") else (path, *argv[1:])
+
+
+def _is_bare(file: WorkloadFile) -> bool:
+    on = file.environment
+    return on.interpreter is None and on.venv is None and on.binary is None
+
+
+def interpreter_of(folder: Path, file: WorkloadFile, interpreter: str) -> str:
+    """Return the absolute path of the Python that runs the folder's scripts."""
+    if file.environment.venv is not None:
+        return str(Path(_within(folder, file.environment.venv)) / "bin/python")
+    return file.environment.interpreter or interpreter
+
+
+def commands_in(file: WorkloadFile) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Yield where each command line of the file stands, and the command line as it is written."""
+    for name, preset in file.presets.items():
+        if preset.argv is not None:
+            yield ("presets", name, "argv"), preset.argv
+    for name, metric in file.metrics.items():
+        for part in ("baseline", "candidate"):
+            argv = None if metric.ratio is None else getattr(metric.ratio, part)
+            if argv is not None:
+                yield ("metrics", name, "ratio", part), argv
+    if file.recompute is not None:
+        yield ("recompute", "argv"), file.recompute.argv
+
+
+def programs_of(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[ProgramDigest]:
+    """Yield everything that runs, by digest: the programs' folders first, then what runs them and what they read.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a folder holds too many files.
+    """
+    programs = [program_argv(folder, file, interpreter, argv) for _, argv in commands_in(file)]
+    own = [Path(word) for argv in programs for word in argv[:3] if Path(word).is_absolute() and Path(word).is_file()]
+    runs = interpreter_of(folder, file, interpreter)
+    elsewhere = dict.fromkeys(path.parent for path in own if str(path) != runs and not path.is_relative_to(folder))
+    for place in (*elsewhere, folder):
+        yield digests.of_folder("folder", place)
+    scripts = any(
+        one.ratio is not None and one.ratio.commits is not None and one.ratio.commits[0].endswith(".py")
+        for one in file.metrics.values()
+    )
+    if scripts or any(argv[0] == runs for argv in programs):
+        yield digests.of_file("interpreter", Path(os.path.realpath(runs)))
+        if not _is_bare(file):
+            yield from (digests.of_folder("environment", path) for path in packages_of(runs))
+    if any(metric.ratio is not None for metric in file.metrics.values()):
+        yield digests.of_file("timer", pair_program())
+    for pinned in file.inputs.values():
+        yield digests.of_file("input", Path(_within(folder, pinned.path)))
+
+
+def packages_of(interpreter: str) -> list[Path]:
+    """Return the folders an interpreter imports installed packages from: a virtual environment's, or its own."""
+    at = Path(interpreter).parent
+    home = at.parent if (at.parent / "pyvenv.cfg").is_file() else Path(os.path.realpath(interpreter)).parent.parent
+    return sorted({path.resolve() for pattern in _PACKAGES for path in home.glob(pattern) if path.is_dir()})
+
+
+def pair_program() -> Path:
+    """Return the program that starts two programs by turns; it needs the standard library only."""
+    return Path(str(files("bridge.launches") / "pair_program.py"))
+
+
+def _within(folder: Path, path: str) -> str:
+    return os.path.normpath(folder / path)
+
+
+def _digest(file: WorkloadFile, schema: dict[str, Any] | None, programs: tuple[ProgramDigest, ...]) -> str:
+    """Return sha256 over what the owner wrote and what runs, wherever on the host that is."""
+    made = sorted([one.role, one.sha256] for one in programs)
+    return hashlib.sha256(strictjson.encode([file.model_dump(mode="json"), schema, made])).hexdigest()
+
+
+def _preset(  # noqa: PLR0917 - one caller
+    name: str, table: PresetTable, folder: Path, file: WorkloadFile, interpreter: str, made: tuple[Any, ...]
+) -> Preset:
+    """Return what a host offers under one name.
+
+    Raises:
+        ValueError: its parts do not fit together.
+    """
+    schema, programs, digest = made
+    metrics = {one: file.metrics[one] for one in (table.metrics or tuple(file.metrics))}
+    confirms = tuple(_confirmed(metrics, file))
+    definition = WorkloadDefinition(
+        name=file.name,
+        digest=digest,
+        program=_label(table, file, metrics),
+        metrics=tuple(_metric(one, metric) for one, metric in metrics.items()),
+        confirms=confirms,
+        report_schema=schema,
+        keep=file.outputs.keep,
+        programs=programs,
+    )
+    commands = tuple(_commands(table, folder, file, interpreter, metrics, confirmed=bool(confirms)))
+    of_commits = any(metric.ratio is not None and metric.ratio.commits is not None for metric in metrics.values())
+    against = {AGAINST: CommitParameter(type="commit", help="what to compare with, e.g. main")} if of_commits else {}
+    return Preset(
+        schema=1,
+        name=name,
+        status="ready",
+        description=table.description,
+        profiles=table.profiles,
+        code="request" if of_commits else "host",
+        params={**table.params, **against},
+        commands=commands,
+        limits=table.limits,
+        sandbox=table.sandbox,
+        environment=file.environment.variables,
+        primary_claim=next(iter(metrics)),
+        workload=definition,
+        read_only=tuple(dict.fromkeys(one.path for one in programs if one.role in {"folder", "timer", "input"})),
+    )
+
+
+def _label(table: PresetTable, file: WorkloadFile, metrics: Mapping[str, MetricTable]) -> str:
+    """Return what people call the program of a preset."""
+    if table.argv is not None:
+        return Path(file.environment.binary or table.argv[0]).name
+    pair = next((metric.ratio for metric in metrics.values() if metric.ratio is not None), None)
+    if pair is not None and pair.commits is not None:
+        return f"{Path(pair.commits[0]).name} of two commits"
+    if pair is None or pair.candidate is None or pair.baseline is None:
+        return file.name
+    return f"{Path(pair.candidate[0]).name} against {Path(pair.baseline[0]).name}"
+
+
+def _metric(name: str, table: MetricTable) -> MetricDefinition:
+    listed = table.share or table.count
+    units = {"ratio": "ratio", "share": "share", "count": "items"}
+    return MetricDefinition(
+        name=name,
+        aggregate=table.aggregate,
+        unit=table.unit or units.get(table.aggregate, "1"),
+        better=table.better or ("higher" if table.ratio is not None else None),
+        pointer=table.pointer,
+        bounds=table.bounds,
+        items=None if listed is None else listed.items,
+        correct=None if listed is None else listed.correct,
+        premises=table.premises,
+    )
+
+
+def _confirmed(metrics: Mapping[str, MetricTable], file: WorkloadFile) -> Iterator[ConfirmedMetric]:
+    for name, way in () if file.recompute is None else file.recompute.confirms.items():
+        if name in metrics and isinstance(way, Numeric):
+            yield ConfirmedMetric(name=name, way="numeric", tolerance=way.numeric)
+        elif name in metrics:
+            yield ConfirmedMetric(name=name, way="exact")
+
+
+def _commands(
+    table: PresetTable,
+    folder: Path,
+    file: WorkloadFile,
+    interpreter: str,
+    metrics: Mapping[str, MetricTable],
+    *,
+    confirmed: bool,
+) -> Iterator[CommandTemplate]:
+    reported = [metric for metric in metrics.values() if metric.ratio is None]
+    repeat = Repeat(
+        smoke=max((metric.times("smoke") for metric in reported), default=1),
+        claim=max((metric.times("claim") for metric in reported), default=1),
+    )
+    if table.argv is not None:
+        argv = program_argv(folder, file, interpreter, table.argv)
+        yield CommandTemplate(name="repeat", argv=argv, repeat=repeat, seeded=True)
+    for name, metric in metrics.items():
+        if metric.ratio is not None:
+            argv = _pair(folder, file, interpreter, metric.ratio)
+            wall_s = table.limits.claim.wall_s or table.limits.wall_s or WALL_DEFAULT_S
+            rule = StopRule(least=8, most=240, allowed_s=wall_s * SHARE_OF_WALL)
+            series = LaunchSeries(arms=ARMS, rule=rule, unit="samples", solo_s=0.0)
+            yield CommandTemplate(name=name, argv=argv, launches=SeriesTemplate(smoke=series, claim=series))
+    if confirmed and file.recompute is not None and table.argv is not None:
+        argv = program_argv(folder, file, interpreter, file.recompute.argv)
+        yield CommandTemplate(name="recompute", argv=argv, repeat=repeat, seeded=True, confirms=True)
+
+
+def _pair(folder: Path, file: WorkloadFile, interpreter: str, pair: TwoPrograms) -> tuple[str, ...]:
+    """Return the command that starts two programs by turns."""
+    argv: list[str] = ["${interpreter}", "-I", "-S", str(pair_program())]
+    if pair.commits is not None:
+        runs = interpreter_of(folder, file, interpreter)
+        argv += [f"{SEPARATOR}commit", f"{{{AGAINST}}}"]
+        argv += [] if pair.build is None else [f"{SEPARATOR}build", *pair.build]
+        for arm, tree in zip(ARMS, ("base", "head"), strict=True):
+            script = (runs, BARE) if pair.commits[0].endswith(".py") and _is_bare(file) else (runs,)
+            own = (*script, *pair.commits) if pair.commits[0].endswith(".py") else pair.commits
+            argv += [SEPARATOR + arm, f"{SEPARATOR}in", tree, *own]
+        return tuple(argv)
+    for arm, given in zip(ARMS, (pair.baseline, pair.candidate), strict=True):
+        argv += [SEPARATOR + arm, *(() if given is None else program_argv(folder, file, interpreter, given))]
+    return tuple(argv)

@@ -1,0 +1,287 @@
+"""Say everything that is wrong with a workload folder, each in one line with file, line and remedy.
+
+Runs nothing of the folder.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pydantic
+
+from bridge.diagnostics import Check
+from bridge.errors import UsageError
+from bridge.presets.registry import registry
+from bridge.presets.workloads import digests
+from bridge.presets.workloads.file import MetricTable, Numeric, WorkloadFile
+from bridge.presets.workloads.file_text import Said, line_of, parsed
+from bridge.presets.workloads.folder import BARE, FILE, SCHEMA, commands_in, interpreter_of, program_argv, read_folder
+
+INTERVAL_LEAST: Final = 6
+FOLDER_MAX_BYTES: Final = 1 << 30
+_CREDENTIALS: Final = frozenset({"id_rsa", "id_ed25519", "id_ecdsa", "credentials", "secrets.toml", "token"})
+_POINTER: Final = re.compile(r"(/([^~/]|~0|~1)*)+")
+_SEED: Final = b"KAKEYA_SEED"
+
+
+class WorkloadError(UsageError):
+    """A workload folder cannot be offered; the message names its first problem."""
+
+
+def problems(folder: Path, interpreter: str, others: Iterable[str] = ()) -> Iterator[Check]:
+    """Yield what is wrong with a workload folder, nothing when it can be offered.
+
+    Args:
+        folder: absolute.
+        interpreter: runs its scripts where the file names no program for that.
+        others: names of presets that other workloads of this host offer.
+    """
+    found = list(_folder_problems(folder))
+    yield from found
+    if any(check.level == "fail" for check in found):
+        return
+    text = (folder / FILE).read_text("utf-8", "replace")
+    file, failed = parsed(text)
+    yield from (Check(f"{FILE}:{line_of(text, where)}", "fail", said, remedy) for where, said, remedy in failed)
+    if file is None:
+        return
+    every = [*_meaning(folder, file, others), *_programs(folder, file, interpreter)]
+    yield from (Check(f"{FILE}:{line_of(text, where)}", "fail", said, remedy) for where, said, remedy in every)
+    schema = list(_schema_problems(folder, file))
+    yield from schema
+    yield from (check for check in _warnings(folder, file, text))
+    if not every and not schema:
+        yield from _whole(folder, interpreter, text)
+
+
+def _folder_problems(folder: Path) -> Iterator[Check]:
+    if not folder.is_dir():
+        yield Check("folder", "fail", f"{folder} is no folder", "kakeya-runner workload new NAME")
+        return
+    if not (folder / FILE).is_file():
+        yield Check("folder", "fail", f"{folder} has no {FILE}", f"kakeya-runner workload new {folder.name or 'NAME'}")
+        return
+    if folder in {Path.home(), Path("/")} or Path.home().is_relative_to(folder):
+        yield Check("folder", "fail", f"{folder} holds your home: a run would see all of it", "use a folder of its own")
+        return
+    yield from _rights(folder)
+    total = 0
+    environments = {found.parent for found in folder.glob("*/pyvenv.cfg")}
+    for top, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if Path(top, name) not in environments and name != "__pycache__"]
+        for name in (*folders, *names):
+            path = Path(top, name)
+            yield from _entry(folder, path)
+            total += path.lstat().st_size
+    if total > FOLDER_MAX_BYTES:
+        said = f"{total / 1e9:.1f} GB, at most {FOLDER_MAX_BYTES / 1e9:.1f} GB are digested before each run"
+        yield Check("folder", "fail", said, "move data out and pin it: [inputs] NAME = { path = ..., sha256 = ... }")
+
+
+def _entry(folder: Path, path: Path) -> Iterator[Check]:
+    """Yield what is wrong with one file or folder below it."""
+    name = str(path.relative_to(folder))
+    if path.is_symlink():
+        to = path.resolve()
+        if not path.exists() or not to.is_relative_to(folder):
+            yield Check(name, "fail", f"a link to {to}, outside of the folder", "copy the file, or pin it as an input")
+            return
+    if path.name.startswith(".") and path.name not in {".gitignore", ".git"}:
+        said = "a hidden file: every run sees the folder, and its digest depends on it"
+        yield Check(name, "fail", said, f"move {path.name} out of the folder")
+    elif path.name in _CREDENTIALS:
+        yield Check(name, "fail", "the name of a credential: every run sees the folder", "move it out of the folder")
+    yield from _rights(path, name)
+
+
+def _rights(path: Path, name: str = "folder") -> Iterator[Check]:
+    """Yield who else may change a file, and whether the user of runs cannot read it."""
+    facts = path.stat()
+    mode = stat.S_IMODE(facts.st_mode)
+    if facts.st_uid not in {os.geteuid(), 0}:
+        yield Check(name, "fail", f"belongs to uid {facts.st_uid}, the runner is uid {os.geteuid()}", f"chown {path}")
+    if mode & 0o022:
+        said = f"others may change it: mode {mode:04o}, expected {'0755' if path.is_dir() else '0644'}"
+        yield Check(name, "fail", said, f"chmod go-w {path}")
+    wanted = 0o005 if path.is_dir() else 0o004
+    if os.geteuid() == 0 and mode & wanted != wanted:
+        said = f"runs of a root runner are another user, who cannot read it: mode {mode:04o}"
+        yield Check(name, "fail", said, f"chmod o+{'rx' if path.is_dir() else 'r'} {path}")
+
+
+def _meaning(folder: Path, file: WorkloadFile, others: Iterable[str]) -> Iterator[Said]:
+    """Yield what has the right shape and does not fit together."""
+    if file.name != folder.name:
+        yield ("name",), f"name is {file.name!r}, its folder {folder.name!r}", f'write name = "{folder.name}"'
+    taken = {*registry(), *others}
+    for name, preset in file.presets.items():
+        where = ("presets", name)
+        if name in taken:
+            yield where, f"preset {name!r} is there already on this host", "give it another name"
+        unknown = sorted(set(preset.metrics) - set(file.metrics))
+        if unknown:
+            said = f"presets.{name}.metrics names {unknown[0]!r}, which is not declared"
+            yield (*where, "metrics"), said, f"add [metrics.{unknown[0]}], or take it out"
+            continue
+        metrics = [file.metrics[one] for one in (preset.metrics or tuple(file.metrics))]
+        if preset.argv is None and any(metric.ratio is None for metric in metrics):
+            yield where, f"presets.{name} has no argv, and a metric that a report has to hold", 'add argv = ["..."]'
+    for name in file.environment.variables:
+        if name.startswith(("KAKEYA_", "PYTHON")):
+            yield ("environment", "variables", name), f"the runner sets {name}", "use another name"
+    for name, metric in file.metrics.items():
+        yield from _metric(name, metric, standard=not (folder / SCHEMA).exists())
+    for name, way in () if file.recompute is None else file.recompute.confirms.items():
+        where = ("recompute", "confirms")
+        if name not in file.metrics:
+            yield where, f"recompute confirms {name!r}, which is no metric", f"known: {', '.join(file.metrics)}"
+        elif way != "exact" and not isinstance(way, Numeric):
+            yield where, f"{name} is confirmed {way!r}, which is for tokens", 'use "exact" or { numeric = 0.01 }'
+
+
+def _metric(name: str, metric: MetricTable, *, standard: bool) -> Iterator[Said]:
+    listed = metric.share or metric.count
+    pointers = [("pointer", metric.pointer), ("items", None if listed is None else listed.items)]
+    for key, pointer in pointers:
+        if pointer is not None and _POINTER.fullmatch(pointer) is None:
+            said = f"metrics.{name}: {pointer!r} is no JSON pointer"
+            yield ("metrics", name, key), said, f'write {key} = "/metrics/{name}"'
+        elif pointer is not None and standard and not pointer.startswith("/metrics/"):
+            said = f"metrics.{name}: without {SCHEMA} a report holds only what is below /metrics/, not {pointer}"
+            yield ("metrics", name, key), said, f'write "/metrics/{name}", or add {SCHEMA}'
+
+
+def _programs(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[Said]:
+    """Yield programs, environments and inputs that are not there."""
+    yield from _environment(folder, file, interpreter)
+    for where, argv in commands_in(file):
+        full = program_argv(folder, file, interpreter, argv)
+        word = file.environment.binary or argv[0]
+        by_interpreter = full[0] == interpreter_of(folder, file, interpreter) and len(full) > 1
+        path = Path(next(one for one in full[1:] if one != BARE) if by_interpreter else full[0])
+        if word.startswith(("{", "$")):
+            yield where, f"the program is {word!r}, which a request would choose", "write the program's name"
+        elif not path.is_absolute() or (not Path(word).is_absolute() and not path.is_relative_to(folder)):
+            yield where, f"program {word!r} is outside of the folder", "copy it here, or write its absolute path"
+        elif not path.is_file():
+            near = difflib.get_close_matches(word, [one.name for one in folder.iterdir()], n=1)
+            yield where, f"program {word!r} is not there", f"did you mean {near[0]}?" if near else f"put it in {folder}"
+        elif full[0] == str(path) and not os.access(path, os.X_OK):
+            yield where, f"program {word!r} may not be executed", f"chmod +x {path}"
+        for token in argv[1:]:
+            if re.fullmatch(r"[^{}$]*", token) is None and re.fullmatch(r"\{[a-z0-9][a-z0-9._-]*\}", token) is None:
+                said = f"{token!r} mixes text and a placeholder"
+                yield where, said, 'write two words: "--lr", "{lr}"'
+    for name, pinned in file.inputs.items():
+        path = folder / pinned.path
+        if not path.is_file():
+            yield ("inputs", name), f"input {pinned.path!r} is not there", "put it there, or correct path"
+        elif (got := digests.file_digest(path)) != pinned.sha256:
+            yield ("inputs", name), f"input {pinned.path!r} has digest {got[:12]}…, not the pinned one", f"pin {got}"
+
+
+def _environment(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[Said]:
+    on = file.environment
+    runs = interpreter_of(folder, file, interpreter)
+    key = next((key for key in ("venv", "interpreter") if getattr(on, key) is not None), "")
+    if not Path(runs).is_absolute():
+        yield (
+            ("environment", key),
+            f"interpreter {runs!r} is no absolute path",
+            f"write what `command -v {runs}` prints",
+        )
+    elif not os.access(runs, os.X_OK) or not Path(runs).is_file():
+        yield ("environment", key), f"{runs} cannot be run", "name a Python that is installed, or make the venv"
+    elif _is_script(Path(runs)):
+        said = f"interpreter {runs} is a script that starts another one"
+        yield ("environment", key), said, f"write what `{runs} -c 'import sys; print(sys.executable)'` prints"
+    if on.binary is not None and not (folder / on.binary).is_file():
+        yield ("environment", "binary"), f"program {on.binary!r} is not there", f"build it in {folder}"
+
+
+def _is_script(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(2) == b"#!"
+
+
+def _schema_problems(folder: Path, file: WorkloadFile) -> Iterator[Check]:
+    """Yield what is wrong with the JSON Schema of the reports."""
+    path = folder / SCHEMA
+    if not path.exists():
+        return
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+
+    try:
+        value = json.loads(path.read_bytes())
+        Draft202012Validator.check_schema(value)
+    except json.JSONDecodeError as error:
+        yield Check(f"{SCHEMA}:{error.lineno}", "fail", f"not JSON: {error.msg}", "fix that line")
+        return
+    except (ValueError, RecursionError) as error:
+        yield Check(SCHEMA, "fail", f"not JSON: {str(error)[:120]}", "write it with a JSON library")
+        return
+    except SchemaError as error:
+        at = "/".join(map(str, error.absolute_path))
+        yield Check(SCHEMA, "fail", f"no JSON Schema 2020-12: {error.message[:160]} (at /{at})", "correct that keyword")
+        return
+    if not isinstance(value, dict):
+        yield Check(SCHEMA, "fail", "a schema of anything: expected an object", 'begin with {"type": "object"}')
+        return
+    if "$ref" in json.dumps(value) and re.search(r'"\$ref": "(?!#)', json.dumps(value)):
+        yield Check(SCHEMA, "fail", "it refers to another document, which nobody would fetch", "copy it into $defs")
+        return
+    for name, metric in file.metrics.items():
+        listed = metric.share or metric.count
+        pointer = metric.pointer or (None if listed is None else listed.items)
+        if pointer is not None and (why := _unreachable(value, pointer)) is not None:
+            yield Check(SCHEMA, "fail", f"metrics.{name} stands at {pointer}: {why}", "make pointer and schema agree")
+
+
+def _unreachable(schema: Mapping[str, Any], pointer: str) -> str | None:
+    """Return why no report of this schema has anything there, None when one may."""
+    at: Any = schema
+    for part in pointer.split("/")[1:]:
+        inner = at.get("properties", {}) if isinstance(at, Mapping) else {}
+        if part in inner:
+            at = inner[part]
+        elif isinstance(at, Mapping) and at.get("additionalProperties") is False:
+            return f"the schema allows no {part!r} there"
+        else:
+            return None
+    return None
+
+
+def _warnings(folder: Path, file: WorkloadFile, text: str) -> Iterator[Check]:
+    """Yield what can be run, and whose number will not be quotable; equal repeats stop it."""
+    several = [name for name, one in file.metrics.items() if one.aggregate in {"median", "mean"}
+               and one.times("claim") > 1]  # fmt: skip
+    if several and not any(_SEED in path.read_bytes() for path in digests.files_of(folder) if path.name != FILE):
+        said = f"metrics.{several[0]} is repeated, and nothing in the folder reads KAKEYA_SEED: all repeats are equal"
+        remedy = 'seed with os.environ["KAKEYA_SEED"], or write repeats = 1'
+        yield Check(f"{FILE}:{line_of(text, ('metrics', several[0]))}", "fail", said, remedy)
+    for name, metric in file.metrics.items():
+        if metric.aggregate in {"median", "mean"} and metric.times("claim") < INTERVAL_LEAST:
+            said = f"metrics.{name}: {metric.times('claim')} repeats have no 95 % interval, {INTERVAL_LEAST} have one"
+            yield Check(f"{FILE}:{line_of(text, ('metrics', name))}", "warn", said, f"repeats = {INTERVAL_LEAST}")
+
+
+def _whole(folder: Path, interpreter: str, text: str) -> Iterator[Check]:
+    """Build everything, and yield what only then shows."""
+    try:
+        read_folder(folder, interpreter)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        said = str(first["msg"]).removeprefix("Value error, ")
+        yield Check(
+            f"{FILE}:{line_of(text, ('presets',))}", "fail", said, "make argv and params name the same parameters"
+        )
+    except (OSError, ValueError) as error:
+        yield Check("folder", "fail", str(error)[:200], "correct it")

@@ -1,0 +1,107 @@
+"""What an owner's own program promises to report, and what it is made of: part of a job spec and of an offer."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from bridge.records.base import Count, Name, Record, Sha256, Text
+from bridge.records.verdict import Premise
+
+Aggregate = Literal["median", "mean", "share", "count", "ratio", "none"]
+ProgramRole = Literal["folder", "program", "interpreter", "environment", "timer", "input"]
+REPORT_FILE: Final = "report.json"
+KIND: Final = "workload"
+"""The kind of report of every workload; what it holds is in its definition."""
+
+
+class MetricDefinition(Record):
+    """One number of a workload.
+
+    Attributes:
+        pointer: JSON pointer of the number in a report; None for aggregates that count items or time processes.
+        better: which direction is an improvement, None where none is.
+        bounds: smallest and largest value that is possible.
+        items: JSON pointer of a list, for `share` and `count`.
+        correct: key of each item that says whether it counts; the item itself where empty.
+        premises: what it needs beyond the gate's least premises.
+    """
+
+    name: Name
+    aggregate: Aggregate
+    unit: Text
+    better: Literal["higher", "lower"] | None = None
+    pointer: Text | None = None
+    bounds: tuple[float, float] | None = None
+    items: Text | None = None
+    correct: Text | None = None
+    premises: tuple[Premise, ...] = ()
+
+
+class ConfirmedMetric(Record):
+    """A metric that the recompute command computes again, and how far the two may be apart.
+
+    Attributes:
+        way: ``numeric`` compares within `tolerance`, ``exact`` wants the same number.
+    """
+
+    name: Name
+    way: Literal["exact", "numeric"]
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+
+
+class ProgramDigest(Record):
+    """A file or folder that a run of a workload is made of, by what is in it.
+
+    Attributes:
+        path: absolute, on the host.
+        sha256: of the file; of one line ``path size digest`` a file for a folder.
+    """
+
+    role: ProgramRole
+    path: Text
+    sha256: Sha256
+    files: Count
+    bytes: Count
+
+
+class WorkloadDefinition(Record):
+    """What the gate judges a workload's reports by.
+
+    Attributes:
+        name: of the workload's folder.
+        digest: sha256 over everything the owner wrote there and what it runs with.
+        program: what people call the program, e.g. ``train.py``.
+        metrics: the first one decides the class of a report.
+        confirms: what the recompute command confirms.
+        report_schema: JSON Schema of a report; None for ``{"metrics": {NAME: number}}``.
+        keep: files of a repeat that are kept beside its report.
+        programs: everything that runs, as it was when the workload was read.
+    """
+
+    name: Name
+    digest: Sha256
+    program: Text
+    metrics: Annotated[tuple[MetricDefinition, ...], Field(min_length=1)]
+    confirms: tuple[ConfirmedMetric, ...] = ()
+    report_schema: dict[str, Any] | None = None
+    keep: tuple[Text, ...] = ()
+    programs: tuple[ProgramDigest, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The program with the digest of its folder, as wordings name it."""
+        folder = next((one.sha256 for one in self.programs if one.role == "folder"), self.digest)
+        return f"{self.program}@{folder[:12]}"
+
+
+def seed_of(basis: str, repeat: int) -> int:
+    """Return the seed of a repeat: 31 bits of sha256 over ``BASIS:REPEAT``, never chosen by the program.
+
+    Args:
+        basis: the run's id, or that of the sweep it belongs to, so that the runs of a sweep are paired.
+        repeat: from 0.
+    """
+    return int.from_bytes(hashlib.sha256(f"{basis}:{repeat}".encode()).digest()[:4], "big") >> 1

@@ -1,0 +1,61 @@
+"""The tutorial "your train.py" as it is printed, on real processes: its files, its commands, nothing else."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.clone import Clone
+from tests.support.workload_folder import INTERPRETER
+
+PAGE = Path(__file__).parents[3] / "docs" / "guides" / "ten-minutes-workload.md"
+STEP = re.compile(r"(?:<!-- (file|append): (\S+) -->\n)?```(\w*)\n(.*?)```", re.DOTALL)
+PROGRAMS = {"kakeya-mac": "bridge.cli.mac.main", "kakeya-runner": "bridge.cli.host.main"}
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    """Every step of the page, done in order in one folder: each command with what it printed and its exit code."""
+    root = tmp_path_factory.mktemp("tutorial")
+    root.chmod(0o755)
+    # The first Python of the search path is what `workload new` names: one without packages, to be quick.
+    clone = Clone(root, {"PATH": f"{Path(INTERPRETER).parent}:/usr/bin:/bin"})
+    done = []
+    for what, name, _, text in STEP.findall(PAGE.read_text("utf-8")):
+        if what:
+            path = clone.top / name
+            path.write_text((path.read_text() if what == "append" else "") + text)
+            path.chmod(0o644)
+            continue
+        for line in text.splitlines():
+            program, *words = shlex.split(line)
+            argv = [sys.executable, "-m", PROGRAMS[program], *words]
+            ran = subprocess.run(
+                argv, cwd=clone.top, env=clone.env, capture_output=True, text=True, timeout=240, check=False
+            )
+            done.append((line, ran))
+    clone.stop_runners()
+    return done
+
+
+def test_it_takes_eight_commands_at_most_and_all_end_in_0(said):
+    assert 3 <= len(said) <= 8
+    assert {line: ran.returncode for line, ran in said if ran.returncode} == {}, [ran.stderr for _, ran in said]
+
+
+def test_the_first_screen_has_the_number_with_unit_interval_and_whose_word_it_is(said):
+    first = next(ran.stdout for line, ran in said if line.startswith("kakeya-mac run"))
+    assert first.startswith("passed      evidence (smoke)")
+    line = r"^final loss  0\.\d+ \[0\.\d+, 0\.\d+\] 96\.9 %, reported by train\.py@[0-9a-f]{12} over 6 seeds$"
+    assert re.search(line, first, re.MULTILINE)
+
+
+def test_with_a_recompute_command_it_is_recomputed_and_may_be_quoted(said):
+    second = [ran.stdout for line, ran in said if line.startswith("kakeya-mac run")][-1]
+    assert "recomputed from what train.py@" in second
+    assert "rests on bound, code, inputs, outputs, attempts" in said[-1][1].stdout

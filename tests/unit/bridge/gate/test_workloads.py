@@ -1,0 +1,108 @@
+"""What the gate says of an owner's own program."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.gate import judge
+from bridge.gate.claims.workload import median_interval
+from tests.corpus.gate.workloads import LOSSES, paired, trained
+
+
+def verdict(case):
+    return judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+
+
+def claim(case):
+    return verdict(case).claims[0]
+
+
+def test_a_median_over_six_seeds_is_reported_with_its_range():
+    found = claim(trained(again=False))
+    assert found.decision == "evidence", verdict(trained(again=False)).findings
+    assert found.value == pytest.approx(1.935)
+    assert found.interval == (1.90, 1.97)
+    assert "1.935 nats [1.9, 1.97] 96.9 %, reported by train.py@" in found.wording
+    assert found.wording.endswith("over 6 seeds")
+    assert [one.seen_by for one in found.premises] == ["runner"] * 4
+
+
+def test_a_confirmed_median_is_recomputed():
+    found = claim(trained())
+    assert found.decision == "evidence"
+    assert "recomputed from what train.py@" in found.wording
+
+
+def test_a_loss_written_as_a_constant_is_never_citable():
+    """Equal over seeds: the seed changed nothing, with a recompute command or without."""
+    for again in (True, False):
+        found = claim(trained((1.93,) * 6, again=again))
+        assert found.decision == "valid"
+        assert found.missing == ("inputs",)
+        assert "equal over 6 seeds" in found.why[0]
+
+
+def test_a_loss_that_is_not_reproduced_rejects_the_run():
+    case = trained()
+    case.record["commands"][-1]["answer"] = '{"final_loss": 1.0}'
+    assert verdict(case).decision == "rejected"
+    assert all(one.decision == "nothing" for one in verdict(case).claims)
+
+
+@pytest.mark.parametrize("line", [None, "done", "[1]", '{"loss": 1.9}', '{"final_loss": true}', '{"final_loss": NaN}'])
+def test_a_recompute_command_that_says_nothing_confirms_nothing(line):
+    case = trained()
+    case.record["commands"][-1]["answer"] = line
+    found = claim(case)
+    assert found.decision == "valid"
+    assert found.missing == ("outputs",)
+    assert "reported by" in found.wording
+
+
+def test_a_few_seeds_have_no_interval():
+    found = claim(trained(LOSSES[:3], again=False))
+    assert found.decision == "valid"
+    assert found.interval is None
+    assert "3 of at least 6 seeds" in found.why[0]
+
+
+@pytest.mark.parametrize("loss", [float("1e9"), -1.0, "1.9", None, True])
+def test_a_number_that_was_not_declared_so_refuses_the_report(loss):
+    case = trained()
+    case.reports["repeat-0/report.json"]["metrics"]["final_loss"] = loss
+    judged = verdict(case.seal())
+    assert judged.decision == "rejected"
+    assert "G4-METRICS" in {one.code for one in judged.findings}
+
+
+def test_a_nan_refuses_the_report_by_name():
+    case = trained()
+    path = "repeat-1/report.json"
+    del case.reports[path]
+    case.raw[path] = b'{"metrics": {"final_loss": NaN}}'
+    judged = verdict(case.seal())
+    assert judged.decision == "rejected"
+    assert any(one.code == "G0-JSON" and one.report == path for one in judged.findings)
+
+
+@pytest.mark.parametrize(("log", "word"), [(-0.1, "slower"), (0.1, "faster"), (0.0, "equivalent within 5 %")])
+def test_the_ratio_of_two_programs_is_worded_by_its_interval(log, word):
+    found = claim(paired((log,) * 8))
+    assert found.decision == "evidence", found.why
+    assert word in found.wording
+    assert "both as identified" in found.wording
+
+
+def test_a_baseline_that_sleeps_is_seen():
+    found = claim(paired((1.2,) * 8, busy=(0.02, 0.98)))
+    assert found.decision == "valid"
+    assert found.missing == ("times",)
+    assert "baseline was on a processor 0.02 of its time" in found.why[0]
+
+
+def test_the_interval_of_a_median_is_the_exact_one_of_order_statistics():
+    assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
+    assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == (1.0, 6.0, 0.96875)
+    low, high, confidence = median_interval([float(n) for n in range(1, 13)])
+    assert (low, high) == (3.0, 10.0)
+    assert confidence == pytest.approx(0.9614, abs=1e-4)

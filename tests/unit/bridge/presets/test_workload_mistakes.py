@@ -1,0 +1,151 @@
+"""Every mistake of a workload folder is one line with a remedy, before anything of it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridge.errors import UsageError
+from bridge.presets.workloads import problems, read_folder
+from bridge.runner.policy.workloads import offered, write_list
+from tests.support.workload_folder import INTERPRETER, edit, write, write_workload
+
+KEEP = '[outputs]\nkeep = ["weights.json"]\n'
+
+
+def toml(*changes):
+    return lambda folder: edit(folder, *changes)
+
+
+def file(name, text, mode=0o644):
+    def put(folder):
+        write(folder / name, text)
+        (folder / name).chmod(mode)
+
+    return put
+
+
+SCHEMA = '{"type": "object", "properties": {"loss": {}}, "additionalProperties": false}'
+# What is planted, and what its one line has to say.
+MISTAKES = {
+    "no file": (lambda folder: (folder / "workload.toml").unlink(), "has no workload.toml"),
+    "not TOML": (toml(("schema = 1", "schema = = 1")), "workload.toml:1: not TOML"),
+    "another schema": (toml(("schema = 1", "schema = 2")), "workload.toml:1 schema"),
+    "unknown key": (toml(("better =", "beter =")), "did you mean better?"),
+    "unknown table": (toml(("[outputs]", "[output]")), "did you mean outputs?"),
+    "another name": (toml(('name = "my-train"', 'name = "mine"')), 'write name = "my-train"'),
+    "a name that is none": (toml(('name = "my-train"', 'name = "My Train"')), "lower-case"),
+    "unknown aggregate": (toml(("repeats = 6", 'repeats = 6\nclaim = "average"')), "use median, mean"),
+    "unknown kind of premise": (toml(("repeats = 6", 'premises = ["trust"]')), "premises"),
+    "no unit": (toml(('unit = "nats"\n', "")), "unit is missing"),
+    "no pointer": (toml(('pointer = "/metrics/final_loss"\n', "")), "pointer is missing"),
+    "a wrong pointer": (toml(('"/metrics/final_loss"', '"metrics.final_loss"')), "is no JSON pointer"),
+    "a pointer beside the standard report": (toml(('"/metrics/final_loss"', '"/loss"')), "below /metrics/"),
+    "bounds reversed": (toml(("[0, 100]", "[100, 0]")), "[smallest, largest]"),
+    "a bound that is not finite": (toml(("[0, 100]", "[0.0, nan]")), "not a finite number"),
+    "no repeats": (toml(("repeats = 6", "repeats = 0")), "repeats"),
+    "mixed words": (toml(('"--lr", "{lr}"', '"--lr={lr}"')), 'write two words: "--lr", "{lr}"'),
+    "an undeclared parameter": (toml(("{steps}", "{epochs}")), "the same parameters"),
+    "a default out of bounds": (toml(("default = 0.1", "default = 7.0")), "0.01 to 1.0"),
+    "an unknown type": (toml(('type = "int"', 'type = "integer"')), "use int, float, choice"),
+    "a program that is not there": (toml(('["train.py"', '["trian.py"')), "did you mean train.py?"),
+    "argv not identified": (toml(('["train.py"', '["../train.py"')), "outside of the folder"),
+    "a program that a request chooses": (toml(('["train.py"', '["{lr}"')), "which a request would choose"),
+    "a program that may not run": (
+        lambda folder: (file("run.sh", "#!/bin/sh\n")(folder), edit(folder, ('["train.py"', '["run.sh"'))),
+        "chmod +x",
+    ),
+    "no interpreter": (toml((INTERPRETER, "/nowhere/python3")), "cannot be run"),
+    "a relative interpreter": (toml((INTERPRETER, "python3")), "no absolute path"),
+    "an environment that is not there": (toml((f'interpreter = "{INTERPRETER}"', 'venv = ".venv"')), "cannot be run"),
+    "two environments": (toml(("[environment]", '[environment]\nbinary = "x"')), "name one of"),
+    "a reserved variable": (
+        toml(("[presets.", '[environment.variables]\nKAKEYA_SEED = "1"\n[presets.')),
+        "runner sets",
+    ),
+    "missing seed": (lambda folder: write(folder / "train.py", "print(1)\n"), "reads KAKEYA_SEED"),
+    "world-writable folder": (lambda folder: folder.chmod(0o777), "chmod go-w"),
+    "world-writable program": (lambda folder: (folder / "train.py").chmod(0o666), "chmod go-w"),
+    "a hidden file": (file(".env", "KEY=1\n"), "a hidden file"),
+    "a credential": (file("id_rsa", "secret\n"), "credential"),
+    "a link out of it": (lambda folder: (folder / "data").symlink_to("/etc"), "outside of the folder"),
+    "an absent input": (
+        toml((KEEP, f'[inputs]\ndata = {{ path = "d.bin", sha256 = "{"0" * 64}" }}\n')),
+        "input 'd.bin' is not there",
+    ),
+    "another input": (
+        toml((KEEP, f'[inputs]\ndata = {{ path = "train.py", sha256 = "{"0" * 64}" }}\n')),
+        "not the pinned one",
+    ),
+    "a digest that is none": (toml((KEEP, '[inputs]\ndata = { path = "d", sha256 = "abc" }\n')), "sha256sum"),
+    "a schema that is not JSON": (file("report.schema.json", "{]"), "report.schema.json:1"),
+    "a bad schema": (file("report.schema.json", '{"type": "objekt"}'), "no JSON Schema 2020-12"),
+    "a schema that refers elsewhere": (file("report.schema.json", '{"$ref": "http://x/y"}'), "another document"),
+    "a pointer the schema forbids": (file("report.schema.json", SCHEMA), "make pointer and schema agree"),
+    "recompute is not there": (
+        toml((KEEP, '[recompute]\nargv = ["r.py"]\nconfirms = { final_loss = "exact" }\n')),
+        "r.py",
+    ),
+    "recompute of no metric": (
+        toml((KEEP, '[recompute]\nargv = ["recompute.py"]\nconfirms = { loss = "exact" }\n')),
+        "which is no metric",
+    ),
+    "a way for tokens": (
+        toml((KEEP, '[recompute]\nargv = ["recompute.py"]\nconfirms = { final_loss = "near" }\n')),
+        "which is for tokens",
+    ),
+    "a taken name": (toml(("[presets.my-train]", "[presets.pytest-path]")), "is there already"),
+    "a metric that is not declared": (toml(("limits.wall_s", 'metrics = ["acc"]\nlimits.wall_s')), "not declared"),
+    "no time": (toml(("wall_s = 120.0", "wall_s = 0.0")), "wall_s"),
+    "two programs without one": (
+        toml(("repeats = 6", 'ratio = { baseline = ["train.py"] }')),
+        "baseline and candidate",
+    ),
+}
+
+
+def test_the_folder_without_a_mistake_is_fine(tmp_path):
+    folder = write_workload(tmp_path, recompute=True)
+    assert list(problems(folder, INTERPRETER)) == []
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_planted_mistake_is_one_line_with_a_remedy(tmp_path, mistake):
+    plant, said = MISTAKES[mistake]
+    folder = write_workload(tmp_path)
+    plant(folder)
+    failed = [check for check in problems(folder, INTERPRETER) if check.level == "fail"]
+    assert failed
+    lines = [f"{check.name}: {check.text} next: {check.remedy}".replace(": schema", " schema") for check in failed]
+    assert any(said in line for line in lines), lines
+    assert all(check.remedy and "\n" not in check.text + check.remedy for check in failed)
+
+
+def test_a_runner_refuses_what_the_check_refuses(tmp_path):
+    folder = write_workload(tmp_path / "w")
+    listing = tmp_path / "workloads"
+    write_list(listing, [folder])
+    assert set(offered(listing, INTERPRETER, ())) == {"my-train"}
+    (folder / "train.py").chmod(0o666)
+    with pytest.raises(UsageError, match="others may change it"):
+        offered(listing, INTERPRETER, ())
+
+
+def test_a_digest_follows_what_is_in_the_files(tmp_path):
+    folder = write_workload(tmp_path)
+    first = read_folder(folder, INTERPRETER).presets["my-train"].workload
+    compiled = folder / "__pycache__"
+    compiled.mkdir()
+    write(compiled / "train.pyc", "compiled")
+    assert read_folder(folder, INTERPRETER).presets["my-train"].workload == first
+    write(folder / "train.py", (folder / "train.py").read_text() + "\n")
+    assert read_folder(folder, INTERPRETER).presets["my-train"].workload.digest != first.digest
+
+
+def test_the_list_of_folders_may_be_changed_by_its_owner_alone(tmp_path):
+    listing = tmp_path / "workloads"
+    write_list(listing, [Path("/srv/mine")])
+    listing.chmod(0o666)
+    with pytest.raises(UsageError, match="others may change it"):
+        offered(listing, INTERPRETER, ())
