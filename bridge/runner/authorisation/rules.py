@@ -41,3 +41,9 @@ class OwnerRules:
     def signers(self) -> Signers:
         """The keys the owner trusts."""
         return Signers(self.policy, self.root)
+
+
+def lacking(preset: Preset | None, installed: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the packages that a preset needs and an interpreter has not; none where it could not be asked."""
+    wanted = () if preset is None or not installed else preset.packages
+    return tuple(one for one in wanted if one not in installed)

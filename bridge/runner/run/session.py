@@ -21,7 +21,7 @@ from bridge.presets import Preset, Trust
 from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord
 from bridge.run.outcomes import EndedError, Ending, RunOutcome
 from bridge.runner.actions.announce import RunAnnouncement
-from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.authorisation.rules import OwnerRules, lacking
 from bridge.runner.connection.link import BusLink
 from bridge.runner.machine.identity import beside_installation
 from bridge.runner.machine.machine import Machine
@@ -145,12 +145,6 @@ class ClaimedRunSession:
             raise EndedError(Ending("interrupted", "the runner was asked to stop"))
         if self._leaving.is_set():
             raise LeftRunningError("claimed, and left to the next start of this runner")
-        missing = [one for one in preset.packages if one not in self._machine.code.packages]
-        if missing:
-            raise RequestRejectedError(
-                f"preset {preset.name!r} needs {', '.join(missing)}, which the host's interpreter does not have",
-                remedy=f"on the host: {self._machine.code.interpreter} -m pip install {' '.join(missing)}",
-            )
         self._ask_owner(request, preset)
         if preset.code == "request":
             self._renewal.start()  # the history that decides about the code may take longer than a lease
@@ -324,7 +318,18 @@ class ClaimedRunSession:
         return counted.evolve(unseen=unreported(self._state.folder.reports, counted.earlier))
 
     def _prepare(self, spec: JobSpec) -> None:
-        """Make the run's folder, and know what is known of it before it starts."""
+        """Make the run's folder, and know what is known of it before it starts.
+
+        Raises:
+            RequestRejectedError: what the preset needs is not installed here; or as `prepare` does.
+        """
+        code, preset = self._machine.code, self._rules.presets.get(spec.preset)
+        missing = lacking(preset, code.packages)
+        if missing:
+            raise RequestRejectedError(
+                f"preset {spec.preset!r} needs {', '.join(missing)}, which the host's interpreter does not have",
+                remedy=f"on the host: {code.interpreter} -m pip install {' '.join(missing)}",
+            )
         known = prepare(
             self._rules, self._machine, self._state, self._link.bus, self.ref, self._request, spec, clock=self.clock
         )

@@ -17,7 +17,7 @@ from bridge.limits import BEACON_INTERVAL_IDLE_S, OFFERS_MAX_COUNT
 from bridge.presets import Preset, registry
 from bridge.records import AcceptedWorkflow, Beacon
 from bridge.records.bus import SIGNED_REQUESTS
-from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.authorisation.rules import OwnerRules, lacking
 from bridge.runner.connection.link import BusLink
 from bridge.runner.machine.machine import Machine
 from bridge.runner.state.folder import StateFolder
@@ -163,7 +163,7 @@ def offered(rules: OwnerRules, machine: Machine) -> tuple[Preset, ...]:
     """Return the presets that the owner allows and this host can run: what they need is installed."""
     installed = machine.code.packages
     ready = (one for one in rules.presets.values() if one.status == "ready" and rules.facts.allows(one.name))
-    return tuple(one for one in ready if all(package in installed for package in one.packages))
+    return tuple(one for one in ready if not lacking(one, installed))
 
 
 def _own(presets: Iterable[Preset]) -> tuple[dict[str, Any], ...]:
