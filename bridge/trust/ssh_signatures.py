@@ -77,17 +77,32 @@ def fingerprint_of(public_key: str) -> str:
 
 def public_key_in(signature: bytes) -> str | None:
     """Return the public key named in a signature (PROTOCOL.sshsig, blob format), unverified; None when it is none."""
-    match = _ARMOUR.fullmatch(signature)
+    data = _decoded(signature)
+    if data is None:
+        return None
     try:
-        data = base64.b64decode((match[1] if match else b"").replace(b"\n", b""), validate=True)
         size = int.from_bytes(data[10:14], "big")
         blob = data[14 : 14 + size]
         kind = blob[4 : 4 + int.from_bytes(blob[:4], "big")].decode("ascii")
-    except (binascii.Error, UnicodeDecodeError):
+    except UnicodeDecodeError:
         return None
     if data[:6] != b"SSHSIG" or len(blob) != size or not re.fullmatch(r"[a-z0-9@.-]{4,64}", kind):
         return None
     return f"{kind} {base64.b64encode(blob).decode('ascii')}"
+
+
+def _decoded(signature: bytes) -> bytes | None:
+    """Return the blob of an armoured signature; None where it is written as no program that signs writes it.
+
+    ssh-keygen skips other white space and bits that base64 does not use: two texts would be one signature.
+    """
+    match = _ARMOUR.fullmatch(signature)
+    text = match[1].replace(b"\n", b"") if match else b""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return None
+    return data if text and base64.b64encode(data) == text else None
 
 
 def sign(data: bytes, key: Path) -> bytes:
@@ -112,7 +127,7 @@ def sign(data: bytes, key: Path) -> bytes:
 
 def made_with(data: bytes, signature: bytes) -> str | None:
     """Return the fingerprint of the key that made a signature in our namespace over these bytes, listed or not."""
-    if len(signature) > SIGNATURE_MAX_BYTES:
+    if len(signature) > SIGNATURE_MAX_BYTES or _decoded(signature) is None:
         return None
     with tempfile.TemporaryDirectory(prefix="kakeya-signature-") as folder:
         path = Path(folder) / "signature"
@@ -138,7 +153,8 @@ def verify(
     Raises:
         PolicyRefusedError: malformed, unknown, expired or revoked, or not the key that the request names.
     """
-    if len(signature) > SIGNATURE_MAX_BYTES or _PRINCIPAL.fullmatch(principal) is None:
+    shaped = len(signature) <= SIGNATURE_MAX_BYTES and _decoded(signature) is not None
+    if not shaped or _PRINCIPAL.fullmatch(principal) is None:
         raise PolicyRefusedError("the request's signature or principal is malformed")
     add = trust_command(signature, principal)
     if signers.is_file() and _is_listed(principal, signers):

@@ -47,6 +47,7 @@ def changed_documents(document: dict) -> dict[str, dict]:
         "created": rfc3339(dt.datetime.fromisoformat(document["created"]) - dt.timedelta(seconds=1)),
         "expires": rfc3339(dt.datetime.fromisoformat(document["expires"]) + dt.timedelta(seconds=1)),
         "workload": {"commit": "a" * 40, "tree": "b" * 40, "origin": "", "dirty": False},
+        "confirms": "01k9x3m2q7r8s9t0v1w2x3y4z5", "unsandboxed": True,
     }  # fmt: skip
     assert set(value) - {"unknown"} == set(Request.model_fields)
     return {name: {**copy.deepcopy(document), name: changed} for name, changed in value.items()}
@@ -125,6 +126,16 @@ def test_any_change_of_a_signature_runs_nothing(host, keys):
     mutate()
 
 
+@pytest.mark.parametrize(("old", "new"), [(b"\n", b"\x0b"), (b"\n", b"\r\n"), (b"\n", b" \n")])
+def test_a_signature_has_one_way_to_be_written(host, keys, old, new):
+    w = host()
+    request, signature = signed_request(w.requester.identity().bus_id, "mlx-env-probe", keys["agent"])
+    first, _, rest = signature.partition(b"\n")
+    push_anything(w, request.ref, request.id, request.canonical(), first + b"\n" + rest.replace(old, new, 1))
+    w.serve_once()
+    assert ended(w, request.id) in REFUSED
+
+
 def test_a_signature_missing_or_left_over_is_refused(host, keys):
     w = host()
     bus_id = w.requester.identity().bus_id
@@ -149,7 +160,7 @@ def test_a_replay_elsewhere_runs_nothing(host, keys, case, world, lists):
     request, signature = signed_request(bus_id, "mlx-env-probe", keys["agent"], now=now, **more)
     ref, run_id = request.ref, request.id
     if case == "another ref":
-        run_id = new_id(1_800_000_000_000, os.urandom(10))
+        run_id = new_id(int(now.timestamp() * 1000), os.urandom(10))
         ref = request_branch("mac-bridge/{preset}-{id}", "mlx-env-probe", run_id)
     push_anything(w, ref, run_id, request.canonical(), signature)
     w.serve_once()
