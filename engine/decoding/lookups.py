@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.decoding.arms import Bucket
-from engine.decoding.estimates import ACCEPTANCE_WEIGHT, PRIOR_ACCEPTANCE, line
+from engine.decoding.estimates import ACCEPTANCE_WEIGHT, EARLY_STEPS, PRIOR_ACCEPTANCE, line
 from engine.types import Match
 
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -119,11 +119,17 @@ class Lookups:
 
 
 def looked_up_s(costs: Bucket, count: int) -> float:
-    """Return what a step with ``count`` looked-up tokens takes: a plain one is one with none."""
-    timed = costs.of(LOOKED_UP).seconds
-    if not timed:
+    """Return what a step with ``count`` looked-up tokens takes: a plain one is one with none.
+
+    A count that was timed only once or twice may have met a bad moment: the line through others timed more often
+    counts where it is lower.
+    """
+    own = costs.of(LOOKED_UP)
+    if not own.seconds:
         return (1.0 + ROW_COST_PRIOR * count) * costs.plain_s
-    return line({0: costs.plain_s} | timed, count)
+    often = {known: seconds for known, seconds in own.seconds.items() if own.seen.get(known, 0) >= EARLY_STEPS}
+    known_s = line({0: costs.plain_s} | own.seconds, count)
+    return min(known_s, line({0: costs.plain_s} | often, count)) if often else known_s
 
 
 def _kind(length: int) -> int:

@@ -120,6 +120,21 @@ def test_matches_and_drafts_that_mislead_cost_two_percent_at_most(make: Callable
         assert run(choice(), recorded(make(text)), TOKENS).time_s * 0.98 <= TOKENS - 1
 
 
+def test_a_bad_moment_at_the_first_long_drafts_is_no_verdict() -> None:
+    for text in texts("prose"):
+        disturbed, met, lost = recorded(text), [], [0.0]
+
+        def verify_s(rows: int, met: list[int] = met, lost: list[float] = lost) -> float:
+            met.append(rows)
+            seconds = 1.0 + 0.065 * rows
+            lost[0] += 8 * seconds if rows > 3 and met.count(rows) <= 2 else 0.0
+            return seconds * (9.0 if rows > 3 and met.count(rows) <= 2 else 1.0)
+
+        calm = run(choice(), recorded(text), TOKENS).time_s
+        disturbed.verify_s = verify_s
+        assert run(choice(), disturbed, TOKENS).time_s <= calm * 1.25 + lost[0]
+
+
 def test_a_dear_forward_of_many_rows_is_not_paid_for_matches() -> None:
     for text in texts("prose"):
         dear = recorded(text)
