@@ -212,3 +212,10 @@ def test_an_output_of_a_lossy_cache_is_only_confirmed_on_its_own_layout():
     claims = {claim.id: claim for claim in judged(case.seal()).claims}
     assert "outputs" in claims["recall_affine8"].missing
     assert "outputs" not in claims["recall_native"].missing
+
+
+def test_every_kind_whose_interleaved_arms_make_a_ratio_is_held_to_the_rules_on_ratios():
+    timed = {name for name, kind in kinds().items() if any(metric.kind == "ratio" for metric in kind.metrics)}
+    interleaved = {name for name in timed if "interleaved" in kinds()[name].traits}
+    assert "needle_recall" in interleaved
+    assert {name for name in interleaved if "paired" not in kinds()[name].traits} == set()
