@@ -5,11 +5,14 @@ Knows nothing of what is checked. Only the command line prints.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final, Literal
 
 Level = Literal["ok", "warn", "fail"]
+LINE_CHARS: Final = 100
 _NAME_CHARS: Final = 9
 
 
@@ -35,6 +38,18 @@ def lines(check: Check) -> Iterator[str]:
     yield f"{check.level:<5} {check.name:<{_NAME_CHARS}} {check.text}"
     if check.remedy is not None and check.level != "ok":
         yield f"{'':<{_NAME_CHARS + 6}} next: {check.remedy}"
+
+
+def grouped(checks: Iterable[Check]) -> Iterator[Check]:
+    """Yield checks as they come, a row of like ones (same name, level and remedy) as one that counts them."""
+    for _, row in groupby(checks, key=lambda check: (check.name, check.level, check.remedy)):
+        first, *more = row
+        yield replace(first, text=f"{first.text} (and {len(more)} more like it: --json)") if more else first
+
+
+def wrapped(text: str, indent_chars: int) -> list[str]:
+    """Return a text as lines that fit LINE_CHARS behind an indent; a word, e.g. a path to copy, stays whole."""
+    return textwrap.wrap(text, LINE_CHARS - indent_chars, break_long_words=False, break_on_hyphens=False)
 
 
 def has_failed(checks: Iterable[Check]) -> bool:

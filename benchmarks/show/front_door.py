@@ -83,4 +83,10 @@ LINES = (
         STUDIES,
         looked_at,
     ),
+    Line("screens as text snapshots for 12 situations at 80 and 120 columns", "not built"),
+    Line(
+        "adds at most 30 s to `make test`; Chromium under `make studies AREA=front-door` (no inspector, no site)",
+        "python -m pytest -n 0 -q -m 'not slow' tests/integration/mcp tests/unit/bridge/mcp "
+        "tests/unit/bridge/client/page tests/unit/bridge/client/test_agent_files.py tests/unit/engine/cards",
+    ),
 )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 from bridge.cli.mac.context import Invocation
+from bridge.cli.screen.output import DATA_LABEL_CHARS
+from bridge.diagnostics import Check
 
 
 def doctor(call: Invocation) -> int:
@@ -12,14 +15,21 @@ def doctor(call: Invocation) -> int:
     from bridge.client.document.envelope import of_data
     from bridge.client.document.untrusted import clean_line
     from bridge.client.maintenance.doctor import diagnose
+    from bridge.diagnostics import grouped, wrapped
 
     settings = call.settings()
-    findings = []
-    for finding in diagnose(settings, call.open, call.environment, push=not call.args.no_push):
-        findings.append(finding)
-        call.output.row(finding.level, f"{finding.name}: {clean_line(finding.text)}")
-        if finding.remedy is not None:
-            call.output.row("", f"remedy: {clean_line(finding.remedy)}")
+    findings: list[Check] = []
+
+    def noted() -> Iterator[Check]:
+        for finding in diagnose(settings, call.open, call.environment, push=not call.args.no_push):
+            findings.append(finding)
+            yield finding
+
+    for finding in grouped(noted()):
+        said = [f"{finding.name}: {clean_line(finding.text)}"]
+        said += [] if finding.remedy is None else [f"remedy: {clean_line(finding.remedy)}"]
+        for number, line in enumerate(one for text in said for one in wrapped(text, DATA_LABEL_CHARS)):
+            call.output.row(finding.level if number == 0 else "", line)
     failed = sum(finding.level == "fail" for finding in findings)
     code = 1 if failed else 0
     call.output.say("doctor", f" {len(findings)} checks, {failed} in the way")

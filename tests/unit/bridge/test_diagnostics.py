@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.diagnostics import Check, has_failed, lines
+from bridge.diagnostics import Check, grouped, has_failed, lines, wrapped
 
 FINE = Check("python", "ok", "3.11.7", "never shown")
 LOOK = Check("disk", "warn", "2 GB free", "make room")
@@ -18,3 +18,15 @@ def test_a_remedy_follows_what_is_not_in_order() -> None:
 def test_only_a_failure_stands_in_the_way() -> None:
     assert not has_failed([FINE, LOOK])
     assert has_failed([FINE, LOOK, BAD])
+
+
+def test_a_row_of_like_checks_is_one_and_others_stay_as_they_are():
+    forged = [Check("forged", "warn", f"claim {number}", "look") for number in range(4)]
+    found = list(grouped([Check("bus", "ok", "there"), *forged, Check("state", "ok", "kept")]))
+    assert [check.text for check in found] == ["there", "claim 0 (and 3 more like it: --json)", "kept"]
+
+
+def test_lines_fit_a_hundred_characters_and_words_stay_whole():
+    lines = wrapped("word " * 60 + "kakeya-mac init --bus https://example.org/a-path-to-copy", 12)
+    assert max(map(len, lines)) <= 88
+    assert any("https://example.org/a-path-to-copy" in line for line in lines)

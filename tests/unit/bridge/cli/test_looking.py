@@ -139,6 +139,12 @@ def test_doctor_pushes_a_probe_and_takes_it_away(requester, host):
     assert "last seen 2 h ago" in next(row["text"] for row in ran.document["data"] if row["level"] == "fail")
 
 
+def test_doctor_prints_at_most_a_hundred_characters_a_line(requester, host):
+    lines = requester.run("doctor").out.splitlines()
+    assert lines
+    assert max(map(len, lines)) <= 100
+
+
 def test_doctor_warns_of_a_host_whose_disk_is_full_or_that_is_paused(requester, host):
     host.beat(disk_free_bytes=10**6)
     ran = requester.run("doctor", "--json")
