@@ -16,6 +16,7 @@ from benchmarks.show import (
     rooms,
     statistics,
     supervisor,
+    workloads,
 )
 from benchmarks.show.line import Line
 
@@ -25,6 +26,7 @@ LINES: dict[str, tuple[Line, ...]] = dict.fromkeys(AREAS, ()) | {
     "executor": (*escapes.LINES, *supervisor.LINES),
     "identity": identity.LINES,
     "evidence": (*claim_runs.LINES, *statistics.LINES, *premises.LINES),
+    "workloads": workloads.LINES,
     "front-door": front_door.LINES,
     "engine": (*engine_folders.LINES, *engine_models.LINES, *engine_drafting.LINES),
 }

@@ -26,6 +26,7 @@ from benchmarks.studies import (
     state_cost,
     supervisor_cost,
     supervisor_overhead,
+    workload_mutations,
 )
 from benchmarks.studies.escapes import study as escapes
 from benchmarks.studies.study import Study
@@ -44,6 +45,7 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
         supervisor_overhead.STUDY,
     ),
     "evidence": (campaign.STUDY, failures.STUDY, equal_arms.STUDY, claim_runs.STUDY),
+    "workloads": (workload_mutations.STUDY,),
     "front-door": (requester_size.STUDY, requester_speed.STUDY, pages.STUDY),
     "engine": (fast_demo.STUDY, families.STUDY, state_cost.STUDY, dispatch.STUDY, drafting_choice.STUDY),
 }
