@@ -70,7 +70,7 @@ LINES: tuple[Line, ...] = (
         attacks,
     ),
     Line(
-        "The attacks once per record over real git, before every reader (archives are on no bus yet: in process)",
+        "The attacks once per record over real git, before every reader",
         f"{PYTEST} {' '.join(OVER_GIT)}",
         lambda: ran(*OVER_GIT),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,18 +13,19 @@ import pytest
 from bridge.bus import open_bus
 from bridge.bus.refbus import RefBus
 from bridge.bus.refs import names
+from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import RequestRef, Tree
 from bridge.client.connection.pins import Pins
 from bridge.client.evidence.verify import verify
 from bridge.errors import PolicyRefusedError, UntrustedLogError
 from bridge.runner.authorisation.signers import Signers
 from bridge.runner.policy.file import read_policy
-from bridge.system.clock import SystemClock
+from bridge.system.clock import Clock, SystemClock
 from bridge.trust.attestation import ATTESTATION_FILE
 from bridge.trust.judgement import NOBODY
 from bridge.trust.key_seals import KeySeals
 from bridge.trust.root_memory import RootMemory
-from tests.fakes.bus_actors import Actor, chunk
+from tests.fakes.bus_actors import Actor, FakeClock, chunk
 from tests.fakes.git_servers import git
 from tests.fakes.memory_bus import BUS_ID
 from tests.unit.bridge.trust.stage import NOW, Stage
@@ -56,8 +58,8 @@ class Remote:
     def path(self) -> Path:
         return self.folder / "bus.git"
 
-    def open(self, who: str) -> RefBus:
-        return open_bus(f"file://{self.path}", repository=None, state=self.folder / f"at-{who}", clock=CLOCK)
+    def open(self, who: str, clock: Clock = CLOCK) -> RefBus:
+        return open_bus(f"file://{self.path}", repository=None, state=self.folder / f"at-{who}", clock=clock)
 
     def actor(self, key: str) -> Actor:
         """Return somebody who says that it is hosta, and signs with an actor's key."""
@@ -130,6 +132,23 @@ def an_offer(remote: Remote) -> Callable[[str, RefBus], str]:
     return look
 
 
+def an_archive(remote: Remote) -> Callable[[str, RefBus], str]:
+    ref = asked(remote)
+    remote.hosta.run(ref)
+    later = FakeClock(NOW + dt.timedelta(days=3))
+    bus = remote.open("archivist", later)
+    bus.use_seals(KeySeals(lambda: NOBODY, name="hosta", key=remote.stage.keys["other_runner"]))
+    assert any("/archive/" in one for one in bus.archive("hosta", budget=WorkBudget(50)))
+
+    def look(_name: str, bus: RefBus) -> str:
+        words = {one.tip.claim.id: one.tip.signature.word for one in bus.archived()}
+        refused = any(one.kind == "archive" for one in bus.refused)
+        assert refused == (ref.id not in words)
+        return "untrusted" if refused else shown(words[ref.id])
+
+    return look
+
+
 def a_result(remote: Remote) -> Callable[[str, RefBus], str]:
     ref = asked(remote)
     files = {**remote.stage.result(), ATTESTATION_FILE: remote.stage.result("other_runner")[ATTESTATION_FILE]}
@@ -184,12 +203,13 @@ def word_of_root(remote: Remote, memory: RootMemory, name: str) -> str:
     return "kept" if found[-1].root == remote.stage.root and found[-1].note is not None else "accepted"
 
 
-# record -> the attack on it, who does it, and how it is done. Archives are on no bus yet: in process only.
+# record -> the attack on it, who does it, and how it is done.
 ATTACKS: dict[str, tuple[str, str, Callable[[Remote], Callable[[str, RefBus], str]]]] = {
     "request": ("pusher", "swap", a_request),
     "claim": ("other_runner", "forge", a_claim),
     "renewal": ("pusher", "strip", a_renewal),
     "log": ("other_runner", "forge", a_log),
+    "archive": ("other_runner", "forge", an_archive),
     "offer": ("other_runner", "forge", an_offer),
     "result": ("other_runner", "swap", a_result),
     "root": ("former_owner", "set_back", a_root),

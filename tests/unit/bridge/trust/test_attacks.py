@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 import json
 import tomllib
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from bridge.bus.refs import names
+from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import Tree
 from bridge.client.connection.pins import Pins
 from bridge.client.evidence.verify import verify
@@ -64,10 +66,8 @@ def sealed(stage: Stage, actor: str, record: str, act: str, reader: str) -> str:
     statement = stage.statement(kind)
     genuine = stage.sealer("hosta").sign(statement)
     seal: Seal | None = genuine
-    if act in {"set_back", "delete"} and record != "archive":
-        return on_a_bus(stage, record, act, reader)
-    if act == "delete":
-        return "absent"  # an archive's: none is on a bus yet
+    if act in {"set_back", "delete"}:
+        return archived(stage, act, reader) if record == "archive" else on_a_bus(stage, record, act, reader)
     if act == "truncate":
         with pytest.raises(StrictJsonError):
             Claim.parse(statement.record[:-16])
@@ -134,6 +134,32 @@ def on_a_bus(stage: Stage, record: str, act: str, reader: str) -> str:
     if act == "delete":
         return "absent" if not found_log else "accepted"
     return shown(seen.log_signature(ref.id).word)
+
+
+def archived(stage: Stage, act: str, reader: str) -> str:
+    """Set an archive with two runs back to its first, or delete it; return what its reader makes of the runs."""
+    later = FakeClock(NOW + dt.timedelta(days=3))
+    bus = MemoryBus(clock=FakeClock(NOW))
+    bus.use_seals(stage.sealer("hosta"))
+    hosta, keeper, seen = Actor(bus, FakeClock(NOW), "hosta"), *(MemoryBus(bus.remote, clock=later) for _ in range(2))
+    keeper.use_seals(stage.sealer("hosta"))
+    seen.use_seals(KeySeals(lambda: stage.authority(reader)))
+    tips, run_ids = [], []
+    for _ in range(2):
+        ref = hosta.submit(hosta.request()).ref
+        hosta.run(ref)
+        (target,) = {one for one in keeper.archive("hosta", budget=WorkBudget(50)) if "/archive/" in one}
+        tips.append(bus.remote.refs[target])
+        run_ids.append(ref.id)
+    assert {one.tip.claim.id for one in seen.archived()} == set(run_ids)
+    bus.remote.refs[target] = tips[0]
+    if act == "delete":
+        del bus.remote.refs[target]
+    words = {one.tip.claim.id: one.tip.signature.word for one in seen.archived()}
+    if act == "set_back":
+        assert list(words) == run_ids[:1]
+    assert not seen.refused
+    return shown(words[run_ids[0]]) if words else "absent"
 
 
 def asked(stage: Stage, actor: str, act: str, reader: str) -> str:
