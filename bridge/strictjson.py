@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any
 
-from bridge.limits import JSON_MAX_DEPTH, REQUEST_MAX_BYTES
+from bridge.limits import JSON_MAX_DEPTH, KIB, REQUEST_MAX_BYTES
 
+_CHUNK_BYTES = 64 * KIB
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -56,9 +57,19 @@ def decode(data: bytes, *, max_bytes: int = REQUEST_MAX_BYTES, max_depth: int = 
 
 
 def _depth(data: bytes) -> int:
-    plain = _ESCAPE.sub(b"", data) if b"\\" in data else data
-    brackets = b"".join(plain.split(b'"')[::2]).translate(None, _NO_BRACKETS)  # every second piece is in a string
-    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0)
+    """Return the deepest nesting, by chunks: many short strings must not become as many objects at once."""
+    depth = deepest = 0
+    inside = escaped = False
+    for begin in range(0, len(data), _CHUNK_BYTES):
+        chunk = data[begin + escaped : begin + _CHUNK_BYTES]
+        plain = _ESCAPE.sub(b"", chunk) if b"\\" in chunk else chunk
+        escaped = plain.endswith(b"\\")  # what it escapes comes with the next chunk
+        pieces = plain.split(b'"')
+        brackets = b"".join(pieces[inside::2]).translate(None, _NO_BRACKETS)  # every other piece is in a string
+        inside ^= len(pieces) % 2 == 0
+        levels = list(accumulate(map(_STEPS.__getitem__, brackets), initial=depth))
+        depth, deepest = levels[-1], max(deepest, *levels)
+    return deepest
 
 
 def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
