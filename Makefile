@@ -14,12 +14,12 @@ help: ## list the targets
 
 $(VENV)/.demo: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e ".[mlx,trust]"
+	$(PIP) -e ".[mlx]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e ".[mlx,torch,gguf,github,mcp,report,trust,dev]"
+	$(PIP) -e ".[mlx,torch,gguf,github,mcp,report,dev]"
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo ## install what a runner needs and send one real request through the bridge

@@ -5,7 +5,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=runner-setup/access.sh
 source "$(dirname "${BASH_SOURCE[0]}")/access.sh"
 
-EXTRAS=torch,trust,github
+EXTRAS=torch,github
 MACHINE_LABEL=kakeya-gpu
 ALLOW='"*-env-probe", "cuda-*", "k3-*"'
 SANDBOX_MODE=required

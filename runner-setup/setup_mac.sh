@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=runner-setup/access.sh
 source "$(dirname "${BASH_SOURCE[0]}")/access.sh"
 
-EXTRAS=mlx,trust,github
+EXTRAS=mlx,github
 MACHINE_LABEL=kakeya-mac
 SANDBOX_MODE=preferred
 

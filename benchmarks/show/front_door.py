@@ -12,11 +12,11 @@ STUDIES = "make studies AREA=front-door"
 
 
 def sizes() -> str | None:
-    """Return what each set of extras installs."""
+    """Return what a requester installs."""
     measured = {entry["case"]: entry["rows"][0] for entry in report_of("front-door", "requester-size").entries()}
     said = [
         f"{case}: {row['bytes'] / 1e6:.0f} MB, {row['distributions']} distributions"
-        for case in requester_size.EXTRAS
+        for case in requester_size.CASES
         if (row := measured.get(case)) is not None
     ]
     return "; ".join(said) or None

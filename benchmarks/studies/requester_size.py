@@ -1,7 +1,6 @@
 """What a requester installs: a wheel built from this tree in a new environment, its size and its distributions.
 
-`base` is the wheel alone; `trust` adds what checks signatures. Each environment then judges a committed report, and
-`trust` verifies a committed result, so that what is measured is enough to work with.
+The environment then judges a committed report and checks a signature, so that what is measured is enough to work with.
 """
 
 from __future__ import annotations
@@ -12,21 +11,33 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from benchmarks.studies.report import ROOT
 from benchmarks.studies.study import Row, Study
 
-EXTRAS = {"base": "", "trust": "[trust]"}
+CASES: Final = ("base",)
+SIGNED: Final = """
+import pathlib
+from bridge.trust.keyring import sign, signer_of
+from bridge.trust.runner_key import generate, signing_key
+folder = pathlib.Path("keys")
+folder.mkdir(mode=0o700)
+public = generate(folder, "desk").public
+made = sign("text/plain", b"a result", signing_key(folder))
+assert signer_of("text/plain", b"a result", made, [public]) == public
+assert signer_of("text/plain", b"another", made, [public]) is None
+"""
 PIP = ("pip",)
 """What every environment holds before the wheel; not counted."""
 
 
 def cases() -> Sequence[str]:
-    """Return the sets of extras."""
-    return list(EXTRAS)
+    """Return the one case: what every requester installs."""
+    return CASES
 
 
-def run(case: str) -> list[Row]:
+def run(_case: str) -> list[Row]:
     """Install the wheel into a new environment and measure what came.
 
     Raises:
@@ -40,13 +51,14 @@ def run(case: str) -> list[Row]:
         python = place / "venv" / "bin" / "python"
         before = _bytes(place / "venv")
         pip = [python, "-m", "pip", "--disable-pip-version-check"]
-        install = [*pip, "install", "--quiet", "-c", ROOT / "constraints.txt", f"{wheel}{EXTRAS[case]}"]
+        install = [*pip, "install", "--quiet", "-c", ROOT / "constraints.txt", wheel]
         subprocess.run(install, check=True)
         listed = json.loads(subprocess.run([*pip, "list", "--format=json"], check=True, capture_output=True).stdout)
         names = sorted(one["name"] for one in listed if one["name"] not in {*PIP, "setuptools"})
         size = _bytes(place / "venv") - before
         judge = [python.parent / "kakeya-mac", "gate", "check", ROOT / "docs" / "evidence"]
         subprocess.run(judge, check=True, cwd=folder, capture_output=True)
+        subprocess.run([python, "-P", "-c", SIGNED], check=True, cwd=folder, capture_output=True)
     return [{"wheel_bytes": wheel_bytes, "bytes": size, "distributions": len(names), "names": names}]
 
 

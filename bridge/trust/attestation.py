@@ -152,13 +152,6 @@ def open_attestation(data: bytes, keys: Iterable[str]) -> Attested:
     return Attested(key, _link(predicate), _digest(data), predicate, statement["subject"])
 
 
-def is_available() -> bool:
-    """Return whether the packages that sign and check are installed; imports none of them."""
-    from importlib.util import find_spec
-
-    return all(find_spec(name) is not None for name in ("securesystemslib", "cryptography", "tuf"))
-
-
 def _predicate(ref: str, record: RunRecord, verdict: Verdict | StoredVerdict, link: ChainPosition) -> dict[str, Any]:
     return {
         "bus_id": record.bus_id,

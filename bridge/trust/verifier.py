@@ -14,12 +14,12 @@ from typing import TypeVar
 import pydantic
 
 from bridge import ids, strictjson
-from bridge.errors import IntegrityError, install_remedy
+from bridge.errors import IntegrityError
 from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
 from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, StoredVerdict
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import parse_rfc3339
-from bridge.trust.attestation import ATTESTATION_FILE, Attested, is_available, verify_attestation
+from bridge.trust.attestation import ATTESTATION_FILE, Attested, verify_attestation
 from bridge.trust.claim_chain import read_chain
 from bridge.trust.judgement import KeyAuthority, Signed, TrustAnswer, may_say
 from bridge.trust.seals import seal_in
@@ -96,8 +96,6 @@ def judge_result(
         named = runner or ("" if record is None else record.runner)
         removed = _said_signed(files) or ("this bus says that its results are signed" if signs else None)
         return ResultAnswer(may_say(authority, Signed("result", named, present=False, removed=removed)))
-    if not is_available():
-        return ResultAnswer(TrustAnswer("unsigned", f"signed, and not checked here: {install_remedy('trust')}"))
     keys = dict.fromkeys(one.key for one in authority.of("runner"))
     try:
         attested = verify_attestation(files, keys)

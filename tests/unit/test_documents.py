@@ -63,15 +63,15 @@ def test_nothing_is_installed_by_a_name_that_nobody_owns() -> None:
     texts = [path for path in SOURCES if path.suffix in {".py", ".sh", ".toml", ".md"}]
     named = [str(path.relative_to(ROOT)) for path in [*PAGES, *texts] if BY_NAME.search(path.read_text("utf-8"))]
     assert named == []
-    assert BY_NAME.search("python -m pip install 'kakeya[trust]'")
-    assert not BY_NAME.search("python -m pip install -e './kakeya[trust]'")
+    assert BY_NAME.search("python -m pip install 'kakeya[mcp]'")
+    assert not BY_NAME.search("python -m pip install -e './kakeya[mcp]'")
 
 
 def test_bridge_and_engine_say_alike_how_an_extra_is_installed() -> None:
     assert engine_install_remedy("mlx") == install_remedy("mlx")
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     asked = {extra for path in SOURCES if path.suffix == ".py" for extra in ASKED.findall(path.read_text("utf-8"))}
-    assert asked == {"mlx", "trust", "github", "gguf", "mcp"} <= set(extras)
+    assert asked == {"mlx", "github", "gguf", "mcp"} <= set(extras)
 
 
 COMMAND = re.compile(r"`((?:kakeya-mac|kakeya-runner|kakeya-engine)\s[^`]*)`")

@@ -9,13 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bridge.bus.interface import RunnerBus
-from bridge.errors import UsageError, install_remedy
 from bridge.records import BusRecord
 from bridge.runner.state.attestations import enrolled, ensure_key, newest
 from bridge.runner.state.folder import StateFolder
 from bridge.system.clock import Clock
 from bridge.trust import runner_key as keys
-from bridge.trust.attestation import is_available
 from bridge.trust.keyring import pin
 from bridge.trust.signing_key import key_id
 
@@ -27,10 +25,8 @@ def keygen(arguments: argparse.Namespace, state: StateFolder, name: str, bus: Ru
     """Make or rotate the runner's key, print its public half, and write it into the bus record when a bus is named.
 
     Raises:
-        UsageError: the packages are missing, or there is a key already and nobody asked to rotate it.
+        UsageError: there is a key already and nobody asked to rotate it.
     """
-    if not is_available():
-        raise UsageError("the packages that sign are not installed", remedy=install_remedy("trust"))
     if arguments.agent is not None:
         record = keys.use_agent(state.root, name, Path(arguments.agent))
     elif arguments.rotate:
@@ -67,7 +63,7 @@ def signed(record: BusRecord, state: StateFolder, say: Say) -> BusRecord:
     """Return the record of a new bus: it signs its results when this runner has a key."""
     changed = enrolled(record, state.root, sign=True)
     if changed.attestation == "none":
-        say(f"{UNSIGNED}; to sign them, {install_remedy('trust')}, then kakeya-runner keygen")
+        say(f"{UNSIGNED}; to sign them: kakeya-runner keygen")
     return changed
 
 
@@ -85,14 +81,14 @@ def enrol(bus: RunnerBus, state: StateFolder, name: str, say: Say, *, sign: bool
     if changed != record:
         bus.update(changed)
         say(f"{bus.route} names key {key_id(newest(state.root).public)[:16]} now")
-    elif record.attestation == "none" and keys.has_key(state.root) and is_available():
+    elif record.attestation == "none" and keys.has_key(state.root):
         say(f"results are signed, and the bus does not say so: kakeya-runner keygen --bus {bus.route}")
     elif record.attestation == "none":
         say(UNSIGNED)
 
 
 def enrol_own(bus: RunnerBus, state: StateFolder, name: str, say: Say) -> None:
-    """Make a key for a bus of this machine's own on first use, and sign from then on; without the packages, say so."""
+    """Make a key for a bus of this machine's own on first use, and sign from then on."""
     if bus.identity().attestation == "none":
         ensure_key(state.root, name)
     enrol(bus, state, name, say, sign=True)

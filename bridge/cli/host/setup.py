@@ -46,7 +46,6 @@ def set_up(
         open_bus: opens the bus of the command line, making it one when it says so.
     """
     from bridge.trust import runner_key as keys
-    from bridge.trust.attestation import is_available
 
     policy, state = place
     options = SetupOptions(
@@ -57,7 +56,7 @@ def set_up(
         labels=tuple(arguments.label),
         model_roots=tuple(str(Path(root).resolve()) for root in arguments.models),
         interpreter=arguments.interpreter,
-        keygen=keys.generate if is_available() else None,
+        keygen=keys.generate,
     )
     if arguments.unit:
         options = replace(options, bus=_bus_to_serve(arguments, say, open_bus))

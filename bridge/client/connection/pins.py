@@ -25,7 +25,6 @@ from bridge.client.clone.config import (
 from bridge.errors import GitError, IntegrityError, UsageError
 from bridge.records import BusRecord, Claim, KeyRecord
 from bridge.trust import keyring
-from bridge.trust.attestation import is_available
 from bridge.trust.judgement import NOBODY, KeyAuthority, NamedKey, TrustAnswer
 from bridge.trust.root import fingerprint_in
 from bridge.trust.root_memory import KnownRoot, RootMemory
@@ -114,8 +113,6 @@ class RootReader:
         Raises:
             RootError: this reader was told the owner's key, and what is there is not that owner's.
         """
-        if not is_available():
-            return None
         if self._settings.new_owner and self.known is None:
             self._memory.forget(bus_id)
         first = not _own_or_committed(self._settings)[0]
@@ -141,7 +138,7 @@ def root_pin(settings: ClientSettings) -> str | None:
 def remembered_root(settings: ClientSettings, bus_id: str | None) -> KnownRoot | None:
     """Return the root that this clone remembers of a bus, by default of the one it pins; None where it has none."""
     wanted = bus_id or settings.bus.bus_id
-    if wanted is None or not is_available():
+    if wanted is None:
         return None
     known, pin = RootMemory(settings.state_dir / "roots").recall(wanted), root_pin(settings)
     if known is None or pin is None:

@@ -11,11 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from bridge.errors import InfrastructureError, install_remedy
 from bridge.records import BusRecord
 from bridge.runner.policy.model import Policy
 from bridge.trust import runner_key
-from bridge.trust.attestation import is_available
 from bridge.trust.judgement import KeyAuthority, NamedKey
 from bridge.trust.key_seals import KeySeals
 from bridge.trust.keyring import pinned
@@ -48,11 +46,6 @@ class KnownKeys:
         owner: str | None = None,
         say: Callable[[str], None] | None = None,
     ) -> None:
-        if not is_available() and (pins or owner is not None):
-            raise InfrastructureError(
-                "the policy demands signatures, and the packages to check them are not installed",
-                remedy=install_remedy("trust"),
-            )
         self._folder, self._name, self._say = folder, name, say
         self._owner = None if owner is None else fingerprint_in(owner)
         self._memory = RootMemory(folder / ROOTS_FOLDER)
@@ -67,8 +60,6 @@ class KnownKeys:
         Raises:
             RootError: the policy names the owner, and what is there is not that owner's.
         """
-        if not is_available():
-            return None
         before = self.known
         first = not self._pins
         self.known = self._memory.meet(files, bus_id, pin=self._owner, now_s=time.time(), first=first)
@@ -84,7 +75,7 @@ class KnownKeys:
 
     def remember_root(self, files: Mapping[str, bytes] | None, bus_id: str) -> BusRecord | None:
         """Return the bus record of the root that this runner knows already, None where it knows none."""
-        if not is_available() or self._memory.recall(bus_id) is None:
+        if self._memory.recall(bus_id) is None:
             return None
         return self.judge_root(files, bus_id)
 
@@ -96,20 +87,18 @@ class KnownKeys:
         """Return what counts now."""
         return self._authority
 
-    def seals(self) -> KeySeals | None:
-        """Return the seals of this runner, None where the packages are missing.
+    def seals(self) -> KeySeals:
+        """Return the seals of this runner.
 
         Raises:
             InfrastructureError: the key cannot be used.
         """
-        if not is_available():
-            return None
         key = runner_key.signing_key(self._folder) if runner_key.has_key(self._folder) else None
         return KeySeals(self.authority, name=self._name, key=key)
 
     def _own_keys(self) -> tuple[NamedKey, ...]:
         """Return this runner's own keys, also where no root lists them: it knows what it wrote."""
-        if not (is_available() and runner_key.has_key(self._folder)):
+        if not runner_key.has_key(self._folder):
             return ()
         return tuple(NamedKey(self._name, one.public) for one in runner_key.published(self._folder))
 

@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bridge.errors import InfrastructureError, UsageError, install_remedy
+from bridge.errors import InfrastructureError, UsageError
 from bridge.limits import RESULT_MAX_BYTES
 from bridge.records import BusRecord, KeyRecord, Manifest, RunRecord, Verdict
 from bridge.runner.state.journal import Journal
 from bridge.trust import runner_key as keys
-from bridge.trust.attestation import ATTESTATION_FILE, ChainPosition, attest, is_available
+from bridge.trust.attestation import ATTESTATION_FILE, ChainPosition, attest
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Attesting:
 
     @property
     def has_key(self) -> bool:
-        """Whether there is a key and what is needed to use it."""
-        return is_available() and keys.has_key(self._folder)
+        """Whether there is a key."""
+        return keys.has_key(self._folder)
 
     @contextmanager
     def sealing(self, files: Mapping[str, bytes], ref: str, journal: Journal) -> Iterator[Sealed]:
@@ -86,8 +86,8 @@ def _next(journal: Journal) -> ChainPosition:
 
 
 def ensure_key(folder: Path, name: str) -> None:
-    """Make a key when there is none and the packages are there; without them results stay unsigned."""
-    if is_available() and not keys.has_key(folder):
+    """Make a key when there is none."""
+    if not keys.has_key(folder):
         keys.generate(folder, name)
 
 
@@ -102,12 +102,11 @@ def enrolled(record: BusRecord, folder: Path, *, sign: bool) -> BusRecord:
     Raises:
         UsageError: the bus signs its results, and this runner cannot.
     """
-    mine = keys.published(folder) if is_available() and keys.has_key(folder) else ()
+    mine = keys.published(folder) if keys.has_key(folder) else ()
     if not mine and record.attestation == "dsse":
-        missing = "no key" if is_available() else "not the packages to sign with"
         raise UsageError(
-            f"this bus signs its results and this runner has {missing}",
-            remedy=f"{install_remedy('trust')}, then: kakeya-runner keygen",
+            "this bus signs its results and this runner has no key",
+            remedy="kakeya-runner keygen",
         )
     if not mine or (record.attestation == "none" and not sign):
         return record
