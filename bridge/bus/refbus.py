@@ -420,7 +420,11 @@ class RefBus:
         if found is None:
             return None
         self._archives.obtain(found)
-        return self._claims.read(run_id, found.tip.oid)
+        view = self._claims.read(run_id, found.tip.oid)
+        if view is None or not view.signature.revoked:
+            return view
+        at = self._archives.archived_by_others(view.claim, view.oid)
+        return view if at is None else self._claims.archived(view, at)
 
     @cached_property
     def _logs(self) -> Logs:

@@ -111,7 +111,8 @@ class ArchivedClaim:
 class ClaimView:
     """A claim chain as an observer reads it: tip, its record, and all records oldest first.
 
-    `sealed` says whether its tip carries a signature, `signature` whether this reader accepts it.
+    `sealed` says whether its tip carries a signature, `signature` whether this reader accepts it. `archived_at` is when
+    another runner archived it, seconds since the epoch; only asked where the key was revoked.
     """
 
     oid: str
@@ -121,6 +122,7 @@ class ClaimView:
     sealed: bool = False
     signature: TrustAnswer = UNCHECKED
     amends: bool = True
+    archived_at: float | None = None
 
     def held(self) -> HeldClaim:
         """Return it as a claim that may be moved on."""

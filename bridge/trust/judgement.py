@@ -30,6 +30,10 @@ ROLES: Final[Mapping[Kind, Role]] = MappingProxyType(
         "result": "runner",
     }
 )
+REVOKED_REMEDY: Final = (
+    "stop that runner; to go on under its name, on its host: kakeya-runner keygen --rotate, and the bus's owner: "
+    "kakeya-runner trust add NAME=KEY with what it prints"
+)
 _SHOWN_CHARS: Final = 16
 
 
@@ -112,10 +116,12 @@ class TrustAnswer:
     Attributes:
         word: ``verified``; ``first use``: by a root that nobody vouched for; ``unsigned``: this reader knows no key;
             ``untrusted``: nobody who may say this did; ``altered``: it is not what was signed.
+        revoked: whether it is untrusted only because the owner revoked the runner or the key.
     """
 
     word: Word
     why: str = ""
+    revoked: bool = False
 
     @property
     def signed(self) -> bool:
@@ -174,10 +180,14 @@ def _of_key(authority: KeyAuthority, signed: Signed, role: Role) -> TrustAnswer:
     if not mine:
         whose = " or ".join(f"{one.name}, {_ROLE_WORDS[one.role]}" for one in holders) or "nobody"
         return TrustAnswer("untrusted", f"signed in the name of {signed.name} with the key {shown} of {whose}")
-    problem = _misplaced(authority, signed) or _withdrawn(authority, signed, mine, shown)
+    problem = _misplaced(authority, signed) or _outdated(signed, mine, shown)
     if problem is not None:
         return TrustAnswer("untrusted", problem)
     said = f"signed by {signed.name}, key {shown} ({authority.where})"
+    if (revoked_at := _revoked_at(authority, signed)) is not None:
+        if signed.archived_at is None or signed.archived_at >= revoked_at:
+            return TrustAnswer("untrusted", f"the owner has revoked {signed.name} or its key {shown}", revoked=True)
+        said = f"{said}, revoked after another runner archived it"
     if authority.first_use is not None:
         return TrustAnswer("first use", f"{said}, root {authority.first_use}")
     return TrustAnswer("verified", said)
@@ -192,11 +202,14 @@ def _misplaced(authority: KeyAuthority, signed: Signed) -> str | None:
     return None
 
 
-def _withdrawn(authority: KeyAuthority, signed: Signed, keys: list[NamedKey], shown: str) -> str | None:
-    """Return why a key that is this name's does not count, None where it does."""
+def _revoked_at(authority: KeyAuthority, signed: Signed) -> float | None:
+    """Return when the key or its name was revoked first, None where neither was."""
     times = [authority.revoked[one] for one in (str(signed.key), signed.name) if one in authority.revoked]
-    if times and (signed.archived_at is None or signed.archived_at >= min(times)):
-        return f"the owner has revoked {signed.name} or its key {shown}"
+    return min(times, default=None)
+
+
+def _outdated(signed: Signed, keys: list[NamedKey], shown: str) -> str | None:
+    """Return that a key that is this name's was not in use at the time, None where it was."""
     if not any(_is_in_time(one, signed.at) for one in keys):
         return f"key {shown} of {signed.name} was not in use at the time that this names"
     return None

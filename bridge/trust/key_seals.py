@@ -62,6 +62,7 @@ class KeySeals:
                 key=self._signer(authority, statement, seal),
                 at=statement.at,
                 follows_signed=follows_signed,
+                archived_at=statement.archived_at,
             ),
         )
 

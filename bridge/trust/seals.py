@@ -38,6 +38,7 @@ class Statement:
         parents: the parents of the sealed commit.
         record: canonical bytes of the claim, beacon or log head.
         at: the latest time that the record names, seconds since the epoch; it is in those bytes.
+        archived_at: when another runner archived it, seconds since the epoch; not signed here. None where none did.
     """
 
     kind: SealedKind
@@ -47,6 +48,7 @@ class Statement:
     parents: tuple[str, ...]
     record: bytes
     at: float | None = None
+    archived_at: float | None = None
 
     @property
     def payload_type(self) -> str:
@@ -80,13 +82,17 @@ class Seal:
 
 @dataclass(frozen=True)
 class Refused:
-    """A record on the bus that readers treat as absent: its kind, the runner it names, its place, and the reason."""
+    """A record on the bus that readers treat as absent: its kind, the runner it names, its place, and the reason.
+
+    `revoked` says that the key is its runner's, and the owner revoked it.
+    """
 
     kind: SealedKind
     runner: str
     ref: str
     oid: str
     why: str
+    revoked: bool = False
 
 
 class Seals(Protocol):
@@ -175,14 +181,23 @@ class BusSeals:
         return self.seals.sign(Statement(kind, self._record().bus_id, ref, runner, parents, record.canonical()))
 
     def verify(
-        self, kind: SealedKind, ref: str, *, runner: str, head: Commit, record: Record, follows_signed: bool = False
+        self,
+        kind: SealedKind,
+        ref: str,
+        *,
+        runner: str,
+        head: Commit,
+        record: Record,
+        follows_signed: bool = False,
+        archived_at: float | None = None,
     ) -> TrustAnswer:
         """Return whether a commit's seal lets a runner say this record on this ref."""
         if not self.configured:
             return UNCHECKED
         statement = Statement(
-            kind, self._record().bus_id, ref, runner, head.parents, record.canonical(), latest_time_of(record)
-        )
+            kind, self._record().bus_id, ref, runner, head.parents, record.canonical(), latest_time_of(record),
+            archived_at,
+        )  # fmt: skip
         return self.seals.verify(statement, seal_in(head.message), follows_signed=follows_signed)
 
     def note(self, kind: SealedKind, runner: str, ref: str, oid: str, answer: TrustAnswer) -> None:
@@ -192,7 +207,7 @@ class BusSeals:
             return
         if len(self._refused) >= REFUSED_MAX_COUNT:
             self._refused.pop(next(iter(self._refused)))
-        self._refused[ref, oid] = Refused(kind, runner, ref, oid, answer.why)
+        self._refused[ref, oid] = Refused(kind, runner, ref, oid, answer.why, answer.revoked)
 
     def forget(self, kind: SealedKind, runner: str) -> None:
         """Forget the refused records of a runner before its newest one is verified."""

@@ -81,7 +81,12 @@ class ResultAnswer:
 
 
 def judge_result(
-    files: Mapping[str, bytes], authority: KeyAuthority, *, runner: str | None = None, signs: bool = False
+    files: Mapping[str, bytes],
+    authority: KeyAuthority,
+    *,
+    runner: str | None = None,
+    signs: bool = False,
+    archived_at: float | None = None,
 ) -> ResultAnswer:
     """Return whether the runner that a result names may say it, and what signed it.
 
@@ -90,6 +95,7 @@ def judge_result(
         authority: what this reader knows about keys.
         runner: the runner whose claim names this result, None where no claim was seen.
         signs: whether the bus says that its results are signed.
+        archived_at: when another runner archived the claim that names this result, None where none did.
     """
     if ATTESTATION_FILE not in files:
         record = _record_in(files)
@@ -107,7 +113,7 @@ def judge_result(
     bus_id = str(attested.predicate["bus_id"])
     signed = Signed(
         "result", attested.runner, present=True, key=attested.key, at=max(times, default=None), bus_id=bus_id,
-        expected=runner,
+        expected=runner, archived_at=archived_at,
     )  # fmt: skip
     answer = may_say(authority, signed)
     if answer.signed:

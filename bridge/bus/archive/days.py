@@ -21,7 +21,8 @@ from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.views import ArchivedClaim
 from bridge.ids import unix_ms
 from bridge.limits import MIB
-from bridge.records import ArchivedRun
+from bridge.records import ArchivedRun, Claim
+from bridge.system.clock import parse_rfc3339
 from bridge.trust.judgement import TrustAnswer
 from bridge.trust.seals import BusSeals
 
@@ -104,6 +105,22 @@ class Archives:
         days = self.read(self.listed(day_of(run_id)))
         found = [one for day in days if run_id in day.runs and (one := self._found(day, run_id)) is not None]
         return max(found, key=lambda one: (not one.tip.signature.refused, one.tip.claim.position), default=None)
+
+    def archived_by_others(self, claim: Claim, oid: str) -> float | None:
+        """Return when a runner other than its own archived a claim, seconds since the epoch; None where none did.
+
+        An archive counts by a signature that this reader accepts. Its time is that of its newest commit, which is never
+        earlier than the run's line in it.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
+        times = [
+            parse_rfc3339(day.archive.head.time).timestamp()
+            for day in self.read(self.listed(day_of(claim.id)))
+            if day.archive.head.runner != claim.runner and self._answer(day).signed and day.claims.get(claim.id) == oid
+        ]
+        return min(times, default=None)
 
     def newest(self) -> Iterator[ArchivedClaim]:
         """Yield the archived runs, newest first.

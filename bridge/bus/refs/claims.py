@@ -7,6 +7,7 @@ that repeating a call after a lost reply is harmless: the same commit arrives tw
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -107,6 +108,13 @@ class Claims:
         self._seals.note("claim", history[-1].runner, ref, tip, signature)
         return ClaimView(tip, history[-1], history, chain, self._is_sealed(tip), signature, self._amends)
 
+    def archived(self, view: ClaimView, at: float) -> ClaimView:
+        """Return a chain that another runner archived at a time, its signature judged for that."""
+        claim = view.claim
+        signature = self._seal_of(claim.id, view.oid, archived_at=at)
+        self._seals.note("claim", claim.runner, names.claim_ref(self._prefix, claim.id), view.oid, signature)
+        return replace(view, signature=signature, archived_at=at)
+
     def newest(self, tips: Mapping[str, str], budget: WorkBudget) -> dict[str, ClaimTip]:
         """Return the newest claims, by run id, of {run id: tip}: those that could be read, newest run first.
 
@@ -178,12 +186,15 @@ class Claims:
     def _is_sealed(self, oid: str) -> bool:
         return seal_in(self._read[oid][1].message) is not None
 
-    def _seal_of(self, run_id: str, oid: str, *, follows_signed: bool = False) -> TrustAnswer:
+    def _seal_of(
+        self, run_id: str, oid: str, *, follows_signed: bool = False, archived_at: float | None = None
+    ) -> TrustAnswer:
         claim, head = self._read[oid]
         ref, seal = names.claim_ref(self._prefix, run_id), seal_in(head.message)
         signature = self._seals.verify(
-            "claim", ref, runner=claim.runner, head=head, record=claim, follows_signed=follows_signed
-        )
+            "claim", ref, runner=claim.runner, head=head, record=claim, follows_signed=follows_signed,
+            archived_at=archived_at,
+        )  # fmt: skip
         # A seal does not sign tree, author and message: the same statement in another commit has another id, which its
         # runner does not know as its tip, so the runner would be fenced out of its own run.
         if signature.signed and commits.claim_commit(claim, head.parents, seal)[0].oid != oid:

@@ -65,11 +65,14 @@ class Runs:
         except ObjectError as error:
             ignored = Refused("claim", "nobody", claim_ref, claim_oid or "", f"it is no claim: {error.message}")
         if claim is not None and claim.signature.refused:
-            ignored = Refused("claim", claim.claim.runner, claim_ref, claim.oid, claim.signature.why)
+            said = claim.signature
+            ignored = Refused("claim", claim.claim.runner, claim_ref, claim.oid, said.why, said.revoked)
             claim = None
         request = self._find_request(record, run_id, refs)
         if claim is None:
             claim = read_archived(run_id, request)
+            if claim is not None and claim.oid == claim_oid and not claim.signature.refused:
+                ignored = None  # its key was revoked after another runner archived it
         delivery: Delivery | None = None
         if claim is not None and claim.claim.result_oid is not None:
             tip = None if request is None else request.oid

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bridge.cli.screen.output import Output
 from bridge.cli.table.command import Verb
+from bridge.errors import KakeyaError
 from bridge.system.clock import Clock
 
 if TYPE_CHECKING:
@@ -106,7 +107,18 @@ class Invocation:
         from bridge.client.run.run import find_stored
 
         stored = find_stored(self.settings(text), text, self.environment, self.output.say)
-        return stored or self.find_on_bus(text, quiet=True)
+        if stored is None:
+            return self.find_on_bus(text, quiet=True)
+        return (self._find_archived(stored) if stored.revoked else None) or stored
+
+    def _find_archived(self, stored: Run) -> Run | None:
+        """Return a stored run, its bus open, where another runner archived it before its key was revoked."""
+        try:
+            run = self.find_on_bus(stored.id, quiet=True)
+            files = run.bus.store.read_result(run.id).files
+            return run if run.bus.archived_at(run.id, files) is not None else None
+        except KakeyaError:
+            return None
 
     def find_on_bus(self, text: str, *, quiet: bool = False) -> Run:
         """Return the run a text means, its bus open.

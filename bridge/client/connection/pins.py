@@ -23,7 +23,7 @@ from bridge.client.clone.config import (
     pinned_root_key,
 )
 from bridge.errors import GitError, IntegrityError, UsageError
-from bridge.records import BusRecord, Claim, KeyRecord
+from bridge.records import BusRecord, KeyRecord
 from bridge.trust import keyring
 from bridge.trust.judgement import NOBODY, KeyAuthority, NamedKey, TrustAnswer
 from bridge.trust.root import fingerprint_in
@@ -148,26 +148,11 @@ def remembered_root(settings: ClientSettings, bus_id: str | None) -> KnownRoot |
     return KnownRoot(known.root, vouched=True, note=known.note)
 
 
-def answer_about(files: Mapping[str, bytes], trusted: Pins, *, runner: str | None = None) -> TrustAnswer:
+def answer_about(
+    files: Mapping[str, bytes], trusted: Pins, *, runner: str | None = None, archived_at: float | None = None
+) -> TrustAnswer:
     """Return whether a runner may say what a result says; see `bridge.trust.verifier.judge_result`."""
-    return judge_result(files, trusted.authority, runner=runner, signs=trusted.signs).answer
-
-
-def require_not_refused(files: Mapping[str, bytes], trusted: Pins, claim: Claim) -> TrustAnswer:
-    """Return the answer about a result where it may be shown.
-
-    Args:
-        files: the result tree.
-        trusted: what this reader goes by.
-        claim: the end that names the result.
-
-    Raises:
-        IntegrityError: it is untrusted or altered; the exit code says which.
-    """
-    answer = answer_about(files, trusted, runner=claim.runner)
-    if answer.refused:
-        raise RefusedResultError(claim.id, answer)
-    return answer
+    return judge_result(files, trusted.authority, runner=runner, signs=trusted.signs, archived_at=archived_at).answer
 
 
 class RefusedResultError(IntegrityError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -14,12 +14,13 @@ from bridge.bus.views import RunView
 from bridge.client.clone.config import BusChoice, ClientSettings
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
-from bridge.client.connection.pins import Pins, RootReader, pins
+from bridge.client.connection.pins import Pins, RootReader, answer_about, pins
 from bridge.client.document.envelope import BusPart
 from bridge.errors import BusMissingError, WrongBusError
 from bridge.ids import is_id
 from bridge.records import BusRecord
 from bridge.system.clock import Clock
+from bridge.trust.judgement import TrustAnswer
 from bridge.trust.root_memory import KnownRoot
 
 _ARCHIVED_MAX_COUNT: Final = 10_000  # archived runs that are looked through for a part of an id
@@ -85,6 +86,34 @@ class BusSession:
         if sent is not None and sent.bus_id == self.record.bus_id:
             self.bus.remember(run_id, sent.ref)
         return self.bus.view(run_id)
+
+    def archived_at(self, run_id: str, files: Mapping[str, bytes]) -> float | None:
+        """Return when another runner archived the end of a run that names exactly this result; None where none did.
+
+        Raises:
+            BusError: the bus does not give what it names.
+        """
+        claim = self.view(run_id).claim
+        if claim is None or claim.archived_at is None or claim.claim.result_oid is None:
+            return None
+        return claim.archived_at if self.bus.read_result(claim.claim.result_oid).files == files else None
+
+    def answer_about(self, run_id: str, files: Mapping[str, bytes], *, runner: str | None) -> TrustAnswer:
+        """Return whether a runner may say what a run's result says; archives count where its key was revoked.
+
+        Args:
+            run_id: the run.
+            files: the result tree.
+            runner: the runner whose claim names the result, None where no claim was seen.
+
+        Raises:
+            BusError: the bus does not give what it names.
+        """
+        trusted = self.pins()
+        answer = answer_about(files, trusted, runner=runner)
+        if not answer.revoked:
+            return answer
+        return answer_about(files, trusted, runner=runner, archived_at=self.archived_at(run_id, files))
 
     def _ids_on_bus(self) -> set[str]:
         seen = self.bus.snapshot()

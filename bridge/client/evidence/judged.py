@@ -33,7 +33,10 @@ class JudgedResult:
         Raises:
             PendingError: it has no result yet.
         """
-        return cls.of(run.result(), run.pins())
+        result, answer = run.result(), run.status().answer
+        if result.stored is None or answer is None:
+            return cls(result, None)
+        return cls(result, result.judged(signed=answer.signed))
 
     @classmethod
     def of_folder(cls, folder: Path, settings: ClientSettings) -> JudgedResult:

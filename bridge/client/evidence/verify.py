@@ -87,7 +87,10 @@ def verify_id(session: BusSession, run_id: str, trusted: Pins) -> Verification:
     else:
         raise RunNotFoundError(f"run {run_id} has no result to verify", remedy=f"kakeya-mac status {run_id}")
     ended = claim is not None and claim.state == "terminal"
-    base = verify(tree, trusted, source=source, run_id=run_id, runner=claim.runner if claim and ended else None)
+    runner = claim.runner if claim and ended else None
+    base = verify(tree, trusted, source=source, run_id=run_id, runner=runner)
+    if base.answer.revoked and (at := session.archived_at(run_id, tree.files)) is not None:
+        base = verify(tree, trusted, source=source, run_id=run_id, runner=runner, archived_at=at)
     extra: list[Check] = []
     sent = session.store.sent(run_id)
     if sent is not None:
@@ -122,7 +125,13 @@ def together(verifications: Sequence[Verification]) -> Verification:
 
 
 def verify(
-    tree: Tree, trusted: Pins, *, source: str, run_id: str | None = None, runner: str | None = None
+    tree: Tree,
+    trusted: Pins,
+    *,
+    source: str,
+    run_id: str | None = None,
+    runner: str | None = None,
+    archived_at: float | None = None,
 ) -> Verification:
     """Verify a result tree by itself.
 
@@ -132,6 +141,7 @@ def verify(
         source: where it came from, for people.
         run_id: the run it is said to be of, None to take its word.
         runner: the runner it is said to be of, None to take its word.
+        archived_at: when another runner archived the claim that names it, None where none did.
     """
     problems = verify_tree(tree.files, run_id=run_id)
     listed = len(tree.files)
@@ -146,7 +156,7 @@ def verify(
         if not problems:
             checks.append(Check("result", "fail", error.message))
         return Verification(source, None, tuple(checks), TrustAnswer("altered", error.message))
-    judged = judge_result(tree.files, trusted.authority, runner=runner, signs=trusted.signs)
+    judged = judge_result(tree.files, trusted.authority, runner=runner, signs=trusted.signs, archived_at=archived_at)
     again, differs = _judged_again(result, signed=judged.answer.signed)
     answer = TrustAnswer("altered", str(problems[0])) if problems else judged.answer
     if judged.answer.signed or judged.answer.refused:

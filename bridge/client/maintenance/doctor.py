@@ -18,6 +18,7 @@ from bridge.diagnostics import Check, Level
 from bridge.errors import KakeyaError
 from bridge.hosting.checkup import check_place
 from bridge.limits import DISK_FLOOR_BYTES
+from bridge.trust.judgement import REVOKED_REMEDY
 
 MINIMUM_PYTHON: Final = (3, 11)
 CLAIM_FETCHES: Final = 24  # fetches that a look at all waiting claims may cost
@@ -163,6 +164,9 @@ def _claims(session: BusSession) -> Iterator[Check]:
     session.bus.newest_claims(tips, WorkBudget(CLAIM_FETCHES))
     for one in session.bus.refused:
         text = f"a {one.kind} in the name of {one.runner} at {one.ref} does not count: {one.why}"
+        if one.revoked:
+            yield Check("revoked", "warn", text, REVOKED_REMEDY)
+            continue
         yield Check("forged", "warn", text, f"keep strangers from pushing there; {DISTRUSTED}")
 
 

@@ -149,12 +149,19 @@ class Run:
         """
         if status.result is None:
             return status
-        answer = answer_about(
-            status.result.tree.files, self.pins(), runner=None if status.claim is None else status.claim.runner
-        )
+        files, runner = status.result.tree.files, None if status.claim is None else status.claim.runner
+        answer = answer_about(files, self.pins(), runner=runner)
+        if answer.revoked and self.session is not None:
+            answer = self.session.answer_about(self.id, files, runner=runner)
         if answer.refused:
             raise RefusedResultError(self.id, answer)
         return replace(status, answer=answer)
+
+    @property
+    def revoked(self) -> bool:
+        """Whether only a revocation keeps its stored result from counting; an archive on the bus may say otherwise."""
+        found = None if self._ended is None else self._ended.result
+        return found is not None and answer_about(found.tree.files, self.pins()).revoked
 
     def result(self) -> Result:
         """Return the verified result.

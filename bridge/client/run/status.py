@@ -13,7 +13,7 @@ from pathlib import Path
 from bridge.bus.views import RunView, Tree
 from bridge.client.clone.store import Store
 from bridge.client.connection.liveness import spooled_at
-from bridge.client.connection.pins import require_not_refused
+from bridge.client.connection.pins import RefusedResultError
 from bridge.client.connection.session import BusSession
 from bridge.client.run.actions import ActionsView
 from bridge.client.run.follow import EndReason, state_of_view
@@ -183,7 +183,9 @@ def _result(session: BusSession, run_id: str, claim: Claim | None, *, fetch: boo
         return None, None
     tree = session.bus.read_result(claim.result_oid)
     check(tree, run_id)
-    require_not_refused(tree.files, session.pins(), claim)
+    answer = session.answer_about(run_id, tree.files, runner=claim.runner)
+    if answer.refused:
+        raise RefusedResultError(run_id, answer)
     result = read_result(tree, run_id)
     return result, session.store.write_result(run_id, tree)
 

@@ -33,6 +33,7 @@ from bridge.runner.policy.rights import file_problems
 from bridge.runner.state.folder import StateFolder
 from bridge.runner.state.journal import verify_journal
 from bridge.system.clock import Clock, parse_rfc3339
+from bridge.trust.judgement import REVOKED_REMEDY
 from bridge.trust.keyring import pin
 from bridge.trust.runner_key import has_key, key_path, published
 
@@ -303,6 +304,9 @@ def _bus(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
         yield from _root(context, keys, policy)
     for one in bus.refused:
         text = f"a {one.kind} in the name of {one.runner} does not count: {one.why}"
+        if one.revoked:
+            yield Check("revoked", "warn", text, REVOKED_REMEDY)
+            continue
         yield Check("forged", "warn", text, "keep strangers from pushing to the runners' refs; upgrade old runners")
     now = context.clock.now()
     ahead = [b.runner for _, b in beacons if parse_rfc3339(b.time) - now > dt.timedelta(seconds=CLOCK_SKEW_MAX_S)]

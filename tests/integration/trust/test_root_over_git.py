@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime as dt
 import json
 import os
 import subprocess
@@ -14,6 +16,8 @@ from bridge.bus import open_bus
 from bridge.bus.open.create import MINIMUM_CLIENT
 from bridge.bus.refbus import RefBus
 from bridge.bus.refs import names
+from bridge.bus.store.gather import WorkBudget
+from bridge.runner.connection.known_keys import KnownKeys
 from bridge.system.clock import SystemClock
 from bridge.trust import runner_key
 from bridge.trust.root import TrustRoot, read_root, write_root
@@ -131,6 +135,9 @@ def test_what_the_owner_adds_retires_and_revokes_counts_at_once(place: Site) -> 
     assert answer(folder, "verify", late) == (UNTRUSTED, "untrusted")
     for words in (("fetch", late), ("status", late), ("quote", late)):
         assert told(folder, *words)[0] == UNTRUSTED, words  # also what is stored here already
+    found = {one["check"]: one for one in told(folder, "doctor")[1]["data"]}
+    assert "in the name of hostb" in found["revoked"]["text"], found
+    assert "forged" not in found
     said = told(folder, "retry", late, "--queue")[1]["outcome"]["message"]
     assert "still" not in said, said  # what ended and counts no more may be asked again, by who has its preset
     assert answer(folder, "verify", mine) == (VERIFIED, "verified")
@@ -205,3 +212,38 @@ def test_an_older_bus_is_refused_by_name_with_the_command_that_makes_a_new_one(t
     assert place.run("once", "--bus", place.route, "--create-bus").code == 0
     assert told(tmp_path, "ls", "--bus", place.route)[0] == 0
     assert place.requester().identity().minimum_client == MINIMUM_CLIENT
+
+
+@pytest.mark.parametrize("days", [60, 20])
+def test_a_run_counts_on_where_another_runner_archived_it_before_its_key_was_revoked(place: Site, days: int) -> None:
+    """The other runner archives it in 40 days, and the owner revokes the key after or before that."""
+    assert place.run("keygen", name="hostb").code == 0
+    hostb = runner_key.published(place.folder / "state-hostb")[-1].public
+    assert trust(place, "add", f"hostb={hostb}").code == 0
+    folder, other = (reader(place, name, "--root-key", owner(place)) for name in ("pinned", "other"))
+    run_id = ran(place, "hostb")
+    assert told(folder, "fetch", run_id)[0] in {0, 1}
+    archive_as_mini(place, run_id)
+    root = read_root_of(place)
+    (key,) = (path for path in (place.folder / "owner").iterdir() if path.suffix == ".key")
+    at = CLOCK.now().timestamp() + days * 86400
+    files = write_root(dataclasses.replace(root.content, revoked={hostb: at}), open_key(key), CLOCK.now(), root)
+    assert stranger_bus(place).write_root(files, git("rev-parse", ROOT, cwd=place.folder / "bus.git").strip())
+    for home in (folder, other):  # the one holds the result, the other has to fetch it; both meet the revocation
+        wanted = (VERIFIED, "verified") if days == 60 else (UNTRUSTED, "untrusted")
+        assert answer(home, "verify", run_id) == wanted
+        for word in ("status", "fetch", "quote"):
+            code, document = told(home, word, run_id)
+            assert (code == UNTRUSTED) == (days == 20), (word, document)
+
+
+def archive_as_mini(place: Site, run_id: str) -> None:
+    """Have `mini` archive in 40 days what `hostb` ended, and delete the refs that this makes needless."""
+    remote = place.folder / "bus.git"
+    later = FakeClock(CLOCK.now() + dt.timedelta(days=40))
+    bus = open_bus(place.route, repository=None, state=place.folder / "archivist", clock=later)
+    bus.use_seals(KnownKeys(place.folder / "state-mini", "mini").seals())
+    git("update-ref", "-d", names.beacon_ref(names.DEFAULT_PREFIX, "hostb"), cwd=remote)
+    done = list(bus.archive("mini", budget=WorkBudget(50), drop_after_s=86400.0))
+    assert any("/archive/" in ref for ref in done)
+    assert run_id not in git("for-each-ref", cwd=remote)
