@@ -119,6 +119,7 @@ def read_root_of(place: Site) -> TrustRoot:
     })  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_the_owner_adds_retires_and_revokes_counts_at_once(place: Site) -> None:
     folder = reader(place, "pinned", "--root-key", owner(place))
     assert place.run("keygen", name="hostb").code == 0
@@ -214,6 +215,7 @@ def test_an_older_bus_is_refused_by_name_with_the_command_that_makes_a_new_one(t
     assert place.requester().identity().minimum_client == MINIMUM_CLIENT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("days", [60, 20])
 def test_a_run_counts_on_where_another_runner_archived_it_before_its_key_was_revoked(place: Site, days: int) -> None:
     """The other runner archives it in 40 days, and the owner revokes the key after or before that."""
