@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 from bridge.cli.mac.context import Invocation
-from bridge.cli.screen.output import DATA_LABEL_CHARS
-from bridge.diagnostics import Check
 
 
 def doctor(call: Invocation) -> int:
     """Check everything between here and a runner; exit 1 when a finding stands in the way."""
+    from bridge.cli.screen.findings import print_findings
     from bridge.client.document.envelope import of_data
-    from bridge.client.document.untrusted import clean_line
     from bridge.client.maintenance.doctor import diagnose
-    from bridge.diagnostics import grouped, wrapped
 
-    settings = call.settings()
-    findings: list[Check] = []
-
-    def noted() -> Iterator[Check]:
-        for finding in diagnose(settings, call.open, call.environment, push=not call.args.no_push):
-            findings.append(finding)
-            yield finding
-
-    for finding in grouped(noted()):
-        said = [f"{finding.name}: {clean_line(finding.text)}"]
-        said += [] if finding.remedy is None else [f"remedy: {clean_line(finding.remedy)}"]
-        for number, line in enumerate(one for text in said for one in wrapped(text, DATA_LABEL_CHARS)):
-            call.output.row(finding.level if number == 0 else "", line)
+    found = diagnose(call.settings(), call.open, call.environment, push=not call.args.no_push)
+    findings = print_findings(call.output, found)
     failed = sum(finding.level == "fail" for finding in findings)
     code = 1 if failed else 0
     call.output.say("doctor", f" {len(findings)} checks, {failed} in the way")

@@ -1,0 +1,26 @@
+"""Print what a doctor finds, each as it comes, like findings once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from bridge.cli.screen.output import DATA_LABEL_CHARS, Output
+from bridge.client.document.untrusted import clean_line
+from bridge.diagnostics import Check, grouped, wrapped
+
+
+def print_findings(output: Output, findings: Iterable[Check]) -> list[Check]:
+    """Print findings with their remedies and return all of them."""
+    seen: list[Check] = []
+
+    def noted() -> Iterator[Check]:
+        for finding in findings:
+            seen.append(finding)
+            yield finding
+
+    for finding in grouped(noted()):
+        said = [f"{finding.name}: {clean_line(finding.text)}"]
+        said += [] if finding.remedy is None else [f"remedy: {clean_line(finding.remedy)}"]
+        for number, line in enumerate(one for text in said for one in wrapped(text, DATA_LABEL_CHARS)):
+            output.row(finding.level if number == 0 else "", line)
+    return seen
