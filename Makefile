@@ -74,7 +74,7 @@ slow: $(VENV)/.dev ## the slow tests
 	$(PYTEST) -q -m slow $(PYTEST_ARGS)
 
 studies: $(VENV)/.dev ## measure what is open of an area's studies, one case at a time: make studies AREA=rooms
-	$(ONE_THREAD) $(BIN)/python -m benchmarks.studies $(AREA)
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.studies $(AREA) $(STUDY)
 
 show: $(VENV)/.dev ## what an area promises to show, each line with its figure and command: make show AREA=rooms
 	$(BIN)/python -m benchmarks.show $(AREA)

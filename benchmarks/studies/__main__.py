@@ -1,4 +1,4 @@
-"""Run the studies of an area where they stopped: `make studies AREA=...`, or `python -m benchmarks.studies AREA`.
+"""Run the studies of an area where they stopped: `make studies AREA=...`, with STUDY=... one of them.
 
 One case at a time, and one run of this program at a time on a machine, whatever the checkout. A case that is in the
 committed report is not measured again: delete its line to repeat it. Exits 1 when a case failed; it stays open.
@@ -81,9 +81,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the studies of the area that is named."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.studies", description=__doc__)
     parser.add_argument("area", type=area, metavar="AREA")
-    name = parser.parse_args(arguments).area
+    parser.add_argument("names", nargs="*", metavar="STUDY", help="only these studies of the area; all by default")
+    asked = parser.parse_args(arguments)
+    known = {study.name: study for study in STUDIES[asked.area]}
+    if unknown := sorted(set(asked.names) - set(known)):
+        parser.error(f"no study {', '.join(unknown)} in {asked.area}; there are {', '.join(known) or 'none'}")
     with alone():
-        return run(name, STUDIES[name])
+        return run(asked.area, [known[name] for name in asked.names or known])
 
 
 if __name__ == "__main__":

@@ -81,3 +81,10 @@ def test_every_area_has_a_list_and_no_study_has_two_reports() -> None:
     assert tuple(STUDIES) == AREAS
     for area, listed in STUDIES.items():
         assert len({study.name for study in listed}) == len(listed), area
+
+
+def test_a_study_that_an_area_has_not_is_one_line_that_names_those_it_has(capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        studies.main(["evidence", "no-such-study"])
+    assert ended.value.code == 2
+    assert "no study no-such-study in evidence; there are simulation, " in capsys.readouterr().err
