@@ -66,6 +66,9 @@ def test_a_gpu_meter_is_read_with_every_sample():
         def read(self, pids: Collection[int]) -> GpuReading:
             return GpuReading(0.5, 4096, own_s=0.25 * len(pids), strangers=3)
 
+        def conditions(self) -> dict[str, str]:
+            return {"gpu0.mig": "off"}
+
     sampler = Sampler(gpu=Meter())
     sampler.usage(0.0, Usage(2, 1, 0.0, pids=frozenset({7, 8})))
     record = sampler.record()
@@ -73,6 +76,9 @@ def test_a_gpu_meter_is_read_with_every_sample():
 
     assert (sample.gpu_share, sample.gpu_memory_bytes) == (pytest.approx(0.5), 4096)
     assert (sample.gpu_own_s, sample.gpu_strangers, record.sources["gpu"]) == (pytest.approx(0.5), 3, "a test")
+    assert ("gpu0.mig", "off", "off", "a test") in [
+        (one.name, one.before, one.after, one.source) for one in record.conditions
+    ]
 
 
 def test_a_processor_reading_that_comes_late_makes_no_share_above_one():

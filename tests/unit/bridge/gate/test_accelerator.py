@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from bridge.gate import judge
-from tests.corpus.gate.breaks import honest
-from tests.corpus.gate.launches import launched, scattered
+from tests.corpus.gate.turned import in_turns
 
 DEVICES = {"metal:0": "metal:0 Apple M4 Max", "cuda:0": "cuda:0 NVIDIA H100"}
+
+
+@functools.cache
+def honest():
+    return in_turns()
 
 
 def on(device, *, known=True, share=0.9, own=(0.8, 0.8), used=0.5, strangers=0, slept_s=0.0, conditions=()):
@@ -24,7 +30,7 @@ def on(device, *, known=True, share=0.9, own=(0.8, 0.8), used=0.5, strangers=0, 
         slept_s: how long the machine slept.
         conditions: name, before, after.
     """
-    case = launched(honest("claim"), scattered(8))
+    case = honest().copy()
     case.report["environment"]["device"] = device
     case.record["host"]["devices"] = [DEVICES[device]] if known else []
     for sample in case.record["telemetry"]["samples"]:
@@ -58,7 +64,7 @@ def speed(verdict):
 def test_a_device_that_both_arms_kept_busy_takes_nothing_from_the_times(device):
     verdict = on(device)
     assert findings(verdict) == {}
-    assert "times" not in speed(verdict).missing
+    assert speed(verdict).decision == "evidence", speed(verdict).why
     assert "unseen" not in speed(verdict).wording
 
 
@@ -66,7 +72,7 @@ def test_a_device_that_both_arms_kept_busy_takes_nothing_from_the_times(device):
 def test_without_a_source_the_ratio_stands_and_says_that_nobody_saw_who_worked(device):
     verdict = on(device, share=None, own=None)
     assert findings(verdict).keys() == {("G3-ACCELERATOR", "note")}
-    assert "times" not in speed(verdict).missing
+    assert speed(verdict).decision == "evidence", speed(verdict).why
     assert f"who worked on {device} unseen" in speed(verdict).wording
 
 
@@ -106,7 +112,7 @@ def test_a_source_that_says_otherwise_loses_the_times_by_name(changed, said):
 def test_a_machine_that_was_not_at_its_own_speed_takes_absolute_numbers_only(changed, said):
     verdict = on("cuda:0", **changed)
     assert findings(verdict) == {("G8-STATE", "violation"): said}
-    assert "times" not in speed(verdict).missing
+    assert speed(verdict).decision == "evidence", speed(verdict).why
     absolute = next(claim for claim in verdict.claims if claim.id == "baseline_tokens_per_s")
     assert "machine" in absolute.missing
     assert "machine" not in speed(verdict).missing
