@@ -186,7 +186,7 @@ def run_part(
     instruments = Instruments.of(engine.backend, tokenizer, context.pipe_fd)
     result = run_launch(engine, plan, instruments, turn.heard)
     known = {prompt.id: prompt for prompt in (*measured, *warmups)}
-    scored = tuple(replace(arm, samples=scored(arm.samples, known, workload.score)) for arm in result.arms)
+    arms = tuple(replace(arm, samples=scored(arm.samples, known, workload.score)) for arm in result.arms)
     return Report(
         kind=workload.kind,
         config=describe(engine, workload, stop_ids),
@@ -194,7 +194,7 @@ def run_part(
         started_at=started_at,
         ended_at=utc_now(),
         wall_s=(clock.host_ns() - began_ns) / 1e9,
-        arms=scored,
+        arms=arms,
         fallbacks=result.fallbacks,
     )
 
