@@ -69,9 +69,12 @@ def test_marks_on_the_pipe_name_every_sample_in_order(
     with os.fdopen(reading, "rb") as stream:
         reader = threading.Thread(target=lambda: lines.extend(stream))
         reader.start()
-        report = measure(root, run_environment)
-        os.close(writing)
-        reader.join()
+        try:
+            report = measure(root, run_environment)
+        finally:
+            # The reader ends at the end of the stream only: without this a failing run would be waited for for ever.
+            os.close(writing)
+            reader.join()
     marks = [json.loads(line) for line in lines]
     samples = sorted((row["order_index"], row) for arm in report["arms"] for row in arm["samples"])
     assert [mark["event"] for mark in marks] == ["start", "first_token", "end"] * len(samples)
