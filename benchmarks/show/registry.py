@@ -11,6 +11,7 @@ from benchmarks.show import (
     engine_models,
     escapes,
     front_door,
+    hardware,
     identity,
     premises,
     rooms,
@@ -28,5 +29,6 @@ LINES: dict[str, tuple[Line, ...]] = dict.fromkeys(AREAS, ()) | {
     "evidence": (*claim_runs.LINES, *statistics.LINES, *premises.LINES),
     "workloads": workloads.LINES,
     "front-door": front_door.LINES,
+    "hardware": hardware.LINES,
     "engine": (*engine_folders.LINES, *engine_models.LINES, *engine_drafting.LINES),
 }
