@@ -157,7 +157,7 @@ def verify(
     if not shaped or _PRINCIPAL.fullmatch(principal) is None:
         raise PolicyRefusedError("the request's signature or principal is malformed")
     add = trust_command(signature, principal)
-    if signers.is_file() and _is_listed(principal, signers):
+    if signers.is_file() and _has_another_key(principal, public_key_in(signature), signers):
         add = f"{principal} is listed with another key; if it was lost, its holder tells the owner, who replaces it"
     if not signers.is_file():
         raise PolicyRefusedError("the request is signed and this host knows no signers", remedy=add)
@@ -199,10 +199,12 @@ def verify_commit(payload: bytes, signature: bytes, *, signers: Path, revoked: P
     raise PolicyRefusedError("no code signer of this host signed it")
 
 
-def _is_listed(principal: str, signers: Path) -> bool:
-    """Return whether a list names a principal itself: then its signature by another key is no key to be added."""
-    lines = signers.read_text("utf-8", "replace").splitlines()
-    return any(principal in line.split(" ", 1)[0].split(",") for line in lines)
+def _has_another_key(principal: str, key: str | None, signers: Path) -> bool:
+    """Return whether a list names a principal and this key on none of its lines: then it is no key to be added."""
+    lines = [line.split() for line in signers.read_text("utf-8", "replace").splitlines()]
+    mine = [words[1:] for words in lines if words and principal in words[0].split(",")]
+    blob = None if key is None else key.split()[1]
+    return bool(mine) and not any(blob in words for words in mine)
 
 
 def trust_command(signature: bytes, principal: str, *, code: bool = False) -> str:
