@@ -39,7 +39,7 @@ def definition(*metrics: str, confirms: bool = True) -> dict[str, Any]:
 
 def trained(losses: tuple[float, ...] = LOSSES, *, again: bool = True) -> Case:
     """Return six repeats, each confirmed by the recompute command."""
-    case = around({}, profile="smoke", commands=[(0.1, 0.1 + 1.1 * len(losses) * (1 + again))])
+    case = around({}, profile="smoke", commands=[(0.1, 1.1 * len(losses) * (1 + again))])
     reports = {f"repeat-{n}/report.json": {"metrics": {"final_loss": loss}} for n, loss in enumerate(losses)}
     commands, results, now = [], [], 0.1
     for part in ("repeat", *(("recompute",) if again else ())):

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from bridge.gate import profiles, report_kinds, rules_catalogue
+from bridge.gate import judge, profiles, report_kinds, rules_catalogue
+from bridge.gate.declared.workload import kind_of
 from bridge.gate.facts import samples
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.registry import rules
 from bridge.gate.reports import schema
 from bridge.gate.rules.arms import shuffled
+from bridge.records.workload import KIND as WORKLOAD
 from bridge.runner.machine.models import ModelDigests
 from engine.checkpoint import folder_digest, number_format
 from engine.measurement.schedule import shuffled as engine_shuffled
@@ -95,9 +97,18 @@ def test_both_profiles_have_the_same_numbers_and_a_reason_for_each():
 
 def test_every_kind_has_rules_of_its_own_and_an_honest_builder():
     looked_at = {kind for entry in rules_catalogue() for kind in entry.kinds}
-    assert looked_at == report_kinds.KINDS
+    assert looked_at == {*report_kinds.KINDS, WORKLOAD}
     built = {honest(name).report["kind"] for name in ("smoke", "probe", "suite", *BUILDERS)}
     assert built == report_kinds.KINDS
+
+
+@pytest.mark.parametrize("name", ["trained", "paired"])
+def test_an_owners_own_program_has_honest_builders_that_every_rule_of_its_kind_passes(name):
+    """No folder declares this kind and no report names it: its definition is in the job spec."""
+    case = honest(name)
+    assert kind_of(case.spec_value().workload).name == WORKLOAD
+    judged = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+    assert [finding.code for finding in judged.findings if finding.severity != "note"] == []
 
 
 def test_judging_imports_no_array_library():
