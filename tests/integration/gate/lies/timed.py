@@ -6,7 +6,7 @@ from tests.integration.gate.lies.registry import lie, rows, told
 from tests.integration.gate.workload import Behaviour, Pipe, Report, digest_of, state_ratio
 
 
-@told("replaced-tokens", "G4-MARKS", fell="times")
+@told("replaced-tokens", "G4-MARKS", fell="outputs")
 def _(report: Report) -> None:
     for arm in (0, 1):
         for row in rows(report, arm):
