@@ -123,6 +123,11 @@ def claim_of(document: dict[str, Any], name: str = "total_speedup") -> dict[str,
     return next(claim for claim in document["claims"] if claim["id"] == name)
 
 
+def held_back(claim: dict[str, Any]) -> list[str]:
+    """Return what stops a claim from being quoted, each reason with its premise."""
+    return [f"{one['premise']}: {why}" for one in claim["premises"] if not one["held"] for why in one["why"]]
+
+
 def said(document: dict[str, Any]) -> str:
     return json.dumps([document["outcome"], document["findings"], document["log_tail"]], indent=1)
 
@@ -132,8 +137,9 @@ def test_honest_code_of_nobody_is_held_back_by_the_profile_and_by_nothing_else_t
     assert document["outcome"]["reason"] == "passed", said(document)
     claim = claim_of(document)
     assert claim["n"] == 6
-    assert any("profile smoke" in why for why in claim["why"])
-    assert not any("untrusted_code" in why or "G2-" in why for why in claim["why"]), claim["why"]
+    why = held_back(claim)
+    assert any("G5-DESIGN: a smoke run" in line for line in why), why
+    assert not any("untrusted_code" in line or "G2-" in line for line in why), why
     assert "identical on these 6 prompts" in claim_of(document, "identical_prompts")["wording"]
     assert not {"G2-TRUST", "G2-PEER"} & {finding["code"] for finding in document["findings"]}, said(document)
 
@@ -144,7 +150,7 @@ def test_tokens_that_are_not_the_oracles_are_worth_nothing(site, name):
     document = site.lie(name)
     codes = {finding["code"] for finding in document["findings"]}
     assert {"G2-PEER", "G2-TRUST", "G6-IDENTITY"} <= codes, said(document)
-    why = claim_of(document)["why"]
+    why = held_back(claim_of(document))
     assert any("answers are not the oracle's" in line for line in why), why
     assert any("untrusted_code" in line for line in why), why
 
