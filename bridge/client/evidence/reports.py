@@ -38,8 +38,8 @@ def read_report(path: Path) -> dict[str, Any]:
 
 def rows(report: Mapping[str, Any]) -> Rows:
     """Yield label and text of every line of a report."""
-    if "kind" not in report:  # of an owner's own program: what it wrote, as it is
-        for name, value in _table(report.get("metrics")).items():
+    if "kind" not in report and "metrics" in report:  # of an owner's own program: what it wrote, as it is
+        for name, value in _table(report["metrics"]).items():
             yield "metric", f"{name} {_text(value)}"
         return
     yield "kind", f"{_text(report.get('kind'))}, schema {_text(report.get('schema_version'))}"
