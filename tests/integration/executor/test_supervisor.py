@@ -95,6 +95,7 @@ def stat_mode(path: Path) -> int:
 
 def test_a_killed_supervisor_is_an_ending_of_its_own_with_log_and_report(executor, tmp_path, place):
     with begun(executor, tmp_path, place) as (handle, running):
+        until((handle / "log").read_bytes)  # a supervisor that dies takes what it has not read with it
         os.kill(RunFolder(handle).facts().pid, signal.SIGKILL)
         execution = running.wait()
 
