@@ -149,15 +149,26 @@ def native_drafter(folder: Path) -> Any:
 
 def run_native(
     target: Any, native: Any, prompt: tuple[int, ...], budget: int
-) -> tuple[list[int], list[int], list[Any]]:
-    """Return output, the position of every draft's bonus, and the drafter's hidden states, as transformers decodes."""
+) -> tuple[list[int], list[int], list[torch.Tensor]]:
+    """Return output, the position of every draft's bonus, and the drafter's hidden states, as transformers decodes.
+
+    The drafter computes in its own precision, which may be wider than the target's.
+    """
     positions, hidden = [], []
 
-    def keep(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+    def widen(module: Any, args: Any, kwargs: Any) -> Any:
+        return args, {name: _cast(value, module.dtype) for name, value in kwargs.items()}
+
+    def keep(module: Any, args: Any, kwargs: Any, output: Any) -> Any:
         positions.append(int(kwargs["position_ids"][0, -module.config.block_size]))
         hidden.append(output.last_hidden_state[0].clone())
+        output.last_hidden_state = _cast(output.last_hidden_state, target.module.dtype)
+        return output
 
-    handle = native.register_forward_hook(keep, with_kwargs=True)
+    handles = [
+        native.register_forward_pre_hook(widen, with_kwargs=True),
+        native.register_forward_hook(keep, with_kwargs=True),
+    ]
     output = target.module.generate(
         torch.tensor([prompt]),
         assistant_model=native,
@@ -167,8 +178,13 @@ def run_native(
         eos_token_id=None,
         pad_token_id=0,
     )
-    handle.remove()
+    for handle in handles:
+        handle.remove()
     return output[0, len(prompt) :].tolist(), positions, hidden
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    return value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
 @pytest.mark.parametrize("changes", [{}, {"layer_types": SLIDING, "sliding_window": 6}], ids=["full", "sliding"])
@@ -188,8 +204,15 @@ def test_hidden_states_output_and_acceptance_equal_transformers_native_dflash(
 def assert_equal_to_native(
     backend: Any, target: Any, folder: Path, prompt: tuple[int, ...], budget: int, steps: int
 ) -> list[int]:
-    """Compare a whole generation; return our accepted counts."""
+    """Compare a whole generation; return our accepted counts.
+
+    Two float32 computations in different orders differ by rounding, and transformers' own is up to 1.3e-5 from what its
+    drafter gives in float64. So the hidden states are held against those in float64: the engine's may be twice as far
+    from them as transformers' are in the same generation.
+    """
     expected, positions, hidden = run_native(target, native_drafter(folder), prompt, budget)
+    expected_exactly, positions_exactly, exact = run_native(target, native_drafter(folder).double(), prompt, budget)
+    assert (expected_exactly, positions_exactly) == (expected, positions)
     model = backend.load_dflash(folder, target)
     drafter, drawn = model.open(), []
     original = drafter.hidden_rows
@@ -205,13 +228,16 @@ def assert_equal_to_native(
     parts = Parts(sequence, drafter, backend.greedy(target), depth, backend.clock)
     got = list(speculative(parts, prompt, Stopping(budget)))
     assert [token for step in got for token in step.tokens] == expected
-    compared = 0
-    for (position, rows), native_position, native_rows in zip(drawn, positions, hidden, strict=False):
+    ours, theirs = [], []
+    for (position, rows), native_position, native_rows, exact_rows in zip(
+        drawn, positions, hidden, exact, strict=False
+    ):
         if len(rows) < len(native_rows):
             # Near the budget transformers still drafts whole blocks and cuts them; the engine drafts what can be used.
             break
         assert position == native_position
-        torch.testing.assert_close(rows, native_rows, atol=1e-5, rtol=0)
-        compared += 1
-    assert compared >= steps
+        ours.append(float((rows - exact_rows).abs().max()))
+        theirs.append(float((native_rows - exact_rows).abs().max()))
+    assert len(ours) >= steps
+    assert max(ours) <= 2 * max(theirs)
     return [step.accepted for step in got if step.drafted]
