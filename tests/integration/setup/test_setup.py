@@ -172,7 +172,7 @@ class TestLinux:
     def test_uninstalling_leaves_no_trace(self, installed, tmp_path) -> None:
         before = Host(tmp_path / "before").files()
         host = twin(installed[0], tmp_path)
-        (host.root / "var/lib/kakeya/runs").mkdir()
+        (host.root / "var/lib/kakeya/runs/of-a-day").mkdir(parents=True)
         done = host.setup("--uninstall")
         assert done.returncode == 0, done.stderr
         assert host.files() == before
