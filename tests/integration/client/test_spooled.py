@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,14 +79,23 @@ def place(tmp_path: Path) -> Place:
     return Place(remote, runner, world, clock, tmp_path / "clone")
 
 
+def told(place: Place, sent: str) -> dict[str, Any]:
+    """Return the status once a sign of life has said that the result waits: after a refused push it has no turn yet."""
+    for _ in range(40):
+        place.clock.sleep(5.0)
+        place.runner.step()
+        status = place.run("status", sent, "--json").document
+        if status["outcome"]["reason"] != "pending":
+            break
+    return status
+
+
 def test_a_refused_result_is_publish_failed_now_and_the_result_later(place: Place) -> None:
     sent = place.run("run", "mlx-env-probe").out.strip()
     place.refuse_results(refuse=True)
     place.runner.step()
     place.runner.join()
-    place.clock.sleep(5.0)
-    place.runner.step()  # the next sign of life says that the result waits
-    status = place.run("status", sent, "--json").document
+    status = told(place, sent)
     assert (status["outcome"]["reason"], status["terminal"]) == ("publish_failed", False)
     waited = place.run("wait", sent, "--json")
     assert waited.code == 3
