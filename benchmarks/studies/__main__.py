@@ -43,14 +43,21 @@ def alone(path: Path = LOCK) -> Iterator[None]:
 
 
 def circumstances() -> dict[str, object]:
-    """Return what an entry says of the machine and the tree it was measured on."""
-    words = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    commit = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    """Return what an entry says of the machine and the tree it was measured on.
+
+    The reports themselves make no tree dirty: the first case of a run adds a line to one.
+    """
+    commit = _git("rev-parse", "HEAD")
+    changed = _git("status", "--porcelain", "--", ".", f":(exclude){FOLDER.relative_to(ROOT)}")
     return {
-        "commit": commit,
+        "commit": f"{commit}-dirty" if changed else commit,
         "machine": f"{platform.platform()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.2f}",
         "python": platform.python_version(),
     }
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def run(name: str, studies: Sequence[Study], folder: Path = FOLDER) -> int:
