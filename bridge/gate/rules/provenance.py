@@ -187,12 +187,14 @@ def cap_untrusted_code(evidence: Evidence) -> Iterator[Violation] | Skip:
     """Code that nobody the host trusts vouches for is nobody's program: what it reports is recorded, and no claim.
 
     Code that nobody the host trusts has vouched for can write any report it likes, whatever ran. Only what the host's
-    own code asked, timed and checked from outside says something of it: G2-PEER names what that takes.
+    own code asked, timed and checked from outside says something of it: G2-PEER names what that takes. On the embedded
+    bus, where the requester owns the machine, a ratio of processes that the runner timed does too: no program wrote it.
     """
     if evidence.spec is None:
         return Skip("no job spec")
-    # Its requester owns the machine and asked to time two commits of their own; the runner's stamps are the numbers.
-    own = evidence.spec.workload is not None and "embedded" in evidence.spec.labels
+    workload = evidence.spec.workload
+    timed = workload is not None and all(metric.aggregate == "ratio" for metric in workload.metrics)
+    own = timed and "embedded" in evidence.spec.labels
     if evidence.spec.trust_class == "untrusted" and not own and not peer_isolation.made_by_runner(evidence):
         return iter((Violation("untrusted_code: nobody this host trusts vouches for the code that wrote the report"),))
     return iter(())

@@ -106,3 +106,19 @@ def test_the_interval_of_a_median_is_the_exact_one_of_order_statistics():
     low, high, confidence = median_interval([float(n) for n in range(1, 13)])
     assert (low, high) == (3.0, 10.0)
     assert confidence == pytest.approx(0.9614, abs=1e-4)
+
+
+def by_nobody(case, *labels):
+    """Let the code of a run be a stranger's, on a host with these labels."""
+    case.spec.update(trust_class="untrusted", labels=list(labels))
+    case.record["code"].update(trust_class="untrusted")
+    case.record["labels"] = list(labels)
+    case.seal()
+    return {finding.code for finding in verdict(case).findings}
+
+
+def test_code_that_nobody_vouches_for_counts_on_ones_own_machine_where_only_the_runner_timed_it():
+    assert "G2-TRUST" not in by_nobody(paired(), "embedded")
+    assert "G2-TRUST" in by_nobody(paired())
+    assert "G2-TRUST" in by_nobody(trained(), "embedded")
+    assert "G2-TRUST" in by_nobody(trained())
