@@ -42,16 +42,16 @@ def read() -> Condition:
     """Read the machine's condition now."""
     if sys.platform == "darwin":
         return Condition(
-            thermal=thermal_from_pmset(_tool("/usr/bin/pmset", "-g", "therm")),
-            power=power_from_pmset(_tool("/usr/bin/pmset", "-g", "batt")),
+            thermal=thermal_from_pmset(tool_output("/usr/bin/pmset", "-g", "therm")),
+            power=power_from_pmset(tool_output("/usr/bin/pmset", "-g", "batt")),
             memory_pressure=pressure_from_sysctl(
-                _tool("/usr/sbin/sysctl", "-n", "kern.memorystatus_vm_pressure_level")
+                tool_output("/usr/sbin/sysctl", "-n", "kern.memorystatus_vm_pressure_level")
             ),
         )
-    return Condition(_thermal_linux(), _power_linux(), pressure_from_psi(_text(Path("/proc/pressure/memory"))))
+    return Condition(_thermal_linux(), _power_linux(), pressure_from_psi(file_text(Path("/proc/pressure/memory"))))
 
 
-def _tool(*argv: str) -> str:
+def tool_output(*argv: str) -> str:
     """Return what a small system program prints, or nothing when it cannot."""
     with contextlib.suppress(InfrastructureError):
         done = run(argv, timeout_s=_TOOL_S, max_output_bytes=65536)
@@ -60,7 +60,8 @@ def _tool(*argv: str) -> str:
     return ""
 
 
-def _text(path: Path) -> str:
+def file_text(path: Path) -> str:
+    """Return what a small file of the system holds, or nothing when it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -113,7 +114,7 @@ def _thermal_linux() -> Reading:
 
 def _power_linux() -> Reading:
     """Return whether the machine is on mains."""
-    online = [_text(path).strip() for path in sorted(Path("/sys/class/power_supply").glob("*/online"))]
+    online = [file_text(path).strip() for path in sorted(Path("/sys/class/power_supply").glob("*/online"))]
     if not online:
         return Reading()
     return Reading("mains" if "1" in online else "battery", "/sys/class/power_supply")

@@ -16,12 +16,10 @@ from typing import Final
 
 import psutil
 
-from bridge.errors import InfrastructureError
+from bridge.executor.observe import condition
 from bridge.executor.observe.accelerators.interface import GpuMeter
 from bridge.records import MachineCondition
-from bridge.system.process import run
 
-_TOOL_S: Final = 5.0
 _PROFILE: Final = Path("/sys/firmware/acpi/platform_profile")
 _LOW: Final = {"low-power": "on", "cool": "on", "quiet": "on", "balanced": "off", "performance": "off"}
 
@@ -43,9 +41,9 @@ def look(meter: GpuMeter | str) -> MachineState:
     """Look at the machine now."""
     values: dict[str, tuple[str, str]] = {}
     if sys.platform == "darwin":
-        mode, source = low_power_from_pmset(_pmset()), "pmset -g"
+        mode, source = low_power_from_pmset(condition.tool_output("/usr/bin/pmset", "-g")), "pmset -g"
     else:
-        mode, source = low_power_from_profile(_text(_PROFILE)), str(_PROFILE)
+        mode, source = low_power_from_profile(condition.file_text(_PROFILE)), str(_PROFILE)
     if mode is not None:
         values["low_power"] = (mode, source)
     with contextlib.suppress(OSError, RuntimeError, ValueError):
@@ -93,18 +91,3 @@ def low_power_from_pmset(text: str) -> str | None:
 def low_power_from_profile(text: str) -> str | None:
     """Read Linux's platform profile (Documentation/ABI/testing/sysfs-platform_profile)."""
     return _LOW.get(text.strip())
-
-
-def _pmset() -> str:
-    with contextlib.suppress(InfrastructureError):
-        done = run(("/usr/bin/pmset", "-g"), timeout_s=_TOOL_S, max_output_bytes=65536)
-        if done.ok:
-            return done.stdout.decode("utf-8", "replace")
-    return ""
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
