@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -73,7 +74,7 @@ def keep_audit(
     return end
 
 
-class _AuditHandler(logging.Handler):
+class _AuditHandler(logging.Handler, ABC):
     """Passes audit records on; a target that fails is said once."""
 
     failed = False
@@ -90,9 +91,9 @@ class _AuditHandler(logging.Handler):
                 self.failed = True
                 sys.stderr.write(f"kakeya-runner: an audit record could not be written: {error}\n")
 
+    @abstractmethod
     def write(self, text: str, event: str) -> None:
         """Write one record."""
-        raise NotImplementedError
 
 
 class _FileAudit(_AuditHandler):
