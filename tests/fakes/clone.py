@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -102,7 +103,8 @@ class Clone:
 
     def stop_runners(self, number: int = signal.SIGKILL) -> None:
         for pid in self.runner_pids():
-            os.kill(pid, number)
+            with contextlib.suppress(ProcessLookupError):  # one runner's end may take another with it
+                os.kill(pid, number)
 
 
 def until(question, *, patience_s: float = PATIENCE_S):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -97,7 +98,8 @@ class Reached:
         self.server.close()
         pid = self.runner_pid()
         if pid is not None:
-            os.kill(pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):  # it may end of itself between the two questions
+                os.kill(pid, signal.SIGTERM)
             while self.runner_pid() is not None:
                 time.sleep(0.05)
 
