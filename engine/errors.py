@@ -6,6 +6,7 @@ EngineError
 │   ├── ModelNotFoundError     no folder of that name
 │   ├── ModelConfigError       its config.json says something unusable
 │   ├── ModelWeightsError      tensors missing, unexpected, of the wrong shape or not finite
+│   ├── ModelMemoryError       it does not fit into the device's memory
 │   └── ModelMismatchError     target and drafter do not belong together
 ├── PromptError                the prompt cannot be decoded with this model
 ├── BackendMissingError        an array library or a device is not there
@@ -53,6 +54,10 @@ class ModelConfigError(ModelError):
 
 class ModelWeightsError(ModelError):
     """Report missing, unexpected, misshapen or non-finite tensors."""
+
+
+class ModelMemoryError(ModelError):
+    """Report a model that does not fit into the device's memory."""
 
 
 class ModelMismatchError(ModelError):

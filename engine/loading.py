@@ -17,6 +17,7 @@ from engine.drafters.none import NoDrafter
 from engine.drafters.several import several
 from engine.errors import BackendMissingError, ModelConfigError, ModelNotFoundError, UsageError, install_remedy
 from engine.protocols import Accept, Backend, DrafterModel, NativeDecoder, TargetModel
+from engine.structure.memory import check_memory
 
 Loaded = TypeVar("Loaded")
 BACKENDS = ("mlx", "torch")
@@ -80,12 +81,13 @@ def open_engine(backend: Backend, target: str, drafter: str | None, roots: str |
     Several of them, separated by commas, are drafters of which each step asks one; prompt lookup is always among them.
 
     Raises:
-        ModelError: If a folder is missing, unusable, or the two do not fit.
+        ModelError: If a folder is missing, unusable, the two do not fit each other, or not into the device's memory.
     """
     folder = resolve_model(target, roots)
     names = drafter.split(",") if drafter else []
     # A missing drafter is found before a large target is read.
     folders = [resolve_model(name, roots) for name in names if name != NGRAM]
+    _loaded(folder, lambda: check_memory(folder, folders, backend.memory()))
     model: TargetModel = _loaded(folder, lambda: backend.load_target(folder))
     loaded = [_loaded(each, partial(_load_drafter, backend, each, model)) for each in folders]
     proposer: DrafterModel = NgramModel() if names else NoDrafter()

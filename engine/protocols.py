@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from engine.stopping import Stopping
+from engine.structure.memory import DeviceMemory
 from engine.types import (
     BlasInfo,
     CacheLayout,
@@ -282,6 +283,9 @@ class Backend(Protocol):
 
     def apart(self, one: Forward, other: Forward) -> float:
         """Return the largest difference between the logits of two forwards of as many rows, in fp32."""
+
+    def memory(self) -> DeviceMemory | None:
+        """Return what the device has room for, None on a CPU or where the library does not say."""
 
     def allocator_active_bytes(self) -> int | None:
         """Return the allocator's live bytes, None where the library has no counter."""

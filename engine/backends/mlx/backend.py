@@ -27,6 +27,7 @@ from engine.drafters import dflash
 from engine.errors import ModelWeightsError, UsageError
 from engine.structure.decoder import structure_of
 from engine.structure.experts import check_experts
+from engine.structure.memory import DeviceMemory, metal_memory
 from engine.structure.stored import check_stored
 from engine.types import BlasInfo, Forward, TargetInfo
 from engine.verification.rejection import Sampling
@@ -149,6 +150,11 @@ class MlxBackend:
     def apart(self, one: Forward, other: Forward) -> float:
         """Return the largest difference between the logits of two forwards."""
         return accept.apart(one, other)
+
+    def memory(self) -> DeviceMemory | None:
+        """Return Metal's recommended working set, None elsewhere."""
+        wide = None if self._dtype is None else self._dtype.size
+        return metal_memory(dict(mx.device_info()), wide) if self.device == "metal" else None
 
     def allocator_active_bytes(self) -> int | None:
         """Return MLX's live bytes."""

@@ -27,6 +27,7 @@ from engine.errors import BackendMissingError, ModelConfigError, ModelWeightsErr
 from engine.huggingface import check_finite, open_causal
 from engine.structure.decoder import Structure, structure_of
 from engine.structure.experts import check_experts
+from engine.structure.memory import DeviceMemory
 from engine.structure.stored import FLOATS, check_stored
 from engine.types import BlasInfo, Forward, TargetInfo
 from engine.verification.rejection import Sampling
@@ -168,6 +169,14 @@ class TorchBackend:
     def apart(self, one: Forward, other: Forward) -> float:
         """Return the largest difference between the logits of two forwards."""
         return accept.apart(one, other)
+
+    def memory(self) -> DeviceMemory | None:
+        """Return what is free on the card, None on a CPU."""
+        if self._device.type != "cuda":
+            return None
+        free, total = torch.cuda.mem_get_info(self._device)
+        wide = None if self._dtype == "auto" else int(getattr(torch, self._dtype).itemsize)
+        return DeviceMemory("cuda", int(free), int(total), wide)
 
     def allocator_active_bytes(self) -> int | None:
         """Return the CUDA allocator's live bytes; torch counts nothing on a CPU."""
