@@ -45,6 +45,7 @@ class PolicyFacts:
         sandbox_peer_uid: the user of request code that host code asks and measures.
         sandbox_service: whether a service manager gives each run a user of its own.
         devices: device nodes a run that asks for a GPU may open.
+        card: the NVIDIA card of this run's slot, by its UUID; None where the host shares out none.
     """
 
     digest: str
@@ -64,6 +65,7 @@ class PolicyFacts:
     sandbox_peer_uid: int | None = None
     sandbox_service: bool = False
     devices: tuple[str, ...] = ()
+    card: str | None = None
     read_only: tuple[str, ...] = ()
     limits: LimitCaps = LimitCaps()
     grace_s: float = 5.0

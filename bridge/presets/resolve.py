@@ -211,6 +211,8 @@ def _environment(
         ("KAKEYA_PARAMS", strictjson.encode(params).decode(), "runner", False),
         ("KAKEYA_PROFILE", request.profile, "runner", False),
     ]
+    if facts.card is not None:
+        wanted.append(("CUDA_VISIBLE_DEVICES", facts.card, "runner", False))
     if facts.model_roots:
         wanted.append(("KAKEYA_MODEL_ROOTS", os.pathsep.join(facts.model_roots), "policy", False))
     # A host's target does not go with a preset's own drafter: without one of its own the engine decides.
@@ -289,6 +291,7 @@ def _sandbox(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[Sand
         peer_uid=facts.sandbox_peer_uid if preset.has_peer else None,
     )
     return spec, [
+        *([] if facts.card is None else [f"card {facts.card} (this slot's own)"]),
         f"sandbox {mode} ({why})",
         f"network {_on(network)} (preset {_on(preset.sandbox.network)}, host {_on(facts.sandbox_network)}; both count)",
     ]

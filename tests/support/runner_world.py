@@ -15,6 +15,7 @@ import pytest
 
 from bridge.bus.views import RequestRef, Tree
 from bridge.executor.interface import RunDirectory
+from bridge.executor.observe.accelerators.cards import Card
 from bridge.presets import Preset, registry
 from bridge.records import Claim, JobSpec, Request, RunRecord, Verdict
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
@@ -121,6 +122,7 @@ class World:
     said: list[str] = field(default_factory=list)
     policy_text: str = POLICY
     embedded: bool = False
+    cards: tuple[Card, ...] = ()
     faults: Faults = field(default_factory=Faults)
     presets: dict[str, Preset] = field(default_factory=lambda: dict(registry()))
 
@@ -138,7 +140,7 @@ class World:
         folder = StateFolder(self.state / name)
         folder.create()
         rules = OwnerRules(self.policy, self.presets, embedded=self.embedded)
-        machine = Machine(self.executor, FixedCode(), "0")
+        machine = Machine(self.executor, FixedCode(), "0", self.cards)
         return RunnerProcess(
             rules, machine, OpenState.open(folder, name, self.clock), self.clock, new_log(Lines(self.said))
         )

@@ -10,6 +10,8 @@ import platformdirs
 
 from bridge.executor import local_executor
 from bridge.executor.interface import Executor
+from bridge.executor.observe.accelerators.cards import Card, find_cards
+from bridge.executor.observe.accelerators.find import VISIBLE_DEVICES, visible
 from bridge.runner.machine.identity import CodeFacts, CodeWatch, runner_version
 from bridge.runner.policy.allow_lists import host_paths
 from bridge.runner.policy.model import Policy
@@ -22,11 +24,13 @@ class Machine:
 
     Attributes:
         version: of the installed bridge.
+        cards: its NVIDIA cards; None where there are some and nobody names them.
     """
 
     executor: Executor
     code_watch: CodeWatch
     version: str
+    cards: tuple[Card, ...] | None = ()
 
     @property
     def code(self) -> CodeFacts:
@@ -50,4 +54,10 @@ def this_machine(policy: Policy, state: Path, clock: Clock) -> Machine:
     executor.warm()
     if policy.sandbox.mode != "off":
         threading.Thread(target=executor.sandbox, args=(policy.sandbox.uid,), name="sandbox-trial").start()
-    return Machine(executor, CodeWatch(policy.interpreter), runner_version())
+    return Machine(executor, CodeWatch(policy.interpreter), runner_version(), cards_of(policy))
+
+
+def cards_of(policy: Policy) -> tuple[Card, ...] | None:
+    """Return the cards that a policy's runs share out: all, or those that its own CUDA_VISIBLE_DEVICES lists."""
+    listed = policy.environment.get(VISIBLE_DEVICES)
+    return find_cards(None if listed is None else visible(listed))

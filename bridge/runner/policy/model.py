@@ -95,7 +95,7 @@ class Policy(TrustPolicy):
         environment, secrets: variables of every run; secrets only where a preset names them.
         model_roots, target, drafter: which models the presets use.
         workloads: file that lists the folders of the owner's own programs; `kakeya-runner workload allow` writes it.
-        slots: runs at the same time.
+        slots: runs at the same time; with NVIDIA cards each has one of its own, so there are no more than cards.
         expiry_max_s: validity a request gets at most.
         rate_per_hour: unsigned requests taken per hour and bus.
         drop_after_days: age from which the refs of archived runs are deleted on the bus; None: they stay.

@@ -20,6 +20,7 @@ from bridge.runner.connection.link import BusLink
 from bridge.runner.queue.admission import Admission, NotTaken
 from bridge.runner.queue.inbox import Inbox, WaitingRequest
 from bridge.runner.run.claim_renewal import ClaimedRun
+from bridge.runner.run.slots import RunSlots
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.log import for_run
 from bridge.system.clock import Clock, rfc3339
@@ -32,6 +33,7 @@ class Queue:
         rules: what the owner allows.
         running_ids: returns the runs that are going on here.
         start: begins a run whose claim is held.
+        slots: how many runs go on at once.
         stopping: set when the runner was asked to end now.
     """
 
@@ -43,12 +45,13 @@ class Queue:
         running_ids: Callable[[], tuple[str, ...]],
         start: Callable[[ClaimedRun], None],
         *,
+        slots: RunSlots,
         clock: Clock,
         stopping: threading.Event,
         log: logging.Logger,
     ) -> None:
         self._rules, self._state, self._link = rules, state, link
-        self._running_ids, self._start = running_ids, start
+        self._running_ids, self._start, self._slots = running_ids, start, slots
         self._clock, self._stopping, self._log = clock, stopping, log
         self._admission = Admission(rules, state, clock)
         self._inbox = Inbox(rules, state.journal, link, clock)
@@ -91,7 +94,7 @@ class Queue:
         """Return why this runner takes nothing at all now, or None."""
         if self._stopping.is_set() or self._state.folder.drain.exists():
             return NotTaken("this runner is about to end")
-        if len(self._running_ids()) >= self._rules.policy.slots:
+        if len(self._running_ids()) >= self._slots.count:
             return NotTaken("all slots are busy")
         return self._admission.host_wait()
 

@@ -30,6 +30,7 @@ from bridge.runner.run.delivery import ResultDelivery
 from bridge.runner.run.preparation import directory_of, prepare
 from bridge.runner.run.record import RunFacts, run_record
 from bridge.runner.run.sender import Sender
+from bridge.runner.run.slots import RunSlots
 from bridge.runner.state import prepared
 from bridge.runner.state.attempts import load_reports, save_reports, unreported
 from bridge.runner.state.audit import audit
@@ -53,6 +54,7 @@ class ClaimedRunSession:
         cancelled: returns whether somebody asked to cancel this run.
         stopping: set when the runner was asked to end now and its runs with it, as ``interrupted``.
         leaving: set when the runner was asked to end and to leave its runs to the next one.
+        slots: gives the run a card of its own.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class ClaimedRunSession:
         cancelled: Callable[[], bool],
         stopping: threading.Event,
         leaving: threading.Event,
+        slots: RunSlots,
         log: logging.Logger,
     ) -> None:
         self.ref, self.clock, self.presets, self.policy = work.ref, clock, rules.presets, rules.facts
@@ -77,7 +80,7 @@ class ClaimedRunSession:
         self.signature = None if work.received is None else work.received.signature
         self._rules, self._machine, self._state = rules, machine, state
         self._link, self._renewal, self._delivery = link, renewal, delivery
-        self._cancelled, self._stopping, self._leaving = cancelled, stopping, leaving
+        self._cancelled, self._stopping, self._leaving, self._slots = cancelled, stopping, leaving, slots
         self._log, self._handle = for_run(log, work.ref.id), state.folder.runs / work.ref.id
         self._claimed = work.claimed
         self._request: Request | None = None
@@ -127,6 +130,7 @@ class ClaimedRunSession:
             EndedError: cancelled or expired while queued.
             RequestRejectedError: it was let in before, or half signed.
             PolicyRefusedError: the signature does not hold, or the owner's approval program said no.
+            InfrastructureError: no card is left for it.
         """
         self._request = request
         self._sender.let_in(request, self.read(), self.signature, self._renewal.held.chain[0])
@@ -146,6 +150,7 @@ class ClaimedRunSession:
         if self._leaving.is_set():
             raise LeftRunningError("claimed, and left to the next start of this runner")
         self._ask_owner(request, preset)
+        self.policy = self._slots.assign(self.ref.id, self.policy)
         if preset.code == "request":
             self._renewal.start()  # the history that decides about the code may take longer than a lease
         return self._sender.trust(request, preset)

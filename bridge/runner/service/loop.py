@@ -33,6 +33,7 @@ from bridge.runner.queue.queue import Queue
 from bridge.runner.run.claim_renewal import ClaimedRun, ClaimRenewal, following
 from bridge.runner.run.delivery import ResultDelivery, Spool
 from bridge.runner.run.session import ClaimedRunSession
+from bridge.runner.run.slots import RunSlots
 from bridge.runner.service.archiving import Archiving
 from bridge.runner.service.beacons import BeaconSender
 from bridge.runner.service.recovery import Recovery
@@ -91,13 +92,15 @@ class Runner:
             clock=clock, stopping=stopping, log=log,
         )  # fmt: skip
         self._archiving = Archiving(rules, link, clock=clock, tasks=tasks, stopping=stopping, log=log)
+        self._slots = RunSlots(rules.policy.slots, machine.cards, state.folder.runs)
         self._active: dict[str, Task] = {}
         self._cancels = Cancels(link, self._running_ids, clock, tasks)
         self._outcomes: list[RunOutcome] = []
         self._run_ended = threading.Event()
         self._lock = threading.Lock()
         self._queue = Queue(
-            rules, state, link, self._running_ids, self._start, clock=clock, stopping=stopping, log=log
+            rules, state, link, self._running_ids, self._start, slots=self._slots, clock=clock, stopping=stopping,
+            log=log,
         )  # fmt: skip
         link.bus.stop_when(stopping.is_set)
         self._recovery.sweep()
@@ -200,7 +203,7 @@ class Runner:
             return False  # what a signed claim holds, only a signed one moves on
         if tip.claim.state == "started" and self._is_spooled(tip.claim.id, tip.claim.runner):
             return False  # it ran, and its runner says that it still holds the result
-        full = len(self._active) >= self._rules.policy.slots or self._admission.host_wait() is not None
+        full = len(self._active) >= self._slots.count or self._admission.host_wait() is not None
         return not (tip.claim.state == "claimed" and full)
 
     def _is_spooled(self, run_id: str, runner: str) -> bool:
@@ -249,7 +252,7 @@ class Runner:
         session = ClaimedRunSession(
             self._rules, self._machine, self.state, link, work=work, renewal=renewal, delivery=delivery,
             clock=clock, cancelled=lambda: run_id in self._cancels, stopping=self.stopping, leaving=self.leaving,
-            log=self.log,
+            slots=self._slots, log=self.log,
         )  # fmt: skip
         try:
             outcome = run_once(session) if work.lost is None else recover_once(session, work.lost)
@@ -268,6 +271,7 @@ class Runner:
         finally:
             with self._lock:
                 del self._active[run_id]
+            self._slots.release(run_id)
             self._pace.happened()
             self._run_ended.set()
 

@@ -63,9 +63,13 @@ def load(handle: Path, run_id: str, oid: str) -> PreparedRun | None:
         run_id: the run.
         oid: the request commit as it was claimed; another commit under the same id is another request.
     """
+    run = read(handle)
+    return run if run is not None and (run.id, run.request_oid) == (run_id, oid) else None
+
+
+def read(handle: Path) -> PreparedRun | None:
+    """Return what a run's folder holds, whichever run it is; None when nothing whole is there."""
     try:
-        data = (handle / FILE).read_bytes()
-        run = PreparedRun.parse(data, max_bytes=_MAX_BYTES, max_depth=_DEPTH_MAX)
+        return PreparedRun.parse((handle / FILE).read_bytes(), max_bytes=_MAX_BYTES, max_depth=_DEPTH_MAX)
     except (OSError, StrictJsonError, pydantic.ValidationError):
         return None
-    return run if (run.id, run.request_oid) == (run_id, oid) else None

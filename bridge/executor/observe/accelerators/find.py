@@ -27,5 +27,10 @@ def given_devices(environment: Iterable[EnvironmentVariable]) -> tuple[str, ...]
     """Return the NVIDIA devices that a run's environment gives it; None where it gives all."""
     for variable in environment:
         if variable.name == VISIBLE_DEVICES:
-            return tuple(one.strip() for one in variable.value.split(",") if one.strip())
+            return visible(variable.value)
     return None
+
+
+def visible(value: str) -> tuple[str, ...]:
+    """Return the numbers and UUIDs that a value of CUDA_VISIBLE_DEVICES lists."""
+    return tuple(one.strip() for one in value.split(",") if one.strip())

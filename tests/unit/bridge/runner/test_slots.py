@@ -6,9 +6,12 @@ import threading
 
 import pytest
 
+from bridge.errors import InfrastructureError
+from bridge.executor.observe.accelerators.cards import Card
 from bridge.limits import LEASE_MAX_S, PUSHES_PER_MINUTE_HOSTED
 from bridge.runner.connection.link import link_to
 from bridge.runner.run.claim_renewal import ClaimRenewal
+from bridge.runner.run.slots import RunSlots
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.counted_pushes import counted_bus, log_every_second, most_in_a_minute
 from tests.fakes.memory_bus import MemoryRemote, bus_record
@@ -88,3 +91,72 @@ def test_a_request_beyond_the_slots_waits_and_is_told_why(world):
     assert {w.claim(ref.id).state for ref in refs} == {"terminal"}
     assert [spec.id for spec in w.executor.executed[:2]] != [refs[2].id]
     assert len(w.executor.executed) == 3
+
+
+CARDS = (Card("GPU-aaaa", "/dev/nvidia0"), Card("GPU-bbbb", "/dev/nvidia1"))
+NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1")
+
+
+def visible(spec):
+    return {one.name: one.value for one in spec.environment}.get("CUDA_VISIBLE_DEVICES")
+
+
+def test_two_runs_at_a_time_never_share_a_card_and_see_no_node_of_the_others(world):
+    devices = ", ".join(f'"{node}"' for node in NODES)
+    owns = f'{PUSHING}slots = 3\n[sandbox]\ndevices = [{devices}]\n[env]\nCUDA_VISIBLE_DEVICES = "0,1"\n'
+    w = world(policy_text=owns, cards=CARDS)
+    together = threading.Barrier(2, timeout=30)
+
+    def program(spec, directory):
+        together.wait()
+        yield b""
+        return 0
+
+    w.program = program
+    for _ in range(4):
+        w.ask()
+    runner = w.runner()
+    assert runner.step() == 2  # three slots, two cards
+    runner.join()
+    runner.step()
+    runner.join()
+
+    ran = w.executor.executed
+    for pair in (ran[:2], ran[2:]):
+        assert sorted(map(visible, pair)) == ["GPU-aaaa", "GPU-bbbb"]
+    for spec in ran:
+        own = "/dev/nvidia0" if visible(spec) == "GPU-aaaa" else "/dev/nvidia1"
+        assert spec.sandbox.devices == ("/dev/nvidiactl", "/dev/nvidia-uvm", own)
+        assert f"card {visible(spec)} (this slot's own)" in spec.decisions
+
+
+def test_a_run_that_outlived_its_runner_keeps_its_card(world, tmp_path):
+    w = world(policy_text=f"{PUSHING}slots = 2\n", cards=CARDS)
+    going, goes_on = threading.Event(), threading.Event()
+
+    def program(spec, directory):
+        going.set()
+        goes_on.wait(30)
+        yield b""
+        return 0
+
+    w.program = program
+    first = w.ask()
+    runner = w.runner()
+    runner.step()
+    assert going.wait(30)
+    facts = w.process.rules.facts
+    after_restart = RunSlots(2, CARDS, w.process.folder.runs)
+    assert after_restart.assign("other", facts).card == "GPU-bbbb"
+    assert after_restart.assign(first.id, facts).card == "GPU-aaaa"
+    with pytest.raises(InfrastructureError, match="each of the 2 cards of this host is another run's"):
+        after_restart.assign("third", facts)
+    goes_on.set()
+    runner.join()
+    after_restart.release(first.id)
+    assert after_restart.assign("third", facts).card == "GPU-aaaa"
+
+
+def test_slots_are_as_many_as_asked_for_but_no_more_than_cards(tmp_path):
+    counts = {cards: RunSlots(4, cards, tmp_path).count for cards in ((), CARDS, None)}
+    assert counts == {(): 4, CARDS: 2, None: 1}  # cards that nobody names are shared by nobody
