@@ -94,5 +94,6 @@ GIT_WALL_S: Final = 60.0  # one git call over a network
 STOP_PUSH_S: Final = (
     3.0  # a push of a runner that is asked to end, before it is given up; a listing or fetch is at once
 )
+WAKE_GRACE_S: Final = 60.0  # after a machine woke: how long a lease that ran out meanwhile may take to be renewed
 GIT_LOCAL_WALL_S: Final = 20.0  # one git call on this machine
 CLAIM_CHAIN_MAX_COUNT: Final = 10_000

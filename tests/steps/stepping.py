@@ -77,6 +77,13 @@ class Stepping:
         """Let time pass without stepping anything: a call that took this long."""
         self._now_s += seconds
 
+    def put_to_sleep(self, seconds: float) -> None:
+        """Let every task that there is go on no sooner than in so many seconds: their machine is suspended."""
+        wakes_s = self.steady_s() + seconds
+        for task in self._tasks:
+            task.due_s = max(task.due_s, wakes_s)
+            task.ready = lambda ready=task.ready: self.steady_s() >= wakes_s and ready()
+
     # Tasks
 
     def start(self, work: Callable[[], None], name: str) -> SteppedTask:

@@ -14,6 +14,7 @@ import psutil
 from bridge.executor.observe import condition, machine_state
 from bridge.executor.observe.accelerators.find import find_meter
 from bridge.executor.observe.accelerators.interface import GpuMeter, GpuReading
+from bridge.executor.observe.machine_state import MachineState
 from bridge.executor.process.tree import Usage
 from bridge.records import Telemetry, TelemetrySample
 
@@ -40,15 +41,21 @@ def machine_times() -> MachineTimes:
 class Sampler:
     """Collects the samples of one run at an interval that doubles when there get to be too many."""
 
-    def __init__(self, gpu: GpuMeter | str | None = None, machine: Callable[[], MachineTimes] = machine_times) -> None:
+    def __init__(
+        self,
+        gpu: GpuMeter | str | None = None,
+        machine: Callable[[], MachineTimes] = machine_times,
+        look: Callable[[GpuMeter | str], MachineState] = machine_state.look,
+    ) -> None:
         """Begin.
 
         Args:
             gpu: reads the devices; a text says why nothing does; None looks for a driver.
             machine: reads the processors.
+            look: looks at what the machine is set to, and how long it has slept.
         """
-        self._gpu = find_meter() if gpu is None else gpu
-        self._before, self._state = condition.read(), machine_state.look(self._gpu)
+        self._gpu, self._look = find_meter() if gpu is None else gpu, look
+        self._before, self._state = condition.read(), look(self._gpu)
         self._samples: list[TelemetrySample] = []
         self._interval_s = INTERVAL_S
         self._due_s = 0.0
@@ -91,7 +98,7 @@ class Sampler:
 
     def record(self) -> Telemetry:
         """Return what was sampled, with the machine's condition before and now."""
-        after, state = condition.read(), machine_state.look(self._gpu)
+        after, state = condition.read(), self._look(self._gpu)
         before = self._before
         return Telemetry(
             interval_s=self._interval_s,

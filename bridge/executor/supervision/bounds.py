@@ -19,6 +19,7 @@ from typing import Final, Literal
 import psutil
 
 from bridge.executor.interface import Ending
+from bridge.executor.observe.machine_state import suspended_s
 from bridge.executor.process.tree import Usage
 from bridge.limits import MIB, RUN_DISK_FLOOR_BYTES, TASKS_FLOOR_COUNT, TASKS_PER_CORE_COUNT, TREE_MAX_ENTRIES
 from bridge.records import LimitHit, Limits
@@ -140,7 +141,14 @@ def _processes_of(uid: int) -> Iterator[psutil.Process]:
 class Bounds:
     """Time, processor, memory, processes and disk of one run against its limits."""
 
-    def __init__(self, limits: Limits, root: Path, clock: Clock, free: Callable[[Path], int] = free_bytes) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        root: Path,
+        clock: Clock,
+        free: Callable[[Path], int] = free_bytes,
+        asleep_s: Callable[[], float | None] = suspended_s,
+    ) -> None:
         """Start the run's time and look at what is in its directories already.
 
         Args:
@@ -148,13 +156,16 @@ class Bounds:
             root: the run's directory.
             clock: measures time.
             free: returns the free bytes of a path's file system.
+            asleep_s: returns how long the machine has slept since it started; None where it does not say.
         """
         self.limits = limits
         self._root = root
         self._clock = clock
         self._free = free
+        self._asleep_s = asleep_s
         self._start_s = clock.steady_s()
         self._active_s = self._start_s
+        self._asleep_at_start_s = self._asleep_at_active_s = self._slept_s()
         self._cpu_before_s = 0.0
         self._disk_at_s = self._start_s + _DISK_EVERY_S
         self._disk_before = disk_use(root, stop_at_files=4 * TREE_MAX_ENTRIES)
@@ -167,6 +178,10 @@ class Bounds:
     def active(self) -> None:
         """Note a sign of life."""
         self._active_s = self._clock.steady_s()
+        self._asleep_at_active_s = self._slept_s()
+
+    def _slept_s(self) -> float:
+        return self._asleep_s() or 0.0
 
     def command_ended(self, cpu_s: float) -> None:
         """Add an ended command's processor time to the run's."""
@@ -180,7 +195,7 @@ class Bounds:
         if asked is not None and asked != "left":
             return Stop(asked, f"the run was {asked}", None, graceful=True)
         now_s = self._clock.steady_s()
-        limits = self.limits
+        limits, slept_s = self.limits, self._slept_s() - self._asleep_at_active_s
         cpu_s = self._cpu_before_s + usage.cpu_s
         checks: tuple[tuple[str, float, float, Ending], ...] = (
             ("memory_bytes", limits.memory_bytes, usage.rss_bytes, "limit"),
@@ -188,11 +203,13 @@ class Bounds:
             ("tasks", tasks_bound(limits), usage.tasks, "limit"),
             ("cpu_s", float("inf") if limits.cpu_s is None else limits.cpu_s, cpu_s, "limit"),
             ("wall_s", limits.wall_s, now_s - self._start_s, "timed_out"),
-            ("inactivity_s", limits.inactivity_s, now_s - self._active_s, "timed_out"),
+            # A machine that sleeps lets no program show a sign of life; the time a requester waits goes on.
+            ("inactivity_s", limits.inactivity_s, now_s - self._active_s - slept_s, "timed_out"),
         )
         for name, bound, observed, ending in checks:
             if observed > bound:
-                return _over(name, bound, observed, ending)
+                slept_s = self._slept_s() - self._asleep_at_start_s if name == "wall_s" else 0.0
+                return _over(name, bound, observed, ending, slept_s)
         return self._check_disk(now_s)
 
     def _check_disk(self, now_s: float) -> Stop | None:
@@ -254,8 +271,9 @@ class Bounds:
         return None
 
 
-def _over(name: str, bound: float, observed: float, ending: Ending) -> Stop:
+def _over(name: str, bound: float, observed: float, ending: Ending, slept_s: float = 0.0) -> Stop:
     hit = LimitHit(limit=name, bound=float(bound), observed=float(observed), action="killed")
     unit = "seconds" if name.endswith("_s") else name.rpartition("_")[2]
     message = f"{name.rpartition('_')[0] or name} limit reached: {observed:.6g} {unit}, at most {bound:.6g}"
+    message += f"; the machine slept for {slept_s:.0f} of them" if slept_s >= 1.0 else ""
     return Stop(ending, message, hit, graceful=ending == "timed_out")

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from bridge.bus.views import HeldClaim, LogChunk, ReceivedRequest, RequestRef
 from bridge.errors import FencedError, InfrastructureError
-from bridge.limits import LOG_CHUNK_MAX_BYTES
+from bridge.limits import LOG_CHUNK_MAX_BYTES, WAKE_GRACE_S
 from bridge.records import Beacon, Claim, LogHead
 from bridge.run.lease import OwnLease
 from bridge.run.outcomes import Ending
@@ -71,6 +71,7 @@ class ClaimRenewal:
         self._link, self._clock, self._beacon, self._tasks = link, clock, beacon, tasks
         self._held = held
         self._lease = OwnLease(clock, held.claim.lease_s, asked_s)
+        self._looked_s, self._awake_s = clock.steady_s(), float("-inf")
         self._lock = threading.Lock()
         self._pending = bytearray()
         self._seq = 0
@@ -111,10 +112,24 @@ class ClaimRenewal:
             self._known_bytes = self._offset
 
     def lost(self) -> str | None:
-        """Return why this runner may no longer act for the run, or None."""
+        """Return why this runner may no longer act for the run, or None.
+
+        A lease that ran out while this process could not run (the machine slept) is first tried to be renewed: whether
+        another runner has moved the claim meanwhile, only the bus knows.
+        """
         if self._fenced:
             return "another runner owns the claim now"
-        return "the lease could not be renewed in time" if self._lease.lost() else None
+        self._look()
+        if not self._lease.lost() or self._clock.steady_s() < self._awake_s + WAKE_GRACE_S:
+            return None
+        return "the lease could not be renewed in time"
+
+    def _look(self) -> None:
+        """Note when this process runs again after it did not for longer than any push may take."""
+        now_s = self._clock.steady_s()
+        if now_s - self._looked_s > WAKE_GRACE_S:
+            self._awake_s = now_s
+        self._looked_s = now_s
 
     def advance(self, **changes: Any) -> HeldClaim:
         """Move the claim on now, e.g. to another phase; a push that fails is tried again as long as the lease holds.
@@ -187,6 +202,7 @@ class ClaimRenewal:
 
     def _work(self) -> None:
         while not self._tasks.wait(self._stop, min(0.25, max(0.02, self._lease.due_in_s()))):
+            self._look()
             with self._lock:
                 waiting = bool(self._pending)
             urgent = self._lease.due_in_s() == 0.0

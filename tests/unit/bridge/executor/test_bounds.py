@@ -197,3 +197,18 @@ def test_a_run_that_fills_its_directories_is_looked_at_when_it_will_have_however
         clock.at_s += 0.1
         calm_bounds.check(calm(), nobody_asks)
     assert len(looks) == 2
+
+
+def test_a_machine_that_slept_is_no_idle_program_and_the_deadline_says_how_long(tmp_path, clock):
+    asleep = [500.0]
+    awake = Bounds(limits(wall_s=20_000.0), tmp_path, clock, asleep_s=lambda: asleep[0])
+    due = Bounds(limits(), tmp_path, clock, asleep_s=lambda: asleep[0])
+    clock.at_s += 10_805.0
+    asleep[0] += 10_800.0
+    assert awake.check(calm(), nobody_asks) is None
+    late = due.check(calm(), nobody_asks)
+    assert (late.ending, late.hit.limit) == ("timed_out", "wall_s")
+    assert late.message.endswith("10805 seconds, at most 100; the machine slept for 10800 of them")
+    clock.at_s += 6.0
+    idle = awake.check(calm(), nobody_asks)
+    assert (idle.hit.limit, idle.hit.observed) == ("inactivity_s", 11.0)
