@@ -82,7 +82,7 @@ def measure(preset: ArmsCompared, options: argparse.Namespace) -> None:
         options.drafter = "none"
     engine = open_selected(options)
     tokenizer = Tokenizer(engine.folder)
-    profile = _profile(preset, context.profile, options)
+    profile = _profile(preset, PROFILES[context.profile], options)
     prompts = _prompts(preset, profile, options, load_prompts(options.set, tokenizer, engine.target.info.name))
     if options.depth == "0" and not preset.baseline_only:
         options.depth = str(_proposed_depth(engine, prompts, profile, options, context))
@@ -109,7 +109,7 @@ def measure_in_turns(preset: ArmsCompared, turns: Turns, options: argparse.Names
     if options.reference:
         options.drafter = "none"
     engine = open_selected(options)
-    profile = in_turns(_profile(preset, context.profile, options))
+    profile = _profile(preset, in_turns(PROFILES[context.profile]), options)
     prompts = _prompts(
         preset, profile, options, load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name)
     )
@@ -160,10 +160,9 @@ def _trial(engine: Engine, prompts: PromptSet, profile: Profile, options: argpar
     return proposed(trials).depth
 
 
-def _profile(preset: ArmsCompared, name: str, options: argparse.Namespace) -> Profile:
-    profile = PROFILES[name]
+def _profile(preset: ArmsCompared, profile: Profile, options: argparse.Namespace) -> Profile:
     if preset.baseline_only:
-        arms = (AUTOREGRESSIVE,) if name == "smoke" else (AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN)
+        arms = (AUTOREGRESSIVE,) if profile.name == "smoke" else (AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN)
         profile = replace(profile, arms=arms)
     return replace(profile, max_new_tokens=options.max_new or profile.max_new_tokens)
 
