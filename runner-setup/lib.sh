@@ -255,27 +255,53 @@ check_bus() { # it goes into unit files and scripts
 }
 
 find_python() {
-  local candidate
+  local name candidate shut="" IFS=$'\n'
   if [ -n "$PYTHON" ]; then
     python_ok "$PYTHON" || die "$PYTHON is not Python 3.11 or newer" "pass --python with an absolute path"
     return
   fi
-  for candidate in python3.14 python3.13 python3.12 python3.11 python3; do
-    candidate=$(command -v "$candidate" 2>/dev/null) || continue
-    if python_ok "$candidate"; then
+  for name in python3.14 python3.13 python3.12 python3.11 python3; do
+    for candidate in $(type -aP "$name"); do
+      python_ok "$candidate" || continue
       PYTHON=$candidate
-      return
-    fi
+      shut_to_service "$(real_python "$candidate")" >/dev/null || return 0
+      shut=${shut:-$candidate}
+    done
   done
-  die "no Python 3.11 or newer found" "install one, then pass --python with its absolute path"
+  PYTHON=$shut
+  [ -n "$PYTHON" ] || die "no Python 3.11 or newer found" "install one, then pass --python with its absolute path"
 }
 
 python_ok() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
+real_python() { "$1" -c 'import os, sys; print(os.path.realpath(sys.executable))'; }
+
+# The service and its runs are other users than we are; prints the folder that keeps them from a path.
+shut_to_service() { # path
+  local path=$1 wanted=5
+  [ -z "$ROOT" ] || return 1 # there are no users below --root
+  while :; do
+    if [ $((8#$(stat_mode "$path") & wanted)) -ne $wanted ] && [ "$(stat_owner "$path")" != "$RUN_USER" ]; then
+      printf '%s' "$path"
+      return 0
+    fi
+    [ "$path" != / ] || return 1
+    path=$(dirname "$path") wanted=1
+  done
+}
+
 pin_python() { # an upgrade that moves `python3` must not change what runs: resolve to the real file
-  PYTHON=$("$PYTHON" -c 'import os, sys; print(os.path.realpath(sys.executable))')
+  local shut
+  local remedy="install a Python for every user, such as /usr/bin/python3, and set up again with --python and its path"
+  PYTHON=$(real_python "$PYTHON")
   remember interpreter "interpreter" "$PYTHON" "$("$PYTHON" -c 'import platform; print(platform.python_version())')"
-  right "interpreter pinned: $PYTHON"
+  if ! shut=$(shut_to_service "$PYTHON"); then
+    right "interpreter pinned: $PYTHON"
+  elif [ "$MODE" = install ]; then
+    die "interpreter: the user $RUN_USER may not come to $PYTHON, because $shut is closed to others" "$remedy"
+  else
+    wrong "interpreter: the user $RUN_USER may not come to $PYTHON, because $shut is closed to others" "$remedy"
+  fi
 }
 
 ensure_environment() { # prefix

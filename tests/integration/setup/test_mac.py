@@ -30,7 +30,7 @@ def test_the_mac_dry_run_is_the_recorded_one(golden: str, tmp_path) -> None:
     archive.write_bytes(b"archive")
     key.write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAgentKey agent@example.org\n")
     command = ["bash", str(SETUP / "setup_mac.sh"), "--dry-run", "--bus", "https://example.org/owner/bus.git"]
-    command += ["--name", "mac-mini", "--python", sys.executable, *MAC[golden]]
+    command += ["--name", "mac-mini", "--python", sys.executable, "--root", str(tmp_path), *MAC[golden]]
     if "--actions-url" in command:
         command += ["--actions-archive", str(archive), "--ssh-key", str(key)]
         command += ["--actions-sha256", hashlib.sha256(b"archive").hexdigest()]
@@ -39,7 +39,7 @@ def test_the_mac_dry_run_is_the_recorded_one(golden: str, tmp_path) -> None:
     interpreter = str(Path(sys.executable).resolve())
     own = re.compile(r"(ok|would) +(git|sudo)")  # what this machine has of a Mac's tools
     lines = [
-        line.replace(interpreter, "PYTHON").replace(str(SETUP.parent), "CLONE")
+        line.replace(interpreter, "PYTHON").replace(str(SETUP.parent), "CLONE").replace(str(tmp_path), "")
         for line in done.stdout.splitlines()
         if not own.match(line)
     ]

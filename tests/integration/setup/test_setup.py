@@ -189,6 +189,24 @@ def test_a_machine_without_python_or_bus_gets_one_clear_error(tmp_path) -> None:
     assert host.setup("--colour").stderr.startswith("error: unknown option --colour")
 
 
+def test_an_interpreter_that_the_service_s_user_may_not_come_to_is_said_in_one_line(tmp_path) -> None:
+    """Such as root's own, which pyenv keeps in root's home: the service would not start."""
+    shut = tmp_path / "shut"
+    shut.mkdir(mode=0o700)
+    program = shut / "python3"
+    program.write_text(f'#!/bin/sh\ncase "$2" in *realpath*) echo "$0" ;; *) exec {sys.executable} "$@" ;; esac\n')
+    program.chmod(0o755)
+    words = ["bash", str(SETUP / "setup_gpu.sh"), "--bus", "https://example.org/owner/bus.git"]
+    words += ["--service-manager", "/bin/false", "--python", str(program)]
+    done = subprocess.run([*words, "--check"], capture_output=True, text=True, timeout=60, check=False)
+    lines = done.stdout.splitlines()
+    at = next(number for number, line in enumerate(lines) if "interpreter" in line)
+    assert lines[at].startswith(f"WRONG  interpreter: the user kakeya-runner may not come to {program}, because ")
+    assert lines[at].endswith(" is closed to others")
+    assert lines[at + 1].strip().startswith("repair: install a Python for every user")
+    assert done.returncode == 1
+
+
 def test_the_scripts_are_clean_under_shellcheck(missing) -> None:
     if shutil.which("shellcheck") is None:
         missing("shellcheck", "shellcheck is not installed")

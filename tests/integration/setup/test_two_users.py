@@ -23,7 +23,6 @@ mount --rbind /proc {top}/root/proc
 mount --rbind /dev {top}/root/dev
 exec chroot {top}/root /bin/bash -c "$1"
 """
-PYTHON = os.path.realpath(sys.executable)
 
 
 class Overlay:
@@ -45,7 +44,7 @@ class Overlay:
     def setup(self, source: Path, *options: str) -> subprocess.CompletedProcess[str]:
         words = [
             *("bash", str(ROOT / "runner-setup" / "setup_gpu.sh"), "--bus", "https://example.org/owner/bus.git"),
-            *("--name", "box", "--python", PYTHON, "--package", str(source), "--extras", "''", *options),
+            *("--name", "box", "--package", str(source), "--extras", "''", *options),
             *("--constraints", str(ROOT / "constraints.txt"), "--service-manager", "/usr/local/bin/stub-systemctl"),
         ]
         return self.run(" ".join(words))
@@ -94,6 +93,13 @@ def test_the_users_are_kept_apart_a_broken_set_up_is_found_and_all_of_it_goes_ag
         assert overlay.setup(source, *options).returncode == 0
         mended = overlay.setup(source, *options, "--check")
         assert mended.returncode == 0, mended.stdout
+
+    assert overlay.run("mkdir -m 700 /shut && cp -L $(which -a python3 | grep ^/usr/bin) /shut/").returncode == 0
+    shut = overlay.setup(source, *options, "--python", "/shut/python3", "--check")
+    said = [line for line in shut.stdout.splitlines() if "/shut is closed to others" in line]
+    assert (shut.returncode, len(said)) == (1, 1), shut.stdout
+    refused = overlay.setup(source, *options, "--python", "/shut/python3")
+    assert (refused.returncode, "/shut is closed to others" in refused.stderr) == (2, True), refused.stderr
 
     gone = overlay.setup(source, *options, "--uninstall")
     assert gone.returncode == 0, gone.stderr
