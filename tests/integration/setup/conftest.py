@@ -6,12 +6,12 @@ import subprocess
 
 import pytest
 
-from tests.integration.setup.machine import Host, copied_source
+from tests.integration.setup.machine import Host, linked_package
 
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory) -> tuple[Host, dict[str, str], subprocess.CompletedProcess[str]]:
-    host = Host(tmp_path_factory.mktemp("host"), copied_source(tmp_path_factory.mktemp("source")))
+    host = Host(tmp_path_factory.mktemp("host"), linked_package(tmp_path_factory.mktemp("source")))
     before = host.files()
     done = host.setup()
     assert done.returncode == 0, done.stdout + done.stderr
