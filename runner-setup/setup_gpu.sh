@@ -111,7 +111,7 @@ TXT
 run_unit_text() {
   cat <<TXT
 [Unit]
-Description=Kakeya run %i, under a user of its own
+Description=Runs of Kakeya, one at a time, under a user of their own (%i)
 CollectMode=inactive-or-failed
 
 [Service]

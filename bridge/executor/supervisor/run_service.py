@@ -1,7 +1,8 @@
-"""Ask a service manager for supervisors: a connection to its socket is one run, under a user of the run's own.
+"""Ask a service manager for supervisors: a connection to its socket is a process of another user, for a run at a time.
 
 The connection carries the folder's open files and the run's tree, so nothing is given to another user, and the service
-manager is the supervisor's parent, gives it its user and kills what it leaves. What answers is `run_unit`.
+manager is the supervisor's parent, gives it its user and kills what it leaves. What answers is `run_unit`. Runs that go
+on together are different users; one that begins later may get the process, and so the user, of one that has ended.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import socket
 import tarfile
 import tempfile
+import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -26,6 +29,7 @@ from bridge.records import Record
 
 SUPERVISE: Final = b"s"
 TRY: Final = b"t"
+FREE: Final = b"f"
 _TRIAL_S: Final = 120.0
 _ANSWER_BYTES: Final = 1 << 20
 
@@ -53,9 +57,17 @@ class RunService:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._lock = threading.Lock()
+        self._free: list[socket.socket] = []
+        self._busy: list[socket.socket] = []
+        weakref.finalize(self, _close_all, self._free, self._busy)
 
     def warm(self) -> None:
-        """Do nothing: the service manager starts a process for each connection."""
+        """Have a process started for the next run, unless one waits; where nobody answers, the run itself says so."""
+        with self._lock, suppress(InfrastructureError):
+            self._look()
+            if not self._free:
+                self._free.append(self._connected())
 
     def start(self, files: FolderFiles, directory: RunDirectory) -> socket.socket:
         """Have a supervisor made for a folder; return the connection on which it says ready and is told to go.
@@ -63,14 +75,35 @@ class RunService:
         Raises:
             InfrastructureError: nobody answers at the socket.
         """
-        connection = self._connected()
+        ours, its = socket.socketpair()
         try:
-            with _packed(directory.work) as tree:
-                socket.send_fds(connection, [SUPERVISE], [*files.all(), tree])
+            with its, _packed(directory.work) as tree, self._lock:
+                self._look()
+                unit = self._free.pop() if self._free else self._connected()
+                self._busy.append(unit)
+                socket.send_fds(unit, [SUPERVISE], [*files.all(), tree, its.fileno()])
+        except InfrastructureError:
+            ours.close()
+            raise
         except OSError as error:
-            connection.close()
+            ours.close()
             raise self._away(error) from error
-        return connection
+        return ours
+
+    def _look(self) -> None:
+        """See which processes hold no run any more, and which are gone."""
+        for unit in (*self._free, *self._busy):
+            try:
+                said = unit.recv(1, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                continue
+            except OSError:
+                said = b""
+            (self._busy if unit in self._busy else self._free).remove(unit)
+            if said == FREE:
+                self._free.append(unit)
+            else:
+                unit.close()
 
     def try_sandbox(self, kind: RunKind, paths: HostPaths) -> SandboxTrial:
         """Have the service try the sandbox that it gives such runs."""
@@ -105,6 +138,12 @@ class RunService:
             f"no supervisor of runs at {self._path}: {error.strerror or error}",
             remedy="systemctl status kakeya-run.socket; sandbox.socket in policy.toml names it",
         )
+
+
+def _close_all(*found: list[socket.socket]) -> None:
+    for units in found:
+        for unit in units:
+            unit.close()
 
 
 @contextmanager

@@ -1,7 +1,9 @@
-"""Be what a service manager starts for one connection: the holder of one run, or of one trial of the sandbox.
+"""Be what a service manager starts for one connection: the holder of runs, one at a time, or of a trial of the sandbox.
 
-This process is another user than the runner. The run's folders are made here, below this user's own temporary folder,
+This process is another user than the runner. A run's folders are made here, below this user's own temporary folder,
 and its tree comes in an archive. The supervisor is a child of this process, which writes the end down if it is killed.
+A fresh interpreter takes half a second of processor time, a fork some milliseconds: so the process holds another run
+after one that was in a sandbox and of which nothing is left. It ends with the connection.
 
 Run as `python -I -m bridge.executor.supervisor.run_unit`, with the connection as standard input.
 """
@@ -9,6 +11,8 @@ Run as `python -I -m bridge.executor.supervisor.run_unit`, with the connection a
 from __future__ import annotations
 
 import contextlib
+import gc
+import json
 import os
 import signal
 import socket
@@ -19,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.executor.interface import RunDirectory
+from bridge.executor.process.subreaper import PR_SET_CHILD_SUBREAPER, descendants, prctl
 from bridge.executor.sandbox.held_folders import held_folder, sweep
 from bridge.executor.supervisor.folder import (
     FolderFiles,
@@ -31,7 +36,7 @@ from bridge.executor.supervisor.folder import (
 )
 from bridge.executor.supervisor.killed import killed_run
 from bridge.executor.supervisor.program import preload, supervise
-from bridge.executor.supervisor.run_service import ANSWER, SUPERVISE, TrialQuestion
+from bridge.executor.supervisor.run_service import ANSWER, FREE, SUPERVISE, TRY, TrialQuestion
 from bridge.executor.supervisor.server import GO, READY
 from bridge.executor.trial import make_directory, try_sandbox
 from bridge.system.clock import SystemClock
@@ -43,34 +48,53 @@ _JOB_MAX_BYTES: Final = 1 << 26
 
 
 def main() -> int:
-    """Serve the one connection; 2 when nothing that can be read came over it."""
+    """Serve the one connection; 2 when something that cannot be read came over it."""
     connection = socket.socket(fileno=os.dup(sys.stdin.fileno()))
     connection.setblocking(True)
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1):
         os.dup2(nothing, standard)
-    order, found, _flags, _address = socket.recv_fds(connection, 1, _COUNT + 1)
-    for passed in found:
-        os.set_inheritable(passed, False)
-    if order == SUPERVISE and len(found) == _COUNT + 1:
-        preload()
-        hold(FolderFiles(*found[:_COUNT]), found[_COUNT], connection)
-        return 0
-    if len(found) == 1:
-        question = TrialQuestion.parse(read_all(found[0]), max_bytes=_JOB_MAX_BYTES)
-        trial = try_sandbox(SystemClock(), None, kind=question.kind, paths=question.paths)
-        connection.sendall(ANSWER.dump_json(trial))
-        return 0
-    return 2
+    return _serve(connection)
 
 
-def hold(files: FolderFiles, tree: int, connection: socket.socket) -> None:
-    """Have a child supervise the run in folders of this user's; write down its end if the child does not.
+def _serve(connection: socket.socket) -> int:
+    """Hold runs until there is a reason to end, or the runner has gone; return the exit code."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)  # whoever outlives a supervisor is found here
+    preload()
+    gc.collect()
+    gc.freeze()
+    while True:
+        try:
+            order, found, _flags, _address = socket.recv_fds(connection, 1, _COUNT + 2)
+        except ConnectionResetError:  # the runner went away with something of ours unread
+            return 0
+        for passed in found:
+            os.set_inheritable(passed, False)
+        if order == SUPERVISE and len(found) == _COUNT + 2:
+            files, (tree, told) = FolderFiles(*found[:_COUNT]), found[_COUNT:]
+            if not hold(files, tree, socket.socket(fileno=told), connection):
+                return 0
+            with contextlib.suppress(OSError):  # the runner may be gone
+                connection.sendall(FREE)
+        elif order == TRY and len(found) == 1:
+            question = TrialQuestion.parse(read_all(found[0]), max_bytes=_JOB_MAX_BYTES)
+            trial = try_sandbox(SystemClock(), None, kind=question.kind, paths=question.paths)
+            connection.sendall(ANSWER.dump_json(trial))
+            return 0
+        else:
+            return 2 if order else 0
+
+
+def hold(files: FolderFiles, tree: int, told: socket.socket, connection: socket.socket) -> bool:
+    """Have a child supervise a run in folders of this user's; return whether this process may hold another.
+
+    Writes down the run's end if the child does not.
 
     Args:
         files: the run's folder.
         tree: an archive of what its working directory holds.
-        connection: to the runner, which says go and need not live until the end.
+        told: to the runner, which says go and need not live until the end.
+        connection: over which orders come; not the child's.
     """
     version = metadata.version("kakeya")
     sweep(_PREFIX, _OWN_TMP)
@@ -81,15 +105,42 @@ def hold(files: FolderFiles, tree: int, connection: socket.socket) -> None:
             archive.extractall(directory.work, filter="fully_trusted")  # noqa: S202
         child = os.fork()
         if child == 0:
-            _supervise(files, connection, version, directory)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda got, _frame: os.kill(child, got))
-        _, status = os.waitpid(child, 0)
+            connection.close()
+            _supervise(files, told, version, directory)
+        status, stopped = _wait(child)
         if status != 0:
             _write_end(files, version)
-    os.close(files.lock)  # before the connection: who sees its end finds the folder free
-    connection.close()
-    make_durable(files)
+        os.close(files.lock)  # before the connection: who sees its end finds the folder free
+        told.close()
+        make_durable(files)
+    clean = status == 0 and not stopped and _in_sandbox(files) and not descendants(os.getpid())
+    for descriptor in files.all():
+        if descriptor != files.lock:
+            os.close(descriptor)
+    return clean
+
+
+def _wait(child: int) -> tuple[int, bool]:
+    """Wait for a child's end, handing on signals that ask for it; return its status, and whether one came."""
+    stopped: list[int] = []
+
+    def hand_on(number: int, _frame: object) -> None:
+        stopped.append(number)
+        os.kill(child, number)
+
+    before = {number: signal.signal(number, hand_on) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    try:
+        _, status = os.waitpid(child, 0)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return status, bool(stopped)
+
+
+def _in_sandbox(files: FolderFiles) -> bool:
+    """Whether whatever ran was in a sandbox: what was not may have left something that is this user's."""
+    job = json.loads(read_all(files.job))
+    return bool(job["spec"]["sandbox"]["mode"] == "required")
 
 
 def _supervise(files: FolderFiles, connection: socket.socket, version: str, directory: RunDirectory) -> None:

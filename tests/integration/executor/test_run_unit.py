@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -56,12 +57,12 @@ def executor(address, private) -> LocalExecutor:
 class Begun:
     """A run of the slow program, in the middle."""
 
-    def __init__(self, executor: LocalExecutor, folder: Path, program: str = SLOW, token: str = "") -> None:
+    def __init__(self, executor: LocalExecutor, folder: Path, mode: str = "required", token: str = "") -> None:
         self.handle, self.log = folder / "handle", bytearray()
         directory = make_directory(folder / "run")
         (directory.work / "brought.txt").write_text("by the request")
-        argv = (sys.executable, "-I", "-S", "-c", program, token)
-        spec = Jobs(executor, folder).spec(argv=[argv], sandbox=SandboxSpec(mode="required"))
+        argv = (sys.executable, "-I", "-S", "-c", SLOW, token)
+        spec = Jobs(executor, folder).spec(argv=[argv], sandbox=SandboxSpec(mode=mode))
         with executor.start(spec, directory, self.handle, ()) as starting:
             self.running = starting.go(quiet(self.log))
         until(lambda: b"brought" in (self.handle / "log").read_bytes(), "it never wrote its first line")
@@ -70,6 +71,21 @@ class Begun:
     @property
     def holder(self) -> psutil.Process:
         return psutil.Process(self.facts.pid).parent()
+
+    def end(self) -> psutil.Process:
+        """Let the program go on to its end; return which process held the run."""
+        holder = self.holder
+        (Path(self.facts.out).parent / "work" / "go-on").touch()
+        assert self.running.wait().program_exit == 0
+        return holder
+
+
+def gone(process: psutil.Process) -> bool:
+    """Whether it has ended; the stub of a service manager collects its dead late."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def test_the_sandbox_of_the_unit_is_tried_as_the_unit_s_user(executor) -> None:
@@ -97,6 +113,20 @@ def test_a_run_is_another_user_in_folders_of_its_own_and_outlives_who_follows_it
     assert not place.is_relative_to(tmp_path)
     until(lambda: not place.exists(), "its folders stayed")
     assert {path.stat().st_uid for path in tmp_path.rglob("*")} == {0}
+
+
+def test_a_process_holds_runs_one_after_another_but_none_after_one_without_a_sandbox(executor, tmp_path) -> None:
+    folders = (tmp_path / str(number) for number in itertools.count())
+
+    def held_by(mode: str) -> psutil.Process:
+        folder = next(folders)
+        folder.mkdir()
+        return Begun(executor, folder, mode).end()
+
+    seen = [held_by("required")]
+    until(lambda: seen.append(held_by("required")) or seen[-1] in seen[:-1], "each run has a process of its own")
+    bare = held_by("off")
+    until(lambda: gone(bare), "the process of a run without a sandbox stayed")
 
 
 @pytest.mark.parametrize("whom", ["supervisor", "unit"])
@@ -156,9 +186,7 @@ def test_systemd_s_own_activation_starts_it(tmp_path, token, missing, private) -
     try:
         until(path.exists, "it does not listen")
         executor = LocalExecutor(SystemClock(), HostPaths(private=(str(private),)), service=str(path))
-        begun = Begun(executor, tmp_path, token=token)
-        (Path(begun.facts.out).parent / "work" / "go-on").touch()
-        assert begun.running.wait().sandbox.uid == UID
+        Begun(executor, tmp_path, token=token).end()
     finally:
         manager.kill()
         manager.wait()
