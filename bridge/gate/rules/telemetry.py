@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from bridge.gate.facts.accelerators import accelerator_of
+from bridge.gate.facts.cuda import older_driver
 from bridge.gate.facts.samples import arms_of
 from bridge.gate.interface import Evidence, Report, Skip, Violation
 from bridge.gate.report_kinds import PAIRED
@@ -26,6 +27,7 @@ INTERVAL_S: Final = 0.5
 SHARE_MAX: Final = 1.25  # two clocks divide: a little above 1 is rounding, and a busy machine was seen at 1.36
 SHARE_IMPOSSIBLE: Final = 10.0  # between two readings half a second apart somebody would have stood still for 4.5 s
 SWAP_GROWN_MAX: Final = 64 * MIB
+_SETTINGS: Final = ("ecc", "mig", "persistence", "power_limit")  # of a card, by its owner
 
 
 @report_rule(
@@ -55,8 +57,12 @@ def require_fit_machine(report: Report, evidence: Evidence) -> Iterator[Violatio
                 yield Violation(f"{name} was {value!r}", f"telemetry.{name}")
             elif state == "unknown":
                 unknown.append(name)
-    for said in unfit(record.telemetry, accelerated=accelerator_of(report) is not None):
+    accelerated = accelerator_of(report) is not None
+    for said in unfit(record.telemetry, accelerated=accelerated):
         yield Violation(said, "telemetry.conditions")
+    if accelerated and record.code and (apart := older_driver(record.code.packages, record.host.drivers)):
+        has, built = (".".join(map(str, version)) for version in apart)
+        yield Violation(f"the driver has CUDA {has}, older than the {built} that torch was built for", "host.drivers")
     yield from _co_tenants(record, float(evidence.profile["co_tenant_share_max"]))
     if unknown:
         yield from _baseline_drift(report, evidence, sorted(set(unknown)))
@@ -77,6 +83,8 @@ def unfit(telemetry: Telemetry, *, accelerated: bool) -> Iterator[str]:
             yield f"swap grew by {grown / MIB:.0f} MiB, at most {SWAP_GROWN_MAX / MIB:.0f}"
         elif name == "mig" and accelerated and "on" in {one.before, one.after}:
             yield f"{one.name.partition('.')[0]} is split (MIG): others may work on the same card"
+        elif name in _SETTINGS and accelerated and one.before != one.after:
+            yield f"{one.name} was changed from {one.before} to {one.after}"
         elif name == "slowed_by" and accelerated:
             for slower in sorted({one.before, one.after} - {"nothing"}):
                 yield f"{one.name.partition('.')[0]} was slowed by {slower}"

@@ -17,7 +17,7 @@ def honest():
     return in_turns()
 
 
-def on(device, *, known=True, share=0.9, own=(0.8, 0.8), used=0.5, strangers=0, slept_s=0.0, conditions=()):
+def on(device, *, known=True, share=0.9, own=(0.8, 0.8), used=0.5, strangers=0, slept_s=0.0, conditions=(), built=None):
     """Return an honest run of launches on a device.
 
     Args:
@@ -29,6 +29,7 @@ def on(device, *, known=True, share=0.9, own=(0.8, 0.8), used=0.5, strangers=0, 
         strangers: other processes that work on it.
         slept_s: how long the machine slept.
         conditions: name, before, after.
+        built: which CUDA torch was built for, on a driver that has 12.4.
     """
     case = honest().copy()
     case.report["environment"]["device"] = device
@@ -38,6 +39,9 @@ def on(device, *, known=True, share=0.9, own=(0.8, 0.8), used=0.5, strangers=0, 
         sample["gpu_strangers"] = strangers
         sample["gpu_own_s"] = None if own is None else used * sample["t_s"]
     case.record["telemetry"]["slept_s"] = slept_s
+    if built is not None:
+        case.record["host"]["drivers"] = {"cuda": "12.4"}
+        case.record["code"]["packages"] |= {"torch": "2.9.1", "nvidia-cuda-runtime-cu12": built}
     case.record["telemetry"]["conditions"] = [
         {"name": name, "before": before, "after": after, "source": "a test"} for name, before, after in conditions
     ]
@@ -106,6 +110,7 @@ def test_a_source_that_says_otherwise_loses_the_times_by_name(changed, said):
         ({"conditions": [("low_power", "off", "on")]}, "low power mode was on"),
         ({"conditions": [("swap_used", "0 bytes", "268435456 bytes")]}, "swap grew by 256 MiB, at most 64"),
         ({"conditions": [("gpu0.mig", "on", "on")]}, "gpu0 is split (MIG): others may work on the same card"),
+        ({"conditions": [("gpu0.ecc", "on", "off")]}, "gpu0.ecc was changed from on to off"),
         ({"conditions": [("gpu0.slowed_by", "nothing", "heat (hardware)")]}, "gpu0 was slowed by heat (hardware)"),
     ],
 )
@@ -116,6 +121,12 @@ def test_a_machine_that_was_not_at_its_own_speed_takes_absolute_numbers_only(cha
     absolute = next(claim for claim in verdict.claims if claim.id == "baseline_tokens_per_s")
     assert "machine" in absolute.missing
     assert "machine" not in speed(verdict).missing
+
+
+def test_a_driver_older_than_what_torch_was_built_for_takes_the_machine():
+    said = "the driver has CUDA 12.4, older than the 12.8 that torch was built for"
+    assert findings(on("cuda:0", built="12.8.90"))["G8-STATE", "violation"] == said
+    assert ("G8-STATE", "violation") not in findings(on("cuda:0", built="12.4.127"))
 
 
 def test_a_machine_that_slept_in_mid_run_loses_the_times():
