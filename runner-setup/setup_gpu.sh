@@ -21,6 +21,9 @@ paths() {
   RUN_SOCKET_UNIT=$ROOT/etc/systemd/system/kakeya-run.socket
   DAEMON=$RUN_USER
   ROTATE=$ROOT/etc/logrotate.d/$KAKEYA_LABEL
+  APPARMOR=$ROOT/etc/apparmor.d
+  APPARMOR_PROFILE=$APPARMOR/kakeya-bwrap
+  USERNS_RESTRICTED=$ROOT/proc/sys/kernel/apparmor_restrict_unprivileged_userns
   SERVICE_MANAGER=${SERVICE_MANAGER:-systemctl}
   ACTIONS_HOME=$ROOT/var/lib/kakeya-actions
   ACTIONS_UNIT=$ROOT/etc/systemd/system/kakeya-actions.service
@@ -28,7 +31,7 @@ paths() {
   STOP_ACTIONS="/usr/bin/systemctl stop kakeya-actions.service"
   SERVICE=$KAKEYA_LABEL
   [ -z "$ACTIONS_URL" ] || SERVICE=kakeya-actions
-  OWN_PATHS=("$PREFIX" "$CONFIG" "$STATE" "$LOGS" "$UNIT" "$RUN_UNIT" "$RUN_SOCKET_UNIT" "$ROTATE" "$ACTIONS_HOME" "$ACTIONS_UNIT" "$SUDOERS")
+  OWN_PATHS=("$PREFIX" "$CONFIG" "$STATE" "$LOGS" "$UNIT" "$RUN_UNIT" "$RUN_SOCKET_UNIT" "$ROTATE" "$ACTIONS_HOME" "$ACTIONS_UNIT" "$SUDOERS" "$APPARMOR_PROFILE")
 }
 
 host_shape() {
@@ -43,6 +46,34 @@ host_shape() {
   else
     right "GPU: none found; presets that need one will be refused by their probe"
     LABELS=${LABELS:-cpu}
+  fi
+}
+
+apparmor_text() {
+  cat <<TXT
+# Ubuntu 23.10 and later let only programs with a profile make user namespaces. bwrap makes those that runs are confined in;
+# it is otherwise as unconfined as before. Form: apparmor.d(5), "userns"; Ubuntu's own profiles have the same.
+abi <abi/4.0>,
+include <tunables/global>
+
+profile kakeya-bwrap $(command -v bwrap || echo /usr/bin/bwrap) flags=(unconfined) {
+  userns,
+}
+TXT
+}
+
+ensure_apparmor() { # a profile for this bwrap where the kernel asks for one and the distribution brings none
+  if [ "$(cat "$USERNS_RESTRICTED" 2>/dev/null)" != 1 ]; then
+    right "user namespaces: AppArmor does not restrict them"
+  elif grep -rlsE '^ *profile .*/bwrap' "$APPARMOR" | grep -qvxF "$APPARMOR_PROFILE"; then
+    right "user namespaces: the system has a profile for bwrap"
+  else
+    ensure_file "AppArmor profile of bwrap" 644 "$APPARMOR_PROFILE" "$(apparmor_text)"
+    if [ -n "$ROOT" ]; then
+      right "AppArmor profile of bwrap: not loaded below --root"
+    elif [ "$MODE" != check ]; then
+      act "load the AppArmor profile of bwrap" apparmor_parser -r "$APPARMOR_PROFILE"
+    fi
   fi
 }
 
@@ -256,6 +287,7 @@ install_all() {
   pin_python
   needs git git
   needs bwrap bubblewrap
+  ensure_apparmor
   needs git-lfs git-lfs
   [ -z "$ACTIONS_URL" ] || needs sudo sudo
   # sshd starts a forced command with the user's shell
@@ -289,7 +321,8 @@ uninstall_all() {
     [ ! -f "$unit" ] || act "stop the service" "$SERVICE_MANAGER" disable --now "$(basename "$unit" .service)"
   done
   [ ! -f "$RUN_UNIT" ] || act "end the runs that go on" "$SERVICE_MANAGER" stop 'kakeya-run@*.service'
-  for path in "$UNIT" "$RUN_UNIT" "$RUN_SOCKET_UNIT" "$ACTIONS_UNIT" "$SUDOERS" "$ROTATE" "$PREFIX" "$CONFIG" "$STATE" "$LOGS" "$ACTIONS_HOME"; do
+  [ ! -f "$APPARMOR_PROFILE" ] || [ -n "$ROOT" ] || act "unload the AppArmor profile of bwrap" apparmor_parser -R "$APPARMOR_PROFILE"
+  for path in "$UNIT" "$RUN_UNIT" "$RUN_SOCKET_UNIT" "$ACTIONS_UNIT" "$SUDOERS" "$ROTATE" "$APPARMOR_PROFILE" "$PREFIX" "$CONFIG" "$STATE" "$LOGS" "$ACTIONS_HOME"; do
     remove_path "$path"
   done
   [ -n "$ROOT" ] && return

@@ -37,6 +37,9 @@ class Host:
         self.root = folder / "root"
         for name in ("opt", "etc/systemd/system", "etc/logrotate.d", "etc/sudoers.d", "var/lib", "var/log"):
             (self.root / name).mkdir(parents=True)
+        (self.root / "etc/apparmor.d").mkdir()
+        (self.root / "proc/sys/kernel").mkdir(parents=True)
+        (self.root / "proc/sys/kernel/apparmor_restrict_unprivileged_userns").write_text("1\n")  # as on Ubuntu
         self.manager = folder / "service-manager"
         self.manager.write_text(SERVICE_MANAGER)
         self.manager.chmod(0o755)

@@ -58,6 +58,18 @@ class TestLinux:
         assert not allows("pytest-path")
         assert (policy.sandbox.mode, policy.sandbox.socket) == ("required", "/run/kakeya-run.sock")
 
+    def test_bwrap_gets_a_profile_where_apparmor_restricts_namespaces_and_the_system_has_none(
+        self, installed, tmp_path
+    ) -> None:
+        profile = installed[0].root / "etc/apparmor.d/kakeya-bwrap"
+        assert "flags=(unconfined) {\n  userns,\n}" in profile.read_text()
+        host = twin(installed[0], tmp_path)
+        (host.root / "etc/apparmor.d/kakeya-bwrap").unlink()
+        assert "AppArmor profile of bwrap" in host.setup("--check").stdout
+        own = host.root / "etc/apparmor.d/bwrap-userns-restrict"
+        own.write_text("profile bwrap /usr/bin/bwrap flags=(attach_disconnected) {\n}\n")
+        assert "the system has a profile for bwrap" in host.setup("--check").stdout
+
     def test_an_edited_policy_is_kept(self, installed) -> None:
         host, _, _ = installed
         policy = host.root / "etc/kakeya/policy.toml"
