@@ -9,7 +9,7 @@ import datetime as dt
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,15 +17,20 @@ from bridge.bus.interface import RunnerBus
 from bridge.diagnostics import Check, Level
 from bridge.errors import KakeyaError, PolicyRefusedError, install_remedy
 from bridge.executor.interface import Executor, RunKind
+from bridge.executor.observe.condition import tool_output
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.presets import registry
 from bridge.runner.authorisation.signers import Signers
 from bridge.runner.connection.known_keys import KnownKeys, known_keys
 from bridge.runner.machine.identity import ask_interpreter
+from bridge.runner.machine.machine import cards_of
 from bridge.runner.machine.models import find_model
 from bridge.runner.maintenance.bus_checks import check_listing
+from bridge.runner.maintenance.mac_checks import check_folders, check_mac
+from bridge.runner.maintenance.place_checks import check_cuda, check_slots, this_place, why_no_sandbox
 from bridge.runner.maintenance.setup_checks import RECEIPT, check
 from bridge.runner.maintenance.site_checks import check_site
+from bridge.runner.maintenance.ssh_checks import check_ssh
 from bridge.runner.policy.check import problems
 from bridge.runner.policy.file import load_policy, own_presets
 from bridge.runner.policy.model import Policy
@@ -66,10 +71,15 @@ def examine(context: DoctorContext) -> Iterator[Check]:
     yield from _sandbox(context, policy)
     yield from _presets(policy)
     if policy is not None:
-        yield from _code(policy)
+        yield from _code(policy, context.executor.host().drivers)
+        yield from check_slots(policy.slots, cards_of(policy))
+    if sys.platform == "darwin":
+        yield from check_mac(tool_output)
+        yield from () if policy is None else check_folders(policy, context.state.root, Path.home())
     yield from _bus(context, policy)
+    yield from check_ssh(_route(context), tool_output, Path.home())
     if policy is not None:
-        yield from _site(context, policy)
+        yield from check_site(policy, _route(context), os.environ)
 
 
 def _python() -> Check:
@@ -88,13 +98,12 @@ def _as_set_up(receipt: Path) -> Iterator[Check]:
         yield Check("set-up", "ok", f"as it was made: {checked.count} things looked at")
 
 
-def _site(context: DoctorContext, policy: Policy) -> Iterator[Check]:
-    """Say what the hosting site's API gives, and whether strangers could reach this machine through it."""
+def _route(context: DoctorContext) -> str | None:
+    """Return the route of the bus, None where it cannot be opened, which is said elsewhere."""
     try:
-        route = None if context.open_bus is None else context.open_bus().route
+        return None if context.open_bus is None else context.open_bus().route
     except KakeyaError:
-        route = None  # said already
-    yield from check_site(policy, route, os.environ)
+        return None
 
 
 def _policy(path: Path) -> Iterator[tuple[Check, Policy | None]]:
@@ -178,8 +187,8 @@ def _sandbox(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
         text = f"{applied.kind} as uid {applied.uid}: {', '.join((*applied.namespaces, *applied.filters))}"
         yield Check("sandbox", "ok", text)
     else:
-        remedy = "install bubblewrap and allow user namespaces; until then runs that require it are refused"
-        yield Check("sandbox", bad, f"none: {applied.reason}", remedy)
+        why, remedy = why_no_sandbox(applied, this_place())
+        yield Check("sandbox", bad, f"none: {why}", remedy)
     for escape in context.executor.escapes(uid):
         if escape.refused:
             yield Check("escape", "ok", f"{sys.platform}: a run is refused to {escape.what}")
@@ -233,7 +242,7 @@ def _presets(policy: Policy | None) -> Iterator[Check]:
     yield Check("presets", "ok" if allowed else "warn", f"{len(allowed)} of {len(ready)} allowed", advice)
 
 
-def _code(policy: Policy) -> Iterator[Check]:
+def _code(policy: Policy, drivers: Mapping[str, str]) -> Iterator[Check]:
     install = f"{install_remedy('mlx', policy.interpreter)} (or [torch])"
     facts = ask_interpreter(policy.interpreter)
     if facts.problem is not None:
@@ -243,6 +252,7 @@ def _code(policy: Policy) -> Iterator[Check]:
     level: Level = "ok" if backends else "warn"
     remedy = None if backends else install
     yield Check("engine", level, f"Python {facts.version}, {', '.join(backends) or 'no array library'}", remedy)
+    yield from check_cuda(facts.packages, drivers)
     if facts.dirty is not False:
         text = f"{facts.identity}; " + (
             "it has local changes" if facts.dirty else "it cannot be told whether it is unchanged"

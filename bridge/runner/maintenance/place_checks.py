@@ -1,0 +1,128 @@
+"""Check what a place does not give: user namespaces under AppArmor or in a container, cards for slots, a fitting CUDA.
+
+Pure but for `this_place`, which looks.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bridge.diagnostics import Check
+from bridge.executor.observe.accelerators.cards import Card
+from bridge.executor.sandbox.user import JOB_UID
+from bridge.gate.facts.cuda import driver_cuda, older_driver, wheel_cuda
+from bridge.records import SandboxApplied
+
+APPARMOR: Final = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+PROFILE: Final = "/etc/apparmor.d/kakeya-bwrap"
+_RESTRICTED: Final = ("setting up uid map: Permission denied", "Failed RTM_NEWADDR: Operation not permitted")
+"""What bwrap says where AppArmor lets it make a user namespace and takes its capabilities (Ubuntu 23.10 and later)."""
+_CONFINABLE: Final = (
+    "for a sandbox start the container with --cap-add SYS_ADMIN --security-opt seccomp=unconfined "
+    "--security-opt apparmor=unconfined, or rent a virtual machine; your own presets run as it is"
+)
+_CONTAINERS: Final = ("/.dockerenv", "/run/.containerenv")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a runner is.
+
+    Attributes:
+        restricted: whether AppArmor restricts user namespaces, as the kernel says.
+        container: whether this is a container.
+        systemd: whether systemd manages it.
+        root: whether the runner is root.
+    """
+
+    restricted: bool = False
+    container: bool = False
+    systemd: bool = True
+    root: bool = False
+
+
+def this_place(root: Path = Path("/")) -> Place:
+    """Look at this machine.
+
+    Args:
+        root: the folder below which the system's files are.
+    """
+
+    def there(path: str) -> bool:
+        return (root / path.removeprefix("/")).exists()
+
+    try:
+        restricted = (root / str(APPARMOR).removeprefix("/")).read_text("ascii").strip() == "1"
+    except (OSError, ValueError):
+        restricted = False
+    return Place(restricted, any(map(there, _CONTAINERS)), there("/run/systemd/system"), os.geteuid() == 0)
+
+
+def why_no_sandbox(applied: SandboxApplied, place: Place) -> tuple[str, str]:
+    """Return why no run here can be confined, and what to do."""
+    said = applied.reason or "unknown"
+    if "is not installed" in said:
+        return said, "install the package bubblewrap"
+    if place.restricted or any(text in said for text in _RESTRICTED):
+        return (
+            f"AppArmor restricts user namespaces here ({said})",
+            f"sudo runner-setup/setup_gpu.sh with your options: it installs {PROFILE} for this bwrap",
+        )
+    if place.root and (place.container or not place.systemd):
+        where = "a container" if place.container else "a place without systemd"
+        left = f"runs are user {JOB_UID} and unconfined, the host's presets only: code of requests is refused"
+        return f"root in {where} that gives no namespaces ({said}): {left}", _CONFINABLE
+    return said, "install bubblewrap and allow user namespaces; until then runs that require it are refused"
+
+
+def check_slots(slots: int, cards: tuple[Card, ...] | None, platform: str = sys.platform) -> Iterator[Check]:
+    """Yield whether each slot has a card of its own; nothing where there is neither a card nor more than one slot."""
+    if platform == "darwin":
+        if slots > 1:
+            text = f"slots = {slots}, and a Mac has one GPU: runs take each other's time and memory"
+            yield Check("slots", "warn", text, "slots = 1 in policy.toml, unless only small runs come here")
+        return
+    if cards is None:
+        text = "there are NVIDIA devices and nobody names them: one run at a time"
+        yield Check("slots", "warn", text, "install nvidia-ml-py beside kakeya (extra torch); see nvidia-smi -L")
+    elif cards and slots > len(cards):
+        text = f"slots = {slots}, and there are {len(cards)} cards: {len(cards)} runs at a time, each with its own"
+        yield Check("slots", "warn", text, f"slots = {len(cards)} in policy.toml")
+    elif cards:
+        yield Check("slots", "ok", f"{slots} of {len(cards)} cards, one each")
+
+
+def check_cuda(packages: Mapping[str, str], drivers: Mapping[str, str]) -> Iterator[Check]:
+    """Yield whether torch fits this machine's driver; nothing where there is no torch or no driver.
+
+    Args:
+        packages: of the policy's interpreter, with their versions.
+        drivers: of the host, as its record says.
+    """
+    wheel, driver = wheel_cuda(packages), driver_cuda(drivers)
+    if driver is None or "torch" not in packages:
+        return
+    has, build = _dotted(driver), f"cu{driver[0]}{driver[1]}"
+    again = f"install a torch built for {build}, or the nearest below (pytorch.org/get-started/locally)"
+    if wheel is None:
+        text = f"torch {packages['torch']} does not say which CUDA it was built for; the driver has {has}"
+        yield Check("cuda", "warn", text, again)
+    elif wheel == "cpu":
+        yield Check("cuda", "fail", f"torch {packages['torch']} was built without CUDA; the driver has {has}", again)
+    elif wheel[0] > driver[0]:
+        text = f"torch was built for CUDA {_dotted(wheel)}, the driver has {has}"
+        yield Check("cuda", "fail", text, f"{again}, or upgrade the driver")
+    elif older_driver(packages, drivers) is not None:
+        text = f"torch was built for CUDA {_dotted(wheel)}, newer than the driver's {has}"
+        yield Check("cuda", "warn", f"{text}: absolute numbers do not count", f"{again}, or upgrade the driver")
+    else:
+        yield Check("cuda", "ok", f"torch was built for CUDA {_dotted(wheel)}, the driver has {has}")
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
