@@ -95,7 +95,7 @@ def words_of(line: str) -> list[str]:
     first = re.split(r"\s+(?:&&|\|\||[|>])\s*", re.sub(r"\s+#.*$", "", re.sub(r"\$\([^)]*\)", "x", line)))[0]
     plain = re.sub(r"\[[^\]]*\]", "", first).replace("…", "x")  # optional parts of a synopsis
     words = shlex.split(plain.rstrip(".,;:"))
-    fill = {"ID": "@last", "FILE": "x.yml", "S": "60", "CODE": "G4-MARKS", "PRESET": "mlx-env-probe"}
+    fill = {"ID": "@last", "FILE": "x.yml", "TIME": "1h30m", "CODE": "G4-MARKS", "PRESET": "mlx-env-probe"}
     return [fill.get(word, word) for word in words]
 
 

@@ -148,7 +148,7 @@ def _repair(bus: RunnerBus, *, dry_run: bool) -> int:
 
 def _gc(arguments: argparse.Namespace) -> int:
     policy, state = policy_of(arguments), state_of(arguments)
-    older_than_s = arguments.older_than * 24 * 3600
+    older_than_s = arguments.older_than
     for path in state.old_files(CLOCK.now().timestamp() - older_than_s):
         print(path)
         if not arguments.dry_run:

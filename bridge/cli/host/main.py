@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from bridge.cli.boundary import guarded
+from bridge.cli.table.values import age, duration
 
 _EPILOG = """\
 Start here:
@@ -99,7 +100,7 @@ def _serving(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     _creating(serve)
     _rehashing(serve)
     serve.add_argument("--embedded", metavar="DIR", help="serve this machine's own bus in DIR until it is idle")
-    serve.add_argument("--idle", type=float, metavar="S", help="end after S seconds without anything to do")
+    serve.add_argument("--idle", type=duration, metavar="TIME", help="end after such a time without anything to do")
     one = _verb(verbs, "once", "take one request to its end, then stop; for Actions and cron", bus=True)
     _creating(one)
     _rehashing(one)
@@ -120,7 +121,7 @@ def _control(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     _verb(verbs, "pause", "take nothing new until resumed; what runs goes on")
     _verb(verbs, "resume", "take requests again")
     collect = _verb(verbs, "gc", "delete refs of runs that ended long ago, and old files of this runner", bus=True)
-    collect.add_argument("--older-than", type=float, default=14.0, metavar="DAYS", help="age; default 14")
+    collect.add_argument("--older-than", type=age, default="14d", metavar="AGE", help="e.g. 12h; a bare number is days; default 14d")
     collect.add_argument("--dry-run", action="store_true", help="only print what would go")
 
 

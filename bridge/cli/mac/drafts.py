@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridge.cli.mac.context import Invocation
-from bridge.client.connection.liveness import ago
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import identity_of
 from bridge.client.document.envelope import of_data
@@ -22,6 +21,7 @@ from bridge.client.send.offered import compared_with, preset_of
 from bridge.client.send.parameters import split, typed
 from bridge.client.send.submit import find_live
 from bridge.client.send.workload import choose_workload, name_commits, send_code
+from bridge.durations import age_text
 from bridge.presets import Preset
 from bridge.records import RunnerSelector
 
@@ -60,7 +60,7 @@ def _installed(call: Invocation, session: BusSession, preset: Preset) -> Request
 def _offered(call: Invocation, session: BusSession) -> RequestDraft:
     args = call.args
     seen = offering(session, args.preset, queued=args.queue)
-    offers = "offers it" if seen.live else f"offered it {ago(seen.age_s)} ago"
+    offers = "offers it" if seen.live else f"offered it {age_text(seen.age_s)} ago"
     call.output.say(
         "note",
         f"{args.preset} is not installed here; runner {seen.beacon.runner} {offers} and checks the parameters",

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bridge.cli.mac.context import Invocation
-from bridge.cli.screen.output import clock_face
 from bridge.cli.screen.run_view import print_status
-from bridge.client.connection.liveness import SeenRunner, ago, doubts, look
+from bridge.client.connection.liveness import SeenRunner, doubts, look
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import PREFIX, clean_line, fenced, new_fence
 from bridge.client.run.listing import rows
 from bridge.client.run.present import document
 from bridge.client.run.run import Run
+from bridge.durations import age_text, duration_text
 from bridge.ids import short
 from bridge.presets import registry
 
@@ -24,7 +24,7 @@ def status(call: Invocation) -> int:
     found = run.with_actions(run.status())
     print_status(call.output, run, found, call.directory)
     if not found.terminal and run.elapsed_s is not None:
-        call.output.row("since", clock_face(run.elapsed_s))
+        call.output.row("asked", f"{duration_text(run.elapsed_s)} ago")
         if found.state == "queued":
             why, ignored = run.why_queued()
             call.output.row("waiting", why)
@@ -79,7 +79,7 @@ def ls(call: Invocation) -> int:
             continue
         ending = " ".join(word for word in (row.reason, row.verdict) if word)
         call.output.data(
-            f"{short(row.id)}  {row.state.word:<{width}}  {row.preset or '?':<28} {ago(row.age_s):>8} ago  "
+            f"{short(row.id)}  {row.state.word:<{width}}  {row.preset or '?':<28} {age_text(row.age_s):>8} ago  "
             f"{row.runner or '-':<16} {ending}".rstrip()
         )
     if not found:
@@ -130,7 +130,7 @@ def runners(call: Invocation) -> int:
         beacon = one.beacon
         alive = beacon.state if one.live or beacon.state == "stopped" else "gone"
         call.output.data(
-            f"{beacon.runner:<18} {alive:<9} seen {ago(one.age_s):>8} ago  queue {beacon.queue}  "
+            f"{beacon.runner:<18} {alive:<9} seen {age_text(one.age_s):>8} ago  queue {beacon.queue}  "
             f"{clean_line(', '.join(beacon.capabilities)) or '-'}"
         )
         for label, words in _offers(one):

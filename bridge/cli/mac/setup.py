@@ -90,7 +90,7 @@ def gc(call: Invocation) -> int:
 
     session = call.connect()
     removed = list(
-        tidy(session, older_than_s=call.args.older_than * 86400, branches=call.args.branches, dry_run=call.args.dry_run)
+        tidy(session, older_than_s=call.args.older_than, branches=call.args.branches, dry_run=call.args.dry_run)
     )
     for one in removed:
         call.output.row(one.kind, one.name)

@@ -109,31 +109,12 @@ def make_output(
     )
 
 
-def duration(seconds: float) -> str:
-    """Return a duration as people read it: ``13 s``, ``4 min 05 s``, ``2 h 03 min``."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s" if seconds >= 1 or whole else f"{seconds:.1f} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
 def clock_face(seconds: float) -> str:
     """Return elapsed time as ``mm:ss``, or ``h:mm:ss`` from an hour on."""
     whole = max(0, int(seconds))
     if whole < 3600:
         return f"{whole // 60:02d}:{whole % 60:02d}"
     return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
-
-
-def limit_text(seconds: float) -> str:
-    """Return a limit as short as it can be said: ``10m``, ``90s``, ``2h``."""
-    whole = round(seconds)
-    for unit, size in (("h", 3600), ("m", 60)):
-        if whole >= size and whole % size == 0:
-            return f"{whole // size}{unit}"
-    return f"{whole}s"
 
 
 def size_text(count: int) -> str:

@@ -9,11 +9,12 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from bridge.cli.screen.output import DATA_LABEL_CHARS, Output, duration
+from bridge.cli.screen.output import DATA_LABEL_CHARS, Output
 from bridge.client.document.untrusted import clean_line, tail
 from bridge.client.run.present import next_steps, times, where
 from bridge.client.run.run import Run
 from bridge.client.run.status import RunStatus
+from bridge.durations import duration_text
 from bridge.ids import short
 
 _FAILED_LOG_LINES = 12
@@ -41,12 +42,12 @@ def print_unwanted(output: Output, status: RunStatus, word: str | None) -> bool:
 
 
 def headline(run: Run, status: RunStatus) -> str:
-    """Return ``valid (smoke)   01k9x3…   13 s   mlx-cpu Linux x86_64``."""
+    """Return ``valid (smoke)   01k9x3…   13s   mlx-cpu Linux x86_64``."""
     parts = [f"{status.verdict.decision} ({status.profile})"] if status.verdict is not None else []
     parts.append(short(status.id))
     seconds = times(status).total
     if seconds is not None:
-        parts.append(duration(seconds))
+        parts.append(duration_text(seconds))
     place = where(run, status)
     backend = f"{place.backend}-{place.device}" if place.backend not in {None, "none"} else place.device
     machine = " ".join(word for word in (backend, place.os) if word)

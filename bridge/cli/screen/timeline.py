@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
-from bridge.cli.screen.output import Output, clock_face, duration, limit_text, size_text
+from bridge.cli.screen.output import Output, clock_face, size_text
 from bridge.client.document.untrusted import PREFIX
 from bridge.client.run.follow import HEARTBEAT_S, Progress
+from bridge.durations import duration_text
 
 _END_WORDS = {
     "pending": "still pending",
@@ -27,7 +28,7 @@ def state_text(progress: Progress, limit_s: float | None) -> str:
     if progress.kind == "end" and progress.end is not None and progress.end != "terminal":
         word = _END_WORDS[progress.end]
     elif progress.state == "started" and limit_s is not None:
-        word = f"{word} (limit {limit_text(limit_s)})"
+        word = f"{word} (limit {duration_text(limit_s)})"
     return f"{clock_face(progress.elapsed_s)} {word}"
 
 
@@ -69,7 +70,7 @@ class Timeline:
         if progress.state == "queued":
             return f"{text}: {self._why_waiting()}"
         log = f", log {size_text(progress.log_bytes)}" if progress.log_bytes else ""
-        return f"{text}: nothing new for {duration(HEARTBEAT_S)}{log}"
+        return f"{text}: nothing new for {duration_text(HEARTBEAT_S)}{log}"
 
 
 class LiveTimeline(Timeline):

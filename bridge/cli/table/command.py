@@ -17,7 +17,7 @@ class Argument:
     Attributes:
         names: one bare word for a positional, else option names.
         kind: ``value`` takes one, ``flag`` none, ``repeat`` one each time, ``optional``/``many`` are positionals.
-        number: whether the value is a number of seconds or a count.
+        number: whether the value is a count, or a duration whose bare numbers are seconds or days.
         complete: what a shell should offer.
     """
 
@@ -26,7 +26,7 @@ class Argument:
     kind: Kind = "value"
     metavar: str | None = None
     choices: tuple[str, ...] = ()
-    number: Literal["", "float", "int"] = ""
+    number: Literal["", "seconds", "days", "int"] = ""
     default: str | float | int | None = None
     complete: Completion = "none"
 

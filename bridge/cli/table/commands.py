@@ -23,7 +23,7 @@ _BUS = Argument(
 )
 _ID = Argument(("id",), "run id, a unique prefix or suffix of one, or @last", metavar="ID", complete="run")
 _WAIT_TIMEOUT = Argument(
-    ("--wait-timeout",), "wait, but no longer than this (exit 8); the run goes on", metavar="S", number="float"
+    ("--wait-timeout",), "wait, but no longer than this, e.g. 90s or 1h30m (exit 8); the run goes on", metavar="TIME", number="seconds"
 )
 _FOLLOW = Argument(("--follow",), "show the log on stderr while it grows (implies --wait)", "flag")
 _REQUIRE = Argument(
@@ -64,7 +64,8 @@ _SEND = (
                      complete="ref"),
             Argument(("--fail-if",), "end in 1 where the primary claim says so", choices=("slower", "faster")),
             Argument(("--runner",), "runner that may take it: a name, or labels like 'gpu,quiet'", metavar="SEL"),
-            Argument(("--expires",), "seconds after which it is never started", metavar="S", number="float"),
+            Argument(("--expires",), "time after which it is never started, e.g. 1h30m", metavar="TIME",
+                     number="seconds"),
             Argument(("--confirms",), "run of the same question that this one is to confirm: not one of several looks",
                      metavar="ID", complete="run"),
             Argument(("--new",), "force another run although the same one is live", "flag"),
@@ -222,7 +223,7 @@ _SETUP = (
             "output names the one command with which the host's owner trusts it.",
             ("kakeya-mac init --bus origin", "kakeya-mac init --bus origin --signing-key auto")),
     Verb("gc", "Set up", "bridge.cli.mac.setup:gc", "remove old results here, and request branches that are done",
-            (Argument(("--older-than",), "age in days", metavar="DAYS", number="float", default=30.0),
+            (Argument(("--older-than",), "age, e.g. 12h; a bare number is days", metavar="AGE", number="days", default="30d"),
              Argument(("--branches",), "also delete finished request branches on the bus", "flag"),
              Argument(("--dry-run",), "only say what would go", "flag"), _JSON, _BUS)),
     Verb("config", "Set up", "bridge.cli.mac.setup:config", "show the bus, and where that came from", (_JSON, _BUS)),

@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import difflib
 import textwrap
-from collections.abc import Collection
-from typing import NoReturn
+from collections.abc import Callable, Collection
+from typing import Final, NoReturn
 
 from bridge.cli.table.command import Argument, Verb
 from bridge.cli.table.commands import BY_NAME, COMMANDS, FRONT, GROUPS, PROGRAM, TAGLINE
+from bridge.cli.table.values import age, duration, whole_number
 from bridge.errors import UsageError
 from bridge.run.outcomes import exit_meanings
 
@@ -46,7 +47,7 @@ def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
     if argument.choices:
         extra["choices"] = argument.choices
     if argument.number:
-        extra["type"] = _positive_float if argument.number == "float" else _positive_int
+        extra["type"] = _TYPES[argument.number]
     if argument.kind == "repeat":
         extra["action"] = "append"
     elif argument.kind in {"optional", "many"}:
@@ -56,24 +57,7 @@ def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
     parser.add_argument(*argument.names, metavar=argument.metavar, **extra)  # type: ignore[arg-type]
 
 
-def _positive_float(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number from 0 to 1e9")
-    return value
-
-
-def _positive_int(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value < 1_000_000_000:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number from 0 to 1e9")
-    return value
+_TYPES: Final[dict[str, Callable[[str], float]]] = {"seconds": duration, "days": age, "int": whole_number}
 
 
 def unknown_command(word: str) -> UsageError:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bridge.bus.interface import SharedBus
+from bridge.durations import age_text
 from bridge.errors import NoRunnerError
 from bridge.limits import BEACON_LIVE_INTERVALS, BEACON_LIVE_SLACK_S
 from bridge.records import Beacon, BusRecord, RunnerSelector
@@ -53,7 +54,7 @@ def why_not(seen: SeenRunner, preset: str, selector: RunnerSelector) -> str | No
     """Return why this runner would not take a request for a preset, None when it would."""
     beacon = seen.beacon
     if not seen.live:
-        return f"{'was stopped' if beacon.state == 'stopped' else 'last seen'} {ago(seen.age_s)} ago"
+        return f"{'was stopped' if beacon.state == 'stopped' else 'last seen'} {age_text(seen.age_s)} ago"
     if selector.name is not None and selector.name != beacon.runner:
         return f"is not the runner that was asked for ({selector.name})"
     missing = sorted(set(selector.labels) - set(beacon.labels))
@@ -139,11 +140,3 @@ def _remedy(runners: list[SeenRunner], doubted: list[str], preset: str, selector
     if doubted:
         return DISTRUSTED
     return "on the host: kakeya-runner serve; or send it anyway: --queue"
-
-
-def ago(seconds: float) -> str:
-    """Return an age in one unit."""
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{int(seconds // size)} {unit}"
-    return f"{int(seconds)} s"

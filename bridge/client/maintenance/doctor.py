@@ -12,9 +12,10 @@ from typing import Final
 
 from bridge.bus.store.gather import WorkBudget
 from bridge.client.clone.config import ClientSettings
-from bridge.client.connection.liveness import DISTRUSTED, ago, look
+from bridge.client.connection.liveness import DISTRUSTED, look
 from bridge.client.connection.session import BusSession
 from bridge.diagnostics import Check, Level
+from bridge.durations import age_text
 from bridge.errors import KakeyaError
 from bridge.hosting.checkup import check_place
 from bridge.limits import DISK_FLOOR_BYTES
@@ -142,7 +143,7 @@ def _runners(session: BusSession) -> Iterator[Check]:
     elif session.record.wake == "actions":
         yield Check("runners", "ok", "woken by pushed requests: none has to be awake")
     elif not live:
-        last = f"last seen {ago(min(one.age_s for one in runners))} ago" if runners else "none has ever been seen"
+        last = f"last seen {age_text(min(one.age_s for one in runners))} ago" if runners else "none has ever been seen"
         yield Check(
             "runners", "fail", f"no live runner: {last}", "on the host: kakeya-runner serve, kakeya-runner doctor"
         )

@@ -136,7 +136,7 @@ def test_doctor_pushes_a_probe_and_takes_it_away(requester, host):
     requester.clock.sleep(7200)
     ran = requester.run("doctor", "--json")
     assert ran.code == 1
-    assert "last seen 2 h ago" in next(row["text"] for row in ran.document["data"] if row["level"] == "fail")
+    assert "last seen 2h ago" in next(row["text"] for row in ran.document["data"] if row["level"] == "fail")
 
 
 def test_doctor_prints_at_most_a_hundred_characters_a_line(requester, host):

@@ -34,7 +34,7 @@ def test_a_passing_run_looks_as_designed(requester, host, tmp_path):
         "00:01 claimed · 00:02 running (limit 5m) · 00:12 judging · 00:13 done\n"
     ).replace("SHORT0", requester_short(requester))
     assert normal(ran.out, tmp_path) == normal(
-        f"passed      valid (smoke)   {requester_short(requester)}   13 s   mlx-cpu Linux x86_64\n"
+        f"passed      valid (smoke)   {requester_short(requester)}   13s   mlx-cpu Linux x86_64\n"
         "signature   unsigned bus: carries no signature\n"
         f"files       data/runs/{requester_short(requester)}/\n"
         f"next        kakeya-mac verify {run_id(requester)}\n"
@@ -47,7 +47,7 @@ def test_a_run_that_no_sandbox_confined_says_so_on_its_line_in_status_and_in_jso
     ran = requester.run("run", "mlx-env-probe", "--wait")
     short = requester_short(requester)
     assert ran.out.splitlines()[:2] == [
-        f"passed      valid (smoke)   {short}   13 s   mlx-cpu Linux x86_64   NO SANDBOX",
+        f"passed      valid (smoke)   {short}   13s   mlx-cpu Linux x86_64   NO SANDBOX",
         "sandbox     none: a test; it ran as user 0",
     ]
     assert ran.out.splitlines()[:2] == requester.run("status", short).out.splitlines()[:2]
@@ -112,7 +112,7 @@ def test_a_failed_program_shows_the_end_of_its_log_inside_fields(requester, host
     short = requester_short(requester)
     assert ran.code == 4
     assert ran.out.splitlines() == [
-        f"program_failed rejected (smoke)   {short}   13 s   mlx-cpu Linux x86_64",
+        f"program_failed rejected (smoke)   {short}   13s   mlx-cpu Linux x86_64",
         "message        exit code 3",
         "signature      unsigned bus: carries no signature",
         *(f"log            | line {number}" for number in range(9, 20)),
@@ -199,7 +199,7 @@ def test_a_stale_beacon_is_named_within_two_polls(requester, host):
     before = requester.clock.steady_s()
     ran = requester.run("run", "mlx-env-probe")
     assert ran.code == 3
-    assert "mini last seen 60 min ago" in ran.err
+    assert "mini last seen 60m ago" in ran.err
     assert requester.clock.steady_s() - before <= 2 * 2.0 + 0.1
 
 

@@ -48,7 +48,7 @@ def test_with_queue_the_last_word_of_a_host_that_is_away_counts(requester, host)
     requester.clock.sleep(3 * 3600)
     ran = requester.run("run", "owners-own", "-p", "n=12", "--queue", "--json")
     assert ran.code == 0, ran.err
-    assert "runner mini offered it 3 h ago and checks the parameters" in ran.err
+    assert "runner mini offered it 3h ago and checks the parameters" in ran.err
     assert requester.run("run", "another", "--queue").code == 2
 
 
