@@ -1,4 +1,4 @@
-"""The only door to git, through GitPython's command runner: bounded in time and output, never prompting.
+"""The only door to git: its own commands, bounded in time and output, never prompting.
 
 Every call gets a session of its own, so that a limit ends helpers too. No GIT_* variable of ours reaches it unless
 it is about a transport. Knows nothing about refs, buses or requests.
@@ -15,15 +15,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import IO, Final, Protocol
 
-from bridge.errors import GitError, RemoteError, RemoteRefusedError
+from bridge.errors import GitError, InfrastructureError, RemoteError, RemoteRefusedError
 from bridge.limits import GIT_LOCAL_WALL_S, MIB
 from bridge.system.clock import SystemClock
+from bridge.system.process import start_piped
 
 OUTPUT_MAX_BYTES: Final = 64 * MIB
 STDERR_MAX_BYTES: Final = 64 * 1024
-PIPE: Final = -1  # what GitPython passes on as a pipe
 _REAP_S: Final = 5.0
 _DRAIN_S: Final = 0.5  # how long a helper left behind (a shared ssh connection) may hold the pipes open
 _POLL_S: Final = 0.1
@@ -42,7 +42,7 @@ _NOISE = ("hint:", "remote: Counting", "remote: Compressing", "remote: Enumerati
 
 
 class Process(Protocol):
-    """A running git, as GitPython hands it out."""
+    """A running git."""
 
     pid: int
     stdin: IO[bytes] | None
@@ -79,7 +79,7 @@ def run_in_work_tree(
     """
     off = ["-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "-c", "maintenance.auto=false"]
     wanted = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", **(environment or {})}
-    process = start(["git", *off, *arguments], wanted, cwd=folder, stdin=None, keep_config=True)
+    process = start(["git", *off, *arguments], wanted, cwd=folder, keep_config=True)
     return collect(process, GIT_LOCAL_WALL_S)
 
 
@@ -108,36 +108,36 @@ def without_user_info(url: str) -> str:
 
 
 def start(
-    argv: list[str], environment: Mapping[str, str], *, cwd: Path, stdin: int | None, keep_config: bool = False
+    argv: list[str], environment: Mapping[str, str], *, cwd: Path, stdin: bool = False, keep_config: bool = False
 ) -> Process:
-    """Start git in a session of its own, without the GIT_* variables that the caller did not name."""
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    from git.cmd import Git
-    from git.exc import GitCommandNotFound
+    """Start git in a session of its own, without the GIT_* variables that the caller did not name; it speaks English.
 
-    unwanted = [
-        name
-        for name in os.environ
-        if name.startswith("GIT_")
-        and not name.startswith("GIT_PYTHON")
-        and name not in environment
-        and _TRANSPORT.fullmatch(name) is None
-        and not (keep_config and _CONFIGURATION.fullmatch(name))
-    ]
-    without = ["env", *(part for name in unwanted for part in ("-u", name))] if unwanted else []
+    Args:
+        argv: git and its arguments.
+        environment: variables beside ours.
+        cwd: its directory; ours where that is gone.
+        stdin: whether its input is a pipe.
+        keep_config: whether variables that configure git are passed on, as in the user's own repository.
+
+    Raises:
+        GitError: git cannot be started.
+    """
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_")
+        or _TRANSPORT.fullmatch(name) is not None
+        or (keep_config and _CONFIGURATION.fullmatch(name) is not None)
+    }
     try:
-        handle: Any = Git(str(cwd)).execute(
-            [*without, *argv],
-            istream=stdin,
-            as_process=True,
-            env=dict(environment),
-            start_new_session=True,
+        return start_piped(
+            argv,
+            env={**inherited, "LANGUAGE": "C", "LC_ALL": "C", **environment},
+            cwd=cwd if os.access(cwd, os.X_OK) else None,
+            stdin=stdin,
         )
-    except GitCommandNotFound as error:
+    except InfrastructureError as error:
         raise GitError("git is not installed, or not on PATH", remedy="install git 2.36 or newer") from error
-    process: Process = handle.proc
-    handle.proc = None  # its life is ours from here on
-    return process
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class CallStop:
 
 def collect(process: Process, timeout_s: float, stop: CallStop | None = None) -> Finished:
     """Read both streams until the end or a limit; with `stop`, the limit comes near once that was asked."""
-    assert process.stdout is not None  # noqa: S101 - GitPython asks for both
+    assert process.stdout is not None  # noqa: S101 - `start` asks for both
     assert process.stderr is not None  # noqa: S101
     kept: dict[IO[bytes], bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
     bounds = {process.stdout: OUTPUT_MAX_BYTES, process.stderr: STDERR_MAX_BYTES}

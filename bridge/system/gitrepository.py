@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from bridge.limits import GIT_LOCAL_WALL_S, MIB
 from bridge.system.durable import write_atomically
-from bridge.system.git import PIPE, CallStop, Finished, Process, collect, start
+from bridge.system.git import CallStop, Finished, Process, collect, start
 from bridge.system.gitobjects import GitObject
 from bridge.system.gitreader import ObjectReader
 
@@ -132,7 +132,7 @@ class BareRepository:
         if max_file_bytes is not None:
             blocks = str(max(1, max_file_bytes // 512))
             argv = ["/bin/sh", "-c", _BOUNDED, "sh", blocks, *argv]
-        process = start(argv, {**self._environment(), **(environment or {})}, cwd=self.path, stdin=None)
+        process = start(argv, {**self._environment(), **(environment or {})}, cwd=self.path)
         return collect(process, timeout_s, stop)
 
     def serving(self, verb: Literal["upload-pack", "receive-pack"]) -> tuple[list[str], dict[str, str]]:
@@ -176,7 +176,7 @@ class BareRepository:
     def cat_file(self) -> Process:
         """Start git's object server on pipes."""
         argv = ["git", f"--git-dir={self.path}", "cat-file", "--batch-command"]
-        return start(argv, self._environment(), cwd=self.path, stdin=PIPE)
+        return start(argv, self._environment(), cwd=self.path, stdin=True)
 
     def _loose(self, oid: str) -> Path:
         return self.objects / oid[:2] / oid[2:]

@@ -83,7 +83,7 @@ def run(
     Raises:
         InfrastructureError: the program cannot be started.
     """
-    process = _popen(argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL if input is None else subprocess.PIPE)
+    process = start_piped(argv, env=env, cwd=cwd, stdin=input is not None)
     with process:
         try:
             return _communicate(process, tuple(argv), timeout_s, input, max_output_bytes)
@@ -91,10 +91,16 @@ def run(
             _finish(process)
 
 
-def _popen(
-    argv: Sequence[str], *, env: Mapping[str, str] | None, cwd: Path | str | None, stdin: int
+def start_piped(
+    argv: Sequence[str], *, env: Mapping[str, str] | None, cwd: Path | str | None, stdin: bool
 ) -> subprocess.Popen[bytes]:
-    """Start a program with both streams piped.
+    """Start a program in a session of its own with both streams on pipes, for a caller that reads and ends it.
+
+    Args:
+        argv: the program and its arguments; no shell sees them.
+        env: its whole environment, or None for ours.
+        cwd: its directory, or None for ours.
+        stdin: whether its input is a pipe as well; otherwise it is empty.
 
     Raises:
         InfrastructureError: it cannot be started.
@@ -104,7 +110,7 @@ def _popen(
             list(argv),
             env=None if env is None else dict(env),
             cwd=cwd,
-            stdin=stdin,
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
