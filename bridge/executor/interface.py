@@ -20,6 +20,7 @@ from bridge.records import (
     LimitHit,
     OutputRecord,
     PeerRecord,
+    RunProgress,
     SampleMark,
     SandboxApplied,
     Telemetry,
@@ -53,6 +54,10 @@ def _ignore_start(_pid: int, _started: float, _marker: str) -> None:
     return None
 
 
+def _ignore_progress(_progress: RunProgress) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Hooks:
     """How somebody takes part in a running execution; all are called from the thread that follows it.
@@ -62,11 +67,13 @@ class Hooks:
         should_stop: asked at least four times a second; an ending ends the run with it, ``left`` stops following it.
         on_started: gets (pid, start time, marker) of whoever holds the run, or within the executor of each command's
             process group leader, before any of its log.
+        on_progress: gets how far the run is, each time that changed; some of it may be skipped.
     """
 
     on_log: Callable[[bytes], None]
     should_stop: Callable[[], Literal["cancelled", "interrupted", "left"] | None]
     on_started: Callable[[int, float, str], None] = _ignore_start
+    on_progress: Callable[[RunProgress], None] = _ignore_progress
 
 
 @dataclass(frozen=True)

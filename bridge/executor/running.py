@@ -13,6 +13,7 @@ from bridge.errors import InfrastructureError
 from bridge.executor.capture.logs import LogKeeper, last_line
 from bridge.executor.capture.marks import MarkReader
 from bridge.executor.capture.outputs import import_outputs, start_stamp
+from bridge.executor.capture.progress import ProgressMeter
 from bridge.executor.interface import Ending, Execution, Hooks, RunDirectory
 from bridge.executor.observe.accelerators.find import find_meter, given_devices
 from bridge.executor.observe.telemetry import Sampler
@@ -86,14 +87,16 @@ class RunExecution:
         self._confinement = confinement
         self._secrets = (*secrets, *(variable.value for variable in spec.environment if variable.secret))
         self._log = LogKeeper(hooks.on_log, spec.limits.log_bytes, self._secrets)
-        self._marks = MarkReader(self._secrets, on_mark=on_mark)
+        self._bounds = Bounds(spec.limits, directory.root, clock)
+        self._meter = ProgressMeter(spec.commands, self._bounds.elapsed_s, hooks.on_progress)
+        self._on_mark = on_mark
+        self._marks = MarkReader(self._secrets, on_mark=self._marked, on_plan=self._meter.plan)
         self._host = host
         self._given = given_devices(spec.environment)
         self._sampler = Sampler(find_meter(self._given))
         self.marker = f"{spec.id}-{randomness.token_hex(8)}"
         self.stamp = start_stamp(directory.out)
         self._nonce = randomness.token_hex(32)
-        self._bounds = Bounds(spec.limits, directory.root, clock)
         self._hooks = hooks
         self._imported: ImportedModule | None = None
         self._ok = True
@@ -204,8 +207,14 @@ class RunExecution:
         self._ending, self._message = stop.ending, stop.message
         self._hits += [stop.hit] if stop.hit is not None else []
 
+    def _marked(self, mark: SampleMark) -> None:
+        if self._on_mark is not None:
+            self._on_mark(mark)
+        self._meter.mark(mark)
+
     def _run(self, command: Command) -> bool:
         """Run one command, in a series or beside its peer if it asks one; return whether the next may run."""
+        self._meter.begin(command)
         if command.launches is not None:
             return self._series(command, command.launches)
         if self._beside is None or command.peer is None:
@@ -229,7 +238,9 @@ class RunExecution:
         The record has one result for the series: its time is from the first launch to the last.
         """
         before, gpu = len(self._results), find_meter(self._given)
-        series = SeriesOfLaunches(command, plan, self._alone, self._log.note, self._bounds.elapsed_s, gpu)
+        series = SeriesOfLaunches(
+            command, plan, self._alone, self._log.note, self._bounds.elapsed_s, gpu, self._meter.launched
+        )
         went_on = series.until_decided()
         self._launches += series.records
         self._results[before:] = [joined(self._results[before:])] if self._results[before:] else []

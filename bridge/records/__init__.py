@@ -6,7 +6,7 @@ Knows shapes, not meaning: whether a request is allowed, a lease is live or a nu
 from bridge.records.archive import ArchivedRun, ArchiveHead
 from bridge.records.base import Record
 from bridge.records.bus import AcceptedWorkflow, Beacon, BusRecord, KeyRecord, Wake
-from bridge.records.claim import Claim, ClaimState, Delivery, Reason
+from bridge.records.claim import Claim, ClaimState, Delivery, Reason, RunProgress
 from bridge.records.jobspec import Command, DeclaredOutput, EnvironmentVariable, JobSpec, Limits, SandboxSpec
 from bridge.records.logs import LogHead
 from bridge.records.manifest import Manifest, ManifestEntry
@@ -92,6 +92,7 @@ __all__ = [
     "Reason",
     "Record",
     "Request",
+    "RunProgress",
     "RunRecord",
     "RunnerSelector",
     "SampleMark",

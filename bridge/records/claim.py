@@ -26,6 +26,26 @@ Reason = Literal[
 Delivery = Literal["copied", "branch_moved", "branch_deleted", "spooled"]
 
 
+class RunProgress(Record):
+    """How far a started run is, as its runner saw it: for people only, nothing that is judged rests on it.
+
+    Attributes:
+        step: the command that runs.
+        number, steps: which of the run's commands that is, from 1.
+        unit: what is counted within it; None where nothing is.
+        done, most: how many of them are over, and out of how many at most; None where nobody said.
+        left_s: how long the rest of the step takes at the pace so far; None where there is no pace yet.
+    """
+
+    step: Name
+    number: Count
+    steps: Count
+    unit: Literal["sample", "launch"] | None = None
+    done: Count = 0
+    most: Count | None = None
+    left_s: Seconds | None = None
+
+
 class Claim(Record):
     """One commit of a claim ref; the chain is its first parents.
 
@@ -42,6 +62,7 @@ class Claim(Record):
         exit_code: the exit code the requester's command ends in, of a terminal claim.
         result_oid: the result commit, of a terminal claim; None when there is none to show.
         time: the runner's wall clock; for people only.
+        progress: how far a started run is; written only where the runner knows.
     """
 
     schema_version: Literal[1] = 1
@@ -59,6 +80,7 @@ class Claim(Record):
     exit_code: int | None = None
     result_oid: Oid | None = None
     time: Moment
+    progress: RunProgress | None = None
 
     @property
     def position(self) -> tuple[int, int]:
@@ -70,4 +92,6 @@ class Claim(Record):
         found: dict[str, Any] = handler(self)
         if not self.beat:
             found.pop("beat", None)
+        if self.progress is None:
+            found.pop("progress", None)
         return found

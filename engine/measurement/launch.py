@@ -60,6 +60,7 @@ def run_launch(
     check_prompts((prompt.ids for prompt in used), engine.target.info, plan.max_new_tokens)
     finished: list[Measured] = []
     listed = sequence(plan.arms, plan.measured, plan.warmups, plan.seed, plan.launch)
+    instruments.pipe.plan(len(listed))
     for index, (prompt, arm, is_warmup) in enumerate(listed):
         stopping = Stopping(budget_tokens=plan.max_new_tokens, stop_ids=plan.stop_ids)
         measured = measure_sample(

@@ -15,6 +15,10 @@ class SamplePipe:
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
 
+    def plan(self, samples: int) -> None:
+        """Say how many samples this process will go through: for whoever watches, nothing is judged by it."""
+        self._write({"event": "plan", "samples": samples})
+
     def start(self, sample: str) -> None:
         """Say that a sample begins: call after the device is idle and before prefill."""
         self._write({"event": "start", "sample": sample})
@@ -27,6 +31,6 @@ class SamplePipe:
         """Say that the last token is on the host."""
         self._write({"event": "end", "sample": sample, "token_digest": token_digest})
 
-    def _write(self, event: dict[str, str]) -> None:
+    def _write(self, event: dict[str, str | int]) -> None:
         if self._descriptor is not None:
             os.write(self._descriptor, json.dumps(event, separators=(",", ":")).encode() + b"\n")

@@ -79,6 +79,7 @@ def run_acceptance(
     finished: dict[str, list[Measured]] = {AUTOREGRESSIVE: [], SPECULATIVE: []}
     listed = [(prompt, True) for prompt in plan.warmups] + [(prompt, False) for prompt in plan.prompts]
     turns = [(prompt, is_warmup, arm) for prompt, is_warmup in listed for arm in finished]
+    instruments.pipe.plan(len(turns))
     for order, (prompt, is_warmup, arm) in enumerate(turns):
         measured = measure_sample(
             lambda arm=arm, prompt=prompt: arm_module.start(  # type: ignore[misc]

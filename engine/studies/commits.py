@@ -136,6 +136,7 @@ def run_launch(commits: Commits, work: ComparedWork, context: RunContext, turn: 
         plan = sequence(profile.arms, measured, warmups, context.nonce, turn.number)
         decode = _Decoding(sides, profile.max_new_tokens, stop_ids)
         doors = _Doors(clock, SamplePipe(context.pipe_fd), work.tokenizer, turn.heard)
+        doors.pipe.plan(len(plan))
         finished = [
             _measure(decode, doors, prompt, SamplePlace(turn.number, index, arm, is_warmup))
             for index, (prompt, arm, is_warmup) in enumerate(plan)

@@ -123,9 +123,9 @@ def run_launch(
     instruments = Instruments.of(engine.backend, tokenizer, context.pipe_fd)
     sides.peer.open()
     finished: list[Measured] = []
-    for index, (prompt, arm, is_warmup) in enumerate(
-        sequence(plan.arms, plan.measured, plan.warmups, plan.seed, plan.launch)
-    ):
+    listed = sequence(plan.arms, plan.measured, plan.warmups, plan.seed, plan.launch)
+    instruments.pipe.plan(len(listed))
+    for index, (prompt, arm, is_warmup) in enumerate(listed):
         place = SamplePlace(plan.launch, index, arm, is_warmup)
         one = _one_of_peer if arm == PEER else _one_of_ours
         finished.append(one(sides, plan, (prompt, place), instruments))

@@ -10,7 +10,7 @@ from typing import Literal
 
 from bridge.errors import LeftRunningError
 from bridge.executor.interface import HOST_KIND, Escape, Execution, Handle, Hooks, RunDirectory, RunKind
-from bridge.records import CommandResult, HostRecord, JobSpec, OutputRecord, SandboxApplied
+from bridge.records import CommandResult, HostRecord, JobSpec, OutputRecord, RunProgress, SandboxApplied
 from bridge.system.clock import Clock, rfc3339
 
 # A program yields log bytes; between two of them it can be stopped. It returns its exit code.
@@ -70,7 +70,8 @@ class FakeExecutor:
         exit_code: int | None = None
         results: list[CommandResult] = []
         hooks.on_started(0, 0.0, f"{spec.id}-fake")
-        for command in spec.commands:
+        for number, command in enumerate(spec.commands, 1):
+            hooks.on_progress(RunProgress(step=command.name, number=number, steps=len(spec.commands)))
             started_s = self.clock.steady_s() - began_s
             running = self.program(spec, directory)
             while True:

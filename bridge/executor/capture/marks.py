@@ -24,6 +24,7 @@ _POLL_MS: Final = 100
 _READ_BYTES: Final = 65536
 _LAST_READS: Final = 16  # when the command is over: as much as a pipe can hold, and no writer keeps us for ever
 _FIELDS: Final = frozenset({"event", "sample", "token_digest"})
+_PLAN: Final = frozenset({"event", "samples"})
 
 
 class MarkReader:
@@ -40,6 +41,7 @@ class MarkReader:
         max_count: int = SAMPLE_MARKS_MAX_COUNT,
         max_line_bytes: int = SAMPLE_MARK_MAX_BYTES,
         on_mark: Callable[[SampleMark], None] | None = None,
+        on_plan: Callable[[int], None] | None = None,
     ) -> None:
         """Begin.
 
@@ -48,13 +50,14 @@ class MarkReader:
             max_count: marks beyond this are dropped.
             max_line_bytes: a longer line is dropped.
             on_mark: gets each accepted mark as it comes.
+            on_plan: gets how many samples the program says that it will go through.
         """
         self._patterns = tuple(pattern for secret in secrets for pattern in patterns(secret))
         self.marks: list[SampleMark] = []
         self.dropped = 0
         self._max_count = max_count
         self._max_line_bytes = max_line_bytes
-        self._on_mark = on_mark
+        self._on_mark, self._on_plan = on_mark, on_plan
         self._partial = bytearray()
         self._skipping = False
 
@@ -75,20 +78,25 @@ class MarkReader:
         self._skipping = False
         if not line and not skipping:
             return
-        mark = None if skipping or len(self.marks) >= self._max_count else self._parse(line, t_s)
-        if mark is None:
+        found = None if skipping or len(self.marks) >= self._max_count else self._parse(line, t_s)
+        if found is None:
             self.dropped += 1
+        elif isinstance(found, int):
+            if self._on_plan is not None:
+                self._on_plan(found)
         else:
-            self.marks.append(mark)
+            self.marks.append(found)
             if self._on_mark is not None:
-                self._on_mark(mark)
+                self._on_mark(found)
 
-    def _parse(self, line: bytes, t_s: float) -> SampleMark | None:
-        """Return the mark of a line, or None when it is not one."""
+    def _parse(self, line: bytes, t_s: float) -> SampleMark | int | None:
+        """Return the mark of a line, the number of samples of a plan, or None when it is neither."""
         if len(line) > self._max_line_bytes:
             return None
         try:
             value = json.loads(line)
+            if isinstance(value, dict) and value.keys() == _PLAN and value["event"] == "plan":
+                return _samples(value["samples"])
             if not isinstance(value, dict) or not value.keys() <= _FIELDS:
                 return None
             mark = SampleMark(
@@ -104,6 +112,13 @@ class MarkReader:
         self.dropped += bool(self._partial) or self._skipping
         self._partial.clear()
         self._skipping = False
+
+
+def _samples(value: object) -> int | None:
+    """Return a number of samples that can be, else None; a plan is shown and never judged."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= SAMPLE_MARKS_MAX_COUNT:
+        return None
+    return value
 
 
 class MarkListener:

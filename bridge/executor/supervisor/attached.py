@@ -8,13 +8,18 @@ from __future__ import annotations
 import select
 import socket
 import weakref
+from contextlib import suppress
 from typing import BinaryIO, Final
+
+import pydantic
 
 from bridge.errors import InfrastructureError, LeftRunningError, SandboxUnavailableError
 from bridge.executor.interface import Execution, Hooks
 from bridge.executor.supervisor.folder import KeptExecution, RunFolder, SupervisorFacts
 from bridge.executor.supervisor.killed import killed_run
 from bridge.executor.supervisor.server import GO, ready
+from bridge.records import RunProgress
+from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock
 
 _TICK_S: Final = 0.05
@@ -64,6 +69,7 @@ class FollowedRun:
     def __init__(self, folder: RunFolder, hooks: Hooks, clock: Clock, connection: socket.socket | None = None) -> None:
         self._folder, self._hooks, self._clock, self._connection = folder, hooks, clock, connection
         self._told = False
+        self._progress = b""
         if connection is not None:
             weakref.finalize(self, connection.close)
 
@@ -107,6 +113,10 @@ class FollowedRun:
             self._hooks.on_started(facts.pid, facts.started, facts.marker)
         while block := log.read(_READ_BYTES):
             self._hooks.on_log(block)
+        if (said := self._folder.progress()) != self._progress:
+            self._progress = said
+            with suppress(StrictJsonError, pydantic.ValidationError):  # torn: the next look finds it whole
+                self._hooks.on_progress(RunProgress.parse(said))
 
     def _wait_for_end(self) -> None:
         deadline_s = self._clock.steady_s() + _END_S

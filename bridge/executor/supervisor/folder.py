@@ -1,7 +1,8 @@
 """The folder of one run: all that its runner and its supervisor share, so that either may die.
 
-`job.json` goes in; `log`, `marks`, `outputs.tar` and `kept.json` come out. `lock` is held by the supervisor while it
-lives, and says who it is from before the first command on; a byte in `stop` ends the run. See docs/supervisor.md.
+`job.json` goes in; `log`, `marks`, `progress`, `outputs.tar` and `kept.json` come out. `lock` is held by the supervisor
+while it lives, and says who it is from before the first command on; a byte in `stop` ends the run. See
+docs/supervisor.md.
 """
 
 from __future__ import annotations
@@ -125,13 +126,14 @@ class FolderFiles:
     outputs: int
     lock: int
     stop: int
+    progress: int
 
     def all(self) -> tuple[int, ...]:
         """Return the descriptors in order."""
         return tuple(getattr(self, field.name) for field in fields(self))
 
 
-_NAMES: Final = ("job.json", "log", "marks", "kept.json", "outputs.tar", "lock", "stop")
+_NAMES: Final = ("job.json", "log", "marks", "kept.json", "outputs.tar", "lock", "stop", "progress")
 
 
 class RunFolder:
@@ -195,6 +197,13 @@ class RunFolder:
         except (OSError, StrictJsonError, pydantic.ValidationError):
             return None
 
+    def progress(self) -> bytes:
+        """Return what the supervisor last said of the run's progress: JSON, perhaps torn; empty before it did."""
+        try:
+            return (self.root / "progress").read_bytes()
+        except FileNotFoundError:  # a supervisor from before there was one
+            return b""
+
     def stop(self, ending: Literal["cancelled", "interrupted"]) -> None:
         """Ask the supervisor to end the run; asking again changes nothing.
 
@@ -247,7 +256,7 @@ def write_kept(files: FolderFiles, version: str, execution: Execution | None, re
         OSError: the disk did not take it.
     """
     outputs = packed({} if execution is None else execution.reports)
-    _rewrite(files.outputs, outputs)
+    rewrite(files.outputs, outputs)
     kept = KeptExecution(
         version=version,
         log_sha256=_sha256(read_all(files.log)),
@@ -255,7 +264,7 @@ def write_kept(files: FolderFiles, version: str, execution: Execution | None, re
         execution=None if execution is None else replace(execution, log=b"", reports={}),
         refusal=refusal,
     )
-    _rewrite(files.kept, kept.model_dump_json().encode())
+    rewrite(files.kept, kept.model_dump_json().encode())
 
 
 def packed(reports: dict[str, bytes]) -> bytes:
@@ -303,7 +312,12 @@ def read_all(descriptor: int) -> bytes:
     return bytes(found)
 
 
-def _rewrite(descriptor: int, data: bytes) -> None:
+def rewrite(descriptor: int, data: bytes) -> None:
+    """Put data in the place of what a file holds; a reader may see a part of it.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
     os.ftruncate(descriptor, 0)
     os.lseek(descriptor, 0, os.SEEK_SET)
     write_all(descriptor, data)

@@ -32,12 +32,13 @@ from bridge.executor.supervisor.folder import (
     JobFile,
     SupervisorFacts,
     read_all,
+    rewrite,
     take,
     write_all,
     write_kept,
 )
 from bridge.limits import TEXT_MAX_CHARS
-from bridge.records import Record, SampleMark, SandboxApplied
+from bridge.records import Record, RunProgress, SampleMark, SandboxApplied
 from bridge.system.clock import SystemClock, rfc3339
 
 # A turn's stamp waits for the thread that samples processes; 5 ms, Python's own interval, would be a tenth of a turn.
@@ -123,13 +124,16 @@ def _execute(
     def on_mark(mark: SampleMark) -> None:
         write_all(files.marks, mark.canonical() + b"\n")
 
+    def on_progress(progress: RunProgress) -> None:
+        rewrite(files.progress, progress.canonical())
+
     with within_reach(here or job.directory, job_uid(spec.sandbox.uid)) as place:
         beside = set_apart(spec, place, offered)
         confinement = confine(spec, place, job.offered, apart=here is not None)
         running = RunExecution(
             spec,
             place,
-            Hooks(on_log=on_log, should_stop=asked),
+            Hooks(on_log=on_log, should_stop=asked, on_progress=on_progress),
             secrets=job.secrets,
             confinement=confinement,
             clock=clock,

@@ -23,6 +23,7 @@ class SeriesOfLaunches:
         note: puts a line into the log.
         elapsed_s: seconds on a clock of the run's.
         gpu: reads the accelerator's load, or says why nothing does.
+        launched: gets how many launches are over, and how many there are at most.
         records: the launches so far, each with its reference.
     """
 
@@ -32,6 +33,7 @@ class SeriesOfLaunches:
     note: Callable[[str], None]
     elapsed_s: Callable[[], float]
     gpu: GpuMeter | str
+    launched: Callable[[int, int], None] = lambda _done, _most: None
     records: list[LaunchRecord] = field(default_factory=list)
     calibration: Calibration = field(default_factory=Calibration)
 
@@ -40,6 +42,7 @@ class SeriesOfLaunches:
         name, decision, went_on, began_s = self.command.name, SeriesDecision(stop=False, why=""), True, self.elapsed_s()
         while went_on and not decision.stop:
             went_on = self._launch()
+            self.launched(len(self.records), self.plan.rule.most)
             decision = decide(self.plan, self.records, self.elapsed_s() - began_s)
         self.note(f"{len(self.records)} launches of {name}: {decision.why if went_on else 'the run ended'}")
         return went_on

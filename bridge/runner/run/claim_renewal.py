@@ -10,12 +10,12 @@ import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from bridge.bus.views import HeldClaim, LogChunk, ReceivedRequest, RequestRef
 from bridge.errors import FencedError, InfrastructureError
 from bridge.limits import LOG_CHUNK_MAX_BYTES, WAKE_GRACE_S
-from bridge.records import Beacon, Claim, LogHead
+from bridge.records import Beacon, Claim, LogHead, RunProgress
 from bridge.run.lease import OwnLease
 from bridge.run.outcomes import Ending
 from bridge.runner.connection.link import BusLink
@@ -23,13 +23,15 @@ from bridge.system.clock import Clock, rfc3339
 from bridge.system.tasks import THREADS, Task, Tasks
 
 Phase = Literal["preparing", "running", "judging", "publishing"]
+PROGRESS_S: Final = 10.0  # no push for progress alone sooner after the last one
 _TRIES = 3
 
 
 def following(held: HeldClaim, clock: Clock, **changes: Any) -> Claim:
     """Return the claim that may replace the held one, with these changes: a renewal, or another state or runner.
 
-    A renewal counts beats; where the bus lets it, it takes the place of an earlier renewal and its number.
+    A renewal counts beats; where the bus lets it, it takes the place of an earlier renewal and its number. What was
+    said of the run's progress is not kept.
     """
     old = held.claim
     renews = all(changes.get(name, getattr(old, name)) == getattr(old, name) for name in ("state", "runner"))
@@ -39,8 +41,9 @@ def following(held: HeldClaim, clock: Clock, **changes: Any) -> Claim:
         "beat": old.beat + 1 if renews else 0,
         "nonce": secrets.token_hex(16),
         "time": rfc3339(clock.now()),
+        "progress": None,
     }
-    return old.evolve(**fresh, **changes)
+    return old.evolve(**{**fresh, **changes})
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class ClaimRenewal:
         beacon: Callable[[], Beacon | None],
         asked_s: float,
         tasks: Tasks = THREADS,
+        progress_s: float = PROGRESS_S,
     ) -> None:
         self._link, self._clock, self._beacon, self._tasks = link, clock, beacon, tasks
         self._held = held
@@ -77,6 +81,8 @@ class ClaimRenewal:
         self._seq = 0
         self._offset = 0
         self._known_bytes = 0
+        self._progress: RunProgress | None = None
+        self._progress_s, self._pushed_s = progress_s, clock.steady_s()
         self._ended = False
         self._fenced = False
         self._stop = threading.Event()
@@ -98,6 +104,10 @@ class ClaimRenewal:
             known = min(self._known_bytes, len(data))
             self._known_bytes -= known
             self._pending += data[known:]
+
+    def report(self, progress: RunProgress) -> None:
+        """Take how far the run is; it leaves with one of the next pushes."""
+        self._progress = progress
 
     def resume_log(self) -> None:
         """Go on with the log where an earlier process of this runner left it; `feed` still gets it from its beginning.
@@ -204,7 +214,7 @@ class ClaimRenewal:
         while not self._tasks.wait(self._stop, min(0.25, max(0.02, self._lease.due_in_s()))):
             self._look()
             with self._lock:
-                waiting = bool(self._pending)
+                waiting = bool(self._pending) or self._has_progress()
             urgent = self._lease.due_in_s() == 0.0
             if not (waiting or urgent) or self._link.push_wait_s(urgent=urgent) > 0:
                 continue
@@ -212,12 +222,19 @@ class ClaimRenewal:
                 with self._link.lock:
                     if not self._link.take_push_turn(urgent=urgent):
                         continue  # another slot or runner was quicker, and the budget is the host's
-                    self._push(lambda held: following(held, self._clock), final=False)
+                    self._push(
+                        lambda held: following(held, self._clock, progress=self._progress), final=False
+                    )  # fmt: skip
             except FencedError:
                 self._fenced = True
                 return
             except InfrastructureError:
                 continue  # the budget stretches; the lease decides how long this may go on
+
+    def _has_progress(self) -> bool:
+        """Whether the bus shows an older progress, and has for long enough to be told for that alone."""
+        quiet_s = self._clock.steady_s() - self._pushed_s
+        return self._progress != self._held.claim.progress and quiet_s >= self._progress_s
 
     def _push(self, make: Callable[[HeldClaim], Claim], *, final: bool) -> HeldClaim:
         with self._link.lock:
@@ -231,6 +248,7 @@ class ClaimRenewal:
                 raise
             self._link.budget.spent(ok=True, took_s=self._clock.steady_s() - asked_s)
             self._lease.renewed(asked_s)
+            self._pushed_s = asked_s
         return self._held
 
     def _next_chunk(self, *, final: bool) -> LogChunk | None:

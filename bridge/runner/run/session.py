@@ -217,7 +217,9 @@ class ClaimedRunSession:
             self._revoked = self._revoked or error.message
 
     def _hooks(self) -> Hooks:
-        return Hooks(on_log=self._renewal.feed, should_stop=self._should_stop)
+        return Hooks(
+            on_log=self._renewal.feed, should_stop=self._should_stop, on_progress=self._renewal.report
+        )  # fmt: skip
 
     def _follow(self, running: LiveRun) -> Execution:
         """Follow a run to its end, or leave it to the next process of this runner."""

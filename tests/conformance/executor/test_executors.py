@@ -15,7 +15,7 @@ from bridge.errors import LeftRunningError
 from bridge.executor.interface import Execution, Executor, Hooks, RunDirectory, Starting
 from bridge.executor.local import LocalExecutor
 from bridge.executor.trial import make_directory
-from bridge.records import HostRecord, JobSpec, SandboxApplied, SandboxSpec
+from bridge.records import HostRecord, JobSpec, RunProgress, SandboxApplied, SandboxSpec
 from bridge.system.clock import SystemClock, parse_rfc3339
 from tests.fakes.fake_executor import FakeExecutor
 from tests.fakes.local_jobs import Jobs
@@ -60,6 +60,7 @@ class Bench:
     base: Path
     stop_with: Literal["cancelled", "interrupted"] | None = None
     events: list[tuple[str, bytes]] = field(default_factory=list)
+    progress: list[RunProgress] = field(default_factory=list)
 
     def run(self, *names: str) -> Ran:
         def should_stop():
@@ -70,6 +71,7 @@ class Bench:
             on_log=lambda block: self.events.append(("log", block)),
             on_started=lambda pid, started, marker: self.events.append(("started", marker.encode())),
             should_stop=should_stop,
+            on_progress=self.progress.append,
         )
         argv = [(sys.executable, "-I", "-S", "-c", PROGRAMS[name]) for name in names]
         spec = Jobs(executor=None, base=None).spec(argv=argv, sandbox=SandboxSpec(mode="off"))
@@ -125,6 +127,12 @@ def test_a_run_is_announced_before_it_says_anything(bench):
 
     assert kinds[0] == "started"
     assert kinds.count("started") == 1
+
+
+def test_the_last_step_that_was_told_is_the_last_that_ran(bench):
+    bench.run("plain", "plain")
+
+    assert [(one.step, one.number, one.steps) for one in bench.progress][-1] == ("c1", 2, 2)
 
 
 def test_the_log_is_what_the_hook_heard_in_order(bench):

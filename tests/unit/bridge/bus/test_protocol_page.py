@@ -27,6 +27,7 @@ from bridge.records import (
     Reason,
     Record,
     Request,
+    RunProgress,
 )
 from bridge.request import cancel_branch, cancelled_id_of, run_id_of
 from bridge.request.cancel import CancelRequest
@@ -37,7 +38,7 @@ from bridge.trust.signing_key import FileKey
 
 PAGE = (Path(__file__).parents[4] / "docs" / "protocol.md").read_text(encoding="utf-8")
 RECORDS: tuple[type[Record], ...] = (
-    BusRecord, KeyRecord, Request, CancelRequest, Claim, LogHead, Beacon, ArchiveHead, ArchivedRun,
+    BusRecord, KeyRecord, Request, CancelRequest, Claim, RunProgress, LogHead, Beacon, ArchiveHead, ArchivedRun,
 )  # fmt: skip
 RUN_ID = new_id(1_767_323_045_000, bytes(10))
 QUOTED = re.compile(r"`([^`]+)`")

@@ -9,11 +9,12 @@ import pytest
 
 from bridge.errors import FencedError
 from bridge.limits import LOG_CHUNK_MAX_BYTES
-from bridge.records import Claim
+from bridge.records import Claim, RunProgress
 from bridge.runner.connection.link import link_to
 from bridge.runner.run.claim_renewal import ClaimRenewal, following
 from bridge.system.clock import rfc3339
 from tests.fakes.asking import make_request, push
+from tests.fakes.clone import until
 from tests.fakes.memory_bus import Faults, MemoryBus, MemoryRemote, bus_record
 
 
@@ -30,7 +31,9 @@ def keep(clock):
         id=ref.id, request_oid=ref.oid, state="claimed", runner="mini", nonce=secrets.token_hex(16), sequence=0,
         lease_s=1.5, phase="preparing", time=rfc3339(clock.now()),
     )  # fmt: skip
-    renewal = ClaimRenewal(link, bus.claim(claim), clock=clock, beacon=lambda: None, asked_s=clock.steady_s())
+    renewal = ClaimRenewal(
+        link, bus.claim(claim), clock=clock, beacon=lambda: None, asked_s=clock.steady_s(), progress_s=0.1
+    )
     yield renewal, bus, ref, faults
     renewal.stop()
 
@@ -84,6 +87,27 @@ def test_the_lease_counts_from_when_a_slow_push_was_asked(keep, clock):
     # A lease of 1.5 s is the owner's for 1 s after the push was asked; after its answer there are 0.3 s left.
     clock.sleep(max(0.0, asked_s + 1.2 - clock.steady_s()))
     assert renewal.lost() == "the lease could not be renewed in time"
+
+
+def test_progress_goes_with_the_log_or_alone_after_a_while_and_not_into_the_next_phase(keep, clock):
+    renewal, bus, ref, _ = keep
+    renewal.advance(state="started", phase="running")
+    seen = RunProgress(step="train", number=1, steps=2, unit="sample", done=3, most=9)
+    renewal.report(seen)
+    renewal.feed(b"three\n")
+    renewal.start()
+    until(lambda: bus.read_claim(ref.id).claim.progress == seen)
+    renewal.finish("judging")
+    assert bus.read_claim(ref.id).claim.progress is None
+
+
+def test_progress_alone_is_told_once_the_bus_was_quiet_for_a_while(keep):
+    renewal, bus, ref, _ = keep
+    renewal.extend(600.0)  # nothing but the progress is a reason to push
+    renewal.start()
+    seen = RunProgress(step="train", number=1, steps=2)
+    renewal.report(seen)
+    until(lambda: bus.read_claim(ref.id).claim.progress == seen)
 
 
 def test_a_claim_that_moved_is_noticed(keep):
