@@ -48,6 +48,7 @@ class KakeyaError(Exception):
 
     Attributes:
         remedy: the next thing to do, a sentence or a command, or None when the message already says it.
+        run_id: the run it is about, once that has been sent.
     """
 
     exit_code: ClassVar[int] = 70
@@ -56,6 +57,7 @@ class KakeyaError(Exception):
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
         super().__init__(message)
         self.remedy = remedy
+        self.run_id: str | None = None
 
     @property
     def message(self) -> str:

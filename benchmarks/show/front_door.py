@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from benchmarks.show.line import Line
 from benchmarks.studies import pages, requester_size, requester_speed
-from benchmarks.studies.report import report_of
+from benchmarks.studies.report import ROOT, report_of
 
+SCREENS = ROOT / "tests" / "unit" / "bridge" / "cli" / "golden" / "screens"
 STUDIES = "make studies AREA=front-door"
 
 
@@ -47,6 +49,12 @@ def looked_at() -> str | None:
     )
 
 
+def screens() -> str | None:
+    """Return how many screens are kept at each width."""
+    kept = Counter(path.stem.rpartition("-")[2] for path in SCREENS.glob("*.txt"))
+    return "; ".join(f"{count} situations at {width} columns" for width, count in sorted(kept.items())) or None
+
+
 LINES = (
     Line(
         "a requester's installation: at most 65 MB and 26 distributions, with signature verification and judging",
@@ -83,7 +91,11 @@ LINES = (
         STUDIES,
         looked_at,
     ),
-    Line("screens as text snapshots for 12 situations at 80 and 120 columns", "not built"),
+    Line(
+        "screens as text snapshots for 12 situations at 80 and 120 columns",
+        "python -m pytest -n 0 -q tests/unit/bridge/cli/test_screens.py",
+        screens,
+    ),
     Line(
         "adds at most 30 s to `make test`; Chromium under `make studies AREA=front-door` (no inspector, no site)",
         "python -m pytest -n 0 -q -m 'not slow' tests/integration/mcp tests/unit/bridge/mcp "

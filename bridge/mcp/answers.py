@@ -89,8 +89,8 @@ def links(document: Document) -> list[tuple[str, str]]:
 
 
 def is_error(document: Document) -> bool:
-    """Whether a command could not answer; a run that failed is an answer."""
-    return document["outcome"]["exit_code"] != 0 and document.get("id") is None and document.get("data") is None
+    """Whether a command could not answer; a run that failed is an answer, and says whether it has ended."""
+    return document["outcome"]["exit_code"] != 0 and document.get("terminal") is None and document.get("data") is None
 
 
 def _cut(value: Any, items: int, chars: int) -> Any:

@@ -17,6 +17,7 @@ from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
+from bridge.durations import duration_text
 from bridge.errors import KakeyaError
 from bridge.mcp import answers, resources, tasks
 from bridge.mcp.interface import Commands, Document
@@ -176,7 +177,9 @@ def serve(commands: Commands, version: str) -> None:
 
 def progress_text(event: Mapping[str, Any]) -> str:
     """Return an event in a few words; the lines of a log are counted, not repeated."""
-    parts = [f"{event['state']} after {event['elapsed_s']:.0f} s"]
+    parts = [f"{event['state']} after {duration_text(event['elapsed_s'])}"]
+    if event["progress"] is not None:
+        parts.append(event["progress"]["text"])
     if event["log_bytes"]:
         parts.append(f"log {event['log_bytes']} bytes")
     if event["event"] == "trouble":

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import jsonschema
 
+from bridge.durations import duration_text
 from bridge.errors import UsageError
 from bridge.mcp import schemas
 from bridge.presets import Preset, registry
@@ -150,5 +151,5 @@ def _described(name: str, preset: Preset | None) -> str:
     if preset is None:
         return f"Run the preset {name}, which a host of this bus offers and this installation does not know. {after}"
     limit_s = preset.limits.wall_s
-    bound = f" Takes at most {limit_s:g} s once started (smoke)." if limit_s is not None else ""
+    bound = f" Takes at most {duration_text(limit_s)} once started (smoke)." if limit_s is not None else ""
     return f"{preset.description.rstrip('.')}.{bound} {after}"

@@ -112,4 +112,5 @@ def normal(text: str, folder: Path | None = None) -> str:
     ids = sorted(set(re.findall(rf"\b{ID_PATTERN}\b", text)))
     for number, run_id in enumerate(ids):
         text = text.replace(run_id, f"ID{number}").replace(run_id[-8:], f"SHORT{number}")
-    return re.sub(r"(untrusted log |\"fence\": \")[0-9a-f]{12}", r"\1FENCE", text)
+    text = re.sub(r"(untrusted log |\"fence\": \")[0-9a-f]{12}", r"\1FENCE", text)
+    return re.sub(r"\b(?=[0-9a-f]*[a-f])[0-9a-f]{12}\b", "SHORT_DIGEST", text)

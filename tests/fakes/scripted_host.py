@@ -127,7 +127,7 @@ class ScriptedHost:
         held = self.held[run_id]
         end = held.claim.evolve(
             state="terminal", phase=None, reason=reason, message=message, exit_code=0, result_oid=oid,
-            sequence=held.claim.sequence + 1, nonce=os.urandom(16).hex(),
+            sequence=held.claim.sequence + 1, nonce=os.urandom(16).hex(), time=rfc3339(self.clock.now()), progress=None,
         )  # fmt: skip
         self.held[run_id] = self.bus.publish(held, end)
         self.bus.copy_result(self._ref, oid)

@@ -121,7 +121,8 @@ def _control(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     _verb(verbs, "pause", "take nothing new until resumed; what runs goes on")
     _verb(verbs, "resume", "take requests again")
     collect = _verb(verbs, "gc", "delete refs of runs that ended long ago, and old files of this runner", bus=True)
-    collect.add_argument("--older-than", type=age, default="14d", metavar="AGE", help="e.g. 12h; a bare number is days; default 14d")
+    said = "e.g. 12h; a bare number is days; default 14d"
+    collect.add_argument("--older-than", type=age, default="14d", metavar="AGE", help=said)
     collect.add_argument("--dry-run", action="store_true", help="only print what would go")
 
 

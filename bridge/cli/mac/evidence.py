@@ -43,7 +43,8 @@ def compare(call: Invocation) -> int:
     first, second = a.result, b.result
     lines, measured = comparing.compare(a, b), comparing.measured(a, b)
     for text in _side_by_side((short(first.id), short(second.id)), lines):
-        call.output.data(text)
+        for part in call.output.fitted(text, indent=text.find("  ", 2) + 2):
+            call.output.data(part)
     for one in measured.differences:
         call.output.row("B vs A", f"{clean_line(one.wording)}   NOT CITABLE")
     for floor in measured.noise:

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from bridge.cli.mac.context import Invocation
+from bridge.cli.screen.listing import Repainter, run_lines
 from bridge.cli.screen.run_view import print_status
+from bridge.cli.signals import DetachedError
 from bridge.client.connection.liveness import SeenRunner, doubts, look
+from bridge.client.connection.session import BusSession
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import PREFIX, clean_line, fenced, new_fence
-from bridge.client.run.listing import rows
+from bridge.client.run.follow import poll_bounds
+from bridge.client.run.listing import Row, rows
 from bridge.client.run.present import document
 from bridge.client.run.run import Run
 from bridge.durations import age_text, duration_text
+from bridge.errors import UsageError
 from bridge.ids import short
 from bridge.presets import registry
+
+WATCH_S: Final = 2.0
 
 
 def status(call: Invocation) -> int:
@@ -53,7 +61,7 @@ def _follow(call: Invocation, run: Run) -> int:
     """Print log lines as they come, fenced, until the run ends."""
     fence = new_fence()
     call.output.data(f"--- untrusted log {fence} ---")
-    for progress in run.follow(want_log=True):
+    for progress in run.follow(log="lines"):
         if progress.kind == "trouble":
             call.output.note(progress.lines[0])
         # The stored log is whole; the live one may have ended a chunk earlier.
@@ -69,23 +77,46 @@ def _follow(call: Invocation, run: Run) -> int:
 
 
 def ls(call: Invocation) -> int:
-    """List runs, newest first."""
+    """List runs, newest first; with --watch again and again until a signal."""
+    if call.args.watch:
+        return _watch_runs(call)
     session = call.connect(quiet=True)
-    found = rows(session, state=call.args.state, preset=call.args.preset, limit=call.args.limit, archived=call.args.all)
-    width = max((len(row.state.word) for row in found), default=0)
-    for row in found:
-        if call.args.ids:
-            call.output.data(row.id)
-            continue
-        ending = " ".join(word for word in (row.reason, row.verdict) if word)
-        call.output.data(
-            f"{short(row.id)}  {row.state.word:<{width}}  {row.preset or '?':<28} {age_text(row.age_s):>8} ago  "
-            f"{row.runner or '-':<16} {ending}".rstrip()
-        )
+    found = _rows(call, session)
+    lines = [row.id for row in found] if call.args.ids else run_lines(found, call.output.columns)
+    for line in lines:
+        call.output.data(line)
     if not found:
-        call.output.say("note", "no such runs" if call.args.state or call.args.preset else "no runs yet")
+        call.output.say("note", _NOTHING[bool(call.args.state or call.args.preset)])
     call.output.document(of_data("ls", [row.data() for row in found], bus=session.bus_part()))
     return 0
+
+
+_NOTHING: Final = ("no runs yet", "no such runs")
+
+
+def _rows(call: Invocation, session: BusSession) -> list[Row]:
+    args = call.args
+    return rows(session, state=args.state, preset=args.preset, limit=args.limit, archived=args.all)
+
+
+def _watch_runs(call: Invocation) -> int:
+    """Show the listing in place, or anew each time it changed where nothing can be shown in place.
+
+    Raises:
+        UsageError: a program asks.
+    """
+    if call.output.json or call.args.ids:
+        raise UsageError("--watch is for people", remedy="kakeya-mac ls --json, as often as it is needed")
+    session = call.connect(quiet=True)
+    pause_s = max(WATCH_S, poll_bounds(session)[1])
+    with Repainter(call.output) as painter:
+        try:
+            while True:
+                found = _rows(call, session)
+                painter.show(run_lines(found, call.output.columns) if found else [_NOTHING[0]])
+                session.clock.sleep(pause_s)
+        except DetachedError as asked:
+            return asked.exit_code
 
 
 def fetch(call: Invocation) -> int:

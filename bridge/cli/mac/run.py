@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.drafts import draft_of, show_draft
@@ -14,7 +15,7 @@ from bridge.client.run.present import detached_document, document
 from bridge.client.run.run import Run
 from bridge.client.send.draft import RequestDraft, without_sandbox
 from bridge.client.send.submit import submit
-from bridge.errors import UsageError
+from bridge.errors import KakeyaError, UsageError
 from bridge.run.outcomes import strongest
 
 
@@ -56,7 +57,8 @@ def attach(call: Invocation) -> int:
     """Wait for a run that was sent earlier."""
     found = call.find_on_bus(call.args.id)
     found.reattached = True
-    return _see_through(call, found)
+    with naming(found):
+        return _see_through(call, found)
 
 
 def wait(call: Invocation) -> int:
@@ -105,6 +107,21 @@ def _warner(call: Invocation) -> Callable[[str], None]:
 
 def _after_sending(call: Invocation, sent: Run) -> int:
     """Wait for a run that was just sent where the command line says so, else print its id."""
+    with naming(sent):
+        return _waited_or_named(call, sent)
+
+
+@contextmanager
+def naming(run: Run) -> Iterator[None]:
+    """Let an error say which run it is about: the run was sent, and its id is not lost with the command."""
+    try:
+        yield
+    except KakeyaError as error:
+        error.run_id = run.id
+        raise
+
+
+def _waited_or_named(call: Invocation, sent: Run) -> int:
     if call.args.wait or call.args.follow or call.args.wait_timeout is not None:
         return _see_through(call, sent)
     _name_run(call, sent)
@@ -122,7 +139,7 @@ def _see_through(call: Invocation, found: Run) -> int:
     try:
         _name_run(call, found)
         timeline = make_timeline(call.output, found.wall_limit_s, found.waiting_text, found.bus.clock.steady_s)
-        show_all(timeline, found.follow(timeout_s=call.args.wait_timeout, want_log=call.args.follow))
+        show_all(timeline, found.follow(timeout_s=call.args.wait_timeout, log="lines" if call.args.follow else "last"))
         status = found.with_actions(found.status(require=call.required()))
     except DetachedError as detached:
         call.output.say("detach", f" the run goes on; resume: {found.resume}")

@@ -6,12 +6,20 @@ Everything shown here that a stranger wrote has passed `bridge.client.document.u
 from __future__ import annotations
 
 import json
+import os
+import re
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
+from bridge.client.document.untrusted import PREFIX
+
 LABEL_CHARS: Final = 6
 DATA_LABEL_CHARS: Final = 12
+_COMMAND: Final = re.compile(r"\bkakeya-(?:mac|runner|engine) .*")
+_NO_BREAK: Final = "\0"  # clean text holds none
+MIN_COLUMNS: Final = 40  # narrower screens are written to as if they were as wide
 _COLOURS: Final = {"error": "31", "next": "36", "passed": "32", "rejected": "31", "warn": "33"}
 
 
@@ -24,6 +32,7 @@ class Output:
         lines: whether stdout is one JSON document a line, events first.
         live: whether stderr is a terminal that understands cursor movement.
         colour: whether escapes may be written at all.
+        columns: characters of the screen that stdout is, None where it is none.
     """
 
     stdout: TextIO
@@ -32,20 +41,26 @@ class Output:
     live: bool = False
     colour: bool = False
     lines: bool = False
+    columns: int | None = None
     _open_line: bool = False
 
     def say(self, label: str, text: str) -> None:
         """Write one labelled line of talk; further lines of the text are indented."""
-        first, *more = text.split("\n")
+        indent, columns = max(LABEL_CHARS, len(label) + 1), self.columns
+        lines = text.split("\n")
+        first, *more = [
+            one for line in lines for one in ([line] if columns is None else wrapped_to(line, columns - indent))
+        ]
         self.end_line()
         self._talk(f"{self._painted(label, LABEL_CHARS)}{first}\n")
         for line in more:
             self._talk(f"{'':<{LABEL_CHARS}}{line}\n")
 
     def note(self, text: str) -> None:
-        """Write one line of talk as it is."""
+        """Write one line of talk, cut to the screen where a program wrote it."""
         self.end_line()
-        self._talk(f"{text}\n")
+        shown = wrapped_to(text, self.columns)[0] if self.columns is not None and text.startswith(PREFIX) else text
+        self._talk(f"{shown}\n")
 
     def append(self, text: str) -> None:
         """Write a piece of the timeline; pieces share a line until something else is said."""
@@ -59,8 +74,19 @@ class Output:
             self._talk("\n")
 
     def row(self, label: str, text: str, width: int = DATA_LABEL_CHARS) -> None:
-        """Write one labelled line of data, its text `width` characters in; nothing under --json."""
-        self.data(f"{self._painted(label, width)}{text}")
+        """Write a labelled line of data, its text `width` characters in, wrapped to the screen; not under --json."""
+        indent = max(width, len(label) + 1)
+        first, *more = [text] if self.columns is None else wrapped_to(text, self.columns - indent)
+        self.data(f"{self._painted(label, width)}{first}")
+        for line in more:
+            self.data(f"{'':<{indent}}{line}")
+
+    def fitted(self, line: str, indent: int) -> list[str]:
+        """Return a line of data in as many as the screen takes, all but the first so far in."""
+        if self.columns is None or len(line) <= self.columns:
+            return [line]
+        first, *more = wrapped_to(line[indent:], self.columns - indent)
+        return [f"{line[:indent]}{first}", *(f"{'':<{indent}}{part}" for part in more)]
 
     def data(self, line: str = "") -> None:
         """Write one line of data; nothing under --json."""
@@ -105,8 +131,35 @@ def make_output(
     no_colour = bool(environment.get("NO_COLOR"))
     quiet = as_json or as_lines
     return Output(
-        stdout, stderr, json=quiet, live=terminal and not quiet, colour=terminal and not no_colour, lines=as_lines
-    )
+        stdout, stderr, json=quiet, live=terminal and not quiet, colour=terminal and not no_colour, lines=as_lines,
+        columns=columns_of(stdout, environment),
+    )  # fmt: skip
+
+
+def wrapped_to(text: str, width: int) -> list[str]:
+    """Return a text in lines of at most `width` characters.
+
+    A line of a log is cut. What follows the name of a program, and any word that is longer, is left whole: a command
+    that is to be pasted must not hold a line break.
+    """
+    if text.startswith(PREFIX):
+        return [text if len(text) <= width else f"{text[: max(1, width - 1)]}…"]
+    whole = _COMMAND.sub(lambda found: found[0].replace(" ", _NO_BREAK), text)
+    lines = textwrap.wrap(whole, max(20, width), break_long_words=False, break_on_hyphens=False)
+    return [line.replace(_NO_BREAK, " ") for line in lines] or [text]
+
+
+def columns_of(stream: TextIO, environment: Mapping[str, str]) -> int | None:
+    """Return how wide the screen is that a stream writes to: what COLUMNS says, else the terminal, else None."""
+    said = environment.get("COLUMNS", "")
+    if said.isascii() and said.isdigit() and int(said) > 0:
+        return max(MIN_COLUMNS, int(said))
+    if not stream.isatty():
+        return None
+    try:
+        return max(MIN_COLUMNS, os.get_terminal_size(stream.fileno()).columns)
+    except (OSError, ValueError):
+        return None
 
 
 def clock_face(seconds: float) -> str:
@@ -115,15 +168,3 @@ def clock_face(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60:02d}:{whole % 60:02d}"
     return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
-
-
-def size_text(count: int) -> str:
-    """Return a size: ``512 B``, ``1.2 KB``, ``2.26 MB`` (powers of 1000)."""
-    if count < 1000:
-        return f"{count} B"
-    value = float(count)
-    for unit in ("KB", "MB", "GB"):
-        value /= 1000
-        if value < 1000 or unit == "GB":
-            return f"{value:.3g} {unit}"
-    return f"{count} B"

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
-from bridge.cli.screen.output import Output, clock_face, size_text
+from bridge.cli.screen.output import Output, clock_face
 from bridge.client.document.untrusted import PREFIX
 from bridge.client.run.follow import HEARTBEAT_S, Progress
+from bridge.client.run.progress import progress_part, progress_text
 from bridge.durations import duration_text
 
 _END_WORDS = {
@@ -42,6 +43,7 @@ class Timeline:
         self._output = output
         self._limit_s = limit_s
         self._why_waiting = why_waiting
+        self._line_shown: str | None = None
 
     def __enter__(self) -> Timeline:
         return self
@@ -61,16 +63,20 @@ class Timeline:
                 self._output.note(f"{clock_face(progress.elapsed_s)} {progress.lines[0]}")
             case "heartbeat":
                 self._output.note(self._heartbeat(progress))
+                if progress.last_line not in {None, self._line_shown}:
+                    self._line_shown = progress.last_line
+                    self._output.note(f"{PREFIX}{progress.last_line}")
             case "end":
                 if progress.end != "terminal":
                     self._output.append(state_text(progress, self._limit_s))
 
     def _heartbeat(self, progress: Progress) -> str:
+        if progress.run is not None:
+            return f"{clock_face(progress.elapsed_s)} {progress.state.word}: {progress_text(progress.run)}"
         text = state_text(progress, self._limit_s)
         if progress.state == "queued":
             return f"{text}: {self._why_waiting()}"
-        log = f", log {size_text(progress.log_bytes)}" if progress.log_bytes else ""
-        return f"{text}: nothing new for {duration_text(HEARTBEAT_S)}{log}"
+        return f"{text}: nothing new for {duration_text(HEARTBEAT_S)}"
 
 
 class LiveTimeline(Timeline):
@@ -115,16 +121,21 @@ class LiveTimeline(Timeline):
                 self._console.print(self._text(f"{clock_face(progress.elapsed_s)} {progress.lines[0]}", style="yellow"))
             case "heartbeat":
                 self._why = f": {self._why_waiting()}" if progress.state == "queued" else ""
+            case "progress":
+                pass  # the live lines show the last event
             case _:
                 self._why = ""
                 self._console.print(self._text(state_text(progress, self._limit_s)))
 
     def _line(self) -> Any:
-        """Return the line with the seconds since the last event."""
+        """Return the line with the seconds since the last event, and the last line of the log; each fits the screen."""
         if self._last is None or self._last.kind == "end":
             return self._text("")
         elapsed_s = self._last.elapsed_s + self._steady_s() - self._seen_s
-        return self._text(f"{clock_face(elapsed_s)} {self._last.state.word}{self._why}", style="dim")
+        said = f": {progress_text(self._last.run)}" if self._last.run is not None else self._why
+        lines = [f"{clock_face(elapsed_s)} {self._last.state.word}{said}"]
+        lines += [] if self._last.last_line is None else [f"{PREFIX}{self._last.last_line}"]
+        return self._text("\n".join(lines), style="dim", no_wrap=True, overflow="ellipsis")
 
 
 class EventTimeline(Timeline):
@@ -142,6 +153,8 @@ class EventTimeline(Timeline):
             untrusted=progress.kind == "log",
             log_bytes=progress.log_bytes,
             end=progress.end,
+            progress=progress_part(progress.run),
+            last_line=progress.last_line,
         )
         self._output.event(event.document())
 

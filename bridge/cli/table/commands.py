@@ -23,7 +23,10 @@ _BUS = Argument(
 )
 _ID = Argument(("id",), "run id, a unique prefix or suffix of one, or @last", metavar="ID", complete="run")
 _WAIT_TIMEOUT = Argument(
-    ("--wait-timeout",), "wait, but no longer than this, e.g. 90s or 1h30m (exit 8); the run goes on", metavar="TIME", number="seconds"
+    ("--wait-timeout",),
+    "wait, but no longer than this, e.g. 90s or 1h30m (exit 8); the run goes on",
+    metavar="TIME",
+    number="seconds",
 )
 _FOLLOW = Argument(("--follow",), "show the log on stderr while it grows (implies --wait)", "flag")
 _REQUIRE = Argument(
@@ -132,9 +135,10 @@ _WATCH = (
             Argument(("--preset",), "only of this preset", metavar="PRESET", complete="preset"),
             Argument(("-n", "--limit"), "at most N", metavar="N", number="int", default=20),
             Argument(("-q", "--ids"), "print full ids only", "flag"),
-            Argument(("--all",), "also runs that only the archives of the bus still hold", "flag"), _JSON, _BUS,
+            Argument(("--all",), "also runs that only the archives of the bus still hold", "flag"),
+            Argument(("-w", "--watch"), "show it anew as it changes, until Ctrl-C", "flag"), _JSON, _BUS,
         ),
-        examples=("kakeya-mac ls --state started", "kakeya-mac ls --all --limit 200"),
+        examples=("kakeya-mac ls --state started", "kakeya-mac ls -w", "kakeya-mac ls --all --limit 200"),
     ),
     Verb("fetch", "Watch", "bridge.cli.mac.look:fetch", "write a run's verified result to disk",
             (_ID, _JSON, _BUS), examples=("kakeya-mac fetch @last",), exit_codes=(0, 1, 8)),
@@ -223,7 +227,8 @@ _SETUP = (
             "output names the one command with which the host's owner trusts it.",
             ("kakeya-mac init --bus origin", "kakeya-mac init --bus origin --signing-key auto")),
     Verb("gc", "Set up", "bridge.cli.mac.setup:gc", "remove old results here, and request branches that are done",
-            (Argument(("--older-than",), "age, e.g. 12h; a bare number is days", metavar="AGE", number="days", default="30d"),
+            (Argument(("--older-than",), "age, e.g. 12h; a bare number is days", metavar="AGE", number="days",
+                      default="30d"),
              Argument(("--branches",), "also delete finished request branches on the bus", "flag"),
              Argument(("--dry-run",), "only say what would go", "flag"), _JSON, _BUS)),
     Verb("config", "Set up", "bridge.cli.mac.setup:config", "show the bus, and where that came from", (_JSON, _BUS)),

@@ -11,15 +11,18 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from bridge import strictjson
 from bridge.bus.views import Tree
+from bridge.client.document.untrusted import clean_line
 from bridge.errors import IntegrityError
 from bridge.ids import is_id, short
 from bridge.limits import REQUEST_MAX_BYTES, RESULT_MAX_BYTES, RESULT_MAX_FILES
 from bridge.records import Request
 from bridge.system.durable import write_atomically, write_folder_atomically
+
+_CLOSE: Final = frozenset({"x", "%"})  # units that stand right behind their number
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,21 @@ class Sent:
     def request(self) -> Request:
         """Return the request that the stored bytes hold."""
         return Request.parse(self.data)
+
+
+@dataclass(frozen=True)
+class StoredEnding:
+    """What a listing shows of a stored result, read without checking it: whoever decides by it asks `status`.
+
+    Attributes:
+        decision, metric: of its verdict, and the number of its primary claim; None where nothing was judged.
+        ended: when the host wrote its record.
+    """
+
+    reason: str | None
+    decision: str | None
+    metric: str | None
+    ended: str | None
 
 
 class Store:
@@ -118,6 +136,16 @@ class Store:
         """Return a stored result tree."""
         return read_folder(self.folder(run_id))
 
+    def read_ending(self, run_id: str) -> StoredEnding:
+        """Return what a listing shows of a stored result; nothing of a file that is not as it was written."""
+        folder = self.folder(run_id)
+        record, verdict = (_json_object(folder / name) for name in ("run.json", "verdict.json"))
+        decision, reason = _text(verdict, "decision"), _text(record, "reason")
+        if reason == "passed" and decision in {None, "rejected"}:
+            reason = "gate_rejected"
+        claims = verdict.get("claims")
+        return StoredEnding(reason, decision, _metric(claims), _text(record, "ended"))
+
     def remove_result(self, run_id: str) -> None:
         """Delete a stored result."""
         if self.has_result(run_id):
@@ -127,6 +155,28 @@ class Store:
         if not self._requests.is_dir():
             return set()
         return {path.stem for path in self._requests.glob("*.json") if is_id(path.stem)}
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: dict[str, Any], name: str) -> str | None:
+    found = value.get(name)
+    return clean_line(found) if isinstance(found, str) else None
+
+
+def _metric(claims: object) -> str | None:
+    """Return the primary claim as a number with its unit."""
+    for one in claims if isinstance(claims, list) else ():
+        if isinstance(one, dict) and one.get("role") == "primary" and isinstance(one.get("value"), int | float):
+            unit = _text(one, "unit") or ""
+            return f"{one['value']:.4g}{'' if unit in _CLOSE else ' '}{unit}".strip()
+    return None
 
 
 def check_path(name: str) -> None:

@@ -29,6 +29,8 @@ class RunRow(Part):
     created: str | None
     age_s: float
     fetched: bool
+    took_s: float | None
+    metric: str | None
 
 
 class RunnerRow(Beacon):

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bridge.client.document.untrusted import clean_line
 from bridge.errors import KakeyaError
+from bridge.ids import short
 from bridge.run.outcomes import OUTCOMES
 
 SCHEMA = "kakeya-mac/1"
@@ -188,6 +189,25 @@ class LogTail(Part):
     lines: list[str]
 
 
+class ProgressPart(Part):
+    """How far a running run is, as its runner saw it; `text` says it in words.
+
+    Attributes:
+        step: the command that runs, the `number`th of `steps`.
+        done, most: how many of its units are over, out of how many at most; None where nobody said.
+        left_s: how long the rest of the step takes at the pace so far; None without a pace.
+    """
+
+    text: str
+    step: str
+    number: int
+    steps: int
+    unit: Literal["sample", "launch"] | None
+    done: int
+    most: int | None
+    left_s: float | None
+
+
 class FilesPart(Part):
     """Where the verified result lies."""
 
@@ -223,6 +243,7 @@ class Envelope(Part):
     where: WherePart | None = None
     actions: ActionsPart | None = None
     times_s: TimesPart | None = None
+    progress: ProgressPart | None = None
     headline: str | None = None
     claims: list[ClaimPart] = []
     findings: list[FindingPart] = []
@@ -246,7 +267,10 @@ def of_error(error: KakeyaError, command: str, bus: BusPart | None = None) -> di
         remedy=error.remedy,
         retryable=error.exit_code in {OUTCOMES[name].exit_code for name in ("infrastructure", "pending")},
     )
-    return Envelope(command=command, outcome=outcome, bus=bus).document()
+    run_id = error.run_id
+    return Envelope(
+        command=command, id=run_id, short=None if run_id is None else short(run_id), outcome=outcome, bus=bus
+    ).document()
 
 
 def of_data(command: str, data: Any, *, exit_code: int = 0, reason: str = "ok", bus: BusPart | None = None,

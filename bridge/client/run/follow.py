@@ -16,7 +16,7 @@ from bridge.client.connection.session import BusSession
 from bridge.client.document.untrusted import LineJoiner
 from bridge.errors import BusError, RemoteError, UntrustedLogError
 from bridge.limits import CLOCK_SKEW_MAX_S
-from bridge.records import Claim
+from bridge.records import Claim, RunProgress
 from bridge.run.lease import LeaseWatch
 from bridge.run.state import RunState, state_of
 from bridge.trust.judgement import UNCHECKED
@@ -30,6 +30,8 @@ _POLL_GROWTH: Final = 1.3
 
 UNKNOWN_S: Final = 10.0  # how long a request may be missing on the bus before the wait gives up
 
+EventKind = Literal["state", "progress", "log", "heartbeat", "trouble", "end"]
+LogWish = Literal["none", "last", "lines"]
 EndReason = Literal["terminal", "pending", "runner_lost", "expired", "publish_failed"]
 
 
@@ -38,20 +40,28 @@ class Progress:
     """One event of a run that is being watched.
 
     Attributes:
-        kind: ``state`` changed, ``log`` has new lines, ``heartbeat`` after 30 silent seconds, ``trouble`` with the
-            remote, ``end``.
+        kind: ``state`` changed, ``progress`` within it, ``log`` has new lines, ``heartbeat`` after 30 silent seconds,
+            ``trouble`` with the remote, ``end``.
         elapsed_s: since the run was asked for.
         lines: clean lines of the log, or one line about the trouble.
         end: why this is the last one.
+        last_line: the clean last line of the log so far; None where the log was not asked for or is empty.
     """
 
-    kind: Literal["state", "log", "heartbeat", "trouble", "end"]
+    kind: EventKind
     elapsed_s: float
     state: RunState
     view: RunView | None
     lines: tuple[str, ...] = ()
     log_bytes: int = 0
     end: EndReason | None = None
+    last_line: str | None = None
+
+    @property
+    def run(self) -> RunProgress | None:
+        """How far the run is, as far as its runner said; None in any state but running."""
+        claim = None if self.view is None or self.view.claim is None else self.view.claim.claim
+        return claim.progress if claim is not None and self.state is RunState.RUNNING else None
 
 
 @dataclass
@@ -62,7 +72,7 @@ class Follower:
         since: when the run was asked for.
         expires: when it is no longer started, None when unknown.
         timeout_s: how long to wait, None for as long as it takes.
-        want_log: whether log lines are yielded.
+        log: whether the log is read not at all, for its last line, or for all of its lines.
     """
 
     session: BusSession
@@ -70,7 +80,7 @@ class Follower:
     since: dt.datetime
     expires: dt.datetime | None = None
     timeout_s: float | None = None
-    want_log: bool = False
+    log: LogWish = "none"
 
     def __post_init__(self) -> None:
         self._lease = LeaseWatch(self.session.clock)
@@ -79,6 +89,8 @@ class Follower:
         self._log_tip: str | None = None
         self._log_seq = -1
         self._log_bytes = 0
+        self._last_line: str | None = None
+        self._shown_progress: tuple[RunProgress | None, str | None] = (None, None)
         self._log_refused = self._log_doubted = False
         self._woken_s = float("-inf")
         self._state = RunState.QUEUED
@@ -105,14 +117,15 @@ class Follower:
             now_s = clock.steady_s()
             for piece in news:
                 yield piece
-                spoken_s = now_s
+                spoken_s = spoken_s if piece.kind == "progress" else now_s
             if end is not None:
                 yield self._progress("end", end=end)
                 return
             if now_s - spoken_s >= HEARTBEAT_S:
                 spoken_s = now_s
                 yield self._progress("heartbeat") if self._away_since_s is None else self._trouble
-            pause_s = first_s if news and self._away_since_s is None else min(most_s, pause_s * _POLL_GROWTH)
+            moved = any(piece.kind != "progress" for piece in news) and self._away_since_s is None
+            pause_s = first_s if moved else min(most_s, pause_s * _POLL_GROWTH)
             clock.sleep(self._nap(pause_s, begun_s))
 
     def _look(self, waited_s: float) -> tuple[list[Progress], EndReason | None]:
@@ -157,9 +170,14 @@ class Follower:
             self._state = state
             yield self._progress("state")
         yield from self._read_log(view.log)
+        now = self._progress("progress")
+        if not now.state.terminal and (now.run, now.last_line) != self._shown_progress:
+            self._shown_progress = (now.run, now.last_line)
+            if now.run is not None or now.last_line is not None:
+                yield now
 
     def _read_log(self, tip: str | None) -> Iterator[Progress]:
-        if not self.want_log or tip is None or tip == self._log_tip:
+        if self.log == "none" or tip is None or tip == self._log_tip:
             return
         lines: list[str] = []
         try:
@@ -181,7 +199,8 @@ class Follower:
             if chunk.head.final:
                 lines += self._joiner.finish()
         self._log_tip = tip
-        if lines:
+        self._last_line = next((line for line in reversed(lines) if line.strip()), self._last_line)
+        if lines and self.log == "lines":
             yield self._progress("log", lines=tuple(lines))
 
     def _end(self) -> EndReason | None:
@@ -264,11 +283,10 @@ class Follower:
         return max(0.0, min(pause_s, left_s))
 
     def _progress(
-        self, kind: Literal["state", "log", "heartbeat", "trouble", "end"], *, lines: tuple[str, ...] = (),
-        end: EndReason | None = None,
+        self, kind: EventKind, *, lines: tuple[str, ...] = (), end: EndReason | None = None
     ) -> Progress:  # fmt: skip
         elapsed_s = max(0.0, (self.session.clock.now() - self.since).total_seconds())
-        return Progress(kind, elapsed_s, self._state, self._view, lines, self._log_bytes, end)
+        return Progress(kind, elapsed_s, self._state, self._view, lines, self._log_bytes, end, self._last_line)
 
 
 def unsigned_log(session: BusSession, run_id: str) -> str | None:

@@ -7,18 +7,25 @@ from typing import Any, Final
 
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import ClaimTip, ListingWindow, Snapshot
+from bridge.client.clone.store import StoredEnding
 from bridge.client.connection.session import BusSession
 from bridge.ids import short, unix_ms
 from bridge.presets import registry
 from bridge.records import Request
 from bridge.run.state import RunState, state_of
+from bridge.system.clock import parse_rfc3339
 
 CLAIM_FETCHES: Final = 24  # fetches that one page of runs may cost, however many of its claims are none
 
 
 @dataclass(frozen=True)
 class Row:
-    """One run in a listing; preset, profile and reason are None where they are not known without its result."""
+    """One run in a listing; what is not known without its result, or without its request, is None.
+
+    Attributes:
+        took_s: from the request to the end, or until now.
+        metric: the primary claim of the stored result, as a number with its unit.
+    """
 
     id: str
     state: RunState
@@ -30,10 +37,13 @@ class Row:
     created: str | None
     age_s: float
     fetched: bool
+    took_s: float | None = None
+    metric: str | None = None
 
     def data(self) -> dict[str, Any]:
         """Return the row as `--json` shows it."""
-        return {**asdict(self), "short": short(self.id), "state": self.state.value, "age_s": round(self.age_s, 3)}
+        return {**asdict(self), "short": short(self.id), "state": self.state.value, "age_s": round(self.age_s, 3),
+                "took_s": None if self.took_s is None else round(self.took_s, 3)}  # fmt: skip
 
 
 def rows(
@@ -119,30 +129,32 @@ def _row(
         state = RunState.DONE
     else:
         state = state_of(None, requested=run_id in {ref.id for ref in seen.requests})
-    verdict, reason = _verdict(session, run_id) if fetched else (None, None)
+    stored = session.store.read_ending(run_id) if fetched else None
+    asked_s, now_s = unix_ms(run_id) / 1000, session.clock.now().timestamp()
     return Row(
         id=run_id,
         state=state,
         preset=preset,
         profile=request.profile if request is not None else None,
-        reason=claim.claim.reason if claim is not None else reason,
-        verdict=verdict,
+        reason=claim.claim.reason if claim is not None else None if stored is None else stored.reason,
+        verdict=None if stored is None else stored.decision,
         runner=claim.claim.runner if claim is not None else None,
         created=request.created if request is not None else None,
-        age_s=max(0.0, session.clock.now().timestamp() - unix_ms(run_id) / 1000),
+        age_s=max(0.0, now_s - asked_s),
         fetched=fetched,
+        took_s=_took_s(state, asked_s, now_s, claim, stored),
+        metric=None if stored is None else stored.metric,
     )
 
 
-def _verdict(session: BusSession, run_id: str) -> tuple[str | None, str | None]:
-    from bridge.client.run.result import ending, read_result
-    from bridge.errors import IntegrityError
-
-    try:
-        result = read_result(session.store.read_result(run_id), run_id)
-    except IntegrityError:
-        return None, "does not verify"
-    return (result.verdict.decision if result.verdict is not None else None), ending(None, result)
+def _took_s(
+    state: RunState, asked_s: float, now_s: float, claim: ClaimTip | None, stored: StoredEnding | None
+) -> float | None:
+    """Return how long a run took, or has taken so far; None where nothing says so."""
+    if not state.terminal:
+        return None if state is RunState.UNKNOWN else max(0.0, now_s - asked_s)
+    ended = claim.claim.time if claim is not None else None if stored is None else stored.ended
+    return None if ended is None else max(0.0, parse_rfc3339(ended).timestamp() - asked_s)
 
 
 def _request(session: BusSession, run_id: str) -> Request | None:

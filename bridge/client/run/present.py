@@ -22,6 +22,7 @@ from bridge.client.document.envelope import (
     WherePart,
 )
 from bridge.client.document.untrusted import new_fence, tail
+from bridge.client.run.progress import progress_part
 from bridge.client.run.result import backend_of, request_digest
 from bridge.client.run.run import Run
 from bridge.client.run.status import RunStatus
@@ -59,6 +60,7 @@ def document(run: Run, status: RunStatus, command: str, *, exit_code: int | None
         where=where(run, status),
         actions=_actions(status),
         times_s=times(status),
+        progress=progress_part(status.progress),
         headline=verdict.headline if verdict is not None else None,
         claims=[ClaimPart(**_claim(claim.model_dump(mode="json"))) for claim in verdict.claims] if verdict else [],
         findings=[FindingPart(**finding.model_dump(mode="json")) for finding in verdict.findings] if verdict else [],

@@ -22,7 +22,7 @@ from bridge.client.connection.signing import identity_of
 from bridge.client.document.envelope import BusPart
 from bridge.client.document.untrusted import LineJoiner, clean_line, clean_lines
 from bridge.client.run.actions import Actions, actions_of
-from bridge.client.run.follow import Follower, Progress, unsigned_log
+from bridge.client.run.follow import Follower, LogWish, Progress, unsigned_log
 from bridge.client.run.result import Result
 from bridge.client.run.status import RunStatus, run_status, stored_status
 from bridge.errors import InfrastructureError, IntegrityError, PendingError, RunNotFoundError, UntrustedLogError
@@ -176,8 +176,12 @@ class Run:
             )
         return status.result
 
-    def follow(self, *, timeout_s: float | None = None, want_log: bool = False) -> Iterator[Progress]:
+    def follow(self, *, timeout_s: float | None = None, log: LogWish = "none") -> Iterator[Progress]:
         """Yield what happens to the run; the last one has kind ``end``.
+
+        Args:
+            timeout_s: how long to wait, None for as long as it takes.
+            log: whether the log is read not at all, for its last line, or for all of its lines.
 
         Raises:
             RemoteError: the remote has been away for too long.
@@ -185,7 +189,7 @@ class Run:
         session, request = self.bus, self.request
         since = parse_rfc3339(request.created) if request is not None else session.clock.now()
         expires = parse_rfc3339(request.expires) if request is not None else None
-        follower = Follower(session, self.id, since, expires=expires, timeout_s=timeout_s, want_log=want_log)
+        follower = Follower(session, self.id, since, expires=expires, timeout_s=timeout_s, log=log)
         self._ended = None
         for progress in follower.events():
             self._last = progress

@@ -19,7 +19,7 @@ from bridge.client.run.actions import ActionsView
 from bridge.client.run.follow import EndReason, state_of_view
 from bridge.client.run.result import Result, ending, exit_code, read_result
 from bridge.errors import REMEDY_MARK, FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
-from bridge.records import Claim, Request, RunRecord, Verdict
+from bridge.records import Claim, Request, RunProgress, RunRecord, Verdict
 from bridge.request import parse
 from bridge.run.outcomes import OUTCOMES
 from bridge.run.requirement import Requirement, satisfied
@@ -69,6 +69,11 @@ class RunStatus:
     def verdict(self) -> Verdict | None:
         """The verdict of the result."""
         return None if self.result is None else self.result.verdict
+
+    @property
+    def progress(self) -> RunProgress | None:
+        """How far a running run is, as far as its runner said."""
+        return self.claim.progress if self.claim is not None and self.state is RunState.RUNNING else None
 
     @property
     def state_text(self) -> str:

@@ -231,6 +231,7 @@ def test_a_runner_that_cannot_start_is_named_and_the_request_waits(tmp_path):
     document = json.loads(ran.stdout)
     assert (ran.returncode, document["outcome"]["reason"]) == (3, "infrastructure")
     assert "journal.jsonl" in document["outcome"]["message"]
+    assert document["id"] in clone.mac("ls", "--ids").stdout.split()
     journal.unlink()
     again = clone.document("run", "mlx-env-probe", "--wait")
     assert (again["outcome"]["reason"], again["request"]["reattached"]) == ("passed", True)

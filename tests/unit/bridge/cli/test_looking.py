@@ -302,4 +302,5 @@ def test_ls_keeps_its_columns_when_a_run_is_not_on_the_bus(requester, host, sent
     requester.bus.remote.refs.clear()
     requester.bus.create(requester.bus.identity())
     lines = requester.run("ls").out.splitlines()
-    assert all("not on the bus  mlx-env-probe" in line for line in lines), lines
+    assert lines[0].index("PRESET") == lines[1].index("mlx-env-probe"), lines
+    assert "not on the bus  mlx-env-probe" in lines[1]

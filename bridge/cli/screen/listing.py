@@ -1,0 +1,79 @@
+"""Runs as a table that fits the screen, once or again and again in the same place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Final
+
+from bridge.cli.screen.output import Output
+from bridge.cli.screen.table import Column, table_lines
+from bridge.client.document.untrusted import clean_line
+from bridge.client.run.listing import Row
+from bridge.durations import age_text, duration_text
+from bridge.ids import short
+
+_COLUMNS: Final = (
+    Column("ID"),
+    Column("STATE"),
+    Column("PRESET", least=12),
+    Column("ASKED", rank=3, right=True),
+    Column("TOOK", rank=1, right=True),
+    Column("RUNNER", least=8, rank=4),
+    Column("RESULT", least=12),
+    Column("METRIC", rank=2, right=True),
+)
+
+
+def run_lines(rows: Sequence[Row], width: int | None) -> list[str]:
+    """Return the header and a line per run, newest first as they came; nothing for no runs."""
+    return table_lines(_COLUMNS, [_cells(row) for row in rows], width) if rows else []
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        short(row.id),
+        row.state.word,
+        clean_line(row.preset or "?"),
+        f"{age_text(row.age_s)} ago",
+        "" if row.took_s is None else duration_text(row.took_s),
+        row.runner or "",
+        (row.verdict if row.reason in {None, "passed"} else row.reason) or row.reason or "",
+        row.metric or "",
+    )
+
+
+class Repainter:
+    """Shows lines in the place of those before; on what is no terminal, each time they changed."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._last: Sequence[str] = ()
+        self._live: Any = None
+
+    def __enter__(self) -> Repainter:
+        if self._output.live and self._output.columns is not None:
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(file=self._output.stdout, no_color=not self._output.colour, highlight=False, markup=False)
+            self._live = Live(console=console, auto_refresh=False)
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Show lines; the same again change nothing."""
+        if list(lines) == list(self._last):
+            return
+        if self._live is not None:
+            from rich.text import Text
+
+            self._live.update(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"), refresh=True)
+        else:
+            for line in [*([""] if self._last else []), *lines]:
+                self._output.data(line)
+        self._last = list(lines)
