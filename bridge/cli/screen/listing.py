@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final
 
 from bridge.cli.screen.output import Output
 from bridge.cli.screen.table import Column, table_lines
+from bridge.cli.signals import DetachedError
 from bridge.client.document.untrusted import clean_line
 from bridge.client.run.listing import Row
 from bridge.durations import age_text, duration_text
 from bridge.ids import short
 
+NO_RUNS: Final = ("no runs yet", "no such runs")
 _COLUMNS: Final = (
     Column("ID"),
     Column("STATE"),
@@ -43,15 +45,26 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-class Repainter:
-    """Shows lines in the place of those before; on what is no terminal, each time they changed."""
+def repaint(output: Output, find: Callable[[], Sequence[Row]], pause: Callable[[], object]) -> int:
+    """Show runs again and again until a signal asks for the end; return its exit code."""
+    with _Repainter(output) as painter:
+        try:
+            while True:
+                painter.show(find())
+                pause()
+        except DetachedError as asked:
+            return asked.exit_code
+
+
+class _Repainter:
+    """Shows runs in the place of those before; below them on what is no terminal."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
-        self._last: Sequence[str] = ()
+        self._last: list[object] | None = None
         self._live: Any = None
 
-    def __enter__(self) -> Repainter:
+    def __enter__(self) -> _Repainter:
         if self._output.live and self._output.columns is not None:
             from rich.console import Console
             from rich.live import Live
@@ -65,15 +78,17 @@ class Repainter:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, lines: Sequence[str]) -> None:
-        """Show lines; the same again change nothing."""
-        if list(lines) == list(self._last):
-            return
+    def show(self, rows: Sequence[Row]) -> None:
+        """Show runs; where they cannot be shown in place, only once one of them went on."""
+        lines = run_lines(rows, self._output.columns) or [NO_RUNS[0]]
         if self._live is not None:
             from rich.text import Text
 
             self._live.update(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"), refresh=True)
-        else:
-            for line in [*([""] if self._last else []), *lines]:
-                self._output.data(line)
-        self._last = list(lines)
+            return
+        states = [(row.id, row.state, row.reason, row.verdict) for row in rows]
+        if states == self._last:
+            return
+        for line in [*([] if self._last is None else [""]), *lines]:
+            self._output.data(line)
+        self._last = states

@@ -117,11 +117,11 @@ _SEND = (
 
 _WATCH = (
     Verb(
-        "status", "Watch", "bridge.cli.mac.look:status", "say where a run is and how it ended",
+        "status", "Watch", "bridge.cli.mac.watch.look:status", "say where a run is and how it ended",
         (_ID, _JSON, _BUS), examples=("kakeya-mac status @last",),
     ),
     Verb(
-        "logs", "Watch", "bridge.cli.mac.look:logs", "print a run's log, fenced: it is untrusted text",
+        "logs", "Watch", "bridge.cli.mac.watch.look:logs", "print a run's log, fenced: it is untrusted text",
         (
             _ID, Argument(("-f", "--follow"), "go on until the run ends", "flag"),
             Argument(("-n", "--lines"), "only the last N lines", metavar="N", number="int"), _JSON, _BUS,
@@ -129,7 +129,7 @@ _WATCH = (
         examples=("kakeya-mac logs -f @last",), exit_codes=(0, 130, 143),
     ),
     Verb(
-        "ls", "Watch", "bridge.cli.mac.look:ls", "list runs, newest first",
+        "ls", "Watch", "bridge.cli.mac.watch.listings:ls", "list runs, newest first",
         (
             Argument(("--state",), "only these", choices=("queued", "claimed", "started", "judging", "published")),
             Argument(("--preset",), "only of this preset", metavar="PRESET", complete="preset"),
@@ -140,14 +140,15 @@ _WATCH = (
         ),
         examples=("kakeya-mac ls --state started", "kakeya-mac ls -w", "kakeya-mac ls --all --limit 200"),
     ),
-    Verb("fetch", "Watch", "bridge.cli.mac.look:fetch", "write a run's verified result to disk",
+    Verb("fetch", "Watch", "bridge.cli.mac.watch.look:fetch", "write a run's verified result to disk",
             (_ID, _JSON, _BUS), examples=("kakeya-mac fetch @last",), exit_codes=(0, 1, 8)),
-    Verb("open", "Watch", "bridge.cli.mac.look:open_result", "print the folder of a run's result, fetching it first",
+    Verb("open", "Watch", "bridge.cli.mac.watch.look:open_result",
+            "print the folder of a run's result, fetching it first",
             (_ID, Argument(("--html",), "write one self-contained page and print its path", "flag"), _JSON, _BUS),
             "With --html also a folder that holds a result, whether or not it verifies. The page needs no network and "
             "no script; its plots need the extra `report`.",
             ('cd "$(kakeya-mac open @last)"', "kakeya-mac open --html @last"), (0, 1, 8)),
-    Verb("runners", "Watch", "bridge.cli.mac.look:runners", "list the runners of the bus and what they offer",
+    Verb("runners", "Watch", "bridge.cli.mac.watch.listings:runners", "list the runners of the bus and what they offer",
             (_JSON, _BUS)),
     Verb("presets", "Watch", "bridge.cli.mac.presets:presets", "list what may be run",
             (Argument(("--all",), "also planned ones", "flag"), _JSON, _BUS)),

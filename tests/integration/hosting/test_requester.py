@@ -148,7 +148,7 @@ def test_without_a_token_one_line_says_what_is_missing(place) -> None:
     assert place.server.state.requests == []
 
 
-@pytest.mark.parametrize("module", ["bridge.cli.mac.run", "bridge.cli.mac.look", "bridge.runner.service.serve"])
+@pytest.mark.parametrize("module", ["bridge.cli.mac.run", "bridge.cli.mac.watch.look", "bridge.runner.service.serve"])
 def test_nothing_imports_the_library_before_a_question_is_asked(module: str) -> None:
     code = f"import sys, {module}, bridge.hosting.github; sys.exit(bool({{'github', 'requests'}} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=120, check=False)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import jsonschema
 import pytest
 
+from bridge.cli.signals import DetachedError
 from bridge.cli.table.commands import BY_NAME
 from bridge.client.document.data import DATA
 from bridge.records import Finding
@@ -304,3 +306,15 @@ def test_ls_keeps_its_columns_when_a_run_is_not_on_the_bus(requester, host, sent
     lines = requester.run("ls").out.splitlines()
     assert lines[0].index("PRESET") == lines[1].index("mlx-env-probe"), lines
     assert "not on the bus  mlx-env-probe" in lines[1]
+
+
+def test_a_watched_listing_is_shown_anew_as_it_changes_until_it_is_stopped(requester, host, sent):
+    def stop():
+        raise DetachedError(signal.SIGINT)
+
+    requester.clock.plan(3, lambda: host.claim(sent))
+    requester.clock.plan(9, stop)
+    ran = requester.run("ls", "-w")
+    assert ran.code == 130
+    assert [part.splitlines()[1].split()[1] for part in ran.out.split("\n\n")] == ["queued", "claimed"]
+    assert requester.run("ls", "-w", "--json").code == 2

@@ -1,0 +1,1 @@
+"""Looking at runs and at what the bus offers: nothing here changes the bus."""

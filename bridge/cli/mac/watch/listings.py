@@ -1,0 +1,84 @@
+"""`ls`, `runners`: what is on the bus, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from bridge.cli.mac.context import Invocation
+from bridge.cli.screen.listing import NO_RUNS, repaint, run_lines
+from bridge.client.connection.liveness import SeenRunner, doubts, look
+from bridge.client.document.envelope import of_data
+from bridge.client.document.untrusted import clean_line
+from bridge.client.run.follow import poll_bounds
+from bridge.client.run.listing import Row, rows
+from bridge.durations import age_text
+from bridge.errors import UsageError
+from bridge.ids import short
+from bridge.presets import registry
+
+WATCH_S: Final = 2.0
+
+
+def ls(call: Invocation) -> int:
+    """List runs, newest first; with --watch again and again until a signal.
+
+    Raises:
+        UsageError: a program asks to watch.
+    """
+    session, args = call.connect(quiet=True), call.args
+
+    def find() -> list[Row]:
+        return rows(session, state=args.state, preset=args.preset, limit=args.limit, archived=args.all)
+
+    if args.watch:
+        if call.output.json or args.ids:
+            raise UsageError("--watch is for people", remedy="kakeya-mac ls --json, as often as it is needed")
+        pause_s = max(WATCH_S, poll_bounds(session)[1])
+        return repaint(call.output, find, lambda: session.clock.sleep(pause_s))
+    found = find()
+    lines = [row.id for row in found] if call.args.ids else run_lines(found, call.output.columns)
+    for line in lines:
+        call.output.data(line)
+    if not found:
+        call.output.say("note", NO_RUNS[bool(args.state or args.preset)])
+    call.output.document(of_data("ls", [row.data() for row in found], bus=session.bus_part()))
+    return 0
+
+
+def runners(call: Invocation) -> int:
+    """List the runners of the bus."""
+    session = call.connect()
+    seen = look(session.bus, session.record, session.clock.now())
+    for one in seen:
+        beacon = one.beacon
+        alive = beacon.state if one.live or beacon.state == "stopped" else "gone"
+        call.output.data(
+            f"{beacon.runner:<18} {alive:<9} seen {age_text(one.age_s):>8} ago  queue {beacon.queue}  "
+            f"{clean_line(', '.join(beacon.capabilities)) or '-'}"
+        )
+        for label, words in _offers(one):
+            call.output.data(f"{'':<18} {label:<9} {clean_line(', '.join(words))}")
+    for line in doubts(session.bus):
+        call.output.say("warning", clean_line(line))
+    if not seen:
+        awake = "it starts with the first request" if session.embedded else "no beacon on this bus"
+        call.output.say("note", f"no runner is awake: {awake}")
+    data = [{**one.beacon.model_dump(mode="json"), "age_s": round(one.age_s, 3), "live": one.live} for one in seen]
+    call.output.document(of_data("runners", data, bus=session.bus_part()))
+    return 0
+
+
+def _offers(seen: SeenRunner) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield label and words of each further line about a runner."""
+    beacon = seen.beacon
+    installed = registry()
+    if beacon.labels:
+        yield "labels", beacon.labels
+    here = tuple(name for name in beacon.presets if name in installed)
+    ready = sum(preset.status == "ready" for preset in installed.values())
+    yield "presets", (f"{len(here)} of the {ready} that can be asked for here",)
+    if only := tuple(name for name in beacon.presets if name not in installed):
+        yield "also", only
+    if beacon.spooled:
+        yield "late", tuple(short(run_id) for run_id in beacon.spooled)

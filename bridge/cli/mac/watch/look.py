@@ -1,0 +1,97 @@
+"""`status`, `logs`, `fetch`, `open`: looking at one run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bridge.cli.mac.context import Invocation
+from bridge.cli.screen.run_view import print_status
+from bridge.client.document.envelope import of_data
+from bridge.client.document.untrusted import PREFIX, clean_line, fenced, new_fence
+from bridge.client.run.present import document
+from bridge.client.run.run import Run
+from bridge.durations import duration_text
+
+
+def status(call: Invocation) -> int:
+    """Say where a run is and how it ended; answering is success, whatever the answer."""
+    run = call.find_run(call.args.id)
+    found = run.with_actions(run.status())
+    print_status(call.output, run, found, call.directory)
+    if not found.terminal and run.elapsed_s is not None:
+        call.output.row("asked", f"{duration_text(run.elapsed_s)} ago")
+        if found.state == "queued":
+            why, ignored = run.why_queued()
+            call.output.row("waiting", why)
+            for line in ignored:
+                call.output.row("ignored", line)
+    call.output.document(document(run, found, "status", exit_code=0))
+    return 0
+
+
+def logs(call: Invocation) -> int:
+    """Print a run's log between fences."""
+    run = call.find_run(call.args.id)
+    if call.args.follow and not call.output.json and run.session is not None:
+        return _follow(call, run)
+    lines = run.logs()
+    last = lines[-call.args.lines :] if call.args.lines else lines
+    fence = new_fence()
+    for line in fenced(last, "log", fence):
+        call.output.data(line)
+    shown = {"untrusted": True, "fence": fence, "earlier_lines": len(lines) - len(last), "lines": last}
+    call.output.document({**document(run, run.status(), "logs", exit_code=0), "log_tail": shown})
+    return 0
+
+
+def _follow(call: Invocation, run: Run) -> int:
+    """Print log lines as they come, fenced, until the run ends."""
+    fence = new_fence()
+    call.output.data(f"--- untrusted log {fence} ---")
+    for progress in run.follow(log="lines"):
+        if progress.kind == "trouble":
+            call.output.note(progress.lines[0])
+        # The stored log is whole; the live one may have ended a chunk earlier.
+        lines = run.logs(after=progress.log_bytes) if progress.kind == "end" else progress.lines
+        if progress.kind in {"log", "end"}:
+            for line in lines:
+                call.output.data(f"{PREFIX}{line}")
+    call.output.data(f"--- end of untrusted log {fence} ---")
+    end = run.status()
+    if end.message or not end.terminal:
+        call.output.say("end", f"  {end.reason}" + (f": {clean_line(end.message)}" if end.message else ""))
+    return 0
+
+
+def fetch(call: Invocation) -> int:
+    """Write a run's verified result to disk."""
+    run = call.find_run(call.args.id)
+    run.result()
+    print_status(call.output, run, run.status(), call.directory)
+    call.output.document(document(run, run.status(), "fetch", exit_code=0))
+    return 0
+
+
+def open_result(call: Invocation) -> int:
+    """Print the folder of a run's result, or the page that shows it."""
+    if call.args.html:
+        return _open_page(call)
+    run = call.find_run(call.args.id)
+    run.result()
+    call.output.data(str(run.status().folder))
+    call.output.document(document(run, run.status(), "open", exit_code=0))
+    return 0
+
+
+def _open_page(call: Invocation) -> int:
+    from bridge.client.page.writing import write_folder_page, write_page
+
+    folder = Path(call.directory, call.args.id)
+    if folder.is_dir():
+        path = write_folder_page(call.settings(), folder)
+    else:
+        run = call.find_run(call.args.id)
+        path = write_page(run.settings, run)
+    call.output.data(str(path))
+    call.output.document(of_data("open", {"page": str(path)}))
+    return 0
