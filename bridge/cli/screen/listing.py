@@ -13,6 +13,7 @@ from bridge.client.document.untrusted import clean_line
 from bridge.client.run.listing import Row
 from bridge.durations import age_text, duration_text
 from bridge.ids import short
+from bridge.run.state import RunState
 
 NO_RUNS: Final = ("no runs yet", "no such runs")
 _COLUMNS: Final = (
@@ -61,7 +62,7 @@ class _Repainter:
 
     def __init__(self, output: Output) -> None:
         self._output = output
-        self._last: list[object] | None = None
+        self._last: list[tuple[str, RunState, str | None, str | None]] | None = None
         self._live: Any = None
 
     def __enter__(self) -> _Repainter:
