@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import os
 import threading
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from bridge.system.process import run
 
 _ASK_WALL_S = 60.0
 _PACKAGES = ("bridge", "engine")
+_NO_SOURCES = frozenset({"__pycache__", "assets"})
 _ASK = """
 import email.parser, importlib.metadata as m, importlib.util as u, json, platform
 packages = {}
@@ -131,15 +133,33 @@ class CodeWatch:
 
 def _fingerprint(facts: CodeFacts) -> str:
     digest = hashlib.sha256()
-    folders = [facts.site] if facts.site is not None else []
-    files = [] if facts.engine is None else [f for name in _PACKAGES for f in _sources(facts.engine.parent / name)]
-    for path in (Path(facts.interpreter), *folders, *files):
-        try:
-            found = path.stat()
-        except OSError:
-            continue  # a file that vanished changes the list, hence the digest
-        digest.update(f"{path} {found.st_mtime_ns} {found.st_size}\n".encode())
+    alone = [Path(facts.interpreter), *([] if facts.site is None else [facts.site])]
+    packages = [] if facts.engine is None else [facts.engine.parent / name for name in _PACKAGES]
+    for stamp in (*map(_stamp, alone), *(one for package in packages for one in _stamps(package))):
+        digest.update(stamp)
     return digest.hexdigest()
+
+
+def _stamps(folder: Path | os.DirEntry[str]) -> Iterator[bytes]:
+    """Yield a stamp of each source file below a folder; asked several times a run, so without a `Path` for each."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if not entry.is_dir(follow_symlinks=False):
+            yield _stamp(entry)
+        elif entry.name not in _NO_SOURCES:
+            yield from _stamps(entry)
+
+
+def _stamp(path: Path | os.DirEntry[str]) -> bytes:
+    """Return what changes with a file; a file that vanished changes the list, hence the digest."""
+    try:
+        found = path.stat()
+    except OSError:
+        return b""
+    return f"{os.fspath(path)} {found.st_mtime_ns} {found.st_size}\n".encode("utf-8", "surrogateescape")
 
 
 def beside_installation(execution: Execution, code: CodeFacts) -> Execution:
@@ -241,5 +261,5 @@ def sources_digest(roots: dict[str, Path]) -> str:
 def _sources(root: Path) -> Iterator[Path]:
     for file in sorted(root.rglob("*")):
         parts = file.relative_to(root).parts
-        if file.is_file() and "__pycache__" not in parts and "assets" not in parts:
+        if file.is_file() and _NO_SOURCES.isdisjoint(parts):
             yield file

@@ -124,15 +124,15 @@ class BeaconSender:
         self._told, self._last_s = news, self._clock.steady_s()
         self._sequence += 1
         rules, running = self._rules, self._running()
-        described = self._machine.executor.host()
+        described, offers = self._machine.executor.host(), offered(rules, self._machine)
         return Beacon(
             runner=rules.name,
             version=self._machine.version,
             sequence=self._sequence,
             state=self._state(running),
             policy_digest=rules.facts.digest,
-            presets=tuple(preset.name for preset in offered(rules, self._machine)),
-            offers=_own(offered(rules, self._machine)),
+            presets=tuple(preset.name for preset in offers),
+            offers=_own(offers),
             labels=rules.policy.labels,
             capabilities=_capabilities(rules, self._machine),
             host=f"{described.os} {described.machine} {described.cpu}"[:200],
