@@ -1,17 +1,32 @@
-"""Read objects of a repository within bounds: loose ones without a process, packed ones from git's object server.
+"""Read objects of a repository within bounds: without a process where they are loose or packed whole, else from git.
 
-Knows nothing about where a repository comes from.
+A packed delta is read by git's object server. Knows nothing about where a repository comes from.
 """
 
 from __future__ import annotations
 
+import os
+import struct
 import threading
-from typing import Protocol
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol
 
 from bridge.errors import GitError
 from bridge.limits import GIT_LOCAL_WALL_S
 from bridge.system.git import Process, end, kill
 from bridge.system.gitobjects import Kind
+
+# gitformat-pack(5). An index: a magic number, the version, 256 counts by first byte, then the sorted names. An entry of
+# a pack: its kind and its size in as many bytes as that takes, then deflated content.
+_INDEX_HEAD: Final = b"\xfftOc\x00\x00\x00\x02"
+_NAMES_AT: Final = len(_INDEX_HEAD) + 4 * 256
+_LARGE_OFFSET: Final = 1 << 31
+_KINDS: Final[Mapping[int, Kind]] = {1: "commit", 2: "tree", 3: "blob"}
+_ENTRY_HEAD_MAX_BYTES: Final = 16
+_PIECE_BYTES: Final = 64 * 1024
 
 
 class GitObjectMissingError(GitError):
@@ -29,13 +44,98 @@ class GitObjectTooLargeError(GitError):
 class ObjectSource(Protocol):
     """Where a reader reads."""
 
-    def loose_size_and_content(self, oid: str, max_bytes: int) -> tuple[str, int, bytes] | None:
-        """Return kind, size and up to `max_bytes` of a loose object, or None when it is not loose here."""
+    def without_a_process(self, oid: str, max_bytes: int) -> tuple[str, int, bytes] | None:
+        """Return kind, size and up to `max_bytes` of an object, or None where it takes git to read it."""
+        ...
+
+    def holds(self, oid: str) -> bool | None:
+        """Return whether an object is here, None where that cannot be told without git."""
         ...
 
     def cat_file(self) -> Process:
         """Start git's object server on pipes."""
         ...
+
+
+class Packs:
+    """The packs in a folder of objects, read by their indexes: what is no delta needs no process."""
+
+    def __init__(self, objects: Path) -> None:
+        self._folder = objects / "pack"
+
+    def holds(self, oid: str) -> bool | None:
+        """Return whether a pack has an object; None where an index cannot be read."""
+        told = [_place(index, bytes.fromhex(oid)) for index in self._indexes()]
+        return True if any(told) else None if None in told else False
+
+    def read(self, oid: str, max_bytes: int) -> tuple[Kind, int, bytes] | None:
+        """Return kind, size and up to `max_bytes` of an object; None where it is a delta or in no pack."""
+        for index in self._indexes():
+            offset = _place(index, bytes.fromhex(oid))
+            if offset:
+                return _entry(index.removesuffix(".idx") + ".pack", offset, max_bytes)
+        return None
+
+    def _indexes(self) -> list[str]:
+        try:
+            return [entry.path for entry in os.scandir(self._folder) if entry.name.endswith(".idx")]
+        except FileNotFoundError:
+            return []
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _place(index: str, name: bytes) -> int | None:
+    """Return where a pack holds an object by its index, 0 where it does not; None where the index cannot be read."""
+    try:
+        with _opened(index) as descriptor:
+            if os.pread(descriptor, len(_INDEX_HEAD), 0) != _INDEX_HEAD:
+                return None
+            counts = struct.unpack(">256I", os.pread(descriptor, _NAMES_AT - len(_INDEX_HEAD), len(_INDEX_HEAD)))
+            low, high = (counts[name[0] - 1] if name[0] else 0), counts[name[0]]
+            while low < high:
+                middle = (low + high) // 2
+                found = os.pread(descriptor, len(name), _NAMES_AT + middle * len(name))
+                if found == name:
+                    # After the names come four bytes of checksum each, then four bytes of offset each.
+                    at = _NAMES_AT + counts[255] * (len(name) + 4) + 4 * middle
+                    (offset,) = struct.unpack(">I", os.pread(descriptor, 4, at))
+                    return int(offset) if offset < _LARGE_OFFSET else None
+                low, high = (middle + 1, high) if found < name else (low, middle)
+    except (OSError, struct.error):
+        return None
+    return 0
+
+
+def _entry(pack: str, offset: int, max_bytes: int) -> tuple[Kind, int, bytes] | None:
+    """Return kind, size and the first bytes of what a pack holds at a place; None for a delta and what is broken."""
+    try:
+        with _opened(pack) as descriptor:
+            head = os.pread(descriptor, _ENTRY_HEAD_MAX_BYTES, offset)
+            kind = _KINDS.get(head[0] >> 4 & 7)
+            size, shift, at = head[0] & 15, 4, 1
+            while head[at - 1] & 128:
+                size |= (head[at] & 127) << shift
+                shift, at = shift + 7, at + 1
+            if kind is None:
+                return None
+            wanted = min(size, max_bytes)
+            unpacker, content, place = zlib.decompressobj(), b"", offset + at
+            while len(content) < wanted and (piece := os.pread(descriptor, _PIECE_BYTES, place)):
+                place += len(piece)
+                content += unpacker.decompress(piece, wanted - len(content))
+                while unpacker.unconsumed_tail and len(content) < wanted:
+                    content += unpacker.decompress(unpacker.unconsumed_tail, wanted - len(content))
+    except (OSError, IndexError, zlib.error):
+        return None
+    return (kind, size, content) if len(content) == wanted else None
 
 
 class ObjectReader:
@@ -55,7 +155,7 @@ class ObjectReader:
             GitObjectTooLargeError: it is larger than `max_bytes`.
             GitError: git failed.
         """
-        loose = self._repository.loose_size_and_content(oid, max_bytes)
+        loose = self._repository.without_a_process(oid, max_bytes)
         if loose is not None:
             self._check(oid, kind, loose[0], loose[1], max_bytes)
             return loose[2]
@@ -72,7 +172,7 @@ class ObjectReader:
         Raises:
             GitObjectMissingError: it is not here.
         """
-        loose = self._repository.loose_size_and_content(oid, 0)
+        loose = self._repository.without_a_process(oid, 0)
         found = loose[:2] if loose is not None else self._info(oid)
         if found is None:
             raise GitObjectMissingError(f"object {oid[:12]} is not here")
@@ -80,7 +180,7 @@ class ObjectReader:
 
     def has(self, oid: str) -> bool:
         """Return whether an object is here."""
-        return self._repository.loose_size_and_content(oid, 0) is not None or self._info(oid) is not None
+        return bool(self._repository.holds(oid)) or self._info(oid) is not None
 
     def close(self) -> None:
         """End the process, if one was started."""
@@ -98,6 +198,8 @@ class ObjectReader:
             raise GitObjectTooLargeError(f"{kind} {oid[:12]} has {size} bytes; at most {max_bytes} are read")
 
     def _info(self, oid: str) -> tuple[str, int] | None:
+        if self._repository.holds(oid) is False:
+            return None
         parts = self._ask(f"info {oid}").split()
         if len(parts) == 2 and parts[1] == "missing":
             return None

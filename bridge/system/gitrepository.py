@@ -18,7 +18,7 @@ from bridge.limits import GIT_LOCAL_WALL_S, MIB
 from bridge.system.durable import write_atomically
 from bridge.system.git import CallStop, Finished, Process, collect, start
 from bridge.system.gitobjects import GitObject
-from bridge.system.gitreader import ObjectReader
+from bridge.system.gitreader import ObjectReader, Packs
 
 _FIXED_ENVIRONMENT: Final = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -142,7 +142,7 @@ class BareRepository:
     def write(self, objects: Iterable[GitObject], *, durable: bool) -> None:
         """Store objects, each atomically; `durable` waits for the disk."""
         for one in objects:
-            path = self._loose(one.oid)
+            path = _loose(self.objects, one.oid)
             if not path.exists():
                 write_atomically(path, zlib.compress(one.header + one.data, 1), durable=durable, mode=0o444)
 
@@ -162,24 +162,26 @@ class BareRepository:
             self.run(["maintenance", "run", "--quiet", "--task=loose-objects"])
             self.run(["prune-packed", "--quiet"])  # only what a pack holds now
 
-    def loose_size_and_content(self, oid: str, max_bytes: int) -> tuple[str, int, bytes] | None:
-        """Return kind, size and up to `max_bytes` of a loose object, or None when it is not loose here."""
-        try:
-            packed = self._loose(oid).read_bytes()
-        except OSError:
-            return None
-        unpacked = zlib.decompressobj().decompress(packed, max_bytes + 64)
-        header, _, content = unpacked.partition(b"\0")
-        kind, _, size = header.decode("ascii").partition(" ")
-        return kind, int(size), content
+    def without_a_process(self, oid: str, max_bytes: int) -> tuple[str, int, bytes] | None:
+        """Return kind, size and up to `max_bytes` of an object, or None where it takes git to read it."""
+        for folder in self._folders():
+            found = _loose_content(folder, oid, max_bytes) or Packs(folder).read(oid, max_bytes)
+            if found is not None:
+                return found
+        return None
+
+    def holds(self, oid: str) -> bool | None:
+        """Return whether an object is here or in a folder that is read as well; None where only git can tell."""
+        told = [_holds(folder, oid) for folder in self._folders()]
+        return True if any(told) else None if None in told else False
+
+    def _folders(self) -> tuple[Path, ...]:
+        return (self.objects, *self._settings.alternates)
 
     def cat_file(self) -> Process:
         """Start git's object server on pipes."""
         argv = ["git", f"--git-dir={self.path}", "cat-file", "--batch-command"]
         return start(argv, self._environment(), cwd=self.path, stdin=True)
-
-    def _loose(self, oid: str) -> Path:
-        return self.objects / oid[:2] / oid[2:]
 
     def _environment(self) -> dict[str, str]:
         pairs = (*_FIXED_CONFIG, *self._settings.config)
@@ -190,6 +192,29 @@ class BareRepository:
         if self._settings.alternates:
             environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = ":".join(map(_quoted, self._settings.alternates))
         return environment
+
+
+def _loose(objects: Path, oid: str) -> Path:
+    return objects / oid[:2] / oid[2:]
+
+
+def _loose_content(objects: Path, oid: str, max_bytes: int) -> tuple[str, int, bytes] | None:
+    try:
+        packed = _loose(objects, oid).read_bytes()
+    except OSError:
+        return None
+    unpacked = zlib.decompressobj().decompress(packed, max_bytes + 64)
+    header, _, content = unpacked.partition(b"\0")
+    kind, _, size = header.decode("ascii").partition(" ")
+    return kind, int(size), content
+
+
+def _holds(objects: Path, oid: str) -> bool | None:
+    if _loose(objects, oid).exists():
+        return True
+    packed = Packs(objects).holds(oid)
+    # What this folder borrows from others in turn, git follows.
+    return None if not packed and (objects / "info" / "alternates").exists() else packed
 
 
 def _quoted(path: Path) -> str:

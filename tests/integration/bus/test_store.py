@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,22 @@ def test_a_read_is_bounded_whether_loose_or_packed(store: GitStore, tmp_path: Pa
         git("maintenance", "run", "--quiet", "--task=loose-objects", cwd=tmp_path / "state" / "control.git")
         git("prune-packed", cwd=tmp_path / "state" / "control.git")
     assert loose(tmp_path / "state" / "control.git") == 0
+
+
+@pytest.mark.parametrize("deltas", [False, True])
+def test_what_is_packed_whole_is_read_without_a_process(store: GitStore, tmp_path: Path, deltas: bool) -> None:
+    text = "".join(f"line {number}\n" for number in range(2000))
+    made = [blob(f"{text}{number}".encode()) for number in range(8)] + [blob(b"")]
+    store.write(made)
+    control = tmp_path / "state" / "control.git"
+    listed = "".join(f"{one.oid}\n" for one in made).encode()
+    argv = ["git", "pack-objects", f"--depth={int(deltas)}", "objects/pack/pack"]
+    subprocess.run(argv, cwd=control, input=listed, capture_output=True, check=True)
+    git("prune-packed", cwd=control)
+    with store.reader() as reader:
+        assert [reader.read(one.oid, "blob", 10**6) for one in made] == [one.data for one in made]
+        assert (reader._reader._process is not None) is deltas
+    assert store._missing({"here": made[3].oid, "not": "0" * 40}) == {"not": "0" * 40}
 
 
 def test_the_embedded_bus_is_private_and_made_once(tmp_path: Path) -> None:
