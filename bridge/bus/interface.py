@@ -355,8 +355,10 @@ class RunnerBus(SharedBus, Protocol):
         """Store a result tree as a root commit, locally, and return its oid; the same input gives the same oid."""
         ...
 
-    def publish(self, held: HeldClaim, claim: Claim) -> HeldClaim:
+    def publish(self, held: HeldClaim, claim: Claim, *, log: LogChunk | None = None) -> HeldClaim:
         """End the run: one compare-and-swap to a terminal claim whose parents are the last claim and the result.
+
+        The end of the log goes along in the same push; only the claim's own acknowledgement counts.
 
         Raises:
             FencedError: the tip moved.

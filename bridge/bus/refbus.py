@@ -321,12 +321,14 @@ class RefBus:
         """Store a result tree as a root commit, locally and durably, and return its oid."""
         return self._results.build(tree, run_id)
 
-    def publish(self, held: HeldClaim, claim: Claim) -> HeldClaim:
+    def publish(self, held: HeldClaim, claim: Claim, *, log: LogChunk | None = None) -> HeldClaim:
         """End the run: one compare-and-swap to a terminal claim; see the interface."""
         if claim.state != "terminal":
             raise BusError(f"only a terminal claim ends a run; got {claim.state}")
         self._pacer.pushed()
-        moved, _ = self._claims.advance(held, claim, [], result_oid=claim.result_oid)
+        if log is not None:
+            self._logs.append(log, commits.unix_s(claim.time), claim.runner)
+        moved, _ = self._claims.advance(held, claim, self._logs.pending(claim.id), result_oid=claim.result_oid)
         self._logs.forget(claim.id)
         return moved
 

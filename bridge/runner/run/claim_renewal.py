@@ -83,7 +83,7 @@ class ClaimRenewal:
         self._known_bytes = 0
         self._progress: RunProgress | None = None
         self._progress_s, self._pushed_s = progress_s, clock.steady_s()
-        self._ended = False
+        self._ended = self._left = False
         self._fenced = False
         self._stop = threading.Event()
         self._task: Task | None = None
@@ -189,12 +189,17 @@ class ClaimRenewal:
     def finish(self, phase: Phase) -> HeldClaim:
         """Stop renewing, send the rest of the log with its end mark, and return the claim.
 
-        A log that cannot be sent is no reason to lose a result: it is in the result tree as well.
+        A run that was over soon after its start was pushed makes no push for this alone: `last_chunk` goes with its
+        end. A log that cannot be sent is no reason to lose a result: it is in the result tree as well.
 
         Raises:
             FencedError: another runner moved it.
         """
         self.stop()
+        short = self._held.claim.beat == 0 and len(self._pending) <= LOG_CHUNK_MAX_BYTES
+        self._left = short and self._lease.due_in_s() > 0 and self._link.push_wait_s() > 0
+        if self._left:
+            return self._held
         failures = 0
         while failures < _TRIES:
             try:
@@ -209,6 +214,10 @@ class ClaimRenewal:
                 if self._ended:
                     break
         return self._held
+
+    def last_chunk(self) -> LogChunk | None:
+        """Take the end of the log where `finish` left it to the push that ends the run, None otherwise."""
+        return self._next_chunk(final=True) if self._left else None
 
     def _work(self) -> None:
         while not self._tasks.wait(self._stop, min(0.25, max(0.02, self._lease.due_in_s()))):

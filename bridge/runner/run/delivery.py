@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import pydantic
 
-from bridge.bus.views import HeldClaim, RequestRef
+from bridge.bus.views import HeldClaim, LogChunk, RequestRef
 from bridge.errors import FencedError, InfrastructureError, IntegrityError
 from bridge.records import Delivery, Request
 from bridge.run.outcomes import Ending
@@ -91,9 +91,18 @@ class ResultDelivery:
         )
 
     def deliver(
-        self, ref: RequestRef, held: HeldClaim, ending: Ending, result_oid: str, *, tries: int = _TRIES
+        self,
+        ref: RequestRef,
+        held: HeldClaim,
+        ending: Ending,
+        result_oid: str,
+        *,
+        log: LogChunk | None = None,
+        tries: int = _TRIES,
     ) -> Delivery:
         """End the run and copy its result; ``spooled`` when the remote did not take it, to be tried again later.
+
+        The end of the run's log goes along where it was not sent yet.
 
         Raises:
             FencedError: another runner ended the run; nothing of ours was written.
@@ -105,7 +114,8 @@ class ResultDelivery:
         for attempt in range(tries):
             try:
                 with self._link.lock:
-                    ended = self._link.bus.publish(held, claim)
+                    # What could not be sent of the log, the bus keeps and sends with the next try.
+                    ended = self._link.bus.publish(held, claim, log=None if attempt else log)
             except FencedError:
                 raise
             except InfrastructureError as error:

@@ -309,7 +309,7 @@ class ClaimedRunSession:
             detail = {"ref": self.ref.ref, "reason": ending.reason, "message": ending.message, **sealed.detail}
             state.journal.append("result_built", self.ref.id, result_oid, **detail)
         shutil.rmtree(self._handle, ignore_errors=True)
-        delivery = self._delivery.deliver(self.ref, held, ending, result_oid)
+        delivery = self._delivery.deliver(self.ref, held, ending, result_oid, log=self._renewal.last_chunk())
         said = f"{ending.reason}: {ending.message}" if ending.message else ending.reason
         self._log.info("%s%s", said, "" if delivery == "copied" else f" ({delivery})")
         audit(self._log, "ended", self.ref.id, reason=ending.reason, result=result_oid, delivery=delivery)

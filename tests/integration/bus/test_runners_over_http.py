@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.bus.interface import RunnerBus
-from bridge.bus.views import HeldClaim, RequestRef
+from bridge.bus.views import HeldClaim, LogChunk, RequestRef
 from bridge.executor.interface import RunDirectory
 from bridge.limits import LEASE_LISTINGS_COUNT
 from bridge.records import Claim, JobSpec
@@ -36,9 +36,9 @@ class SlowPublisher:
     def beside(self) -> SlowPublisher:
         return SlowPublisher(self._bus.beside(), self._proxy)
 
-    def publish(self, held: HeldClaim, claim: Claim) -> HeldClaim:
+    def publish(self, held: HeldClaim, claim: Claim, *, log: LogChunk | None = None) -> HeldClaim:
         self._proxy.hold = True
-        return self._bus.publish(held, claim)
+        return self._bus.publish(held, claim, log=log)
 
 
 def make(

@@ -70,7 +70,29 @@ def test_an_answer_that_is_lost_does_not_fence_off_its_own_claim(keep):
     faults.decide = lambda operation: next(answers, None) if operation == "push" else None
     renewal.feed(b"hello")
     assert renewal.advance(state="started", phase="running").claim.state == "started"
+
+
+def test_the_log_of_a_run_that_was_over_at_once_goes_with_its_end(keep):
+    renewal, bus, ref, faults = keep
+    pushed = []
+    faults.decide = lambda operation: pushed.append(operation) if operation == "push" else None
+    started = renewal.advance(state="started", phase="running")
+    renewal.feed(b"hello")
+    held, chunk = renewal.finish("judging"), renewal.last_chunk()
+    assert (held, pushed) == (started, ["push"])
+    end = following(held, bus._clock, state="terminal", phase=None, reason="infrastructure", exit_code=12)
+    bus.publish(held, end, log=chunk)
+    assert pushed == ["push"] * 2
+    ((head, data),) = ((one.head, one.data) for one in bus.read_log(ref.id))
+    assert (head.final, data) == (True, b"hello")
+
+
+def test_a_run_that_was_renewed_says_that_it_is_judged(keep):
+    renewal, *_ = keep
+    renewal.advance(state="started", phase="running")
+    renewal.advance()
     assert renewal.finish("judging").claim.phase == "judging"
+    assert renewal.last_chunk() is None
 
 
 def test_the_lease_counts_from_when_a_slow_push_was_asked(keep, clock):
