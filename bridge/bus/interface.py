@@ -7,7 +7,7 @@ judges evidence or prints.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -87,6 +87,13 @@ class SharedBus(Protocol):
 
     def snapshot(self, window: ListingWindow | None = None) -> Snapshot:
         """List the bus once: all of it, or what a window shows, which costs the same however full the bus is."""
+        ...
+
+    def mark(self) -> Hashable:
+        """Return a value that differs once a request, claim or log has changed; None where only a listing tells.
+
+        Costs next to nothing. One that did not differ proves nothing.
+        """
         ...
 
     def read_request(self, ref: RequestRef) -> ReceivedRequest:

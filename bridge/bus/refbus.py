@@ -7,7 +7,7 @@ later is refused. Knows nothing about git, policy or evidence.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from bridge.bus.refs.repair import delete as delete_bad
 from bridge.bus.refs.requests import Requests, base_name
 from bridge.bus.refs.runs import Runs
 from bridge.bus.refs.snapshots import build_snapshot, cancels_in
-from bridge.bus.refs.windows import all_prefixes, cancel_prefixes, window_prefixes
+from bridge.bus.refs.windows import all_prefixes, cancel_prefixes, watched_prefixes, window_prefixes
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.store.interface import RefStore, RefUpdate
 from bridge.bus.store.push_budget import Pacer
@@ -123,6 +123,10 @@ class RefBus:
             listing.refs.get(names.bus_ref(record.prefix)), listing.refs.get(names.root_ref(record.prefix))
         )
         return build_snapshot(record, listing, self._claims, self._done)
+
+    def mark(self) -> Hashable:
+        """Return a value that differs once a request, claim or log has changed; see the interface."""
+        return self._store.mark(watched_prefixes(self.identity()))
 
     def read_request(self, ref: RequestRef) -> ReceivedRequest:
         """Return the pushed bytes; see the interface."""

@@ -87,6 +87,9 @@ class MemoryStore:
             refs = {ref: oid for ref, oid in sorted(self.remote.refs.items()) if ref.startswith(tuple(prefixes))}
         return Listing(refs, sum(len(ref) + 46 for ref in refs))
 
+    def mark(self, prefixes: Sequence[str]) -> None:
+        """Only a listing tells."""
+
     def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, bool]:
         objects: dict[str, GitObject] = {}
         for update in updates:

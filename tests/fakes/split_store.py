@@ -6,7 +6,7 @@ local objects, as they lie in one folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from bridge.bus.store.git import GitStore
@@ -28,6 +28,9 @@ class SplitStore:
 
     def list(self, prefixes: Sequence[str]) -> Listing:
         return self._requester.list(prefixes)
+
+    def mark(self, prefixes: Sequence[str]) -> Hashable:
+        return self._host.mark(prefixes)
 
     def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, bool]:
         said: dict[str, bool] = {}

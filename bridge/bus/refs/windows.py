@@ -29,6 +29,12 @@ def window_prefixes(record: BusRecord, window: ListingWindow) -> tuple[str, ...]
     return (*_runner_refs(record), *claims, *_branches(record, window.presets, ids))
 
 
+def watched_prefixes(record: BusRecord) -> tuple[str, ...]:
+    """Return the prefixes of what somebody waits for: requests, claims and logs."""
+    runs = (names.claim_ref(record.prefix, ""), names.log_ref(record.prefix, ""))
+    return (*runs, *names.listing_prefixes(record.request_branches))
+
+
 def cancel_prefixes(record: BusRecord, run_id: str) -> tuple[str, ...]:
     """Return the prefixes of one run's cancel branches."""
     return _branches(record, (), (run_id,))

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -138,6 +138,14 @@ class GitStore:
             listing = replace(parse_ls_remote(finished.stdout), unasked=True)
         wanted = tuple(prefixes)
         return replace(listing, refs={ref: oid for ref, oid in listing.refs.items() if ref.startswith(wanted)})
+
+    def mark(self, prefixes: Sequence[str]) -> Hashable:
+        """Return when the folders of such refs were last written to, where the remote is a folder of this machine."""
+        folder = self._route.folder
+        if folder is None:
+            return None
+        places = {prefix.rpartition("/")[0] for prefix in prefixes}
+        return tuple(_written_ns(folder / place) for place in ("packed-refs", "reftable", *sorted(places)))
 
     def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, bool]:
         """Send updates, each its own compare-and-swap; see the interface."""
@@ -307,6 +315,13 @@ def _said(porcelain: str) -> dict[str, bool]:
                 continue
             said[parts[1].rpartition(":")[2]] = parts[0] != "!"
     return said
+
+
+def _written_ns(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
 
 
 def _kept(ref: str) -> str:

@@ -6,7 +6,7 @@ protocol itself (`bridge.bus.refbus`) is the same code over both. Knows nothing 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -77,6 +77,13 @@ class RefStore(Protocol):
 
         Raises:
             RemoteError: the remote did not answer.
+        """
+        ...
+
+    def mark(self, prefixes: Sequence[str]) -> Hashable:
+        """Return a value that differs once such a ref has changed, at next to no cost; None where only a listing tells.
+
+        One that did not differ proves nothing: whoever waits for a change lists all the same, only less often.
         """
         ...
 

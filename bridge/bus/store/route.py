@@ -40,6 +40,15 @@ class Route:
     config: tuple[tuple[str, str], ...]
     is_local: bool
 
+    @property
+    def folder(self) -> Path | None:
+        """The repository's own folder where the route is a path of this machine, None on any other."""
+        path = self.url.removeprefix("file://")
+        if not path.startswith("/"):
+            return None
+        inner = Path(path) / ".git"
+        return inner if inner.is_dir() else Path(path)
+
 
 def resolve(route: str, repository: Path | None, state: Path) -> Route:
     """Return where a route leads.

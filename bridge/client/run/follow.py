@@ -6,7 +6,7 @@ Yields what changed; knows nothing about how it is shown. A remote that fails fo
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -27,6 +27,7 @@ WAKE_S: Final = 1.0
 _LOCAL_POLL_S: Final = (0.05, 0.5)
 _HOSTED_POLL_S: Final = (2.0, 10.0)
 _POLL_GROWTH: Final = 1.3
+_GLANCE_S: Final = 0.02  # between two looks at the folders of a bus on this machine
 
 UNKNOWN_S: Final = 10.0  # how long a request may be missing on the bus before the wait gives up
 
@@ -93,6 +94,7 @@ class Follower:
         self._shown_progress: tuple[RunProgress | None, str | None] = (None, None)
         self._log_refused = self._log_doubted = False
         self._woken_s = float("-inf")
+        self._mark: Hashable = None
         self._state = RunState.QUEUED
         self._view: RunView | None = None
         self._lost_since_s: float | None = None
@@ -113,6 +115,7 @@ class Follower:
         pause_s = first_s
         while True:
             self._wake()
+            self._mark = self.session.bus.mark()
             news, end = self._look(clock.steady_s() - begun_s)
             now_s = clock.steady_s()
             for piece in news:
@@ -126,7 +129,7 @@ class Follower:
                 yield self._progress("heartbeat") if self._away_since_s is None else self._trouble
             moved = any(piece.kind != "progress" for piece in news) and self._away_since_s is None
             pause_s = first_s if moved else min(most_s, pause_s * _POLL_GROWTH)
-            clock.sleep(self._nap(pause_s, begun_s))
+            self._rest(self._nap(pause_s, begun_s))
 
     def _look(self, waited_s: float) -> tuple[list[Progress], EndReason | None]:
         """Return new events and why the wait is over; a remote that does not answer is one event.
@@ -275,6 +278,15 @@ class Follower:
         if self.session.wake_runner is not None and now_s - self._woken_s >= WAKE_S:
             self._woken_s = now_s
             self.session.wake_runner()
+
+    def _rest(self, pause_s: float) -> None:
+        """Wait so long, or until the bus has something new where that is seen without asking."""
+        clock, bus = self.session.clock, self.session.bus
+        due_s = clock.steady_s() + pause_s
+        while (left_s := due_s - clock.steady_s()) > 0:
+            clock.sleep(left_s if self._mark is None else min(left_s, _GLANCE_S))
+            if self._mark != bus.mark():
+                return
 
     def _nap(self, pause_s: float, begun_s: float) -> float:
         if self.timeout_s is None:

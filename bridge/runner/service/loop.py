@@ -10,7 +10,7 @@ import contextlib
 import datetime as dt
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 
 from bridge.bus.store.gather import WorkBudget
@@ -43,6 +43,7 @@ from bridge.system.clock import Clock, parse_rfc3339
 from bridge.system.tasks import THREADS, Task, Tasks
 
 _WAKE_S = 0.1
+_GLANCE_S = 0.02  # between two looks at the folders of a bus on this machine
 
 
 class Runner:
@@ -97,6 +98,7 @@ class Runner:
         self._cancels = Cancels(link, self._running_ids, clock, tasks)
         self._outcomes: list[RunOutcome] = []
         self._run_ended = threading.Event()
+        self._mark: Hashable = None
         self._lock = threading.Lock()
         self._queue = Queue(
             rules, state, link, self._running_ids, self._start, slots=self._slots, clock=clock, stopping=stopping,
@@ -129,6 +131,7 @@ class Runner:
         window = None if only is not None else self._listings.next_window()
         began_s = self.clock.steady_s()
         with self._link.lock:
+            self._mark = self._link.bus.mark()
             snapshot = self._link.bus.snapshot(window)
         took_s = self.clock.steady_s() - began_s
         self._listings.listed(window, snapshot.bytes_received)
@@ -155,10 +158,16 @@ class Runner:
         return waiting
 
     def wait(self) -> None:
-        """Wait until the next listing is due, a run ends, or the runner is asked to stop."""
+        """Wait until the next listing is due, a run ends, or the runner is asked to stop.
+
+        While nothing runs, what is new on a bus of this machine's own ends the wait as well.
+        """
+        glances = self._mark is not None and not self.busy
         due_s = self.clock.steady_s() + self._pace.wait_s(busy=self.busy)
         while (left_s := due_s - self.clock.steady_s()) > 0 and not self._run_ended.is_set():
-            if self.asked_to_end() or self._tasks.wait(self.stopping, min(left_s, _WAKE_S)):
+            if self.asked_to_end() or self._tasks.wait(self.stopping, min(left_s, _GLANCE_S if glances else _WAKE_S)):
+                break
+            if glances and self._link.bus.mark() != self._mark:
                 break
         self._run_ended.clear()
 

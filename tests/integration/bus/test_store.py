@@ -89,6 +89,20 @@ def test_what_is_packed_whole_is_read_without_a_process(store: GitStore, tmp_pat
     assert store._missing({"here": made[3].oid, "not": "0" * 40}) == {"not": "0" * 40}
 
 
+def test_a_folder_of_this_machine_shows_without_asking_that_something_was_pushed(
+    store: GitStore, tmp_path: Path
+) -> None:
+    top = tree([])
+    head, watched = commit(top.oid, (), 0, "x"), ["refs/heads/mac-bridge/", "refs/kakeya/claim/"]
+    store.write([top, head])
+    before = store.mark(watched)
+    assert before == store.mark(watched)
+    store.push([RefUpdate("refs/kakeya/claim/1", head.oid, None)])
+    assert store.mark(watched) != before
+    elsewhere = Route("https://example.org/x.git", "there", (), is_local=False)
+    assert GitStore(elsewhere, tmp_path / "state").mark(watched) is None
+
+
 def test_the_embedded_bus_is_private_and_made_once(tmp_path: Path) -> None:
     path = ensure_embedded(tmp_path, FakeClock())
     assert path == embedded_route(tmp_path) == ensure_embedded(tmp_path, FakeClock())
