@@ -19,7 +19,7 @@ from bridge.executor.sandbox.private_paths import own_home, refuse_exposed
 from bridge.executor.supervisor.attached import FollowedRun, StartingRun, attach
 from bridge.executor.supervisor.folder import JobFile, RunFolder
 from bridge.executor.supervisor.run_service import RunService
-from bridge.executor.supervisor.server import SupervisorServer
+from bridge.executor.supervisor.server import supervisor_server
 from bridge.executor.trial import SandboxTrial, kind_of, try_sandbox
 from bridge.executor.trial_cache import TrialCache, trial_key
 from bridge.records import HostRecord, JobSpec, SandboxApplied
@@ -52,7 +52,7 @@ class LocalExecutor:
         self._cache = None if trials is None or service is not None else TrialCache(trials)
         self._trying = threading.Lock()
         self._service = None if service is None else RunService(service)
-        self._maker = self._service or SupervisorServer(metadata.version("kakeya"))
+        self._maker = self._service or supervisor_server(metadata.version("kakeya"))
 
     @functools.cached_property
     def _host(self) -> HostRecord:

@@ -9,6 +9,7 @@ Run as `python -I -m bridge.executor.supervisor.server DESCRIPTOR VERSION`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import signal
@@ -16,7 +17,7 @@ import socket
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,10 +52,12 @@ class SupervisorServer:
 
     Args:
         version: of the installed bridge.
+        environment: what supervisors see of the runner's own.
     """
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, environment: Mapping[str, str]) -> None:
         self._version = version
+        self._environment = dict(environment)
         self._lock = threading.Lock()
         self._process: _Process | None = None
         self._end: Callable[[], object] = lambda: None
@@ -90,7 +93,7 @@ class SupervisorServer:
             with its:
                 child = Child(
                     [sys.executable, "-I", "-m", __name__, str(its.fileno()), self._version],
-                    env={name: os.environ[name] for name in _PASSED if name in os.environ},
+                    env=self._environment,
                     cwd="/",
                     output_fd=2,
                     pass_fds=(its.fileno(),),
@@ -98,6 +101,20 @@ class SupervisorServer:
             self._process = _Process(child, ours)
             self._end = weakref.finalize(self, self._process.end)
         return self._process
+
+
+def supervisor_server(version: str) -> SupervisorServer:
+    """Return the server that this process's executors share.
+
+    Args:
+        version: of the installed bridge.
+    """
+    return _server(version, tuple((name, os.environ[name]) for name in _PASSED if name in os.environ))
+
+
+@functools.lru_cache(maxsize=1)  # another environment ends the server before, once no executor uses it any more
+def _server(version: str, environment: tuple[tuple[str, str], ...]) -> SupervisorServer:
+    return SupervisorServer(version, dict(environment))
 
 
 def ready(connection: socket.socket) -> bool:
