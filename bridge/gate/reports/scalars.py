@@ -1,7 +1,4 @@
-"""Say yes quickly to scalars that plainly conform to a small schema; never say no.
-
-A report holds tens of thousands of scalars; the full validator looks only at those this cannot wave through.
-"""
+"""Say yes quickly to scalars that plainly conform to a small schema; never say no."""
 
 from __future__ import annotations
 
@@ -10,32 +7,17 @@ from collections.abc import Callable
 from typing import Any, Final
 
 Predicate = Callable[[object], bool]
-_KNOWN: Final = frozenset({"type", "minimum", "exclusiveMinimum", "minLength", "maxLength", "pattern"})
+_COMPOUND: Final = frozenset({"object", "array"})
+_KNOWN: Final = frozenset({"type", "minimum", "maximum", "exclusiveMinimum", "minLength", "maxLength", "pattern"})
 
 
-class Leaves:
-    """Predicates of small schemas, made once each; a schema is recognised by its identity, so it is kept."""
-
-    def __init__(self) -> None:
-        self._made: dict[int, tuple[object, Predicate]] = {}
-
-    def conforms(self, schema: Any) -> Predicate:
-        """Return a predicate that is true only for scalars that certainly conform."""
-        known = self._made.get(id(schema))
-        if known is None:
-            known = self._made[id(schema)] = (schema, _predicate(schema))
-        return known[1]
-
-
-def _predicate(schema: Any) -> Predicate:
+def of_scalar(schema: Any) -> Predicate | None:
+    """Return a predicate that is true only for scalars that certainly conform; None for a schema of something else."""
     if not isinstance(schema, dict):
-        return _unsure
-    if schema.keys() == {"enum"}:
-        words = frozenset(word for word in schema["enum"] if isinstance(word, str))
-        return lambda value: type(value) is str and value in words
+        return None
     named = schema.get("type")
-    if named is None or not schema.keys() <= _KNOWN:
-        return _unsure
+    if named is None or not schema.keys() <= _KNOWN or _COMPOUND & set([named] if isinstance(named, str) else named):
+        return None
     made = [_of_type(name, schema) for name in ([named] if isinstance(named, str) else named)]
     if len(made) == 1:
         return made[0]
@@ -46,7 +28,8 @@ def _of_type(name: str, schema: dict[str, Any]) -> Predicate:
     if name in {"integer", "number"}:
         types: tuple[type, ...] = (int,) if name == "integer" else (int, float)
         low, above = schema.get("minimum", float("-inf")), schema.get("exclusiveMinimum", float("-inf"))
-        return lambda value: type(value) in types and value >= low and value > above
+        high = schema.get("maximum", float("inf"))
+        return lambda value: type(value) in types and low <= value <= high and value > above
     if name == "string":
         least, most = schema.get("minLength", 0), schema.get("maxLength", float("inf"))
         found = re.compile(schema.get("pattern", "")).search
@@ -55,8 +38,9 @@ def _of_type(name: str, schema: dict[str, Any]) -> Predicate:
         return lambda value: value is True or value is False
     if name == "null":
         return lambda value: value is None
-    return _unsure
+    return unsure
 
 
-def _unsure(_value: object) -> bool:
+def unsure(_value: object) -> bool:
+    """Return that a value may or may not conform."""
     return False

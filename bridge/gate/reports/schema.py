@@ -11,9 +11,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from bridge.gate.reports.scalars import Leaves
+from bridge.gate.reports.conforming import Conforming
+from bridge.gate.reports.scalars import Predicate
 
-_LEAVES = Leaves()
+_ENVELOPE = "report.schema.json"
 
 
 def document(kind: str) -> dict[str, Any]:
@@ -26,7 +27,10 @@ def document(kind: str) -> dict[str, Any]:
 
 def problems(value: dict[str, Any], *, at_most: int) -> Iterator[tuple[str, str]]:
     """Yield (JSON pointer, message) for what the schema of the value's kind forbids, at most so many."""
-    for count, error in enumerate(_validator(value["kind"]).iter_errors(value)):
+    conforms, validator = _validators(value["kind"])
+    if conforms(value):
+        return
+    for count, error in enumerate(validator.iter_errors(value)):
         if count >= at_most:
             return
         leaf = _deepest(error)
@@ -35,7 +39,16 @@ def problems(value: dict[str, Any], *, at_most: int) -> Iterator[tuple[str, str]
 
 
 @cache
-def _validator(kind: str) -> Any:
+def _validators(kind: str) -> tuple[Predicate, Any]:
+    """Return the quick predicate of a kind of report and the full validator."""
+    # A schema that names its dialect would bring the standard validator back, with 3.0 for an integer.
+    own, envelope = ({k: v for k, v in document(name).items() if k != "$schema"} for name in (kind, "report"))
+    known = Conforming({kind: own, _ENVELOPE: envelope})
+    return known.conforms(own), _full(own, envelope, known)
+
+
+def _full(own: dict[str, Any], envelope: dict[str, Any], known: Conforming) -> Any:
+    """Return the validator of one schema that looks only at what is not known to conform."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
     from referencing import Registry
@@ -44,35 +57,33 @@ def _validator(kind: str) -> Any:
     standard = Draft202012Validator.VALIDATORS
     quick: Any = extend(  # type: ignore[no-untyped-call]
         Draft202012Validator,
-        {"items": _items(standard["items"]), "properties": _properties(standard["properties"])},
+        {"items": _items(standard["items"], known), "properties": _properties(standard["properties"], known)},
         type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
     )
-    # A schema that names its dialect would bring the standard validator back, with 3.0 for an integer.
-    own, envelope = ({k: v for k, v in document(name).items() if k != "$schema"} for name in (kind, "report"))
-    registry: Any = Registry().with_resource("report.schema.json", DRAFT202012.create_resource(envelope))
+    registry: Any = Registry().with_resource(_ENVELOPE, DRAFT202012.create_resource(envelope))
     return quick(own, registry=registry)
 
 
-def _items(standard: Any) -> Any:
-    """Wrap ``items``: a list of conforming scalars (token ids, times) needs no descent each."""
+def _items(standard: Any, known: Conforming) -> Any:
+    """Wrap ``items``: a list whose items all conform (token ids, times) needs no descent each."""
 
     def check(validator: Any, schema: Any, instance: Any, whole: Any) -> Iterator[Any]:
-        if isinstance(instance, list) and all(map(_LEAVES.conforms(schema), instance)):
+        if isinstance(instance, list) and all(map(known.conforms(schema), instance)):
             return
         yield from standard(validator, schema, instance, whole)
 
     return check
 
 
-def _properties(standard: Any) -> Any:
-    """Wrap ``properties``: conforming scalars need no descent, everything else goes the standard way."""
+def _properties(standard: Any, known: Conforming) -> Any:
+    """Wrap ``properties``: what conforms needs no descent, everything else goes the standard way."""
 
     def check(validator: Any, schema: Any, instance: Any, whole: Any) -> Iterator[Any]:
         if isinstance(instance, dict):
             rest = {
                 name: inner
                 for name, inner in schema.items()
-                if name in instance and not _LEAVES.conforms(inner)(instance[name])
+                if name in instance and not known.conforms(inner)(instance[name])
             }
             if rest:
                 yield from standard(validator, rest, instance, whole)
