@@ -48,6 +48,15 @@ TRANSPORT = {
     "test_what_is_no_result_is_an_integrity_error": "fetches an object the remote does not have",
 }
 """Tests whose promise depends on the way to the repository, each with what it does there."""
+DOOR = {
+    "test_a_request_arrives_with_the_bytes_that_were_sent",
+    "test_a_request_branch_is_never_overwritten",
+    "test_a_request_that_was_withdrawn_is_rejected",
+    "test_a_log_is_read_in_order_and_without_gaps",
+    "test_publishing_shows_the_result_and_the_copy_reaches_the_branch",
+    "test_what_is_no_result_is_an_integrity_error",
+}
+"""Those of `TRANSPORT` that a requester does: the forced command of a host is a door for nobody else."""
 ROOT = Path(__file__).parents[3]
 
 
@@ -95,7 +104,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "place" not in metafunc.fixturenames:
         return
-    quick = PLACES if metafunc.definition.originalname in TRANSPORT else EVERYWHERE
+    name = metafunc.definition.originalname
+    quick = (*EVERYWHERE, *(("file", "ssh", "http") if name in TRANSPORT else ()), *(("exec",) if name in DOOR else ()))
     marks = {
         kind: [pytest.mark.servers] * (kind in SERVED) + [pytest.mark.slow] * (kind not in quick) for kind in PLACES
     }
