@@ -164,11 +164,23 @@ def request_event(hosted: Hosted, ref: RequestRef) -> dict[str, Any]:
     return hosted.push_event(ref.ref, hosted.git("rev-parse", "main"), ref.oid)
 
 
-def test_a_pushed_request_ends_as_a_result_on_its_branch(hosted) -> None:
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory) -> tuple[Hosted, RequestRef, dict[str, Any], Job]:
+    """Return a host that ran one request: a hostile log, an event with hostile texts, and the job that it woke."""
+    lines = "\n".join(f"printf '%s\\n' '{line}'" for line in HOSTILE_LOG)
+    hosted = Hosted(tmp_path_factory.mktemp("ran"), work=lines)
     ref = hosted.ask()
     event = request_event(hosted, ref)
+    for commit in event["commits"]:
+        commit["message"] += "\n::error::$(touch PWNED)"
+    event["pusher"]["name"] = "$(touch PWNED)"
+    event["repository"]["description"] = "`touch PWNED`"
+    return hosted, ref, event, hosted.run(event)
+
+
+def test_a_pushed_request_ends_as_a_result_on_its_branch(ran) -> None:
+    hosted, ref, event, job = ran
     assert hosted.triggers(event)
-    job = hosted.run(event)
     assert [result.exit_code for result in job.results] == [1], job.results  # the gate refuses the empty report
     assert hosted.site.ended(ref).reason == "gate_rejected"
     names = hosted.git("ls-tree", "-r", "--name-only", ref.ref, ".mac-bridge/result/", cwd=hosted.remote)
@@ -187,9 +199,8 @@ def test_a_dispatch_from_the_default_branch_takes_the_request_branch_as_data(hos
     assert label == "kakeya-mac"
 
 
-def test_a_published_result_starts_nothing_again_for_two_reasons(hosted) -> None:
-    ref = hosted.ask()
-    hosted.run(request_event(hosted, ref))
+def test_a_published_result_starts_nothing_again_for_two_reasons(ran) -> None:
+    hosted, ref, *_ = ran
     event = hosted.push_event(ref.ref, ref.oid, hosted.tip(ref.ref))
     changed = {path for commit in event["commits"] for path in commit["added"]}
     assert changed
@@ -202,10 +213,8 @@ def test_a_published_result_starts_nothing_again_for_two_reasons(hosted) -> None
     assert not hosted.triggers(touched)  # by its message alone
 
 
-def test_the_same_event_again_runs_nothing_again(hosted) -> None:
-    ref = hosted.ask()
-    event = request_event(hosted, ref)
-    hosted.run(event)
+def test_the_same_event_again_runs_nothing_again(ran) -> None:
+    hosted, ref, event, _ = ran
     again = hosted.run(event)
     assert [result.exit_code for result in again.results] == [0]
     assert hosted.site.starts() == [ref.id]
@@ -278,22 +287,15 @@ def test_a_hostile_dispatch_input_is_data(asked, data: str) -> None:
 def test_the_harness_would_show_an_injection(hosted) -> None:
     """The same names in a script instead of a variable do what they say, so the tests above can fail."""
     planted = copy.deepcopy(hosted.workflow)
+    hosted.write_stand_in()
     planted["jobs"]["run"]["steps"][0]["run"] = 'kakeya-runner once --branch "${{ github.ref_name }}"'
     event = json.loads((EVENTS / "push.json").read_text()) | {"ref": f"refs/heads/{HOSTILE[0]}"}
     hosted.run(event, workflow=planted)
     assert hosted.pwned != []
 
 
-def test_payload_texts_and_log_lines_reach_neither_the_job_log_nor_its_summary(tmp_path) -> None:
-    lines = "\n".join(f"printf '%s\\n' '{line}'" for line in HOSTILE_LOG)
-    hosted = Hosted(tmp_path, work=lines)
-    ref = hosted.ask()
-    event = request_event(hosted, ref)
-    for commit in event["commits"]:
-        commit["message"] += "\n::error::$(touch PWNED)"
-    event["pusher"]["name"] = "$(touch PWNED)"
-    event["repository"]["description"] = "`touch PWNED`"
-    job = hosted.run(event)
+def test_payload_texts_and_log_lines_reach_neither_the_job_log_nor_its_summary(ran) -> None:
+    hosted, ref, _, job = ran
     assert hosted.site.ended(ref)
     assert hosted.pwned == []
     log = hosted.git("show", f"{ref.ref}:.mac-bridge/result/log.txt", cwd=hosted.remote)
@@ -307,9 +309,8 @@ def test_payload_texts_and_log_lines_reach_neither_the_job_log_nor_its_summary(t
         assert "@somebody" not in text
 
 
-def test_the_copy_job_reads_the_result_and_nothing_else(hosted) -> None:
-    ref = hosted.ask()
-    hosted.run(request_event(hosted, ref))
+def test_the_copy_job_reads_the_result_and_nothing_else(ran) -> None:
+    hosted, ref, *_ = ran
     described = hosted.workflow["jobs"]["copy"]
     assert described["runs-on"].startswith("ubuntu-")
     assert described["permissions"] == {"contents": "read"}
