@@ -15,6 +15,9 @@ from typing import Any
 
 import psutil
 
+from tests.support import forked
+
+MAC = "bridge.cli.mac.main"
 PATIENCE_S = 240.0
 
 
@@ -63,18 +66,16 @@ class Clone:
         return self.git("rev-parse", "HEAD").strip()
 
     def mac(self, *words: str, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "bridge.cli.mac.main", *words],
-            cwd=self.top, env=self.env, capture_output=True, text=True, timeout=timeout_s, check=False,
-        )  # fmt: skip
+        """Run a command to its end, in a process of its own."""
+        return forked.run(forked.command, (MAC, words), cwd=self.top, env=self.env, timeout=timeout_s)
 
     def document(self, *words: str) -> dict[str, Any]:
         return json.loads(self.mac(*words, "--json").stdout)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start a command and return at once; its streams are pipes."""
+        """Start a command as a shell does and return at once; its streams are pipes."""
         return subprocess.Popen(
-            [sys.executable, "-m", "bridge.cli.mac.main", *words],
+            [sys.executable, "-m", MAC, *words],
             cwd=self.top, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 

@@ -1,13 +1,8 @@
-"""A runner that dies by KILL around one journal event.
-
-Run as `python -m tests.support.crash SCENARIO.json`, or by `crash`, whose processes part from one that has imported
-everything.
-"""
+"""A runner that dies by KILL around one journal event; also as `python -m tests.support.crash SCENARIO.json`."""
 
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import sys
@@ -30,6 +25,7 @@ from bridge.runner.state.journal import Journal
 from bridge.runner.state.log import new_log
 from bridge.system.clock import SystemClock
 from bridge.system.durable import NameLock
+from tests.support.forked import Forked
 
 PRESET = """
 schema = 1
@@ -91,20 +87,14 @@ def run(scenario: dict[str, str], journal: type[Journal] = Journal) -> int:
             runner.state.journal.close()
 
 
-def crash(scenario: dict[str, str]) -> int | None:
+def crash(scenario: dict[str, str]) -> int:
     """Run a runner in a process of its own until it dies or is done; return its exit code, negative for a signal."""
-    server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload([__name__])
-    process = server.Process(target=_begin, args=(scenario, dict(os.environ)))
-    process.start()
-    process.join(120)
-    return process.exitcode
+    return start(scenario).wait(120)
 
 
-def _begin(scenario: dict[str, str], environment: dict[str, str]) -> None:
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.exit(_crash(scenario))
+def start(scenario: dict[str, str]) -> Forked:
+    """Start a runner in a process of its own, which dies around the scenario's event if it has one."""
+    return Forked(_crash, (scenario,))
 
 
 def main() -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import signal
 import subprocess
 import sys
@@ -24,12 +23,14 @@ from bridge.records import Claim
 from bridge.system.clock import SystemClock
 from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request, push
+from tests.support.forked import Forked, command
+from tests.support.interpreter import write_interpreter
 
 ROOT = Path(__file__).parents[2]
 CLOCK = SystemClock()
-# Asked about itself it is the real interpreter; asked to run the engine it counts, waits and writes an empty report.
-SCRIPT = """#!/bin/sh
-if [ "$2" = "-c" ]; then exec {python} "$@"; fi
+HOST = "bridge.cli.host.main"
+# Asked to run the engine it counts, waits and writes an empty report.
+WORK = """\
 echo "$KAKEYA_RUN_ID" >> {folder}/counted/starts
 echo working
 {work}
@@ -79,7 +80,7 @@ class Site:
     folder: Path
     work: str = ":"
     lease_s: float = 15.0
-    runners: list[subprocess.Popen[str]] = field(default_factory=list)
+    runners: list[Forked] = field(default_factory=list)
     _claims: dict[str, tuple[object, Claim | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -94,8 +95,7 @@ class Site:
         self.route = f"file://{self.folder}/bus.git"
 
     def set_work(self, work: str) -> None:
-        self.interpreter.write_text(SCRIPT.format(python=sys.executable, folder=self.folder, work=work))
-        self.interpreter.chmod(0o755)
+        write_interpreter(self.interpreter, WORK.format(folder=self.folder, work=work))
 
     def create_bus(self, **changes: object) -> None:
         record = new_record(CLOCK, wake="poll", local=True)
@@ -111,24 +111,29 @@ class Site:
         return path
 
     def command(self, *arguments: str, name: str = "mini") -> list[str]:
+        """Return a command as somebody would type it."""
+        return [sys.executable, "-m", HOST, *self.words(*arguments, name=name)]
+
+    def words(self, *arguments: str, name: str = "mini") -> list[str]:
+        """Return the words of a command for a runner of this name, whose policy is made when there is none."""
         policy = self.folder / f"{name}.toml"
         if not policy.exists():
             self.policy(name)
-        state = str(self.folder / f"state-{name}")
         verb, *rest = arguments
-        return [sys.executable, "-m", "bridge.cli.host.main", verb, "--policy", str(policy), "--state", state, *rest]
+        return [verb, "--policy", str(policy), "--state", str(self.folder / f"state-{name}"), *rest]
 
     def run(self, *arguments: str, name: str = "mini") -> Ran:
         """Run a command in this process."""
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main(self.command(*arguments, name=name)[3:])
+            code = main(self.words(*arguments, name=name))
         return Ran(code, out.getvalue(), err.getvalue())
 
-    def start(self, *arguments: str, name: str = "mini") -> subprocess.Popen[str]:
-        log = (self.folder / f"{name}.log").open("a")
-        process = subprocess.Popen(self.command(*arguments, name=name), cwd=ROOT, stderr=log, text=True)
-        log.close()
+    def start(self, *arguments: str, name: str = "mini") -> Forked:
+        """Start a command in a process of its own; what it says goes to the log of its name."""
+        log, words = self.folder / f"{name}.log", self.words(*arguments, name=name)
+        log.touch()
+        process = Forked(command, (HOST, words), cwd=ROOT, stderr=log)
         self.runners.append(process)
         return process
 
@@ -190,6 +195,6 @@ def site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
     yield make
     for process in (process for made in sites for process in made.runners):
         if process.poll() is None:
-            os.kill(process.pid, signal.SIGCONT)
+            process.send_signal(signal.SIGCONT)
             process.kill()
         process.wait()

@@ -26,14 +26,12 @@ from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request, push
 from tests.integration.gate.lies import EARLIER, LIES
 from tests.support import guarded
+from tests.support.interpreter import write_interpreter
 
 ROOT = Path(__file__).parents[3]
 CLOCK = SystemClock()
 # Asked about itself it is the real interpreter; asked to run the engine it runs the stand-in.
-INTERPRETER = """#!/bin/sh
-if [ "$2" = "-c" ]; then exec {python} "$@"; fi
-PYTHONPATH={root} exec {python} -m tests.integration.gate.workload "$@"
-"""
+WORK = 'PYTHONPATH={root} exec {python} -m tests.integration.gate.workload "$@"\n'
 POLICY = """schema = 1
 name = "mini"
 interpreter = "{folder}/python"
@@ -135,7 +133,7 @@ class Site:
             text = PRESET.format(name=name, kind=kind, choices=choices, commands=commands)
             self._write(f"presets/{name}.toml", text)
         self._write("policy.toml", POLICY.format(folder=self.folder))
-        self._write("python", INTERPRETER.format(python=sys.executable, root=ROOT), mode=0o755)
+        write_interpreter(self.folder / "python", WORK.format(python=sys.executable, root=ROOT))
         self.bus().create(new_record(CLOCK, wake="poll", local=True))
         argv = ["serve", "--policy", self.folder / "policy.toml", "--state", self.folder / "state", "--bus", self.route]
         with (self.folder / "log").open("wb") as log:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,10 +15,11 @@ from bridge.runner.state.journal import verify_journal
 from bridge.system.clock import SystemClock
 from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request, push
+from tests.fakes.clone import until
 from tests.fakes.github_server import serving
-from tests.support.crash import crash, run
+from tests.support.crash import crash, run, start
+from tests.support.interpreter import write_interpreter
 
-ROOT = Path(__file__).parents[3]
 CLOCK = SystemClock()
 # (event, when) -> what the next runner of the same name makes of it
 RUNS = [
@@ -41,8 +40,7 @@ def points(names, quick):
     return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in names]
 
 
-INTERPRETER = """#!/bin/sh
-if [ "$2" = "-c" ]; then exec {python} "$@"; fi
+WORK = """\
 echo "$KAKEYA_RUN_ID" >> {counter}
 {wait}
 echo "was here"
@@ -57,8 +55,7 @@ def scenario(tmp_path):
 
     def make(event="", when="", wait=":"):
         subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bus.git"], check=True)
-        interpreter.write_text(INTERPRETER.format(python=sys.executable, counter=counter, wait=wait))
-        interpreter.chmod(0o755)
+        write_interpreter(interpreter, WORK.format(counter=counter, wait=wait))
         counter.parent.mkdir()
         counter.parent.chmod(0o777)  # a root runner's runs are another user
         policy.write_text(
@@ -151,21 +148,16 @@ def test_the_site_is_told_once_of_a_result_whose_runner_died_after_publishing_it
 def test_what_a_killed_runner_left_running_is_followed_again(scenario, tmp_path):
     go_on = tmp_path / "told" / "go-on"
     told = scenario("", "", wait=f"echo before; until [ -e {go_on} ]; do sleep 0.05; done")
-    file = tmp_path / "scenario.json"
-    file.write_text(json.dumps(told))
-    runner = subprocess.Popen([sys.executable, "-m", "tests.support.crash", str(file)], cwd=ROOT)
+    runner = start(told)
     try:
-        deadline = time.monotonic() + 60
-        while not starts(told):
-            assert time.monotonic() < deadline, "the job never started"
-            time.sleep(0.05)
+        until(lambda: starts(told))
     finally:
         runner.kill()
         runner.wait()
-    again = subprocess.Popen([sys.executable, "-m", "tests.support.crash", str(file)], cwd=ROOT)
-    time.sleep(1.0)
+    again = start(told)
+    time.sleep(1.0)  # the run goes on while it is looked at; who comes first changes nothing
     go_on.touch()
-    again.wait(60)
+    again.wait(120)
 
     claim = requester(told, tmp_path).view(told["id"]).claim.claim
     files = requester(told, tmp_path).read_result(claim.result_oid).files

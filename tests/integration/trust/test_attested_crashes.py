@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,10 @@ from bridge.trust import runner_key as keys
 from bridge.trust.attestation import verify_attestation
 from tests.fakes.asking import make_request, push
 from tests.support.crash import crash, run
+from tests.support.interpreter import write_interpreter
 
 CLOCK = SystemClock()
-INTERPRETER = """#!/bin/sh
-if [ "$2" = "-c" ]; then exec {python} "$@"; fi
-printf '{{}}' > "$KAKEYA_OUT/probe.json"
-"""
+WORK = "printf '{}' > \"$KAKEYA_OUT/probe.json\"\n"
 
 
 @pytest.fixture
@@ -30,8 +27,7 @@ def told(tmp_path):
     """Return the paths of a bus that signs and of a runner that has a key."""
     tmp_path.chmod(0o700)
     subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bus.git"], check=True)
-    (tmp_path / "python").write_text(INTERPRETER.format(python=sys.executable))
-    (tmp_path / "python").chmod(0o755)
+    write_interpreter(tmp_path / "python", WORK)
     policy = tmp_path / "policy.toml"
     interpreter = tmp_path / "python"
     policy.write_text(
