@@ -42,7 +42,7 @@ def decode(data: bytes, *, max_bytes: int = REQUEST_MAX_BYTES, max_depth: int = 
     """
     if len(data) > max_bytes:
         raise StrictJsonError(f"{len(data)} bytes, at most {max_bytes} are read")
-    if _depth(data) > max_depth:
+    if _is_deeper(data, max_depth):
         raise StrictJsonError(f"nested deeper than {max_depth} levels")
     try:
         text = data.decode("utf-8")
@@ -56,9 +56,9 @@ def decode(data: bytes, *, max_bytes: int = REQUEST_MAX_BYTES, max_depth: int = 
         raise StrictJsonError(f"not JSON: {error}") from error
 
 
-def _depth(data: bytes) -> int:
-    """Return the deepest nesting, by chunks: many short strings must not become as many objects at once."""
-    depth = deepest = 0
+def _is_deeper(data: bytes, max_depth: int) -> bool:
+    """Return whether the nesting is deeper, by chunks: many short strings must not become as many objects at once."""
+    depth = 0
     inside = escaped = False
     for begin in range(0, len(data), _CHUNK_BYTES):
         chunk = data[begin + escaped : begin + _CHUNK_BYTES]
@@ -68,8 +68,10 @@ def _depth(data: bytes) -> int:
         brackets = b"".join(pieces[inside::2]).translate(None, _NO_BRACKETS)  # every other piece is in a string
         inside ^= len(pieces) % 2 == 0
         levels = list(accumulate(map(_STEPS.__getitem__, brackets), initial=depth))
-        depth, deepest = levels[-1], max(deepest, *levels)
-    return deepest
+        if max(levels) > max_depth:
+            return True
+        depth = levels[-1]
+    return False
 
 
 def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
