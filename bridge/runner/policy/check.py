@@ -142,7 +142,11 @@ def _programs(policy: Policy) -> Iterator[Check]:
         yield Check(
             "interpreter", "fail", f"{policy.interpreter} cannot be run", "name a Python that has kakeya installed"
         )
-    for key, argv in (("approval", policy.approval), ("actions.stop", policy.actions.stop)):
+    for key, argv in (
+        ("approval", policy.approval),
+        ("notify", policy.notify),
+        ("actions.stop", policy.actions.stop),
+    ):
         if argv and not os.access(argv[0], os.X_OK):
             yield Check(key, "fail", f"{argv[0]} cannot be run", f"chmod +x {argv[0]}, or name another program")
 

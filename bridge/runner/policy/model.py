@@ -101,6 +101,8 @@ class Policy(TrustPolicy):
         drop_after_days: age from which the refs of archived runs are deleted on the bus; None: they stay.
         only_when: conditions for taking anything: idle, ac_power, hours-HH-HH.
         audit: where records of requests and runs go: ``journald``, ``syslog`` or the absolute path of a file.
+        notify: a program started at each run's end: what it came to as JSON on stdin, and as variables.
+        metrics: file that figures for Prometheus's textfile collector are written to.
         approval: a program asked about each request: canonical request on stdin, exit code 0 allows.
     """
 
@@ -121,6 +123,8 @@ class Policy(TrustPolicy):
     only_when: tuple[Condition, ...] = ()
     approval: tuple[Text, ...] = ()
     audit: AuditTarget | None = None
+    notify: tuple[Text, ...] = ()
+    metrics: AbsolutePath | None = None
     presets: PresetPolicy = PresetPolicy()
     sandbox: SandboxPolicy = SandboxPolicy()
     limits: LimitPolicy = LimitPolicy()
@@ -135,8 +139,9 @@ class Policy(TrustPolicy):
         reserved = [name for name in (*self.environment, *self.secrets) if name.startswith("KAKEYA_")]
         if reserved:
             raise ValueError(f"the runner sets {', '.join(reserved)}; use model_roots, target and drafter")
-        if self.approval and not Path(self.approval[0]).is_absolute():
-            raise ValueError("approval is an argv list whose first item is an absolute path")
+        for key, argv in (("approval", self.approval), ("notify", self.notify)):
+            if argv and not Path(argv[0]).is_absolute():
+                raise ValueError(f"{key} is an argv list whose first item is an absolute path")
         if self.trust_pushers and self.sandbox.mode == "off":
             raise ValueError("trust_pushers needs a sandbox: set sandbox.mode to preferred or required")
         if self.sandbox.peer_uid is not None and self.sandbox.uid in {None, self.sandbox.peer_uid}:

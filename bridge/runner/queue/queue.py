@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import RequestRef
 from bridge.errors import FencedError, InfrastructureError
-from bridge.limits import STEP_REQUEST_FETCHES, STEP_SIGNATURES_COUNT
+from bridge.limits import STEP_REQUEST_FETCHES, STEP_SIGNATURES_COUNT, TEXT_MAX_CHARS
 from bridge.records import Claim
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import BusLink
@@ -23,6 +23,7 @@ from bridge.runner.run.claim_renewal import ClaimedRun
 from bridge.runner.run.slots import RunSlots
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.log import for_run
+from bridge.runner.state.waiting import Waiting
 from bridge.system.clock import Clock, rfc3339
 
 
@@ -56,7 +57,13 @@ class Queue:
         self._admission = Admission(rules, state, clock)
         self._inbox = Inbox(rules, state.journal, link, clock)
         self._told: dict[str, str] = {}
+        self._waiting: tuple[Waiting, ...] = ()
         self._not_ours: set[str] = set()
+
+    @property
+    def waiting(self) -> tuple[Waiting, ...]:
+        """The requests that could still be taken, as they were after the last `take`, with the reason."""
+        return self._waiting
 
     def take(self, queue: list[RequestRef], forged: Mapping[str, str]) -> int:
         """Take what may be taken, each principal in turn; return how many requests could still be taken later.
@@ -68,6 +75,11 @@ class Queue:
         Raises:
             RemoteError: the bus does not answer.
         """
+        left = self._take_in_turn(queue, forged)
+        self._waiting = tuple(Waiting(id=ref.id, why=self._told.get(ref.oid, "")[:TEXT_MAX_CHARS]) for ref in left)
+        return len(left)
+
+    def _take_in_turn(self, queue: list[RequestRef], forged: Mapping[str, str]) -> list[RequestRef]:
         oids = {ref.oid for ref in queue}
         self._not_ours &= oids
         self._told = {oid: reason for oid, reason in self._told.items() if oid in oids}
@@ -77,7 +89,7 @@ class Queue:
         if blocked is not None:
             for ref in wanted:
                 self._tell(ref, blocked.reason)
-            return len(wanted)
+            return wanted
         self._inbox.read(wanted, WorkBudget(STEP_REQUEST_FETCHES, self._stopping.is_set))
         waiting = {ref.oid for ref in wanted if not self._inbox.is_done(ref)}
         for one in self._inbox.in_turn(wanted, WorkBudget(STEP_SIGNATURES_COUNT, self._stopping.is_set)):
@@ -88,7 +100,7 @@ class Queue:
                 self._tell(one.ref, wait.reason)
             if wait is not None and wait.permanent:
                 self._not_ours.add(one.ref.oid)
-        return len(waiting)
+        return [ref for ref in wanted if ref.oid in waiting]
 
     def _blocked(self) -> NotTaken | None:
         """Return why this runner takes nothing at all now, or None."""
@@ -138,7 +150,8 @@ class Queue:
         link.budget.measured(self._clock.steady_s() - asked_s)
         if over is not None:
             for_run(self._log, ref.id).warning("taken over the head of a claim that its runner did not sign")
-        journal.append("claimed", ref.id, held.oid, principal=one.principal)
+        asked = None if request is None else request.preset
+        journal.append("claimed", ref.id, held.oid, principal=one.principal, preset=asked)
         self._start(ClaimedRun(ref, held, one.received, claim.time, asked_s))
         return None
 

@@ -36,6 +36,7 @@ from bridge.runner.run.session import ClaimedRunSession
 from bridge.runner.run.slots import RunSlots
 from bridge.runner.service.archiving import Archiving
 from bridge.runner.service.beacons import BeaconSender
+from bridge.runner.service.owner_view import OwnerView
 from bridge.runner.service.recovery import Recovery
 from bridge.runner.state.folder import RUNS_TOO, OpenState
 from bridge.runner.state.log import for_run
@@ -104,6 +105,10 @@ class Runner:
             rules, state, link, self._running_ids, self._start, slots=self._slots, clock=clock, stopping=stopping,
             log=log,
         )  # fmt: skip
+        self._view = OwnerView(
+            rules.policy, state.folder, self._slots.count, running=self._running_ids, outcomes=lambda: self.outcomes,
+            clock=clock, log=log,
+        )  # fmt: skip
         link.bus.stop_when(stopping.is_set)
         self._recovery.sweep()
 
@@ -152,6 +157,7 @@ class Runner:
         free = [ref for ref in requests if ref.id not in snapshot.claims or ref.id in forged]
         waiting = self._queue.take(free, forged)
         self._beacons.saw_queue(waiting)
+        self._view.look(self._queue.waiting)
         self._beacons.send()
         self._archiving.look()
         self._pace.listed(ok=True, took_s=took_s)

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from bridge.bus.interface import RunnerBus
 from bridge.errors import InfrastructureError
-from bridge.runner.actions.announce import announcer
+from bridge.runner.actions.announce import announce_nothing, announcer
+from bridge.runner.actions.notify import OwnerNotifier, each
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.known_keys import known_keys
 from bridge.runner.connection.link import link_to
@@ -86,9 +87,11 @@ def runner_on(
     try:
         log.debug("began: %s, policy %s, on %s", shlex.join(sys.argv), rules.facts.digest[:12], platform.platform())
         link = link_to(bus, clock, keys)
-        announce = announcer(
+        site = announcer(
             policy.hosting, os.environ, log.info, summary, (lambda: NOBODY) if keys is None else keys.authority
         )
+        owner = OwnerNotifier(policy.notify, policy.name, os.environ, log) if policy.notify else announce_nothing
+        announce = each(site, owner)
         keeper = None if keys is None else RootKeeper(link, keys, clock, folder.root_contested, log)
         yield Runner(
             rules,

@@ -86,6 +86,11 @@ class StateFolder:
         return self.root / "log.jsonl"
 
     @property
+    def queue(self) -> Path:
+        """What the runner last saw waiting, for its owner."""
+        return self.root / "queue.json"
+
+    @property
     def pause(self) -> Path:
         """While this file exists, nothing new is taken."""
         return (self.owner or self.root) / "pause"

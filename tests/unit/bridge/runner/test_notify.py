@@ -1,0 +1,64 @@
+"""The owner's program at a run's end: real programs, and one that never ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+
+from bridge.bus.views import RequestRef
+from bridge.run.outcomes import Ending
+from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
+from bridge.runner.actions.notify import OwnerNotifier, each
+from bridge.runner.state.log import new_log
+from tests.fakes.asking import make_request
+
+RUN = "01kakeya00000000000000abcd"
+SECRET = {"GH_TOKEN": "secret", "HOME": "/home/ann"}
+
+
+def ended(reason="passed", message=None):
+    request = make_request("b" * 26, "mlx-env-probe")
+    return RunAnnouncement(RequestRef(RUN, "refs/heads/x", "0" * 40), "/bus", request, Ending(reason, message), {})
+
+
+def told(argv, announcement, wall_s=30.0):
+    said = io.StringIO()
+    OwnerNotifier(tuple(argv), "mini", SECRET, new_log(said), wall_s)(announcement)
+    return said.getvalue()
+
+
+def test_the_program_gets_the_facts_on_stdin_and_as_variables_and_no_secret_of_ours(tmp_path):
+    out = tmp_path / "out.json"
+    code = f"import json, os, sys; json.dump([json.load(sys.stdin), dict(os.environ)], open({str(out)!r}, 'w'))"
+    said = told([sys.executable, "-c", code], ended("program_failed", "exit 3; $(touch /tmp/x)\n\x1b[31mred"))
+    facts, variables = json.loads(out.read_text())
+    assert said == ""
+    assert (facts["run_id"], facts["reason"], facts["exit_code"]) == (RUN, "program_failed", 4)
+    assert (facts["preset"], facts["requester"], facts["runner"]) == ("mlx-env-probe", "unsigned", "mini")
+    assert facts["message"] == "exit 3; $(touch /tmp/x) [31mred"  # no shell sees it, and no terminal obeys it
+    assert variables["KAKEYA_REASON"] == "program_failed"
+    assert variables["HOME"] == "/home/ann"
+    assert "GH_TOKEN" not in variables
+
+
+@pytest.mark.parametrize(
+    ("code", "wall_s", "said"),
+    [("import time; time.sleep(300)", 0.3, "the owner's notify program"), ("raise SystemExit(7)", 30.0, "7")],
+)
+def test_a_program_that_hangs_or_fails_is_said_and_changes_nothing(code, wall_s, said):
+    assert said in told([sys.executable, "-c", code], ended(), wall_s)
+
+
+def test_a_program_that_is_not_there_is_said():
+    assert "nobody was notified" in told(["/nonexistent/tell-me"], ended())
+
+
+def test_everybody_who_wants_to_know_is_told_in_turn():
+    heard = []
+    tell = each(announce_nothing, lambda one: heard.append(one.ref.id), lambda one: heard.append(one.ending.reason))
+    tell(ended())
+    assert heard == [RUN, "passed"]
+    assert each(announce_nothing, announce_nothing) is announce_nothing
