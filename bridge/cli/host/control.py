@@ -1,14 +1,17 @@
-"""`kakeya-runner stop`, `drain`, `pause`, `resume`: what a running runner is told through files of its state folder."""
+"""`kakeya-runner stop`, `drain`, `pause`, `resume`, `status`: what goes through a runner's state folder."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Final
 
 from bridge.cli.host.places import state_of
 from bridge.cli.host.talk import CLOCK, say
-from bridge.errors import InfrastructureError
+from bridge.client.document.untrusted import clean_line
+from bridge.errors import InfrastructureError, RunNotFoundError
 from bridge.executor.supervisor.folder import RunFolder
 from bridge.runner.state.folder import RUNS_TOO, StateFolder
 from bridge.system.durable import NameLock
@@ -20,6 +23,8 @@ _LOOK_S: Final = 0.2
 def stop(arguments: argparse.Namespace) -> int:
     """End the runner and wait until it has gone; what runs goes on, unless it is to end as well."""
     state = state_of(arguments)
+    if getattr(arguments, "run", None) is not None:
+        return _stop_run(state, arguments.run)
     going = _going(state)
     if not _is_running(state):
         if arguments.runs:
@@ -35,6 +40,45 @@ def stop(arguments: argparse.Namespace) -> int:
             )
         CLOCK.sleep(_LOOK_S)
     say(f"the runner has ended; {_said(going, ended=arguments.runs)}")
+    return 0
+
+
+def _stop_run(state: StateFolder, asked: str) -> int:
+    """End one run; its runner, or the next start of it, publishes what it came to.
+
+    Raises:
+        RunNotFoundError: no run of this id goes on here, or several do.
+    """
+    found = [folder for folder in _going(state) if folder.root.name.endswith(asked.lower())]
+    if len(found) != 1:
+        names = ", ".join(folder.root.name for folder in found or _going(state)) or "nothing"
+        said = "no run of this host" if not found else "more than one run of this host"
+        raise RunNotFoundError(f"{said} goes by {asked!r}; what goes on: {names}", remedy="kakeya-runner status")
+    found[0].stop("interrupted")
+    deadline_s = CLOCK.steady_s() + _STOP_S
+    while found[0].taken():
+        if CLOCK.steady_s() >= deadline_s:
+            raise InfrastructureError(
+                f"{found[0].root.name} has not ended within {_STOP_S:.0f} s", remedy="kakeya-runner logs"
+            )
+        CLOCK.sleep(_LOOK_S)
+    say(f"{found[0].root.name} ended as interrupted")
+    return 0
+
+
+def status(arguments: argparse.Namespace) -> int:
+    """Say what runs, what waits and what ran last."""
+    from bridge.executor.observe import host
+    from bridge.runner.maintenance.owner_status import owner_status, status_lines
+
+    state = state_of(arguments)
+    seen = owner_status(state, host.describe(), CLOCK, alive=_is_running(state))
+    if arguments.json:
+        value = asdict(seen) | {"queue": None if seen.queue is None else seen.queue.model_dump(mode="json")}
+        print(json.dumps(value | {"schema_version": 1}, indent=1))
+        return 0
+    for line in status_lines(seen):
+        print(clean_line(line))
     return 0
 
 
@@ -100,6 +144,7 @@ def _said(going: tuple[RunFolder, ...], *, ended: bool) -> str:
 
 HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "stop": stop,
+    "status": status,
     "drain": drain,
     "pause": pause,
     "resume": resume,

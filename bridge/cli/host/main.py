@@ -116,6 +116,9 @@ def _serving(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 def _control(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     stop = _verb(verbs, "stop", "end the runner; what runs goes on, and the next start follows it")
     stop.add_argument("--runs", action="store_true", help="end what runs as well, as interrupted")
+    stop.add_argument("--run", metavar="ID", help="end this run alone, as interrupted; the runner goes on")
+    seen = _verb(verbs, "status", "what runs now, what waits, the last twenty runs with requester and minutes")
+    seen.add_argument("--json", action="store_true", help="one JSON document on stdout")
     drain = _verb(verbs, "drain", "end the runner after what it is running")
     drain.add_argument("--now", action="store_true", help="end what runs now, as interrupted, then the runner")
     _verb(verbs, "pause", "take nothing new until resumed; what runs goes on")

@@ -87,6 +87,36 @@ def test_stop_leaves_the_run_and_stop_runs_ends_it_also_without_a_runner(site):
     assert s.starts() == [ref.id]
 
 
+def test_the_owner_sees_a_run_ends_it_alone_and_is_told(site):
+    s = site()
+    told, figures = s.folder / "told.json", s.folder / "kakeya.prom"
+    teller = s.folder / "tell"
+    write = f'cat > {told}.part && echo "$KAKEYA_REASON" >> {told}.part && mv {told}.part {told}'
+    teller.write_text(f"#!/bin/sh\n{write}\n")
+    teller.chmod(0o755)
+    policy = s.policy()
+    policy.write_text(f'notify = ["{teller}"]\nmetrics = "{figures}"\n{policy.read_text()}')
+    runner, ref = going(s)
+    waits = s.ask()
+    s.until(lambda: 'waiting{runner="mini"} 1' in figures.read_text(), "the waiting request was never seen")
+    seen = json.loads(s.run("status", "--json").stdout)
+    assert (seen["state"], [(one["id"], one["preset"], one["requester"]) for one in seen["running"]]) == (
+        "serving", [(ref.id, "count", "unsigned")],
+    )  # fmt: skip
+    assert [(one["id"], one["why"]) for one in seen["queue"]["requests"]] == [(waits.id, "all slots are busy")]
+    assert "ended as interrupted" in s.run("stop", "--run", ref.id[-8:]).stderr
+    assert s.ended(ref).reason == "interrupted"
+    s.until(told.exists, "nobody was told")
+    document, reason = told.read_text().splitlines()
+    assert (json.loads(document)["run_id"], reason) == (ref.id, "interrupted")
+    (s.folder / "counted" / "go-on").touch()
+    assert s.ended(waits).reason == "gate_rejected"
+    assert runner.poll() is None
+    lines = s.run("status").stdout.splitlines()
+    assert [line.split()[-1] for line in lines if line.startswith("ended")] == ["gate_rejected", "interrupted"]
+    s.until(lambda: 'reason="interrupted"} 1' in figures.read_text(), "the figures never had the end")
+
+
 def test_drain_now_ends_the_run_as_interrupted_and_the_runner_after_it(site):
     s = site()
     runner, ref = going(s)
