@@ -152,6 +152,7 @@ def _workloads(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     own.add_argument("action", choices=("new", "check", "try", "allow", "list", "remove"))
     own.add_argument("folder", nargs="?", metavar="NAME|FOLDER", help="a folder, or the name of one below workloads/")
     own.add_argument("--from", dest="program", metavar="FILE", help="with new: the program to begin with, copied")
+    own.add_argument("--unit", metavar="UNIT", help="with new: unit of the number it reports; default: none")
     own.add_argument("-p", "--param", action="append", default=[], metavar="NAME=VALUE", help="with try: a parameter")
     own.add_argument("--preset", metavar="NAME", help="with try: which of its presets; default: the first")
     own.add_argument("--json", action="store_true", help="with check and list: one JSON document on stdout")

@@ -33,7 +33,7 @@ def workload(arguments: argparse.Namespace, policy: Path, say: Say) -> int:
     if arguments.folder is None:
         raise UsageError(f"workload {arguments.action} needs a name or a folder", remedy="kakeya-runner workload list")
     if arguments.action == "new":
-        return _new(arguments.folder, arguments.program, rules, say)
+        return _new(arguments, rules, say)
     folder = find_folder(arguments.folder, listing)
     if arguments.action == "check":
         return _check(folder, listing, rules, as_json=arguments.json)
@@ -51,9 +51,11 @@ def find_folder(words: str, listing: Path) -> Path:
     return next((folder for folder in allowed(listing) if folder.name == words), given.absolute())
 
 
-def _new(name: str, program: str | None, rules: Policy, say: Say) -> int:
+def _new(arguments: argparse.Namespace, rules: Policy, say: Say) -> int:
+    name, program = arguments.folder, arguments.program
     folder = Path(name) if "/" in name else Path.cwd() / PLACE / name
-    made = write_folder(folder.absolute(), None if program is None else Path(program), _python(rules))
+    begin = None if program is None else Path(program)
+    made = write_folder(folder.absolute(), begin, _python(rules), arguments.unit)
     for path in made:
         print(path)
     say(f"next: kakeya-runner workload check {folder.name}")

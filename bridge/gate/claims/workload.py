@@ -66,6 +66,7 @@ def _over_repeats(metric: MetricDefinition, role: Role, rows: Sequence[dict[str,
     if found is not None:
         low, high, confidence = found
         shown += f" [{_number(low)}, {_number(high)}] {confidence * 100:.3g} %"
+    shown += (", no unit" if metric.unit == UNITLESS else "") + _direction(metric)
     if not exact:
         shown += f", the mean of {', '.join(_number(one) for one in values)}, if seeds scatter symmetrically"
     return ClaimDraft(
@@ -86,6 +87,11 @@ def _over_repeats(metric: MetricDefinition, role: Role, rows: Sequence[dict[str,
             "summary": shown,
         },
     )
+
+
+def _direction(metric: MetricDefinition) -> str:
+    """Return which direction is an improvement, in words; nothing where none is."""
+    return "" if metric.better is None else f", {metric.better} is better"
 
 
 def _stops(values: Sequence[float]) -> dict[Any, str]:
@@ -140,6 +146,7 @@ def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]])
         tail = 1.0 - (1.0 - CONFIDENCE) / 2.0
         interval = (rate_lower(k, n, tail), rate_upper(k, n, tail))
         shown = f"{k / n:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] 95 %, {k} of {n} items"
+    shown += _direction(metric)
     return ClaimDraft(
         id=metric.name,
         role=role,

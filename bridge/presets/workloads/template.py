@@ -6,6 +6,7 @@ Parameters are read off the program's own command line where it has one; nothing
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from bridge.errors import UsageError
 from bridge.presets.workloads.folder import FILE
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_UNIT_MAX_CHARS: Final = 60
 _PROGRAM: Final = '''"""Begin with this: draw a number from the seed, and report it."""
 
 import argparse
@@ -33,16 +35,17 @@ Path(os.environ["KAKEYA_REPORT"]).write_text(json.dumps({"metrics": {"score": sc
 '''
 
 
-def write_folder(folder: Path, program: Path | None, interpreter: str) -> tuple[Path, ...]:
+def write_folder(folder: Path, program: Path | None, interpreter: str, unit: str | None = None) -> tuple[Path, ...]:
     """Write a new folder; return what was written.
 
     Args:
         folder: absolute, not there yet.
         program: what to begin with, copied; None writes a small one.
         interpreter: absolute path of the Python that is to run it.
+        unit: of the number that the program reports; None for a plain number.
 
     Raises:
-        UsageError: the folder is there, its name is none, or the program is not there.
+        UsageError: the folder is there, its name is none, the program is not there, or the unit is no text of one line.
     """
     if _NAME.fullmatch(folder.name) is None:
         raise UsageError(f"got the name {folder.name!r}; expected lower-case letters, digits, - . _")
@@ -50,6 +53,8 @@ def write_folder(folder: Path, program: Path | None, interpreter: str) -> tuple[
         raise UsageError(f"{folder} is there already", remedy=f"kakeya-runner workload check {folder.name}")
     if program is not None and not program.is_file():
         raise UsageError(f"there is no program {program}", remedy="name the file that runs, e.g. --from train.py")
+    if unit is not None and (not unit.strip() or not unit.isprintable() or len(unit) > _UNIT_MAX_CHARS):
+        raise UsageError(f"got the unit {unit[:60]!r}; expected a word or two, e.g. --unit nats")
     folder.mkdir(parents=True)
     folder.chmod(0o755)
     script = folder / ("train.py" if program is None else program.name)
@@ -59,12 +64,12 @@ def write_folder(folder: Path, program: Path | None, interpreter: str) -> tuple[
         shutil.copyfile(program, script)
     script.chmod(0o644 if script.suffix == ".py" else 0o755)
     file = folder / FILE
-    file.write_text(_toml(folder.name, script, interpreter), "utf-8")
+    file.write_text(_toml(folder.name, script, interpreter, unit), "utf-8")
     file.chmod(0o644)
     return (file, script)
 
 
-def _toml(name: str, script: Path, interpreter: str) -> str:
+def _toml(name: str, script: Path, interpreter: str, unit: str | None) -> str:
     text = script.read_text("utf-8", "replace") if script.suffix == ".py" else ""
     options = list(_options(text))
     metric = _metric(text)
@@ -84,7 +89,7 @@ def _toml(name: str, script: Path, interpreter: str) -> str:
         "",
         f"[metrics.{metric}]",
         f'pointer = "/metrics/{metric}"',
-        'unit = "1"',
+        f"unit = {json.dumps(unit or '1', ensure_ascii=False)}",
         'better = "lower"',
         "repeats = 6",
     ]

@@ -51,8 +51,8 @@ def test_it_takes_eight_commands_at_most_and_all_end_in_0(said):
 def test_the_first_screen_has_the_number_with_unit_interval_and_whose_word_it_is(said):
     first = next(ran.stdout for line, ran in said if line.startswith("kakeya-mac run"))
     assert first.startswith("passed      evidence (smoke)")
-    line = r"^final loss  0\.\d+ \[0\.\d+, 0\.\d+\] 96\.9 %, reported by train\.py@[0-9a-f]{12} over 6 seeds$"
-    assert re.search(line, first, re.MULTILINE)
+    number = r"^final loss  0\.\d+ squared error \[0\.\d+, 0\.\d+\] 96\.9 %, lower is better, "
+    assert re.search(rf"{number}reported by train\.py@[0-9a-f]{{12}} over 6 seeds$", first, re.MULTILINE)
 
 
 def test_with_a_recompute_command_it_is_recomputed_and_may_be_quoted(said):
