@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from bridge import strictjson
 from bridge.gate import claims, profiles
+from bridge.gate.claims.workload import rows_of
 from bridge.gate.identity import identity
 from bridge.gate.interface import Authority, Evidence, Report, ReportProblem, Skip, Violation
 from bridge.gate.registry import rules
@@ -59,7 +60,7 @@ def judge(
         run_id=run_id,
         authority=authority,
         files=reports,
-        earlier={key: load(value)[0] for key, value in before.items() if value},
+        earlier={key: _attempted(value, spec) for key, value in before.items() if value},
         earlier_records={key: RunRecord.parse(data, max_bytes=REPORT_MAX_BYTES) for key, data in records.items()},
         problems=problems,
         gate=identity(),
@@ -131,6 +132,14 @@ def _loaded(
         return load_workload(reports, spec, spec.workload)
     names = _report_paths(reports, spec)
     return load({path: reports[path] for path in names[:REPORTS_MAX_COUNT]})
+
+
+def _attempted(reports: Mapping[str, bytes], spec: JobSpec | None) -> tuple[Report, ...]:
+    """Return the reports of an earlier attempt; of an owner's own program, none where it left no repeat."""
+    if spec is None or spec.workload is None:
+        return load(reports)[0]
+    (report,) = load_workload(reports, spec, spec.workload)[0]
+    return (report,) if report.value is not None and rows_of(report) else ()
 
 
 def _report_paths(reports: Mapping[str, bytes], spec: JobSpec | None) -> list[str]:

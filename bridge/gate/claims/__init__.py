@@ -198,6 +198,7 @@ def _whose(
     confirmed = "outputs" in metric.needs and "outputs" not in fallen
     said = "recomputed from what" if confirmed else "reported by"
     over = f" over {draft.n} seeds" if draft.detail.get("over") == "seeds" else ""
+    over += f" of {draft.detail['runs']} runs" if draft.detail.get("runs", 1) > 1 else ""
     return f"{said} {definition.label}{' kept' if confirmed else ''}{over}"
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
@@ -44,7 +44,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         elif metric.aggregate == "none":
             draft = None
         else:
-            draft = _over_repeats(metric, role, rows)
+            draft = _over_repeats(metric, role, rows, earlier_rows(evidence))
         if draft is not None:
             yield draft
 
@@ -54,9 +54,21 @@ def rows_of(report: Report) -> list[dict[str, Any]]:
     return cast("dict[str, Any]", report.body)[NAME]  # type: ignore[no-any-return]
 
 
-def _over_repeats(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]]) -> ClaimDraft | None:
-    """Return the median or mean over the repeats with its interval over seeds."""
-    values = sorted(number_at(row["value"], str(metric.pointer)) for row in rows)
+def earlier_rows(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
+    """Return the repeats of each earlier attempt that left some, by run id."""
+    return {name: rows_of(report) for name, reports in evidence.earlier.items() for report in reports if report.value}
+
+
+def _over_repeats(
+    metric: MetricDefinition,
+    role: Role,
+    rows: Sequence[dict[str, Any]],
+    earlier: Mapping[str, Sequence[dict[str, Any]]],
+) -> ClaimDraft | None:
+    """Return the median or mean over the repeats of this run and its earlier attempts, with its interval over seeds."""
+    pointer = str(metric.pointer)
+    pooled = [found for attempt in earlier.values() if (found := _numbers(attempt, pointer))]
+    values = sorted([*(number_at(row["value"], pointer) for row in rows), *(one for found in pooled for one in found)])
     if not values:
         return None
     exact = metric.aggregate == "median"
@@ -84,9 +96,18 @@ def _over_repeats(metric: MetricDefinition, role: Role, rows: Sequence[dict[str,
             "better": metric.better,
             "values": values,
             "over": "seeds",
+            "runs": 1 + len(pooled),
             "summary": shown,
         },
     )
+
+
+def _numbers(rows: Sequence[dict[str, Any]], pointer: str) -> list[float]:
+    """Return the numbers of an earlier attempt; none where one is missing, which the rule on attempts says."""
+    try:
+        return [number_at(row["value"], pointer) for row in rows]
+    except (KeyError, ValueError):
+        return []
 
 
 def _direction(metric: MetricDefinition) -> str:
@@ -137,8 +158,7 @@ def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]])
     """Return how many of the distinct items of one repeat count: exact bounds for a share, none for a count."""
     if not rows:
         return None
-    listed = found_at(rows[0]["value"], str(metric.items))
-    k, n = sum(counts(item, metric.correct) for item in listed), len(listed)
+    k, n = count_items(metric, rows[0]["value"])
     if n == 0:
         return None
     shown, interval = f"{k} of {n} {metric.unit}", None
@@ -158,6 +178,17 @@ def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]])
         wording=f"{metric.name} {shown}",
         detail={"aggregate": metric.aggregate, "better": metric.better, "over": "items", "summary": shown},
     )
+
+
+def count_items(metric: MetricDefinition, value: Any) -> tuple[int, int]:
+    """Return how many items of a report count, and how many there are.
+
+    Raises:
+        KeyError: there is no list of items.
+        ValueError: an item says neither yes nor no.
+    """
+    listed = found_at(value, str(metric.items))
+    return sum(counts(item, metric.correct) for item in listed), len(listed)
 
 
 def counts(item: Any, correct: str | None) -> bool:

@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from bridge.gate.claims import claim_drafts
+from bridge.gate.claims.workload import count_items, earlier_rows, rows_of
 from bridge.gate.facts.roofline import forward_rate, most_flops
 from bridge.gate.facts.samples import arms_of
 from bridge.gate.interface import Evidence, Report, Skip, Violation
 from bridge.gate.registry import rules
 from bridge.gate.report_kinds import CODE_THROUGHPUT, PAIRED
 from bridge.gate.rule import record_rule, report_rule
+from bridge.gate.rules.workload import metric_problem
 from bridge.launches.attempts import LOOK_DAYS, too_many_unseen
-from bridge.records import Attempt, RunRecord
+from bridge.records import Attempt, RunRecord, WorkloadDefinition
 
 _BY_ITSELF: Final = ("G3", "G4", "G5")
 
@@ -99,6 +101,7 @@ def require_pooled_attempts(record: RunRecord, evidence: Evidence) -> Iterator[V
     The best of ten reruns of identical code is "faster" 22 % of the time. The runner counts; the earlier reports are
     read. One that was not this question, or that no gate would have let pass, is in no pool. An attempt that ended
     before it left a report is unseen: two of them bar nothing, since a run may be cancelled, three do.
+    The seeds of an owner's own program are pooled too; a share or count of one repeat has to come out as before.
     """
     if record.attempt is None:
         yield Violation("the runner did not count this attempt", "attempt")
@@ -113,9 +116,10 @@ def _earlier_attempts(evidence: Evidence, attempt: Attempt) -> Iterator[Violatio
         )
     if evidence.run_id in attempt.earlier:
         yield Violation("this run is its own earlier attempt", "attempt", severity="reject")
+    own = None if evidence.spec is None else evidence.spec.workload
     timed = any(report.value is not None and report.value["arms"] for report in evidence.reports)
-    if not timed and not (evidence.record is not None and evidence.record.launches):
-        return  # nothing timed: repeating it changes nothing
+    if not timed and own is None and not (evidence.record is not None and evidence.record.launches):
+        return  # nothing timed, no seeds: repeating it changes nothing
     unseen = set(attempt.unseen)
     if not unseen <= set(attempt.earlier):
         yield Violation("an unseen attempt is no earlier one", "attempt", severity="reject")
@@ -131,6 +135,9 @@ def _earlier_attempts(evidence: Evidence, attempt: Attempt) -> Iterator[Violatio
         yield Violation(
             f"attempt {attempt.number}: {len(missing)} earlier attempts are not pooled, e.g. {missing[0]}", "attempt"
         )
+    if own is not None:
+        yield from _unlike_repeats(evidence, own)
+        return
     ours = {report.path: report for report in evidence.reports if report.value is not None}
     for name, reports in evidence.earlier.items():
         for other in reports:
@@ -139,6 +146,25 @@ def _earlier_attempts(evidence: Evidence, attempt: Attempt) -> Iterator[Violatio
             why = _other_question(name, other, ours[other.path]) or _refusal(name, other, evidence)
             if why is not None:
                 yield Violation(f"earlier attempt {name} cannot be pooled: {why}", "attempt", report=other.path)
+
+
+def _unlike_repeats(evidence: Evidence, own: WorkloadDefinition) -> Iterator[Violation]:
+    """Yield what earlier attempts of an owner's own program keep from being pooled.
+
+    A share or count is of one repeat and in no pool: it has to come out as it did before.
+    """
+    mine = [row for report in evidence.reports if report.value is not None for row in rows_of(report)]
+    for name, rows in earlier_rows(evidence).items():
+        for metric in own.metrics if mine else ():
+            wrong = next((said for row in rows if (said := metric_problem(metric, row["value"])) is not None), None)
+            if wrong is not None:
+                said = f"earlier attempt {name} cannot be pooled: {metric.name}: {wrong}"
+                yield Violation(said, "attempt", claims=(metric.name,))
+            elif metric.items is not None and metric_problem(metric, mine[0]["value"]) is None:
+                now, then = (count_items(metric, one["value"]) for one in (mine[0], rows[0]))
+                if now != then:
+                    said = f"{metric.name} is {now[0]} of {now[1]}, in earlier attempt {name} {then[0]} of {then[1]}"
+                    yield Violation(said, "attempt", claims=(metric.name,))
 
 
 def _other_question(name: str, other: Report, ours: Report) -> str | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from bridge import strictjson
-from bridge.gate.claims.workload import counts, rows_of
+from bridge.gate.claims.workload import counts, earlier_rows, rows_of
 from bridge.gate.facts.pair_series import processor_shares, series_named
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.reports.workload import found_at, number_at
@@ -40,12 +41,12 @@ def require_metrics(report: Report, evidence: Evidence) -> Iterator[Violation]:
     definition = _definition(evidence)
     for metric in () if definition is None else definition.metrics:
         for row in rows_of(report) if metric.aggregate != "ratio" else ():
-            said = _wrong(metric, row["value"])
+            said = metric_problem(metric, row["value"])
             if said is not None:
                 yield Violation(f"{metric.name}: {said}", row["path"])
 
 
-def _wrong(metric: MetricDefinition, value: Any) -> str | None:
+def metric_problem(metric: MetricDefinition, value: Any) -> str | None:
     """Return what is wrong with a metric of one report, None when nothing is."""
     try:
         if metric.items is not None:
@@ -163,13 +164,25 @@ def compare_recomputed_metrics(report: Report, evidence: Evidence) -> Iterator[V
     definition, spec, record = _definition(evidence), evidence.spec, evidence.record
     if definition is None or spec is None or record is None or not definition.confirms:
         return
-    for row in rows_of(report):
+    yield from _unconfirmed(rows_of(report), spec, definition, record)
+    for name, rows in earlier_rows(evidence).items():
+        for one in _unconfirmed(rows, spec, definition, evidence.earlier_records.get(name)):
+            # That attempt was judged in its time; here it takes the premise from the number that pools it.
+            yield replace(one, message=f"earlier attempt {name}: {one.message}"[:300], severity="violation")
+
+
+def _unconfirmed(
+    rows: Sequence[Mapping[str, Any]], spec: JobSpec, definition: WorkloadDefinition, record: RunRecord | None
+) -> Iterator[Violation]:
+    """Yield the numbers of repeats that the recompute command did not give again."""
+    answers = {} if record is None else {one.name: one.answer for one in record.commands}
+    for row in rows:
         folder = row["path"].rpartition("/")[0]
-        command = next((one.name for one in spec.commands if one.confirms and one.folder == folder), None)
-        answer = _answer(next((one.answer for one in record.commands if one.name == command), None))
+        command = next((one.name for one in spec.commands if one.confirms and one.folder == folder), "")
+        answer = _answer(answers.get(command))
         for confirmed in definition.confirms:
             metric = next((one for one in definition.metrics if one.name == confirmed.name), None)
-            if metric is not None and _wrong(metric, row["value"]) is None:  # G4-METRICS says what is wrong
+            if metric is not None and metric_problem(metric, row["value"]) is None:  # G4-METRICS says what is wrong
                 yield from _compare(metric, confirmed, row, answer)
 
 

@@ -110,13 +110,18 @@ class Attempts:
 
 
 def save_reports(folder: Path, run_id: str, files: Mapping[str, bytes]) -> None:
-    """Store the reports of a result tree, and its record where a launch finished a pair: all that a cut run left."""
+    """Store the reports of a result tree, and its record where it holds what is pooled: pairs, or confirmed numbers."""
     reports = {path.removeprefix(_PREFIX): data.hex() for path, data in files.items() if path.startswith(_PREFIX)}
     record = files.get("run.json")
-    if record is not None and _finished_a_pair(RunRecord.parse(record, max_bytes=REPORT_MAX_BYTES)):
+    if record is not None and _is_pooled(RunRecord.parse(record, max_bytes=REPORT_MAX_BYTES)):
         reports[RECORD_NAME] = record.hex()
     if reports:
         write_atomically(folder / f"{run_id}.json.gz", gzip.compress(json.dumps(reports).encode(), 1, mtime=0))
+
+
+def _is_pooled(record: RunRecord) -> bool:
+    """Return whether a later attempt's verdict needs the record itself."""
+    return any(command.answer is not None for command in record.commands) or _finished_a_pair(record)
 
 
 def _finished_a_pair(record: RunRecord) -> bool:

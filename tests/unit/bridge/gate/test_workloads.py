@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from bridge import strictjson
 from bridge.gate import judge
 from bridge.gate.claims.workload import median_interval
 from tests.corpus.gate.workloads import LOSSES, paired, trained
@@ -47,6 +50,49 @@ def test_a_loss_that_is_not_reproduced_rejects_the_run():
     case.record["commands"][-1]["answer"] = '{"final_loss": 1.0}'
     assert verdict(case).decision == "rejected"
     assert all(one.decision == "nothing" for one in verdict(case).claims)
+
+
+def again(case, losses=(1.80, 1.81, 1.82, 1.83, 1.84, 1.85), *, answers=None):
+    """Let a run be the second of its question, after one with these losses; return its verdict."""
+    case.record["attempt"] |= {"number": 2, "earlier": [EARLIER]}
+    first = trained(losses)
+    for command, answer in zip(first.record["commands"][6:], answers or (), strict=False):
+        command["answer"] = answer
+    files = {path: json.dumps(value).encode() for path, value in first.reports.items()}
+    if answers is not None or case.spec["workload"]["confirms"]:
+        files["/run.json"] = strictjson.encode(first.record)
+    return judge(case.run_id, case.files(), case.record_value(), case.spec_value(), earlier={EARLIER: files})
+
+
+EARLIER = "01k9x3m4n5p6q7r8s9t0v1w2x3"
+
+
+@pytest.mark.parametrize("confirmed", [False, True])
+def test_a_rerun_is_pooled_and_says_so(confirmed):
+    found = again(trained(again=confirmed)).claims[0]
+    assert found.decision == "evidence", found.why
+    assert found.n == 12
+    assert found.value == pytest.approx((1.85 + 1.90) / 2)
+    assert found.wording.endswith("over 12 seeds of 2 runs")
+
+
+def test_a_rerun_whose_earlier_attempt_is_not_there_is_not_citable():
+    case = trained(again=False)
+    case.record["attempt"] |= {"number": 2, "earlier": [EARLIER]}
+    found = claim(case)
+    assert (found.decision, found.missing) == ("nothing", ("attempts",))
+
+
+def test_an_earlier_attempt_that_was_not_reproduced_takes_the_confirmation_from_the_pool():
+    found = again(trained(), answers=('{"final_loss": 1.0}',)).claims[0]
+    assert (found.decision, found.missing) == ("valid", ("outputs",))
+    assert f"G2-CONFIRMED: earlier attempt {EARLIER}" in found.why[0]
+
+
+def test_an_earlier_attempt_without_a_number_cannot_be_pooled():
+    found = again(trained(again=False), losses=(1.8, None, 1.8, 1.8, 1.8, 1.8)).claims[0]
+    assert (found.decision, found.missing) == ("nothing", ("attempts",))
+    assert "cannot be pooled" in found.why[0]
 
 
 @pytest.mark.parametrize("line", [None, "done", "[1]", '{"loss": 1.9}', '{"final_loss": true}', '{"final_loss": NaN}'])
