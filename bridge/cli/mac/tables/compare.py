@@ -1,4 +1,4 @@
-"""`quote`, `compare`, `report`: what a reader of a result does."""
+"""`compare`: two results side by side."""
 
 from __future__ import annotations
 
@@ -11,30 +11,8 @@ from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import compare as comparing
 from bridge.client.evidence.judged import JudgedResult
-from bridge.client.evidence.quote import quote_run
-from bridge.client.evidence.reports import read_report, rows
-from bridge.client.run.present import document
 from bridge.client.run.run import Run
-from bridge.errors import UsageError
 from bridge.ids import short
-
-
-def quote(call: Invocation) -> int:
-    """Print a pasteable block, or refuse loudly."""
-    run = call.find_run(call.args.id)
-    quoted = quote_run(run, markdown=call.args.markdown)
-    for line in quoted.lines:
-        call.output.data(line)
-    for claim, why in quoted.refused:
-        call.output.say("warn", f"{clean_line(claim)} may NOT be quoted: {why}")
-    status = run.status()
-    code = 0 if quoted.lines else 1
-    if code and status.answer is not None:
-        call.output.row("signature", clean_line(status.answer.text))
-    if code:
-        call.output.say("error", f" nothing of {run.short} may be quoted")
-    call.output.document({**document(run, status, "quote", exit_code=code), "data": quoted.data()})
-    return code
 
 
 def compare(call: Invocation) -> int:
@@ -76,32 +54,3 @@ def _side(call: Invocation, what: str) -> tuple[Run | None, JudgedResult]:
         return None, JudgedResult.of_folder(folder, call.settings())
     run = call.find_run(what)
     return run, JudgedResult.of_run(run)
-
-
-def report(call: Invocation) -> int:
-    """Show reports arm by arm."""
-    path = Path(call.directory, call.args.what)
-    if path.is_file():
-        found = {path.name: read_report(path)}
-    else:
-        run = call.find_run(call.args.what)
-        result = run.result()
-        found = {name: dict(value) for name, value in result.reports.items()}
-        if not found:
-            raise UsageError(f"run {result.id} left no report", remedy=f"kakeya-mac logs {result.id}")
-        _print_verdict(call, JudgedResult.of_run(run))
-    for name, value in found.items():
-        call.output.row("report", clean_line(name))
-        for label, text in rows(value):
-            call.output.row(label, clean_line(text))
-    call.output.document(of_data("report", found))
-    return 0
-
-
-def _print_verdict(call: Invocation, side: JudgedResult) -> None:
-    """Print what the gate here says of a result before what its reports say of themselves."""
-    from bridge.gate.render import rows as verdict_rows
-
-    if side.verdict is not None:
-        for label, text in verdict_rows(side.verdict, side.result.record):
-            call.output.row(clean_line(label), clean_line(text))

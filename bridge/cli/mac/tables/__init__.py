@@ -1,0 +1,1 @@
+"""Commands that print tables of several things: runs side by side, the arms of a report."""
