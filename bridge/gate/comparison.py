@@ -25,6 +25,8 @@ from bridge.gate.reports.loading import load
 from bridge.gate.stats.binomial import paired_difference_lower
 from bridge.gate.stats.multiple import holm
 from bridge.gate.stats.ratio import Ratio, known_ratio, paired_double_ratio
+from bridge.gate.workload_comparison import MetricDifference, own_program
+from bridge.gate.workload_comparison import differences as metric_differences
 from bridge.launches.sittings import agree
 
 STAGES: Final[Mapping[StageName, str]] = {"decode_s": "decode", "prefill_s": "prefill"}
@@ -37,7 +39,8 @@ class Difference:
     Attributes:
         metric: ``decode_time_ratio`` and ``prefill_time_ratio`` are A's time over B's (above 1: B is faster);
             ``speedup_ratio``, ``speedup_sittings`` and ``acceptance_ratio`` are B's over A's;
-            ``recall_difference`` is B's minus A's; ``identical_outputs`` counts prompts.
+            ``recall_difference`` is B's minus A's; ``identical_outputs`` counts prompts; of an owner's own program
+            it is the name of a declared metric, B's less A's.
         detail: ``holm_p`` of a ratio, counts of the others.
     """
 
@@ -89,6 +92,9 @@ def compare(a: MeasuredRun, b: MeasuredRun) -> Comparison:
     reasons = [Reason("weaker", NEVER_CITABLE), *of_runs(a, b)]
     if any(reason.kind == "impossible" for reason in reasons):
         return Comparison((), (), tuple(reasons))
+    if own_program(a, b):
+        own = tuple(_own_metric(one) for one in metric_differences(a, b, reasons))
+        return Comparison(own, (), tuple(reasons))
     measuring = "smoke" if "smoke" in {run.spec.profile for run in (a, b) if run.spec is not None} else "claim"
     profile = profiles.named("default", measuring)
     differences: list[Difference] = []
@@ -100,6 +106,15 @@ def compare(a: MeasuredRun, b: MeasuredRun) -> Comparison:
         differences += _of_report(first, arms, profile, reasons)
         differences += _sittings((a, first), (b, second))
     return Comparison(tuple(differences), tuple(noise), tuple(reasons))
+
+
+def _own_metric(one: MetricDifference) -> Difference:
+    """Return a metric of an owner's own program as a difference like any other."""
+    interval, confidence = (None, None) if one.interval is None else (one.interval[:2], one.interval[2])
+    detail = {"effect": one.effect, "better": one.metric.better, "paired": one.paired}
+    return Difference(
+        "", one.metric.name, "", "", one.value, interval, confidence, one.metric.unit, one.n, one.wording, detail
+    )  # fmt: skip
 
 
 def _pairs(a: MeasuredRun, b: MeasuredRun, reasons: list[Reason]) -> Iterator[tuple[Report, Report]]:
