@@ -63,6 +63,8 @@ RUNNER_LOG_MAX_BYTES: Final = 4 * MIB  # one file
 RUNNER_LOG_FILES_COUNT: Final = 5
 RUNNER_LOG_TEXT_MAX_CHARS: Final = 32 * KIB  # a message, or a traceback
 
+SWEEP_MAX_COUNT: Final = 64  # requests of one sweep
+
 # Bus protocol.
 LEASE_MAX_S: Final = 600.0  # what a bus record says unless its maker says otherwise
 LEASE_MIN_S: Final = 60.0  # but for a bus whose record allows less

@@ -44,8 +44,8 @@ def commands_of(
 
 
 def seed_basis(request: Request) -> str:
-    """Return what the seeds of a request's repeats follow from."""
-    return request.id
+    """Return what the seeds of a request's repeats follow from: its id, or its repeat of a sweep."""
+    return request.id if request.sweep is None else f"{request.sweep.id}.{request.sweep.repeat}"
 
 
 def outputs_of(preset: Preset, commands: tuple[Command, ...]) -> tuple[DeclaredOutput, ...]:

@@ -10,7 +10,7 @@ from bridge.records.claim import Claim, ClaimState, Delivery, Reason, RunProgres
 from bridge.records.jobspec import Command, DeclaredOutput, EnvironmentVariable, JobSpec, Limits, SandboxSpec
 from bridge.records.logs import LogHead
 from bridge.records.manifest import Manifest, ManifestEntry
-from bridge.records.request import LimitRequest, Request, RunnerSelector, Workload
+from bridge.records.request import LimitRequest, Request, RunnerSelector, SweepPlace, Workload
 from bridge.records.run import (
     Attempt,
     CacheShape,
@@ -102,6 +102,7 @@ __all__ = [
     "SoloStretch",
     "StopRule",
     "StoredVerdict",
+    "SweepPlace",
     "Telemetry",
     "TelemetrySample",
     "TrialOutcome",

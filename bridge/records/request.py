@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from bridge.limits import LABELS_MAX_COUNT, PARAMS_MAX_COUNT
+from bridge.limits import LABELS_MAX_COUNT, PARAMS_MAX_COUNT, SWEEP_MAX_COUNT
 from bridge.records.base import Moment, Name, Oid, ParamValue, Record, RunId, Seconds, Sha256, Text
 
 Profile = Literal["smoke", "claim"]
 _Positive = Annotated[int, Field(gt=0)]
 _PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_WRITTEN_WHERE_GIVEN = ("confirms", "unsandboxed")
+_WRITTEN_WHERE_GIVEN = ("confirms", "unsandboxed", "sweep")
 
 
 class Workload(Record):
@@ -62,6 +62,20 @@ class LimitRequest(Record):
         return {name: value for name, value in serialise(self).items() if value is not None or name in always}
 
 
+class SweepPlace(Record):
+    """The place of a request among those that one command sent.
+
+    Attributes:
+        id: the same for all of them; the seeds of a workload's repeats follow from it and `repeat`.
+        repeat: from 0; the runs of one repeat get the same seeds, so that their parameters are compared in pairs.
+        count: how many requests there are.
+    """
+
+    id: RunId
+    repeat: Annotated[int, Field(ge=0, lt=SWEEP_MAX_COUNT)]
+    count: Annotated[int, Field(ge=1, le=SWEEP_MAX_COUNT)]
+
+
 class Request(Record):
     """A request, schema 2. Stored bytes are canonical bytes.
 
@@ -76,13 +90,14 @@ class Request(Record):
         profile: how strictly a speed claim is measured.
         workload: the code brought along, or None for host code.
         expires: after this it is never started; the host caps the validity.
-        idempotency_key: digest over bus, principal, preset, params, profile, workload tree, runner, limits and the run
-            that is confirmed.
+        idempotency_key: digest over bus, principal, preset, params, profile, workload tree, runner, limits, the run
+            that is confirmed and the place in a sweep.
         retry_of: the run this one repeats, or None.
         confirms: the run of the same question whose result this one is to confirm, said before it is measured; written
             only where it is given, so that other requests keep their bytes.
         unsandboxed: run without a sandbox on the requester's own machine; a host with a bus of its own refuses it.
             Written only where it is asked for, so that requests without it keep their bytes.
+        sweep: its place in a sweep; written only where it is part of one.
     """
 
     schema_version: Literal[2] = 2
@@ -103,6 +118,7 @@ class Request(Record):
     retry_of: RunId | None = None
     confirms: RunId | None = None
     unsandboxed: bool = False
+    sweep: SweepPlace | None = None
 
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from bridge import strictjson
 from bridge.errors import RequestRejectedError
 from bridge.limits import CLOCK_SKEW_MAX_S, EXPIRY_MAX_S
-from bridge.records import LimitRequest, Request, RunnerSelector
+from bridge.records import LimitRequest, Request, RunnerSelector, SweepPlace
 from bridge.records.base import ParamValue
 from bridge.request.branches import run_id_of
 from bridge.system.clock import parse_rfc3339
@@ -77,12 +77,13 @@ def idempotency_key(
     limits: LimitRequest,
     confirms: str | None = None,
     unsandboxed: bool = False,
+    sweep: SweepPlace | None = None,
 ) -> str:
     """Return the digest under which a repeated request is the same run (sha256, hex).
 
     The bus, the principal, the preset and its params, the profile, the runner selector and the limits enter it;
-    `tree` is the workload's tree, or None for host code. The run that is to be confirmed and a wish to run without a
-    sandbox enter where there is one.
+    `tree` is the workload's tree, or None for host code. The run that is to be confirmed, a wish to run without a
+    sandbox and the place in a sweep enter where there is one.
     """
     value: dict[str, object] = {
         "bus_id": bus_id,
@@ -97,6 +98,7 @@ def idempotency_key(
     if confirms is not None:
         value["confirms"] = confirms
     value |= {"unsandboxed": True} if unsandboxed else {}
+    value |= {"sweep": sweep.model_dump(mode="json")} if sweep is not None else {}
     return hashlib.sha256(strictjson.encode(value)).hexdigest()
 
 
@@ -113,6 +115,7 @@ def key_of(request: Request) -> str:
         limits=request.limits,
         confirms=request.confirms,
         unsandboxed=request.unsandboxed,
+        sweep=request.sweep,
     )
 
 

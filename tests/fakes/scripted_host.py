@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from bridge.bus.interface import RunnerBus
 from bridge.bus.views import HeldClaim, LogChunk, RequestRef, Tree
-from bridge.presets import PolicyFacts, Trust, find, resolve
+from bridge.presets import PolicyFacts, Preset, Trust, find, registry, resolve
 from bridge.publish import build_tree
 from bridge.records import (
     Attempt,
@@ -58,6 +58,7 @@ class ScriptedHost:
         self.bus, self.clock, self.name = bus, clock, name
         self.held: dict[str, HeldClaim] = {}
         self.logs: dict[str, bytes] = {}
+        self.own: dict[str, Preset] = {}
         self._beats = 0
 
     def beat(self, state: str = "idle", presets: tuple[str, ...] = PRESETS, **changes: object) -> None:
@@ -68,6 +69,12 @@ class ScriptedHost:
             "running": (), "disk_free_bytes": 10**11, "thermal": "unknown", "time": rfc3339(self.clock.now()),
         }  # fmt: skip
         self.bus.beacon(Beacon.model_validate({**fields, **changes}))
+
+    def offer(self, *presets: Preset) -> None:
+        """Show presets of the host's own, whole."""
+        self.own = {one.name: one for one in presets}
+        offers = tuple(one.model_dump(mode="json", by_alias=True) for one in presets)
+        self.beat(presets=(*PRESETS, *self.own), offers=offers)
 
     def ref(self, run_id: str) -> RequestRef:
         return next(ref for ref in self.bus.snapshot().requests if ref.id == run_id)
@@ -110,7 +117,7 @@ class ScriptedHost:
         """End a run; `forge` replaces files of the tree after it was sealed, `gate` is who is said to have judged."""
         request = self._request
         files = {name: json.dumps(value).encode() for name, value in (reports or {"probe.json": PROBE}).items()}
-        spec = resolve(request, find(request.preset), FACTS, Trust())
+        spec = resolve(request, find(request.preset, {**registry(), **self.own}), FACTS, Trust())
         record = self._record(run_id, request, reason, files, message, program_exit, attempt)
         record = record.evolve(commands=commands) if commands else record
         verdict = Verdict(

@@ -20,14 +20,14 @@ from bridge.client.send.draft import (
 from bridge.client.send.offered import compared_with, preset_of
 from bridge.client.send.parameters import split, typed
 from bridge.client.send.submit import find_live
+from bridge.client.send.sweep import combinations, validity_s
 from bridge.client.send.workload import choose_workload, name_commits, send_code
 from bridge.durations import age_text
 from bridge.presets import Preset
-from bridge.records import RunnerSelector
 
 
-def draft_of(call: Invocation, session: BusSession) -> RequestDraft:
-    """Return the draft that a command line describes.
+def drafts_of(call: Invocation, session: BusSession) -> list[RequestDraft]:
+    """Return the drafts that a command line describes: one, or one a combination of the values that it lists.
 
     Raises:
         PresetNotFoundError: neither this installation nor a live runner has the preset.
@@ -36,28 +36,36 @@ def draft_of(call: Invocation, session: BusSession) -> RequestDraft:
     confirms = None if call.args.confirms is None else call.find_beside(session, call.args.confirms).id
 
     call.args.preset, preset, runner = preset_of(session, call.args.preset, call.local_presets, call.output.say)
-    if preset is None:
-        draft = _offered(call, session)
-    else:
-        draft = _installed(call, session, preset)
-        draft = draft if runner is None else replace(draft, runner=RunnerSelector(name=runner))
-    draft = replace(draft, confirms=confirms)
-    return without_sandbox(session, draft) if call.args.unsandboxed else draft
+    repeats = 1 if call.args.repeat is None else call.args.repeat
+    points = combinations(preset, split(call.args.param or ()), repeats)
+    call.args.expires = validity_s(call.args.expires, len(points) * repeats)
+    drafts = _offered(call, session, points) if preset is None else _installed(call, session, preset, points)
+    if runner is not None:
+        drafts = [replace(draft, runner=parse_selector(f"name:{runner}")) for draft in drafts]
+    drafts = [replace(draft, confirms=confirms) for draft in drafts]
+    return [without_sandbox(session, draft) for draft in drafts] if call.args.unsandboxed else drafts
 
 
-def _installed(call: Invocation, session: BusSession, preset: Preset) -> RequestDraft:
+def _installed(
+    call: Invocation, session: BusSession, preset: Preset, points: list[dict[str, str]]
+) -> list[RequestDraft]:  # fmt: skip
     args = call.args
+    chosen = [typed(preset, compared_with(texts, args.against, preset)) for texts in points]
     workload = choose_workload(session, preset, ref=args.ref, dirty=args.dirty, say=call.output.say)
-    values = name_commits(
-        session, preset, typed(preset, compared_with(split(args.param or ()), args.against, preset)), workload
-    )
-    selector = parse_selector(args.runner)
-    return draft_of_preset(
-        preset, values, args.profile, workload=workload, runner=selector, expires_s=args.expires
-    )  # fmt: skip
+    return [
+        draft_of_preset(
+            preset,
+            name_commits(session, preset, values, workload),
+            args.profile,
+            workload=workload,
+            runner=parse_selector(args.runner),
+            expires_s=args.expires,
+        )
+        for values in chosen
+    ]
 
 
-def _offered(call: Invocation, session: BusSession) -> RequestDraft:
+def _offered(call: Invocation, session: BusSession, points: list[dict[str, str]]) -> list[RequestDraft]:
     args = call.args
     seen = offering(session, args.preset, queued=args.queue)
     offers = "offers it" if seen.live else f"offered it {age_text(seen.age_s)} ago"
@@ -68,10 +76,11 @@ def _offered(call: Invocation, session: BusSession) -> RequestDraft:
     workload = None
     if args.ref is not None or args.dirty or session.record.request_form == "workload":
         workload = send_code(session, args.preset, ref=args.ref, dirty=args.dirty, say=call.output.say)
-    texts, selector = split(args.param or ()), parse_selector(args.runner)
-    return draft_of_offer(
-        args.preset, texts, args.profile, workload=workload, runner=selector, expires_s=args.expires
-    )  # fmt: skip
+    selector = parse_selector(args.runner)
+    return [
+        draft_of_offer(args.preset, texts, args.profile, workload=workload, runner=selector, expires_s=args.expires)
+        for texts in points
+    ]
 
 
 def show_draft(call: Invocation, session: BusSession, draft: RequestDraft) -> int:

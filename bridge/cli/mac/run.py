@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from bridge.cli.mac.context import Invocation
-from bridge.cli.mac.drafts import draft_of, show_draft
+from bridge.cli.mac.drafts import drafts_of, show_draft
+from bridge.cli.mac.tables.sweep import run_sweep
 from bridge.cli.screen.run_view import print_status, print_unwanted
 from bridge.cli.screen.timeline import make_timeline, show_all
 from bridge.cli.signals import DetachedError
 from bridge.client.document.envelope import of_data
 from bridge.client.run.present import detached_document, document
 from bridge.client.run.run import Run
-from bridge.client.send.draft import RequestDraft, without_sandbox
-from bridge.client.send.submit import submit
+from bridge.client.send.submit import submit, submit_again
 from bridge.errors import KakeyaError, UsageError
 from bridge.run.outcomes import strongest
 
@@ -22,7 +22,10 @@ from bridge.run.outcomes import strongest
 def run(call: Invocation) -> int:
     """Send a request; with --wait or --follow see it through."""
     session = call.connect()
-    draft = draft_of(call, session)
+    drafts = drafts_of(call, session)
+    if len(drafts) > 1 or call.args.repeat is not None:
+        return run_sweep(call, session, drafts)
+    draft = drafts[0]
     if call.args.dry_run:
         return show_draft(call, session, draft)
     sending = submit(session, draft, new=call.args.new, queue=call.args.queue, warn=_warner(call))
@@ -38,18 +41,7 @@ def retry(call: Invocation) -> int:
     if not earlier.may_be_repeated:
         state = earlier.status(fetch=False).state
         raise UsageError(f"{earlier.id} is still {state.word}", remedy=f"kakeya-mac attach {earlier.id}")
-    draft = RequestDraft(
-        old.preset,
-        old.params,
-        old.profile,
-        old.workload,
-        old.runner,
-        old.limits,
-        retry_of=old.id,
-        confirms=old.confirms,
-    )
-    draft = without_sandbox(earlier.bus, draft) if old.unsandboxed else draft
-    sending = submit(earlier.bus, draft, new=True, queue=call.args.queue, warn=_warner(call))
+    sending = submit_again(earlier.bus, old, queue=call.args.queue, warn=_warner(call))
     return _after_sending(call, call.run_on(earlier.bus, sending.sent.id))
 
 

@@ -39,6 +39,7 @@ _PROFILE = Argument(
     default="smoke",
 )  # fmt: skip
 _PRESET = Argument(("preset",), "name of a preset, see `kakeya-mac presets`", metavar="PRESET", complete="preset")
+_REPEAT = Argument(("--repeat",), "run each combination of the values N times: a sweep", metavar="N", number="int")
 _KEY = Argument(
     ("--runner-key",), "a runner's name and public key, got out of band; init pins it", "repeat", metavar="NAME=KEY"
 )
@@ -57,7 +58,10 @@ _SEND = (
     Verb(
         "run", "Send", "bridge.cli.mac.run:run", "send a request, and with --wait see it through",
         (
-            _PRESET, _PARAM,
+            _PRESET,
+            Argument(("-p", "--param"), "a parameter of the preset; K=V,V,... sweeps over values", "repeat",
+                     metavar="K=V"),
+            _REPEAT,
             Argument(("--wait",), "wait for the result and end in its exit code", "flag"),
             _WAIT_TIMEOUT, _FOLLOW, _JSON, _JSON_LINES, _PROFILE, _REQUIRE,
             Argument(("--dirty",), "send uncommitted changes of tracked files too (request code only)", "flag"),
@@ -79,8 +83,10 @@ _SEND = (
             Argument(("--via",), "send it to a host that is reachable over ssh", metavar="ssh://USER@HOST[:PORT]"),
         ),
         "The same preset, parameters, code and bus again while it is live attaches to the run that is already there: "
-        "a killed shell just runs the same line again. Ctrl-C and SIGTERM detach and never cancel.",
-        ("kakeya-mac run mlx-env-probe --wait", "kakeya-mac run k3-fused-allmlx-code --profile claim --wait --json"),
+        "a killed shell just runs the same line again. Ctrl-C and SIGTERM detach and never cancel. A sweep sends one "
+        "request a combination and repeat, at most 64; runs of one repeat share their seeds.",
+        ("kakeya-mac run mlx-env-probe --wait", "kakeya-mac run k3-fused-allmlx-code --profile claim --wait --json",
+         "kakeya-mac run my-train -p lr=0.1,0.01,0.001 --repeat 3 --wait"),
         _RUN_EXITS,
     ),
     Verb(
@@ -177,12 +183,14 @@ _JUDGE = (
             "Claims that may not be quoted are refused, loudly, with the reason.",
             ("kakeya-mac quote @last",), (0, 1, 8, 11, 12)),
     Verb("compare", "Judge", "bridge.cli.mac.tables.compare:compare", "put two runs side by side and say what differs",
-            (Argument(("a",), "run id, @last or result folder", metavar="A", complete="run"),
-             Argument(("b",), "run id, @last or result folder", metavar="B", complete="run"), _JSON, _BUS),
+            (Argument(("a",), "run id, @last or result folder; alone, a sweep or a run of one", metavar="A",
+                      complete="run"),
+             Argument(("b",), "run id, @last or result folder", "optional", metavar="B", complete="run"), _JSON, _BUS),
             "Facts first; then, where both measured the same prompts, the gate's statistics of B against A with the "
             "noise floor of each run. Two runs at two times are not interleaved, so none of it may be quoted, and "
             "every reason is named. To ask whether a commit is slower: the preset commit-comparison.",
-            ("kakeya-mac compare @last 01k9x3", "kakeya-mac compare docs/evidence/RUN-A docs/evidence/RUN-B"),
+            ("kakeya-mac compare @last 01k9x3", "kakeya-mac compare docs/evidence/RUN-A docs/evidence/RUN-B",
+             "kakeya-mac compare SWEEP"),
             (0, 1, 8)),
     Verb("report", "Judge", "bridge.cli.mac.tables.report:report", "show reports of a run or files, arm by arm",
             (Argument(("what",), "run id or report file", metavar="ID|PATH", complete="run"), _JSON, _BUS),

@@ -56,6 +56,53 @@ class ReasonRow(Part):
     report: str | None
 
 
+class SweepClaim(Part):
+    """A number of one run of a sweep, as the gate gives it."""
+
+    metric: str
+    value: float | None
+    interval: tuple[float, float] | None
+    unit: str
+    better: Literal["higher", "lower"] | None
+    decision: Literal["evidence", "valid", "nothing"]
+    wording: str
+
+
+class SweepRun(Part):
+    """One run of a sweep; `id` is None where nothing was sent, `params` are those that differ within the sweep."""
+
+    id: str | None
+    params: dict[str, bool | int | float | str]
+    repeat: int
+    reason: str
+    exit_code: int
+    verdict: str | None
+    claims: list[SweepClaim]
+
+
+class SweepDifference(Part):
+    """What a metric of run `b` differs by from run `a` of the same repeat; never citable."""
+
+    a: str
+    b: str
+    metric: str
+    value: float
+    interval: tuple[float, float] | None
+    unit: str
+    n: int
+    wording: str
+
+
+class SweepData(Part):
+    """What `run` prints of a sweep, and `compare` of one."""
+
+    sweep: str | None
+    preset: str
+    caution: str
+    runs: list[SweepRun]
+    differences: list[SweepDifference]
+
+
 class CompareData(Part):
     """What `compare` prints."""
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from pydantic import RootModel
 
-from bridge.client.document.comparison import CompareData
+from bridge.client.document.comparison import CompareData, SweepData
 from bridge.client.document.envelope import Part
 from bridge.records import Beacon, ClaimResult, Verdict
 
@@ -236,6 +236,14 @@ class JudgedRows(RootModel[list[JudgedRow]]):
     """`gate check`."""
 
 
+class ComparedData(RootModel[CompareData | SweepData]):
+    """`compare` of two runs, or of a sweep."""
+
+
+class RunData(RootModel[DryRunData | SweepData]):
+    """`run --dry-run`, or a sweep."""
+
+
 DATA: Final[dict[str, Any]] = {
     "ls": RunRows,
     "runners": RunnerRows,
@@ -245,7 +253,7 @@ DATA: Final[dict[str, Any]] = {
     "gc": RemovalRows,
     "verify": VerifyData,
     "quote": QuoteData,
-    "compare": CompareData,
+    "compare": ComparedData,
     "config": ConfigData,
     "open": PageData,
     "init": InitData,
@@ -255,7 +263,7 @@ DATA: Final[dict[str, Any]] = {
     "gate rules": RuleRows,
     "gate explain": ExplainData,
     "gate check": JudgedRows,
-    "run": DryRunData,
+    "run": RunData,
 }
 
 

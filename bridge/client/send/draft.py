@@ -19,7 +19,7 @@ from bridge.ids import new_id
 from bridge.limits import EXPIRY_DEFAULT_S, EXPIRY_MAX_S
 from bridge.presets import Preset, registry
 from bridge.presets.parameters import bind
-from bridge.records import LimitRequest, Request, RunnerSelector, Workload
+from bridge.records import LimitRequest, Request, RunnerSelector, SweepPlace, Workload
 from bridge.records.base import ParamValue
 from bridge.records.request import Profile
 from bridge.request import DEFAULT_TEMPLATE, UNSIGNED, key_of, parse, request_branch
@@ -39,6 +39,7 @@ class RequestDraft:
         expires_s: validity.
         confirms: the run whose result it is to confirm, or None.
         unsandboxed: run without a sandbox; on this machine only.
+        sweep: its place in a sweep, or None.
     """
 
     preset: str
@@ -51,6 +52,7 @@ class RequestDraft:
     retry_of: str | None = None
     confirms: str | None = None
     unsandboxed: bool = False
+    sweep: SweepPlace | None = None
 
 
 def draft_of_preset(
@@ -189,6 +191,7 @@ def request_of(
         retry_of=draft.retry_of,
         confirms=draft.confirms,
         unsandboxed=draft.unsandboxed,
+        sweep=draft.sweep,
     )
     return request.evolve(idempotency_key=key_of(request))
 

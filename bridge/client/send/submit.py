@@ -16,7 +16,7 @@ from bridge.client.connection.liveness import require_runner
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import SigningIdentity, identity_of
 from bridge.client.run.follow import state_of_view
-from bridge.client.send.draft import RequestDraft, build, request_of
+from bridge.client.send.draft import RequestDraft, build, request_of, without_sandbox
 from bridge.client.send.workflows import warnings
 from bridge.errors import FencedError, RequestRejectedError
 from bridge.ids import is_id
@@ -66,6 +66,34 @@ def submit(
         for line in warnings(session, draft.workload, draft.preset):
             warn(line)
     return send(session, draft, live)
+
+
+def submit_again(session: BusSession, old: Request, *, queue: bool, warn: Callable[[str], None]) -> Sending:
+    """Send a request once more under a new id, naming the one it repeats.
+
+    Args:
+        session: the bus.
+        old: the request, as it was sent.
+        queue: whether to send it although no live runner would take it.
+        warn: takes a line about what the host will refuse.
+
+    Raises:
+        NoRunnerError: no live runner would take it.
+        RemoteError: the push failed.
+    """
+    draft = RequestDraft(
+        old.preset,
+        old.params,
+        old.profile,
+        old.workload,
+        old.runner,
+        old.limits,
+        retry_of=old.id,
+        confirms=old.confirms,
+        sweep=old.sweep,
+    )
+    draft = without_sandbox(session, draft) if old.unsandboxed else draft
+    return submit(session, draft, new=True, queue=queue, warn=warn)
 
 
 def find_live(session: BusSession, draft: RequestDraft) -> Sending | None:

@@ -5,6 +5,7 @@ Knows aggregates and their intervals. Whether the program may be believed is for
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,8 +68,8 @@ def _over_repeats(
 ) -> ClaimDraft | None:
     """Return the median or mean over the repeats of this run and its earlier attempts, with its interval over seeds."""
     pointer = str(metric.pointer)
-    pooled = [found for attempt in earlier.values() if (found := _numbers(attempt, pointer))]
-    values = sorted([*(number_at(row["value"], pointer) for row in rows), *(one for found in pooled for one in found)])
+    pooled = [numbers for attempt in earlier.values() if (numbers := _numbers(attempt, pointer))]
+    values = sorted([*(number_at(row["value"], pointer) for row in rows), *itertools.chain(*pooled)])
     if not values:
         return None
     exact = metric.aggregate == "median"

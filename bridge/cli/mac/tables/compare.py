@@ -1,4 +1,4 @@
-"""`compare`: two results side by side."""
+"""`compare`: two results side by side, or the runs of a sweep."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from bridge.cli.mac.context import Invocation
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import compare as comparing
+from bridge.client.evidence import sweep as sweeping
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.run.run import Run
+from bridge.client.send.sweep import find_sweep, runs_of
 from bridge.ids import short
 
 
 def compare(call: Invocation) -> int:
-    """Put two runs side by side, with the gate's statistics where both measured the same prompts."""
+    """Put two runs side by side, with the gate's statistics where both measured the same; alone, a sweep's runs."""
+    if call.args.b is None:
+        return _compare_sweep(call)
     (run, a), (_, b) = (_side(call, what) for what in (call.args.a, call.args.b))
     first, second = a.result, b.result
     lines, measured = comparing.compare(a, b), comparing.measured(a, b)
@@ -34,6 +38,21 @@ def compare(call: Invocation) -> int:
     data = {"a": first.id, "b": second.id, "caution": comparing.CAUTION, "lines": [asdict(line) for line in lines]}
     bus = None if run is None else run.bus_part()
     call.output.document(of_data("compare", {**data, **comparing.data(measured)}, bus=bus))
+    return 0
+
+
+def _compare_sweep(call: Invocation) -> int:
+    """Print the table of a sweep, and what its runs differ by from the first one of their repeat."""
+    session = call.connect(quiet=True)
+    sweep_id = find_sweep(session, call.args.a)
+    runs = [call.run_on(session, run_id) for run_id in runs_of(session, sweep_id)]
+    found = sweeping.SweptRuns(sweep_id, runs, [run.status() for run in runs])
+    for line in sweeping.table(found.rows):
+        call.output.data(line)
+    for a, b, value in sweeping.differences(found.rows):
+        call.output.row(f"{short(b.id)} vs {short(a.id)}", f"{clean_line(value['wording'])}   NOT CITABLE")
+    call.output.say("note", sweeping.EXPLORATORY)
+    call.output.document(of_data("compare", found.data(), bus=session.bus_part()))
     return 0
 
 

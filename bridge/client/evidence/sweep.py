@@ -1,0 +1,181 @@
+"""What the runs of a sweep measured, side by side: rows for people and for tools, and what they differ by.
+
+A table of several questions is exploratory: whoever picks the best row has to measure it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bridge.client.document.untrusted import clean_line
+from bridge.client.evidence.compare import claim_text, measured
+from bridge.client.evidence.judged import JudgedResult
+from bridge.client.run.run import Run
+from bridge.client.run.status import RunStatus
+from bridge.gate.comparability import NEVER_CITABLE
+from bridge.ids import short
+from bridge.records import ClaimResult, Request
+from bridge.records.base import ParamValue
+from bridge.run.outcomes import strongest
+
+EXPLORATORY: Final = "a sweep is exploratory: its best row is the best of several looks; run that one again to quote it"
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """One run of a sweep.
+
+    Attributes:
+        params: the parameters that differ within the sweep.
+        repeat: from 0.
+        reason: how it ended, ``pending`` while it goes on.
+        judged: its result, judged here; None before there is one.
+    """
+
+    id: str
+    params: Mapping[str, ParamValue]
+    repeat: int
+    reason: str
+    exit_code: int
+    judged: JudgedResult | None
+
+    @property
+    def claims(self) -> tuple[ClaimResult, ...]:
+        """What its verdict says, the primary claim first."""
+        verdict = None if self.judged is None else self.judged.verdict
+        return () if verdict is None else tuple(sorted(verdict.claims, key=lambda one: one.role != "primary"))
+
+
+@dataclass
+class SweptRuns:
+    """The runs of a sweep, and what is known of those that were asked.
+
+    Attributes:
+        found: the status of each run in turn, as far as they were waited for.
+    """
+
+    id: str
+    runs: Sequence[Run]
+    found: list[RunStatus] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """The strongest code of the runs."""
+        return strongest(status.exit_code for status in self.found)
+
+    @property
+    def reason(self) -> str:
+        """Why the strongest of them ended."""
+        return next(status.reason for status in self.found if status.exit_code == self.exit_code)
+
+    @property
+    def rows(self) -> list[SweepRow]:
+        """What each run was, and what it gave."""
+        names = _swept([status.request for status in self.found if status.request is not None])
+        return [_row(run, status, names) for run, status in zip(self.runs, self.found, strict=False)]
+
+    def data(self) -> dict[str, Any]:
+        """Return it as `--json` shows it."""
+        request = next((status.request for status in self.found if status.request is not None), None)
+        differing = [{"a": a.id, "b": b.id, **value} for a, b, value in differences(self.rows)]
+        return _data(self.id, "" if request is None else request.preset, [_shown(row) for row in self.rows], differing)
+
+
+def _row(run: Run, status: RunStatus, names: Sequence[str]) -> SweepRow:
+    request = status.request
+    return SweepRow(
+        id=status.id,
+        params={} if request is None else {name: request.params[name] for name in names},
+        repeat=0 if request is None or request.sweep is None else request.sweep.repeat,
+        reason=status.reason,
+        exit_code=status.exit_code,
+        judged=None if status.result is None else JudgedResult.of_run(run),
+    )
+
+
+def data_of_drafts(requests: Sequence[tuple[str, dict[str, ParamValue]]]) -> dict[str, Any]:
+    """Return a sweep that was not sent as `--json` shows it.
+
+    Args:
+        requests: preset and parameters of each.
+    """
+    empty: dict[str, Any] = {
+        "id": None,
+        "reason": "dry_run",
+        "exit_code": 0,
+        "repeat": 0,
+        "verdict": None,
+        "claims": [],
+    }
+    return _data(None, requests[0][0], [{**empty, "params": params} for _, params in requests], [])
+
+
+def _data(
+    sweep: str | None, preset: str, runs: list[dict[str, Any]], differing: list[dict[str, Any]]
+) -> dict[str, Any]:
+    caution = f"{EXPLORATORY}; {NEVER_CITABLE}"
+    return {"sweep": sweep, "preset": preset, "caution": caution, "runs": runs, "differences": differing}
+
+
+def _swept(requests: Sequence[Request]) -> tuple[str, ...]:
+    """Return the names of the parameters that differ between requests."""
+    names = dict.fromkeys(name for request in requests for name in request.params)
+    return tuple(name for name in names if len({repr(request.params.get(name)) for request in requests}) > 1)
+
+
+def table(rows: Sequence[SweepRow]) -> Iterator[str]:
+    """Yield the lines of a table: what was set, how it ended, and the primary metric with unit and interval."""
+    names = tuple(rows[0].params) if rows else ()
+    primary = next((row.claims[0] for row in rows if row.claims), None)
+    metric = "" if primary is None else primary.metric
+    cells = [(*names, "repeat", "run", "ended", metric)]
+    for row in rows:
+        verdict = "" if row.judged is None or row.judged.verdict is None else f" ({row.judged.verdict.decision})"
+        shown = claim_text(row.claims[0]) if row.claims else "-"
+        set_to = (str(row.params[name]) for name in names)
+        cells.append((*set_to, str(row.repeat + 1), short(row.id), f"{row.reason}{verdict}", shown))
+    widths = [max(len(clean_line(line[at])) for line in cells) for at in range(len(cells[0]))]
+    for line in cells:
+        yield "  ".join(clean_line(cell).ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def differences(rows: Sequence[SweepRow]) -> Iterator[tuple[SweepRow, SweepRow, dict[str, Any]]]:
+    """Yield what each row differs by from the first row of its repeat: both rows, the number and its wording."""
+    first: dict[int, SweepRow] = {}
+    for row in rows:
+        if row.judged is None:
+            continue
+        against = first.setdefault(row.repeat, row)
+        if against is row or against.judged is None:
+            continue
+        for one in measured(against.judged, row.judged).differences:
+            interval = None if one.interval is None else list(one.interval)
+            value = {"metric": one.metric, "value": one.value, "interval": interval, "unit": one.unit, "n": one.n}
+            yield against, row, value | {"wording": one.wording}
+
+
+def _shown(row: SweepRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "params": dict(row.params),
+        "repeat": row.repeat,
+        "reason": row.reason,
+        "exit_code": row.exit_code,
+        "verdict": None if row.judged is None or row.judged.verdict is None else row.judged.verdict.decision,
+        "claims": [_claim(claim) for claim in row.claims],
+    }
+
+
+def _claim(claim: ClaimResult) -> dict[str, Any]:
+    """Return a claim as tables show it: the number, its interval and unit, and which direction is better."""
+    return {
+        "metric": claim.metric,
+        "value": claim.value,
+        "interval": None if claim.interval is None else list(claim.interval),
+        "unit": claim.unit,
+        "better": claim.detail.get("better"),
+        "decision": claim.decision,
+        "wording": claim.wording,
+    }

@@ -1,0 +1,225 @@
+"""A sweep: one line whose parameters have several values, sent as one request a combination and repeat.
+
+The same line goes on with a sweep of it that is not through, and sends nothing twice. Knows requests, no screen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from bridge.client.clone.run_ids import resolve
+from bridge.client.clone.store import Sent
+from bridge.client.connection.liveness import require_runner
+from bridge.client.connection.session import BusSession
+from bridge.client.connection.signing import identity_of
+from bridge.client.send.draft import RequestDraft, request_of
+from bridge.client.send.parameters import untyped
+from bridge.client.send.submit import POLL_S, Sending, send
+from bridge.errors import ParameterError, RunNotFoundError, UsageError
+from bridge.ids import new_id, short
+from bridge.limits import EXPIRY_MAX_S, SWEEP_MAX_COUNT
+from bridge.presets import Preset
+from bridge.presets.parameters import ChoiceParameter, FlagParameter, FloatParameter, IntParameter
+from bridge.records import Request, SweepPlace
+
+_ANY_ID: Final = "0" * 26
+_ANY_REF: Final = "refs/heads/any"
+
+
+def combinations(preset: Preset | None, texts: Mapping[str, str], repeats: int) -> list[dict[str, str]]:
+    """Return every combination of the values that the parameters of a command line list, in order.
+
+    A number, choice or flag lists values with commas; in any other text a comma is a comma.
+
+    Args:
+        preset: None where only its host knows it: then a list of numbers or flags is one.
+        texts: the parameters as they were typed.
+        repeats: how often each is to run.
+
+    Raises:
+        ParameterError: a list has an empty value, or one twice.
+        UsageError: these are no runs at all, or more than a sweep has.
+    """
+    listed = {name: _values(preset, name, text) for name, text in texts.items()}
+    _check_size(math.prod(len(values) for values in listed.values()), repeats)
+    return [dict(zip(listed, chosen, strict=True)) for chosen in itertools.product(*listed.values())]
+
+
+def _values(preset: Preset | None, name: str, text: str) -> tuple[str, ...]:
+    parts = tuple(part.strip() for part in text.split(","))
+    if len(parts) == 1 or not _lists(preset, name, text, parts):
+        return (text,)
+    if "" in parts or len(set(parts)) < len(parts):
+        wrong = "an empty value" if "" in parts else "a value twice"
+        raise ParameterError(f"parameter {name!r}: got {text[:64]!r}, which lists {wrong}")
+    return parts
+
+
+def _lists(preset: Preset | None, name: str, text: str, parts: Sequence[str]) -> bool:
+    """Whether a text is a list of values."""
+    if preset is None:
+        guessed = untyped({str(number): part for number, part in enumerate(parts)})
+        return not any(isinstance(value, str) for value in guessed.values())
+    parameter = preset.params.get(name)
+    if isinstance(parameter, ChoiceParameter):
+        return text not in parameter.choices
+    return isinstance(parameter, IntParameter | FloatParameter | FlagParameter)
+
+
+def _check_size(points: int, repeats: int) -> None:
+    if repeats < 1:
+        raise UsageError(f"got --repeat {repeats}; expected 1 to {SWEEP_MAX_COUNT}")
+    if points * repeats > SWEEP_MAX_COUNT:
+        raise UsageError(
+            f"{points} combinations, {repeats} times each, are {points * repeats} runs; a sweep has at most "
+            f"{SWEEP_MAX_COUNT}",
+            remedy="list fewer values, or send it in parts",
+        )
+
+
+def validity_s(given_s: float | None, count: int) -> float | None:
+    """Return for how long the requests of a line are valid, None for the usual time.
+
+    A host takes so many an hour from one sender, so the last ones of a sweep may wait.
+    """
+    return float(EXPIRY_MAX_S) if given_s is None and count > 1 else given_s
+
+
+def place_drafts(session: BusSession, drafts: Sequence[RequestDraft], repeats: int, *, new: bool) -> list[RequestDraft]:
+    """Return a draft for each request of a sweep: all combinations once, then again.
+
+    Args:
+        session: the bus, and what this clone sent to it.
+        drafts: one a combination.
+        repeats: how often each runs.
+        new: begin another sweep although one of this line is not through.
+
+    Raises:
+        ParameterError: two combinations are the same, e.g. 0.1 and 0.10.
+    """
+    if len({_key(session, draft) for draft in drafts}) < len(drafts):
+        raise ParameterError("two of the combinations are the same values written in two ways")
+    sweep_id = None if new else _unfinished(session, drafts, repeats)
+    if sweep_id is None:
+        sweep_id = new_id(int(session.clock.now().timestamp() * 1000), os.urandom(10))
+    return _placed(drafts, repeats, sweep_id)
+
+
+def refuse_options(given: Mapping[str, object]) -> None:
+    """Refuse options that are about one run.
+
+    Args:
+        given: their values by name.
+
+    Raises:
+        UsageError: one of them was given.
+    """
+    for name, value in given.items():
+        if value:
+            raise UsageError(f"--{name} is for one run, and this line asks for several", remedy=f"leave --{name} out")
+
+
+def require_one(session: BusSession, draft: RequestDraft) -> None:
+    """Refuse a sweep that no live runner would take.
+
+    Raises:
+        NoRunnerError: the message names every runner and why not.
+    """
+    require_runner(
+        session.bus, session.record, session.clock, preset=draft.preset, selector=draft.runner, poll_s=POLL_S
+    )
+
+
+def id_of(placed: Sequence[RequestDraft]) -> str:
+    """Return the id that the drafts of a sweep share."""
+    return next(draft.sweep.id for draft in placed if draft.sweep is not None)
+
+
+def _placed(drafts: Sequence[RequestDraft], repeats: int, sweep_id: str) -> list[RequestDraft]:
+    count = len(drafts) * repeats
+    return [
+        replace(draft, sweep=SweepPlace(id=sweep_id, repeat=repeat, count=count))
+        for repeat in range(repeats)
+        for draft in drafts
+    ]
+
+
+def _unfinished(session: BusSession, drafts: Sequence[RequestDraft], repeats: int) -> str | None:
+    """Return the newest sweep of these very drafts that has a run to send or a result to fetch."""
+    found: dict[str, dict[str, str]] = {}
+    for sent, request in sent_in_sweeps(session):
+        if request.preset == drafts[0].preset and request.sweep is not None:
+            found.setdefault(request.sweep.id, {}).setdefault(request.idempotency_key, sent.id)
+    for sweep_id in sorted(found, reverse=True):
+        keys, known = {_key(session, draft) for draft in _placed(drafts, repeats, sweep_id)}, found[sweep_id]
+        through = keys == known.keys() and all(session.store.has_result(run_id) for run_id in known.values())
+        if known.keys() <= keys and not through:
+            return sweep_id
+    return None
+
+
+def sent_in_sweeps(session: BusSession) -> list[tuple[Sent, Request]]:
+    """Return the requests that this clone sent to this bus as parts of sweeps, newest first."""
+    every = ((sent, sent.request()) for sent in session.store.all_sent() if sent.bus_id == session.record.bus_id)
+    return [(sent, request) for sent, request in every if request.sweep is not None]
+
+
+def send_all(session: BusSession, drafts: Sequence[RequestDraft]) -> Iterator[Sending]:
+    """Send the requests of a sweep that this clone did not send before; one that never arrived is pushed again.
+
+    Raises:
+        RemoteError: the push failed; the same line goes on with the same id.
+    """
+    known: dict[str, tuple[Sent, Request]] = {}
+    for sent, request in sent_in_sweeps(session):
+        known.setdefault(request.idempotency_key, (sent, request))
+    for draft in drafts:
+        before = known.get(_key(session, draft))
+        if before is None:
+            yield send(session, draft, None)
+            continue
+        run_id = before[0].id
+        view = None if session.store.has_result(run_id) else session.view(run_id)
+        arrived = view is None or view.request is not None or view.claim is not None
+        yield send(session, draft, Sending(*before, reattached=arrived))
+
+
+def _key(session: BusSession, draft: RequestDraft) -> str:
+    who, now = identity_of(session), session.clock.now()
+    return request_of(draft, _ANY_ID, session.record.bus_id, _ANY_REF, now, who=who).idempotency_key
+
+
+def runs_of(session: BusSession, sweep_id: str) -> list[str]:
+    """Return the newest run of each place of a sweep that this clone sent, in the order they were sent."""
+    newest: dict[str, str] = {}
+    for sent, request in sent_in_sweeps(session):
+        if request.sweep is not None and request.sweep.id == sweep_id:
+            newest.setdefault(request.idempotency_key, sent.id)
+    return sorted(newest.values())
+
+
+def find_sweep(session: BusSession, text: str) -> str:
+    """Return the sweep that a text means: its own id or a part of it, or a run of it.
+
+    Raises:
+        RunNotFoundError: this clone sent no such sweep.
+    """
+    sent = sent_in_sweeps(session)
+    by_run = {one.id: request.sweep.id for one, request in sent if request.sweep is not None}
+    with contextlib.suppress(RunNotFoundError):
+        sweep_id = resolve(text, set(by_run.values()), tuple)
+        if sweep_id in by_run.values():
+            return sweep_id
+    run_id = session.find(text)
+    if run_id not in by_run:
+        raise RunNotFoundError(
+            f"{short(run_id)} is no run of a sweep that was sent from here",
+            remedy="kakeya-mac compare A B puts two runs side by side",
+        )
+    return by_run[run_id]

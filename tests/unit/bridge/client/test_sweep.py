@@ -1,0 +1,170 @@
+"""One line with several values: a request each, one sweep id, resumed by the same line, a table at the end."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+import jsonschema
+import pytest
+
+from bridge.cli.signals import DetachedError
+from bridge.client.send.sweep import combinations
+from bridge.errors import ParameterError, UsageError
+from bridge.presets import find
+from bridge.presets.commands import seed_basis
+from bridge.presets.workloads import read_folder
+from bridge.records import Request
+from tests.fakes.requester import Requester, StepClock
+from tests.fakes.scripted_host import ScriptedHost
+from tests.support.workload_folder import INTERPRETER, write_workload
+from tests.unit.bridge.cli.looking import SCHEMAS
+
+LINE = ("run", "my-train", "-p", "lr=0.1,0.01", "--repeat", "2")
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    return read_folder(write_workload(tmp_path_factory.mktemp("w")), INTERPRETER).presets["my-train"]
+
+
+class TickingClock(StepClock):
+    """A clock on which no two ids are of one millisecond."""
+
+    def now(self):
+        self.at += dt.timedelta(milliseconds=2)
+        return self.at
+
+
+@pytest.fixture
+def requester(tmp_path):
+    return Requester(tmp_path, TickingClock())
+
+
+@pytest.fixture
+def host(requester, own):
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.offer(own)
+    return host
+
+
+def requests(requester) -> list[Request]:
+    refs = sorted(requester.bus.snapshot().requests, key=lambda ref: ref.id)
+    return [Request.parse(requester.bus.read_request(ref).data) for ref in refs]
+
+
+def end(host, run_id, loss=1.0, **changes):
+    host.claim(run_id)
+    host.start(run_id)
+    reports = {f"repeat-{n}/report.json": {"metrics": {"final_loss": loss + n / 100}} for n in range(6)}
+    host.finish(run_id, reports=reports, **changes)
+
+
+def test_a_line_is_a_request_a_combination_and_repeat_under_one_id(requester, host):
+    ran = requester.run(*LINE, "--json")
+    assert ran.code == 0, ran.err
+    sent = requests(requester)
+    assert [(one.params["lr"], one.sweep.repeat) for one in sent] == [(0.1, 0), (0.01, 0), (0.1, 1), (0.01, 1)]
+    assert {(one.sweep.id, one.sweep.count) for one in sent} == {(ran.document["data"]["sweep"], 4)}
+    assert len({one.idempotency_key for one in sent}) == 4
+    assert [row["id"] for row in ran.document["data"]["runs"]] == [one.id for one in sent]
+    assert len({seed_basis(one) for one in sent}) == 2  # paired by repeat
+    assert seed_basis(sent[0]) == seed_basis(sent[1])
+    jsonschema.validate(ran.document["data"], json.loads((SCHEMAS / "data-run.schema.json").read_text()))
+
+
+def test_the_same_line_goes_on_sends_nothing_twice_and_begins_anew_once_all_is_there(requester, host):
+    first = requester.run(*LINE).out.split()
+    assert requester.run(*LINE).out.split() == first
+    assert len(requests(requester)) == 4
+    for run_id in first:
+        end(host, run_id)
+    done = requester.run(*LINE, "--wait")
+    assert "4 of them sent before" in done.err
+    assert requester.run(*LINE).out.split() != first
+    assert requester.run(*LINE, "--new").out.split() != first
+    assert len(requests(requester)) == 8  # those that ended are listed no more
+
+
+def test_a_line_that_was_stopped_after_two_requests_sends_the_other_two(requester, host):
+    pushed = requester.bus.submit
+    count = iter((None, None))
+
+    def stops(*given):
+        try:
+            next(count)
+        except StopIteration:
+            raise DetachedError(2) from None
+        pushed(*given)
+
+    requester.bus.submit = stops
+    assert requester.run(*LINE).code == 130
+    requester.bus.submit = pushed
+    ran = requester.run(*LINE)
+    assert (ran.code, len(ran.out.split())) == (0, 4)
+    assert len({one.sweep.id for one in requests(requester)}) == 1
+    assert len(requests(requester)) == 4
+
+
+def test_the_table_names_what_was_set_how_it_ended_and_the_metric_with_unit_and_interval(requester, host):
+    for number, run_id in enumerate(requester.run(*LINE).out.split()):
+        end(host, run_id, loss=1.0 + number % 2, reason="program_failed" if number == 3 else "passed")
+    ran = requester.run(*LINE, "--wait")
+    head, *rows = ran.out.splitlines()
+    assert head.split() == ["lr", "repeat", "run", "ended", "final_loss"]
+    assert [row.split()[:2] for row in rows] == [["0.1", "1"], ["0.01", "1"], ["0.1", "2"], ["0.01", "2"]]
+    assert "1.025 nats [1, 1.05], lower is better" in rows[0]
+    assert "program_failed" in rows[3]
+    assert ran.code == 4  # the strongest
+    assert "exploratory" in ran.err
+    assert requester.run("compare", "@last").out == ran.out
+    document = requester.run("compare", "@last", "--json").document["data"]
+    jsonschema.validate(document, json.loads((SCHEMAS / "data-compare.schema.json").read_text()))
+    assert document["differences"] == []  # nobody saw these runs: nothing they say may be used
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-p", "lr=0.1,7"), "0.01 to 1.0"),
+        (("-p", "lr=0.1,,0.2"), "an empty value"),
+        (("-p", "lr=0.1,0.1"), "a value twice"),
+        (("-p", "lr=0.1,0.10"), "written in two ways"),
+        (("-p", "lr=0.1,x"), "expected a number"),
+        (("-p", "beta=1,2"), "no parameter 'beta'"),
+        (("--repeat", "0"), "expected 1 to 64"),
+        (("--repeat", "65"), "a sweep has at most 64"),
+        (("-p", "lr=0.1,0.2", "--repeat", "33"), "are 66 runs"),
+        (("--repeat", "2", "--follow"), "--follow is for one run"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_sent(requester, host, words, said):
+    ran = requester.run("run", "my-train", *words)
+    assert ran.code == 2
+    assert said in ran.err
+    assert requests(requester) == []
+
+
+def test_a_dry_run_shows_every_request_and_sends_none(requester, host):
+    ran = requester.run(*LINE, "--dry-run")
+    assert ran.out.count("request ") == 4
+    assert requests(requester) == []
+    data = requester.run(*LINE, "--dry-run", "--json").document["data"]
+    jsonschema.validate(data, json.loads((SCHEMAS / "data-run.schema.json").read_text()))
+
+
+def test_a_comma_is_a_comma_where_a_value_may_hold_one():
+    preset = find("pytest-path")
+    assert combinations(preset, {"path": "tests/a,b"}, 1) == [{"path": "tests/a,b"}]
+    assert combinations(None, {"name": "a,b", "n": "1,2"}, 1) == [{"name": "a,b", "n": "1"}, {"name": "a,b", "n": "2"}]
+    with pytest.raises(UsageError, match="has at most 64"):
+        combinations(None, {name: ",".join(map(str, range(50))) for name in "abcdefgh"}, 1)
+    with pytest.raises(ParameterError):
+        combinations(None, {"n": "1,1"}, 1)
+
+
+def test_a_run_of_no_sweep_is_compared_with_another_one(requester, host):
+    run_id = requester.run("run", "my-train").out.strip()
+    ran = requester.run("compare", run_id)
+    assert ran.code == 2
+    assert "no run of a sweep" in ran.err
