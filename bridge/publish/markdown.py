@@ -42,7 +42,7 @@ def _confinement(applied: SandboxApplied) -> str:
 
 
 def summary(record: RunRecord, verdict: Verdict) -> str:
-    """Return `summary.md`: one table of facts, then claims and findings."""
+    """Return `summary.md`: claims first, then one table of facts, and findings."""
     program = "not started" if record.program_exit is None else f"exit {record.program_exit}"
     facts = (
         ("run", record.id),
@@ -61,13 +61,14 @@ def summary(record: RunRecord, verdict: Verdict) -> str:
         ("labels", ", ".join(record.labels)),
         ("wall", f"{record.wall_s:.2f} s after {record.queue_s:.1f} s in the queue"),
     )
-    lines = [f"# {escape(record.preset)}: {escape(record.reason)}", "", "| fact | value |", "|---|---|"]
-    lines += [f"| {name} | {escape(value)} |" for name, value in facts if value]
+    lines = [f"# {escape(record.preset)}: {escape(record.reason)}"]
     if verdict.claims:
         lines += ["", "## Claims", ""]
     for claim in verdict.claims:
         said = "may be quoted" if claim.citable else f"{claim.decision}: {escape('; '.join(claim.why))}"
         lines.append(f"- {escape(claim.wording)} ({said})")
+    lines += ["", "## Facts", "", "| fact | value |", "|---|---|"]
+    lines += [f"| {name} | {escape(value)} |" for name, value in facts if value]
     if verdict.findings:
         lines += ["", "## Findings", ""]
     if verdict.findings and record.reason in STOPPED:

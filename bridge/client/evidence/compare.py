@@ -30,13 +30,12 @@ class Line:
 
 
 def compare(a: JudgedResult, b: JudgedResult) -> list[Line]:
-    """Return facts, then claims, of two results."""
+    """Return claims, then facts, of two results."""
     facts_a, facts_b = _facts(a), _facts(b)
-    lines = [_line(name, facts_a.get(name, "-"), facts_b.get(name, "-")) for name in {**facts_a, **facts_b}]
     claims_a, claims_b = _claims(a), _claims(b)
     return [
-        *lines,
         *(_line(f"claim {key}", claims_a.get(key, "-"), claims_b.get(key, "-")) for key in {**claims_a, **claims_b}),
+        *(_line(name, facts_a.get(name, "-"), facts_b.get(name, "-")) for name in {**facts_a, **facts_b}),
     ]
 
 
@@ -44,7 +43,12 @@ def _facts(side: JudgedResult) -> dict[str, str]:
     record, verdict, spec = side.result.record, side.verdict, side.result.spec
     facts: dict[str, str] = {}
     if record is not None:
-        facts |= {"preset": record.preset, "reason": record.reason, "runner": record.runner}
+        facts |= {
+            "preset": record.preset,
+            "definition": record.preset_digest[:12],
+            "reason": record.reason,
+            "runner": record.runner,
+        }
         facts |= {"host": f"{record.host.cpu}, {record.host.os} {record.host.os_version} {record.host.machine}"}
         if record.code is not None:
             facts |= {"code": record.code.identity, "packages": record.code.lock_digest[:12]}
@@ -109,6 +113,8 @@ def claim_text(claim: ClaimResult) -> str:
     """Return a claim's value, interval and whether it may be quoted."""
     value = "-" if claim.value is None else f"{claim.value:.4g} {claim.unit}"
     interval = "" if claim.interval is None else f" [{claim.interval[0]:.4g}, {claim.interval[1]:.4g}]"
+    better = claim.detail.get("better")
+    interval += f", {better} is better" if better and claim.detail.get("aggregate") != "ratio" else ""
     return f"{value}{interval}{'' if claim.citable else f' NOT CITABLE ({claim.decision})'}"
 
 

@@ -27,7 +27,7 @@ from bridge.client.run.result import backend_of, request_digest
 from bridge.client.run.run import Run
 from bridge.client.run.status import RunStatus
 from bridge.ids import short
-from bridge.records import Request, RunRecord
+from bridge.records import Request, RunRecord, Verdict
 from bridge.run.outcomes import OUTCOMES
 from bridge.system.clock import parse_rfc3339
 
@@ -62,7 +62,9 @@ def document(run: Run, status: RunStatus, command: str, *, exit_code: int | None
         times_s=times(status),
         progress=progress_part(status.progress),
         headline=verdict.headline if verdict is not None else None,
-        claims=[ClaimPart(**_claim(claim.model_dump(mode="json"))) for claim in verdict.claims] if verdict else [],
+        claims=[]
+        if verdict is None
+        else [ClaimPart(**_claim(claim.model_dump(mode="json"))) for claim in verdict.claims],
         findings=[FindingPart(**finding.model_dump(mode="json")) for finding in verdict.findings] if verdict else [],
         files=_files(status),
         log_tail=_log_tail(status),
@@ -205,6 +207,11 @@ def _actions(status: RunStatus) -> ActionsPart | None:
     runners = None if view.runners is None else [HostRunnerPart(name=r.name, online=r.online, busy=r.busy)
                                                 for r in view.runners]  # fmt: skip
     return ActionsPart(url=view.url, status=view.status, conclusion=view.conclusion, ahead=view.ahead, runners=runners)
+
+
+def claim_parts(verdict: Verdict) -> list[dict[str, Any]]:
+    """Return the claims of a verdict as `--json` shows them."""
+    return [_claim(claim.model_dump(mode="json")) for claim in verdict.claims]
 
 
 def _claim(claim: dict[str, Any]) -> dict[str, Any]:

@@ -1,20 +1,35 @@
-"""`report`: the reports of a run or of files, arm by arm."""
+"""`report`: the reports of a run or of files, declared metrics first, and what a preset gave over time."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from bridge.cli.mac.context import Invocation
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
+from bridge.client.evidence.history import history_table, rows_of_preset
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.evidence.reports import read_report, rows
+from bridge.client.run.present import claim_parts
 from bridge.errors import UsageError
 
 
 def report(call: Invocation) -> int:
-    """Show reports arm by arm."""
+    """Show reports, what the gate says of them first; or the history of a preset.
+
+    Raises:
+        UsageError: both were asked for, or neither.
+    """
+    if (call.args.what is None) == (call.args.history is None):
+        raise UsageError("name a run or a file, or --history PRESET")
+    return _reports(call) if call.args.history is None else _history(call)
+
+
+def _reports(call: Invocation) -> int:
     path = Path(call.directory, call.args.what)
+    claims: list[dict[str, Any]] = []
     if path.is_file():
         found = {path.name: read_report(path)}
     else:
@@ -23,12 +38,28 @@ def report(call: Invocation) -> int:
         found = {name: dict(value) for name, value in result.reports.items()}
         if not found:
             raise UsageError(f"run {result.id} left no report", remedy=f"kakeya-mac logs {result.id}")
-        _print_verdict(call, JudgedResult.of_run(run))
+        judged = JudgedResult.of_run(run)
+        _print_verdict(call, judged)
+        claims = [] if judged.verdict is None else claim_parts(judged.verdict)
     for name, value in found.items():
         call.output.row("report", clean_line(name))
         for label, text in rows(value):
             call.output.row(label, clean_line(text))
-    call.output.document(of_data("report", found))
+    call.output.document({**of_data("report", found), "claims": claims})
+    return 0
+
+
+def _history(call: Invocation) -> int:
+    """Print every claim of the results of a preset that are stored here, oldest first."""
+    found = list(rows_of_preset(call.settings(), call.args.history))
+    if not found:
+        raise UsageError(
+            f"no result of {call.args.history!r} is stored here",
+            remedy=f"kakeya-mac ls --preset {call.args.history}, then kakeya-mac fetch ID",
+        )
+    for line in history_table(found):
+        call.output.data(line)
+    call.output.document(of_data("report", [asdict(one) for one in found]))
     return 0
 
 

@@ -1,0 +1,90 @@
+"""What a preset gave over time: a claim of each result that is stored here, with its run, commit and host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bridge.client.clone.config import ClientSettings
+from bridge.client.clone.store import Store
+from bridge.client.connection.pins import RefusedResultError, answer_about, pins
+from bridge.client.connection.run_bus import is_own
+from bridge.client.document.untrusted import clean_line
+from bridge.client.evidence.compare import claim_text
+from bridge.client.evidence.judged import JudgedResult
+from bridge.client.run.result import read_result
+from bridge.errors import IntegrityError
+from bridge.ids import short
+from bridge.records import RunRecord
+from bridge.trust.verifier import verify_tree
+
+
+@dataclass(frozen=True)
+class HistoryRow:
+    """One claim of one run.
+
+    Attributes:
+        ended: UTC.
+        code: commit of the request's code, else what identifies the host's.
+        decision: ``evidence``, ``valid`` or ``nothing``.
+    """
+
+    id: str
+    ended: str
+    host: str
+    code: str
+    metric: str
+    value: float | None
+    interval: tuple[float, float] | None
+    unit: str
+    better: str | None
+    decision: str
+    text: str
+
+
+def rows_of_preset(settings: ClientSettings, preset: str) -> Iterator[HistoryRow]:
+    """Yield the claims of the intact results of a preset, judged here, oldest first; what is refused is left out."""
+    store = Store(settings.state_dir)
+    for run_id in sorted(run_id for run_id, _ in store.results()):
+        try:
+            tree = store.read_result(run_id)
+            if verify_tree(tree.files, run_id=run_id):
+                continue
+            result = read_result(tree, run_id)
+            record = result.record
+            trusted = pins(settings, own=is_own(settings, store.sent(run_id)))
+            if record is None or record.preset != preset or answer_about(tree.files, trusted).refused:
+                continue
+            judged = JudgedResult.of(result, trusted)
+        except (IntegrityError, RefusedResultError):
+            continue
+        for claim in () if judged.verdict is None else judged.verdict.claims:
+            yield HistoryRow(
+                id=run_id,
+                ended=record.ended,
+                host=record.host.name,
+                code=_code(record),
+                metric=claim.metric,
+                value=claim.value,
+                interval=claim.interval,
+                unit=claim.unit,
+                better=claim.detail.get("better"),
+                decision=claim.decision,
+                text=claim_text(claim),
+            )
+
+
+def _code(record: RunRecord) -> str:
+    """Return the commit that ran, else the digest of the workload or of the host's code."""
+    if record.code is None:
+        return "unknown"
+    return record.code.identity.removeprefix("workload ").removeprefix("sha256:")[:12]
+
+
+def history_table(rows: Sequence[HistoryRow]) -> Iterator[str]:
+    """Yield the lines of a table, oldest first."""
+    cells = [("ended", "run", "code", "host", "metric", "value")]
+    cells += [(one.ended, short(one.id), one.code, one.host, one.metric, one.text) for one in rows]
+    widths = [max(len(clean_line(line[at])) for line in cells) for at in range(len(cells[0]))]
+    for line in cells:
+        yield "  ".join(clean_line(cell).ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
