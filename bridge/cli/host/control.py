@@ -31,7 +31,22 @@ def stop(arguments: argparse.Namespace) -> int:
             _end(state, going)
         say(f"no runner is running here; {_said(going, ended=arguments.runs)}")
         return 0
-    state.stop.write_text(RUNS_TOO if arguments.runs else "", encoding="ascii")
+    stop_runner(state, runs_too=arguments.runs)
+    say(f"the runner has ended; {_said(going, ended=arguments.runs)}")
+    return 0
+
+
+def stop_runner(state: StateFolder, *, runs_too: bool) -> None:
+    """End the runner of a state folder and wait until it has gone.
+
+    Args:
+        state: its folder.
+        runs_too: whether what it runs ends as well.
+
+    Raises:
+        InfrastructureError: it does not end.
+    """
+    state.stop.write_text(RUNS_TOO if runs_too else "", encoding="ascii")
     deadline_s = CLOCK.steady_s() + _STOP_S
     while _is_running(state):
         if CLOCK.steady_s() >= deadline_s:
@@ -39,8 +54,6 @@ def stop(arguments: argparse.Namespace) -> int:
                 f"the runner has not ended within {_STOP_S:.0f} s", remedy="kakeya-runner logs, then stop its process"
             )
         CLOCK.sleep(_LOOK_S)
-    say(f"the runner has ended; {_said(going, ended=arguments.runs)}")
-    return 0
 
 
 def _stop_run(state: StateFolder, asked: str) -> int:

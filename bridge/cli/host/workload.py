@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from bridge.bus.open.embedded import embedded_folder
+from bridge.cli.host.control import stop_runner
 from bridge.diagnostics import Check, lines
 from bridge.errors import UsageError
 from bridge.presets.workloads import problems
@@ -17,10 +19,12 @@ from bridge.presets.workloads.template import write_folder
 from bridge.runner.policy.file import WORKLOADS_FILE, builtin_policy, load_policy
 from bridge.runner.policy.model import Policy
 from bridge.runner.policy.workloads import allowed, checked, write_list
+from bridge.runner.state.folder import StateFolder
 from bridge.system.process import run
 
 PLACE = "workloads"
 _TRY_S = 3600.0
+_OF_THE_BUS = ("files ", "next ")  # lines of a run that name what is thrown away with its bus
 Say = Callable[[str], None]
 
 
@@ -150,7 +154,7 @@ def _try(folder: Path, rules: Policy, arguments: argparse.Namespace) -> int:
     preset = arguments.preset or next(iter(made.presets))
     if preset not in made.presets:
         raise UsageError(f"{folder.name} has no preset {preset!r}; it has {', '.join(made.presets)}")
-    with tempfile.TemporaryDirectory(prefix="kakeya-try-") as top:
+    with tempfile.TemporaryDirectory(prefix="kakeya-try-", ignore_cleanup_errors=True) as top:
         config = Path(top) / "config" / "kakeya"
         config.mkdir(parents=True)
         write_list(config / WORKLOADS_FILE, [folder])
@@ -158,7 +162,15 @@ def _try(folder: Path, rules: Policy, arguments: argparse.Namespace) -> int:
         argv = [sys.executable, "-P", "-m", "bridge.cli.mac.main", "run", preset, *words, "--bus", "embedded", "--wait"]
         places = {"XDG_CONFIG_HOME": f"{top}/config", "KAKEYA_DATA_DIR": f"{top}/data"}
         kept = {name: value for name, value in os.environ.items() if not name.startswith("KAKEYA_")}
-        done = run(argv, env=kept | places, cwd=top, timeout_s=_TRY_S)
+        try:
+            done = run(argv, env=kept | places, cwd=top, timeout_s=_TRY_S)
+        finally:
+            runner = StateFolder(embedded_folder(Path(top) / "data") / "runner")
+            if runner.root.is_dir():  # it would serve for another minute, below a folder that goes
+                stop_runner(runner, runs_too=True)
         sys.stderr.write(done.stderr.decode("utf-8", "replace"))
-        print(done.stdout.decode("utf-8", "replace"), end="")
+        for line in done.stdout.decode("utf-8", "replace").splitlines():
+            if not line.startswith(_OF_THE_BUS):
+                print(line)
+        print(f"{'next':<12}kakeya-runner workload allow {folder.name}")
         return done.exit_code if done.exit_code is not None else 3
