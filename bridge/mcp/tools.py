@@ -12,10 +12,12 @@ from bridge.durations import duration_text
 from bridge.errors import UsageError
 from bridge.mcp import schemas
 from bridge.presets import Preset, registry
+from bridge.records import MetricDefinition
 
 WAIT_MAX_S: Final = 50
 """Clients give up on a call after 60 s unless they are told otherwise; an answer needs some seconds of it."""
 RUN_PREFIX: Final = "run_"
+AT: Final = "@"  # between a preset and the runner whose definition is meant
 NAME_MAX_CHARS: Final = 64  # several clients take no longer name of a tool
 
 _ID: Final[schemas.Schema] = {
@@ -127,14 +129,20 @@ FIXED: Final = (
 )  # fmt: skip
 
 
-def of_preset(name: str) -> ToolSpec | None:
-    """Return the tool of a preset; None where its name fits no tool."""
-    if len(RUN_PREFIX) + len(name) > NAME_MAX_CHARS:
+def of_preset(name: str, own: Preset | None = None) -> ToolSpec | None:
+    """Return the tool of a preset; None where its name fits no tool.
+
+    Args:
+        name: ``PRESET``, or ``PRESET@RUNNER`` where hosts differ under one name.
+        own: its definition where a host of this bus offers it and this installation has none.
+    """
+    tool = f"{RUN_PREFIX}{name.replace(AT, '_at_')}"
+    if len(tool) > NAME_MAX_CHARS:
         return None
-    preset = registry().get(name)
+    preset = registry().get(name, own)
     known = preset is not None and preset.status == "ready"
     return ToolSpec(
-        f"{RUN_PREFIX}{name}",
+        tool,
         f"Run {name}",
         _described(name, preset if known else None),
         schemas.of_preset(preset) if preset is not None and known else schemas.of_unknown(),
@@ -152,4 +160,12 @@ def _described(name: str, preset: Preset | None) -> str:
         return f"Run the preset {name}, which a host of this bus offers and this installation does not know. {after}"
     limit_s = preset.limits.wall_s
     bound = f" Takes at most {duration_text(limit_s)} once started (smoke)." if limit_s is not None else ""
-    return f"{preset.description.rstrip('.')}.{bound} {after}"
+    measured = () if preset.workload is None else tuple(described(metric) for metric in preset.workload.metrics)
+    gives = f" Measures {'; '.join(measured)}." if measured else ""
+    return f"{preset.description.rstrip('.')}.{bound}{gives} {after}"
+
+
+def described(metric: MetricDefinition) -> str:
+    """Return a declared metric in a few words: its aggregate, unit and direction."""
+    facts = [metric.aggregate, metric.unit, *([f"{metric.better} is better"] if metric.better else [])]
+    return f"{metric.name} ({', '.join(facts)})"

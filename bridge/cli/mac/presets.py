@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.cli.mac.context import Invocation
-from bridge.client.connection.offers import AT
 from bridge.client.document.envelope import of_data
-from bridge.client.send.offered import own_presets
+from bridge.client.document.untrusted import clean_line
+from bridge.client.send.offered import find_own, own_presets
 from bridge.client.send.parameters import split, typed
 from bridge.client.send.workload import resolve_names
 from bridge.errors import InfrastructureError, UsageError
@@ -20,25 +20,35 @@ from bridge.records import MetricDefinition
 def presets(call: Invocation) -> int:
     """List the presets that may be run."""
     own = own_here(call)
-    every = [*registry().values(), *own.values()]
-    shown = [preset for preset in every if call.args.all or preset.status == "ready"]
-    for preset in shown:
+    every = {**registry(), **own}
+    shown = {name: preset for name, preset in every.items() if call.args.all or preset.status == "ready"}
+    for name, preset in shown.items():
         planned = "" if preset.status == "ready" else " (planned, not built yet)"
-        call.output.data(f"{preset.name:<38} {preset.description}{planned}")
+        call.output.data(clean_line(f"{name:<38} {preset.description}{planned}"))
     hidden = len(every) - len(shown)
     if hidden:
         call.output.say("note", f"{hidden} planned presets are not shown; kakeya-mac presets --all")
-    data = [{"name": one.name, "status": one.status, "description": one.description, "code": one.code} for one in shown]
+    data = [
+        {
+            "name": name,
+            "status": one.status,
+            "description": one.description,
+            "code": one.code,
+            "definition": one.model_dump(mode="json", by_alias=True) if name in own else None,
+        }
+        for name, one in shown.items()
+    ]
     call.output.document(of_data("presets", data))
     return 0
 
 
 def own_here(call: Invocation) -> dict[str, Preset]:
     """Return what the bus of the command offers beside the installed presets."""
-    if call.settings().bus.source == "embedded":
-        return own_presets(None, call.local_presets)
+    settings = call.settings()
+    if settings.bus.source == "embedded":
+        return own_presets(None, call.local_presets, settings.state_dir)
     try:
-        return own_presets(call.connect(quiet=True), call.local_presets)
+        return own_presets(call.connect(quiet=True), call.local_presets, settings.state_dir)
     except InfrastructureError as error:
         call.output.say("note", f"only installed presets are known, the bus cannot be read: {error.message}")
         return {}
@@ -50,10 +60,7 @@ def preset_called(call: Invocation, name: str) -> Preset:
     Raises:
         PresetNotFoundError: there is none.
     """
-    if name in registry():
-        return registry()[name]
-    own = own_here(call)
-    return find_preset(name.partition(AT)[0] if name.partition(AT)[0] in own else name, {**registry(), **own})
+    return registry()[name] if name in registry() else find_own(name, own_here(call))
 
 
 def show(call: Invocation) -> int:

@@ -1,13 +1,15 @@
 """Completion scripts for bash, zsh and fish, made from the table of commands.
 
 Preset names and run ids are completed from files at the moment of completion: the scripts read the package's preset
-folder and the clone's state folder, so pressing Tab starts no Python.
+folder and the state folder, where what the bus offered last is written down, so pressing Tab starts no Python.
 """
 
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
+from typing import Final
 
 from bridge.cli.table.command import Argument, Verb
 from bridge.cli.table.commands import COMMANDS, PROGRAM
@@ -24,15 +26,35 @@ def _preset_folder() -> str:
     return str(Path(bridge.__file__).parent / "presets")
 
 
+_MAC: Final = "Library/Application Support"
+
+
+def _user_folder() -> str:
+    """Return where requests and offers are remembered outside of a clone, as shell text; what platformdirs says."""
+    return f"$HOME/{_MAC}/kakeya" if sys.platform == "darwin" else "${XDG_DATA_HOME:-$HOME/.local/share}/kakeya"
+
+
+def _fish_user_folder() -> str:
+    """Return lines of fish that print the same."""
+    if sys.platform == "darwin":
+        return f'echo "$HOME/{_MAC}/kakeya"'
+    return "set -q XDG_DATA_HOME; and echo $XDG_DATA_HOME/kakeya; or echo $HOME/.local/share/kakeya"
+
+
 def _dynamic() -> str:
     """Return shell functions, POSIX but for `local`, that list presets and known run ids."""
-    return f"""_kakeya_presets() {{
+    return f"""_kakeya_state() {{
+  local d; d="$(git rev-parse --git-common-dir 2>/dev/null)" && printf '%s' "$d/kakeya" ||
+    printf '%s' "${{KAKEYA_DATA_DIR:-{_user_folder()}}}"
+}}
+_kakeya_presets() {{
   local f
+  f="$(_kakeya_state)/offered"; [ -f "$f" ] && cat "$f"
   for f in {shlex.quote(_preset_folder())}/*.toml; do f="${{f##*/}}"; printf '%s\\n' "${{f%.toml}}"; done
 }}
 _kakeya_runs() {{
   printf '@last\\n'
-  local d; d="$(git rev-parse --git-common-dir 2>/dev/null)/kakeya/requests"
+  local d; d="$(_kakeya_state)/requests"
   [ -d "$d" ] && ls -r "$d" | sed 's/\\.json$//' | head -n 30
 }}"""
 
@@ -187,10 +209,18 @@ def _fish() -> str:
     none = f"not __fish_seen_subcommand_from {' '.join(firsts)}"
     lines = [f"# fish completion for {PROGRAM}; use: {PROGRAM} completion fish | source"]
     lines += [
-        f"function __kakeya_presets; for f in {shlex.quote(_preset_folder())}/*.toml; basename $f .toml; end; end",
+        "function __kakeya_state",
+        "  set -l d (git rev-parse --git-common-dir 2>/dev/null); and echo $d/kakeya; and return",
+        "  set -q KAKEYA_DATA_DIR; and echo $KAKEYA_DATA_DIR; and return",
+        f"  {_fish_user_folder()}",
+        "end",
+        "function __kakeya_presets",
+        "  set -l o (__kakeya_state)/offered; test -f $o; and cat $o",
+        f"  for f in {shlex.quote(_preset_folder())}/*.toml; basename $f .toml; end",
+        "end",
         "function __kakeya_runs",
         "  echo @last",
-        "  set -l d (git rev-parse --git-common-dir 2>/dev/null)/kakeya/requests",
+        "  set -l d (__kakeya_state)/requests",
         "  test -d $d; and ls -r $d | string replace .json '' | head -n 30",
         "end",
         f"complete -c {PROGRAM} -f",

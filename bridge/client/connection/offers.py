@@ -6,9 +6,11 @@ anew, whatever was checked here.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pydantic
@@ -21,6 +23,9 @@ from bridge.system.durable import write_atomically
 
 AT: Final = "@"
 _SEEN: Final = "offers.json"
+_NAMES: Final = "offered"
+HERE: Final = "this machine"
+"""The runner of this machine's own bus, as an offer names it."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,17 @@ def choose(name: str, runner: str | None, offers: Mapping[str, tuple[HostOffer, 
             remedy=f"name one: {name}{AT}{found[0].runner}",
         )
     return found[0] if found else None
+
+
+def remember_names(state_dir: Path, own: dict[str, Preset]) -> dict[str, Preset]:
+    """Write down what a bus offers of its hosts' own, a name a line, for completion; return it as it is."""
+    path, text = state_dir / _NAMES, "".join(f"{name}\n" for name in own)
+    # A clone that cannot be written completes fewer names.
+    with contextlib.suppress(OSError):
+        if (path.read_text("utf-8") if path.exists() else "") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, text.encode())
+    return own
 
 
 def changed_since(session: BusSession, offer: HostOffer) -> str | None:

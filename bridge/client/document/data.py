@@ -41,12 +41,18 @@ class RunnerRow(Beacon):
 
 
 class PresetRow(Part):
-    """One preset of `presets`."""
+    """One preset of `presets`.
+
+    Attributes:
+        name: what it is asked for by; ``NAME@RUNNER`` where hosts differ under one name.
+        definition: the whole of it where its host alone has it; None for an installed one.
+    """
 
     name: str
     status: Literal["ready", "planned"]
     description: str
     code: Literal["host", "request"]
+    definition: dict[str, Any] | None
 
 
 class WaitRow(Part):

@@ -6,8 +6,9 @@ Of this machine's own bus the caller knows what its runner offers, and says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from bridge.client.connection.offers import AT, changed_since, choose, offers_on
+from bridge.client.connection.offers import AT, HERE, HostOffer, changed_since, choose, offers_on, remember_names
 from bridge.client.connection.session import BusSession
 from bridge.errors import UsageError
 from bridge.presets import Preset, find, registry
@@ -35,20 +36,28 @@ def preset_of(
     name, _, named = words.partition(AT)
     runner = named or None
     if session.embedded:
-        return name, find(name, local()), None
+        preset = find(name, local())
+        if name not in registry():
+            _say_changed(session, HostOffer(HERE, preset), say)
+        return name, preset, None
     if name in registry():
         return name, registry()[name], runner
     offer = choose(name, runner, offers_on(session))
     if offer is None:
         return name, None, runner
-    before = changed_since(session, offer)
-    if before is not None:
-        digests = f"definition {before[:12]} -> {offer.digest[:12]}"
-        say("note", f"{name} of {offer.runner} was changed since your last run: {digests}")
+    _say_changed(session, offer, say)
     return name, offer.preset, runner
 
 
-def own_presets(session: BusSession | None, local: Local) -> dict[str, Preset]:
+def _say_changed(session: BusSession, offer: HostOffer, say: Callable[[str, str], None]) -> None:
+    """Say that a definition is another than the one of the last run from here."""
+    before = changed_since(session, offer)
+    if before is not None:
+        digests = f"definition {before[:12]} -> {offer.digest[:12]}"
+        say("note", f"{offer.preset.name} of {offer.runner} was changed since your last run: {digests}")
+
+
+def own_presets(session: BusSession | None, local: Local, state_dir: Path) -> dict[str, Preset]:
     """Return what a bus offers beside the installed presets, each under the name that it is asked for by.
 
     Hosts that differ under one name are told apart: ``NAME@RUNNER``.
@@ -56,14 +65,25 @@ def own_presets(session: BusSession | None, local: Local) -> dict[str, Preset]:
     Args:
         session: None for this machine's own bus.
         local: returns what that offers.
+        state_dir: where the names are written down for completion.
     """
     if session is None:
-        return {name: one for name, one in local().items() if name not in registry()}
+        return remember_names(state_dir, {name: one for name, one in local().items() if name not in registry()})
     found: dict[str, Preset] = {}
     for name, hosts in offers_on(session).items():
         alike = len({one.digest for one in hosts}) == 1
         found |= {name if alike else f"{name}{AT}{one.runner}": one.preset for one in hosts}
-    return found
+    return remember_names(state_dir, found)
+
+
+def find_own(words: str, own: Mapping[str, Preset]) -> Preset:
+    """Return the preset that ``PRESET`` or ``PRESET@RUNNER`` names among those that a bus offers.
+
+    Raises:
+        PresetNotFoundError: none of them does.
+    """
+    name = words.partition(AT)[0]
+    return find(name if name in own else words, {**registry(), **own})
 
 
 def compared_with(texts: dict[str, str], against: str | None, preset: Preset) -> dict[str, str]:

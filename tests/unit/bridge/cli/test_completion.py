@@ -50,6 +50,8 @@ def test_presets_and_run_ids_come_from_files_without_starting_python(complete, t
     folder = tmp_path / ".git" / "kakeya" / "requests"
     folder.mkdir(parents=True)
     (folder / "01k9x3abcdefghjkmnpqrstvwx.json").write_text("{}")
+    (folder.parent / "offered").write_text("my-train\nmy-train@big\n")
+    assert complete("run", "my-", cwd=tmp_path) == ["my-train", "my-train@big"]
     assert complete("attach", "", cwd=tmp_path) == ["@last", "01k9x3abcdefghjkmnpqrstvwx"]
 
 

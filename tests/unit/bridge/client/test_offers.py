@@ -1,0 +1,150 @@
+"""What a requester who never saw a host knows of its presets: name, parameters, bounds, metrics, and changes."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import jsonschema
+import pytest
+
+from bridge.cli.table.completion import script
+from bridge.mcp.offer import Offer
+from bridge.presets.workloads import read_folder
+from bridge.records import Request
+from tests.fakes.requester import Requester
+from tests.fakes.scripted_host import PRESETS, ScriptedHost
+from tests.support.workload_folder import INTERPRETER, edit, write_workload
+from tests.unit.bridge.cli.looking import SCHEMAS
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_workload(tmp_path_factory.mktemp("w"))
+
+
+@pytest.fixture(scope="module")
+def own(folder):
+    return read_folder(folder, INTERPRETER).presets["my-train"]
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    """The same name on another host: without one parameter."""
+    folder = write_workload(tmp_path_factory.mktemp("other"))
+    steps = 'params.steps = { type = "int", min = 1, max = 100, default = 20, help = "steps" }\n'
+    edit(folder, (', "--steps", "{steps}"', ""), (steps, ""), ("Fit a line", "Fit another line"))
+    return read_folder(folder, INTERPRETER).presets["my-train"]
+
+
+@pytest.fixture
+def requester(tmp_path):
+    return Requester(tmp_path)
+
+
+@pytest.fixture
+def host(requester, own):
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.offer(own)
+    return host
+
+
+def test_presets_show_and_explain_know_parameters_bounds_and_metrics(requester, host, own):
+    listed = requester.run("presets", "--json").document["data"]
+    jsonschema.validate(listed, json.loads((SCHEMAS / "data-presets.schema.json").read_text()))
+    assert [row["name"] for row in listed if row["definition"]] == ["my-train"]
+    shown = requester.run("presets", "show", "my-train").out
+    assert "lr: learning rate (float; default 0.1, min 0.01, max 1.0)" in shown
+    assert "metric      final_loss: median, nats, lower is better, 0 to 100" in shown
+    assert own.digest() in shown
+    assert "--lr 0.5" in requester.run("explain", "my-train", "-p", "lr=0.5").out
+
+
+def test_a_parameter_out_of_its_bounds_is_refused_before_anything_is_sent(requester, host):
+    for word, said in (("lr=7", "0.01 to 1.0"), ("steps=x", "expected a number"), ("beta=1", "no parameter 'beta'")):
+        ran = requester.run("run", "my-train", "-p", word)
+        assert (ran.code, said in ran.err) == (2, True)
+    assert requester.bus.snapshot().requests == ()
+
+
+def test_two_hosts_that_differ_are_told_apart(requester, host, other):
+    second = ScriptedHost(requester.bus, requester.clock, name="big")
+    second.offer(other)
+    assert "hosts offer different definitions" in requester.run("run", "my-train").err
+    listed = requester.run("presets").out
+    assert "my-train@mini" in listed
+    assert "my-train@big" in listed
+    assert "steps" not in requester.run("presets", "show", "my-train@big").out
+    ran = requester.run("run", "my-train@big", "-p", "lr=0.2")
+    assert ran.code == 0, ran.err
+    (sent,) = [Request.parse(requester.bus.read_request(ref).data) for ref in requester.bus.snapshot().requests]
+    assert (sent.preset, sent.runner.name, dict(sent.params)) == ("my-train", "big", {"lr": 0.2})
+    assert "does not offer" in requester.run("run", "my-train@none").err
+
+
+def test_a_changed_definition_is_said_once_at_run(requester, host, other):
+    assert "was changed" not in requester.run("run", "my-train", "--dry-run").err
+    host.offer(other)
+    assert "my-train of mini was changed since your last run" in requester.run("run", "my-train", "--dry-run").err
+    assert "was changed" not in requester.run("run", "my-train", "--dry-run").err
+
+
+def test_an_agents_tools_have_its_parameters_and_name_its_metrics(requester, host, other):
+    class Commands:
+        clock = requester.clock
+
+        def answer(self, words):
+            return requester.run(*words, "--json").document
+
+    (tool,) = [one for one in Offer(Commands()).tools() if one.name == "run_my-train"]
+    assert tool.schema["properties"]["params"]["properties"]["lr"]["maximum"] == 1.0
+    assert "final_loss (median, nats, lower is better)" in tool.description
+    assert tool.words({"params": {"lr": 0.5}}) == ["run", "my-train", "-p", "lr=0.5"]
+    second = ScriptedHost(requester.bus, requester.clock, name="big")
+    second.offer(other)
+    tools = {one.name: one for one in Offer(Commands()).tools() if "my-train" in one.name}
+    assert set(tools) == {"run_my-train_at_mini", "run_my-train_at_big"}
+    assert "steps" not in tools["run_my-train_at_big"].schema["properties"]["params"]["properties"]
+    assert tools["run_my-train_at_big"].words({})[:2] == ["run", "my-train@big"]
+
+
+def test_completion_reads_the_names_that_were_offered_last(requester, host):
+    requester.run("presets")
+    assert (requester.folder / "data" / "offered").read_text() == "my-train\n"
+    assert "/offered" in script("bash")
+    host.beat(presets=PRESETS)
+    requester.run("presets")
+    assert (requester.folder / "data" / "offered").read_text() == ""
+
+
+@pytest.mark.parametrize("broken", [{}, {"name": "my-train"}, {"name": "k3-native-baseline", "schema": 9}])
+def test_a_definition_that_is_none_is_no_offer_and_no_error(requester, host, broken):
+    host.beat(presets=(*PRESETS, "my-train"), offers=(broken,))
+    assert "my-train" not in requester.run("presets").out
+    assert requester.run("run", "my-train", "--dry-run").code == 0  # its host checks the parameters
+
+
+def test_against_takes_a_revision_and_is_refused_where_no_commits_are_compared(requester, host, folder, tmp_path):
+    ran = requester.run("run", "my-train", "--against", "main")
+    assert ran.code == 2
+    assert "compares no commits" in ran.err
+    twin = write_workload(tmp_path, name="twin")
+    edit(
+        twin,
+        ("[presets.my-train]", "[presets.twin]"),
+        ("repeats = 6", 'ratio = { commits = ["train.py"] }'),
+        ('pointer = "/metrics/final_loss"\nunit = "nats"\nbetter = "lower"\nbounds = [0, 100]\n', ""),
+        ('argv = ["train.py", "--lr", "{lr}", "--steps", "{steps}"]\n', ""),
+    )
+    with suppress(OSError):
+        (twin / "recompute.py").unlink()
+    text = "\n".join(line for line in (twin / "workload.toml").read_text().splitlines() if "params." not in line)
+    (twin / "workload.toml").write_text(text.replace('name = "my-train"', 'name = "twin"'))
+    preset = read_folder(twin, INTERPRETER).presets["twin"]
+    assert preset.commits == ("against",)
+    host.offer(preset)
+    shown = requester.run("presets", "show", "twin").out
+    assert "the request's tree" in shown
+    ran = requester.run("run", "twin", "--against", "main")
+    assert ran.code == 2  # nowhere to take code from
+    assert "run it inside a git clone" in ran.err
