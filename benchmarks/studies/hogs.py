@@ -15,18 +15,20 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 import psutil
 
 from benchmarks.studies.escapes.situations import new_folder
-from benchmarks.studies.jobs import carry_out
+from benchmarks.studies.jobs import carry_out, handle_of
 from benchmarks.studies.report import ROOT
 from benchmarks.studies.study import Row, Study
 from bridge import limits
 from bridge.executor.interface import Execution, Hooks
 from bridge.executor.process.subreaper import stage
+from bridge.executor.supervisor.folder import RunFolder
 from bridge.executor.trial import make_directory
 from bridge.records import Command, JobSpec, Limits, SandboxSpec
 
@@ -120,12 +122,13 @@ def cases() -> list[str]:
 class Waits:
     """What the run's supervisor waits for a processor while a block lasts.
 
-    Attributes:
-        started_s: steady time at which the hog was started.
+    Args:
+        handle: the run's folder.
     """
 
-    def __init__(self) -> None:
-        self.started_s = 0.0
+    def __init__(self, handle: Path) -> None:
+        self._folder = RunFolder(handle)
+        self._began_s = 0.0
         self._path: Path | None = None
         self._seen: list[tuple[float, float]] = []
         self._over = threading.Event()
@@ -147,23 +150,24 @@ class Waits:
                     self._seen.append((time.monotonic(), waited_ns / 1e9))
 
     def started(self, pid: int, _started: float, _marker: str) -> None:
-        """Note that the hog starts now, under this supervisor."""
-        self.started_s, self._path = time.monotonic(), Path(f"/proc/{pid}/schedstat")
+        """Note who supervises, and when the run's clock began: it has written that down, however late we hear of it."""
+        began = datetime.fromisoformat(self._folder.facts().began).timestamp()
+        self._began_s, self._path = time.monotonic() - (time.time() - began), Path(f"/proc/{pid}/schedstat")
 
     def between(self, first_s: float, last_s: float) -> float:
-        """Return what it waited between two times after the hog's start."""
+        """Return what it waited between two times of the run's clock."""
         first, last = (
-            [waited for at, waited in self._seen if at <= self.started_s + moment][-1:] for moment in (first_s, last_s)
+            [waited for at, waited in self._seen if at <= self._began_s + moment][-1:] for moment in (first_s, last_s)
         )
         return last[0] - first[0] if first and last else 0.0
 
 
 def run_here(hog: str, mode: str) -> Row:
     """Run a hog once and return what it took to end it."""
-    token, waits = f"hog-{secrets.token_hex(8)}", Waits()
+    token = f"hog-{secrets.token_hex(8)}"
     spec = _spec(HEAD + f"TOKEN = {token!r}\n" + HOGS[hog], mode)
-    hooks = Hooks(on_log=lambda _: None, on_started=waits.started, should_stop=lambda: None)
-    with new_folder() as folder, _neighbour() as neighbour, waits:
+    with new_folder() as folder, _neighbour() as neighbour, Waits(handle_of(folder / "run")) as waits:
+        hooks = Hooks(on_log=lambda _: None, on_started=waits.started, should_stop=lambda: None)
         began_s, spent = time.monotonic(), _cpu_s(neighbour)
         execution = carry_out(spec, make_directory(folder / "run"), hooks=hooks)
         wall_s = time.monotonic() - began_s
@@ -180,7 +184,7 @@ def _row(execution: Execution, waits: Waits) -> Row:
     over = next((mark.t_s for mark in execution.sample_marks if mark.sample == "over"), None)
     command = execution.commands[-1] if execution.commands else None
     took = None if over is None or command is None else command.ended_s - over
-    waited = None if took is None else waits.between(over - command.started_s, command.ended_s - command.started_s)
+    waited = None if took is None else waits.between(over, command.ended_s)
     return {
         "ending": execution.ending,
         "limits": [f"{hit.limit} {hit.action}: {hit.observed:g} of {hit.bound:g}" for hit in execution.limits_hit],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from bridge.executor.interface import Execution, Hooks, HostPaths, RunDirectory
 from bridge.executor.local import LocalExecutor
 from bridge.records import JobSpec
@@ -21,6 +23,10 @@ def carry_out(
         paths: what its sandbox hides and shows; None hides the home alone.
         hooks: how the study takes part in it.
     """
-    handle = directory.root.with_name(f"{directory.root.name}.handle")
-    with LocalExecutor(SystemClock(), paths).start(spec, directory, handle) as starting:
+    with LocalExecutor(SystemClock(), paths).start(spec, directory, handle_of(directory.root)) as starting:
         return starting.go(hooks).wait()
+
+
+def handle_of(root: Path) -> Path:
+    """Return the folder that a run shares with its supervisor, by where it may write."""
+    return root.with_name(f"{root.name}.handle")
