@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 def local_executor(
-    clock: Clock, paths: HostPaths | None = None, trials: Path | None = None, service: str | None = None
+    clock: Clock,
+    paths: HostPaths | None = None,
+    trials: Path | None = None,
+    service: str | None = None,
+    own_users: Path | None = None,
 ) -> LocalExecutor:
     """Return the executor of this machine.
 
@@ -21,8 +25,9 @@ def local_executor(
         clock: the machine's clocks.
         paths: what its sandbox hides and shows; None hides the home alone.
         trials: a folder where outcomes of sandbox trials are kept for other processes; None tries anew.
-        service: the socket of a service manager that gives each run a process and a user of its own; None for our own.
+        service: the socket of a service manager that gives runs processes and users of their own; None for our own.
+        own_users: a folder that tells apart runs which are users of our range in /etc/subuid; None where they are not.
     """
     from bridge.executor.local import LocalExecutor
 
-    return LocalExecutor(clock, paths, trials, service)
+    return LocalExecutor(clock, paths, trials, service, own_users)

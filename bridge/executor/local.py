@@ -18,7 +18,8 @@ from bridge.executor.sandbox.held_folders import sweep_run_folders
 from bridge.executor.sandbox.private_paths import own_home, refuse_exposed
 from bridge.executor.supervisor.attached import FollowedRun, StartingRun, attach
 from bridge.executor.supervisor.folder import JobFile, RunFolder
-from bridge.executor.supervisor.run_service import RunService
+from bridge.executor.supervisor.own_users import OwnUserProcesses
+from bridge.executor.supervisor.run_service import RunService, connector
 from bridge.executor.supervisor.server import supervisor_server
 from bridge.executor.trial import SandboxTrial, kind_of, try_sandbox
 from bridge.executor.trial_cache import TrialCache, trial_key
@@ -33,7 +34,8 @@ class LocalExecutor:
         clock: the machine's clocks.
         paths: what its sandbox hides and shows; None hides the home alone.
         trials: a folder where outcomes of trials are kept for other processes; None tries the sandbox anew.
-        service: the socket of a service manager that gives each run a process and a user of its own; None for our own.
+        service: the socket of a service manager that gives runs processes and users of their own; None for our own.
+        own_users: a folder that tells apart runs which are users of our range in /etc/subuid; None where they are not.
     """
 
     def __init__(
@@ -42,16 +44,21 @@ class LocalExecutor:
         paths: HostPaths | None = None,
         trials: Path | None = None,
         service: str | None = None,
+        own_users: Path | None = None,
     ) -> None:
         sweep_run_folders()
         self._clock = clock
         given = HostPaths() if paths is None else paths
         self._paths = replace(given, private=(own_home(), *given.private))
         self._trials: dict[tuple[int | None, RunKind], SandboxTrial] = {}
-        # A service's unit may change without a trace in what a trial here depends on, so its trials are not kept.
-        self._cache = None if trials is None or service is not None else TrialCache(trials)
+        self._service: RunService | None = None
+        if service is not None:
+            self._service = RunService(connector(service))
+        elif own_users is not None:
+            self._service = RunService(OwnUserProcesses(own_users, given).connect)
+        # What starts other processes may change without a trace in what a trial here depends on: that is tried anew.
+        self._cache = None if trials is None or self._service is not None else TrialCache(trials)
         self._trying = threading.Lock()
-        self._service = None if service is None else RunService(service)
         self._maker = self._service or supervisor_server(metadata.version("kakeya"))
 
     @functools.cached_property

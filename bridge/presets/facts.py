@@ -43,7 +43,7 @@ class PolicyFacts:
         sandbox_network: whether any run may have a network.
         sandbox_uid: the user of runs, None where the executor or a service manager chooses.
         sandbox_peer_uid: the user of request code that host code asks and measures.
-        sandbox_service: whether a service manager gives each run a user of its own.
+        sandbox_service: whether a service manager, or a range of users, gives runs users of their own.
         devices: device nodes a run that asks for a GPU may open.
         card: the NVIDIA card of this run's slot, by its UUID; None where the host shares out none.
     """

@@ -140,7 +140,7 @@ def _check_policy(request: Request, preset: Preset, facts: PolicyFacts, trust: T
             f"preset {preset.name!r} runs the request's code, nobody this host trusts vouches for it ({trust.why}), "
             "and this host has no other user to run it as",
             remedy="the host's owner vouches for a committer with `kakeya-runner trust add KEY --code`, names "
-            "protected_refs and floor_commit, or sets sandbox.socket or sandbox.uid in policy.toml; on your own "
+            "protected_refs and floor_commit, or sets sandbox.socket, own_users or uid in policy.toml; on your own "
             "machine: kakeya-mac run --bus embedded",
         )
     return "untrusted", [*said, f"code: the request's tree, untrusted, at most recorded ({trust.why})"]

@@ -107,8 +107,8 @@ def examine_host(
     """Try everything a run needs and print what was found; 1 when something fails."""
     from bridge.errors import KakeyaError
     from bridge.executor import local_executor
+    from bridge.runner.machine.machine import policy_executor
     from bridge.runner.maintenance.doctor import DoctorContext, examine
-    from bridge.runner.policy.allow_lists import host_paths
     from bridge.runner.policy.file import load_policy
 
     try:
@@ -116,7 +116,7 @@ def examine_host(
     except KakeyaError:
         executor = local_executor(clock)  # examine says what is wrong with the policy
     else:
-        executor = local_executor(clock, host_paths(policy, state.root), service=policy.sandbox.socket)
+        executor = policy_executor(policy, state.root, clock)
     checks = examine(DoctorContext(path, state, executor, clock, open_bus))
     return 1 if print_checks(checks, as_json=as_json) else 0
 

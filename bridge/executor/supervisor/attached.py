@@ -17,7 +17,8 @@ from bridge.errors import InfrastructureError, LeftRunningError, SandboxUnavaila
 from bridge.executor.interface import Execution, Hooks
 from bridge.executor.supervisor.folder import KeptExecution, RunFolder, SupervisorFacts
 from bridge.executor.supervisor.killed import killed_run
-from bridge.executor.supervisor.server import GO, ready
+from bridge.executor.supervisor.program import GO
+from bridge.executor.supervisor.server import ready
 from bridge.records import RunProgress
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock
@@ -46,9 +47,13 @@ class StartingRun:
         """Let the commands start.
 
         Raises:
+            SandboxUnavailableError: no process could become the user that is to hold the run.
             InfrastructureError: another supervisor has the folder, or this one died.
         """
         if not ready(self._connection):
+            kept = self._folder.kept()
+            if kept is not None and kept.refusal is not None:
+                raise _refusal(kept)
             raise InfrastructureError("the run's supervisor did not start", remedy="kakeya-runner logs")
         self._connection.sendall(GO)
         self._gone = True

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 import traceback
 from collections.abc import Callable
@@ -41,6 +42,8 @@ from bridge.limits import TEXT_MAX_CHARS
 from bridge.records import Record, RunProgress, SampleMark, SandboxApplied
 from bridge.system.clock import SystemClock, rfc3339
 
+GO: Final = b"g"
+READY: Final = b"r"
 # A turn's stamp waits for the thread that samples processes; 5 ms, Python's own interval, would be a tenth of a turn.
 _SWITCH_S: Final = 0.0005
 _JSON_MAX_BYTES: Final = 1 << 26
@@ -75,6 +78,14 @@ def supervise(
     else:
         write_kept(files, version, execution)
     return True
+
+
+def told_to_go(connection: socket.socket) -> bool:
+    """Say that the folder is ours and wait for the word; False when the runner has gone."""
+    with contextlib.suppress(OSError):
+        connection.sendall(READY)
+        return connection.recv(1) == GO
+    return False
 
 
 def preload() -> None:

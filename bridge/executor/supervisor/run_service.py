@@ -12,7 +12,7 @@ import tarfile
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -49,14 +49,14 @@ ANSWER: Final = pydantic.TypeAdapter(SandboxTrial)
 
 
 class RunService:
-    """A socket of a service manager, behind which each connection gets a supervisor of its own.
+    """Processes of other users, each of which holds one run at a time.
 
     Args:
-        path: of the unix socket.
+        connect: starts one and returns a connection to it; raises InfrastructureError.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, connect: Callable[[], socket.socket]) -> None:
+        self._connect = connect
         self._lock = threading.Lock()
         self._free: list[socket.socket] = []
         self._busy: list[socket.socket] = []
@@ -67,19 +67,19 @@ class RunService:
         with self._lock, suppress(InfrastructureError):
             self._look()
             if not self._free:
-                self._free.append(self._connected())
+                self._free.append(self._connect())
 
     def start(self, files: FolderFiles, directory: RunDirectory) -> socket.socket:
         """Have a supervisor made for a folder; return the connection on which it says ready and is told to go.
 
         Raises:
-            InfrastructureError: nobody answers at the socket.
+            InfrastructureError: no process could be started for it.
         """
         ours, its = socket.socketpair()
         try:
             with its, _packed(directory.work) as tree, self._lock:
                 self._look()
-                unit = self._free.pop() if self._free else self._connected()
+                unit = self._free.pop() if self._free else self._connect()
                 self._busy.append(unit)
                 socket.send_fds(unit, [SUPERVISE], [*files.all(), tree, its.fileno()])
         except InfrastructureError:
@@ -87,7 +87,7 @@ class RunService:
             raise
         except OSError as error:
             ours.close()
-            raise self._away(error) from error
+            raise _gone(error) from error
         return ours
 
     def _look(self) -> None:
@@ -109,7 +109,7 @@ class RunService:
         """Have the service try the sandbox that it gives such runs."""
         question = TrialQuestion(kind=kind, paths=replace(paths, identities=tuple(_identities(paths))))
         try:
-            with self._connected() as connection, tempfile.TemporaryFile() as file:
+            with self._connect() as connection, tempfile.TemporaryFile() as file:
                 connection.settimeout(_TRIAL_S)
                 file.write(question.model_dump_json().encode())
                 file.flush()
@@ -117,27 +117,33 @@ class RunService:
                 answer = b"".join(iter(lambda: connection.recv(_ANSWER_BYTES), b""))
             return ANSWER.validate_json(answer)
         except InfrastructureError as error:
-            return SandboxTrial(nothing(error.message))
+            return SandboxTrial(nothing("; ".join(filter(None, (error.message, error.remedy)))))
         except OSError as error:
-            return SandboxTrial(nothing(self._away(error).message))
+            return SandboxTrial(nothing(_gone(error).message))
         except pydantic.ValidationError:
-            where = "journalctl -u 'kakeya-run@*'"
-            return SandboxTrial(nothing(f"the service behind {self._path} gave no answer; {where}"))
+            return SandboxTrial(nothing("the process that tries it gave no answer; journalctl -u 'kakeya-run@*'"))
 
-    def _connected(self) -> socket.socket:
+
+def connector(path: str) -> Callable[[], socket.socket]:
+    """Return a function that connects to a service manager's socket, behind which each connection gets a process."""
+
+    def connect() -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.connect(self._path)
+            connection.connect(path)
         except OSError as error:
             connection.close()
-            raise self._away(error) from error
+            raise InfrastructureError(
+                f"no supervisor of runs at {path}: {error.strerror or error}",
+                remedy="systemctl status kakeya-run.socket; sandbox.socket in policy.toml names it",
+            ) from error
         return connection
 
-    def _away(self, error: OSError) -> InfrastructureError:
-        return InfrastructureError(
-            f"no supervisor of runs at {self._path}: {error.strerror or error}",
-            remedy="systemctl status kakeya-run.socket; sandbox.socket in policy.toml names it",
-        )
+    return connect
+
+
+def _gone(error: OSError) -> InfrastructureError:
+    return InfrastructureError(f"the process that holds runs has gone: {error.strerror or error}")
 
 
 def _close_all(*found: list[socket.socket]) -> None:

@@ -22,8 +22,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from bridge.errors import KakeyaError
 from bridge.executor.interface import RunDirectory
 from bridge.executor.process.subreaper import PR_SET_CHILD_SUBREAPER, descendants, prctl
+from bridge.executor.sandbox.confinement import nothing
 from bridge.executor.sandbox.held_folders import held_folder, sweep
 from bridge.executor.supervisor.folder import (
     FolderFiles,
@@ -35,10 +37,9 @@ from bridge.executor.supervisor.folder import (
     write_kept,
 )
 from bridge.executor.supervisor.killed import killed_run
-from bridge.executor.supervisor.program import preload, supervise
+from bridge.executor.supervisor.program import preload, supervise, told_to_go
 from bridge.executor.supervisor.run_service import ANSWER, FREE, SUPERVISE, TRY, TrialQuestion
-from bridge.executor.supervisor.server import GO, READY
-from bridge.executor.trial import make_directory, try_sandbox
+from bridge.executor.trial import SandboxTrial, make_directory, try_sandbox
 from bridge.system.clock import SystemClock
 
 _COUNT: Final = len(FolderFiles.__dataclass_fields__)
@@ -54,10 +55,10 @@ def main() -> int:
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1):
         os.dup2(nothing, standard)
-    return _serve(connection)
+    return serve(connection)
 
 
-def _serve(connection: socket.socket) -> int:
+def serve(connection: socket.socket) -> int:
     """Hold runs until there is a reason to end, or the runner has gone; return the exit code."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # whoever outlives a supervisor is found here
     preload()
@@ -83,6 +84,17 @@ def _serve(connection: socket.socket) -> int:
             return 0
         else:
             return 2 if order else 0
+
+
+def refuse(connection: socket.socket, error: KakeyaError) -> int:
+    """Answer the first order with the reason why this process cannot hold runs; return the exit code."""
+    order, found, _flags, _address = socket.recv_fds(connection, 1, _COUNT + 2)
+    if order == TRY:
+        connection.sendall(ANSWER.dump_json(SandboxTrial(nothing(error.message))))
+    elif order == SUPERVISE:
+        refusal = (type(error).__name__, error.message, error.remedy)
+        write_kept(FolderFiles(*found[:_COUNT]), metadata.version("kakeya"), None, refusal)
+    return 1
 
 
 def hold(files: FolderFiles, tree: int, told: socket.socket, connection: socket.socket) -> bool:
@@ -145,15 +157,8 @@ def _in_sandbox(files: FolderFiles) -> bool:
 
 def _supervise(files: FolderFiles, connection: socket.socket, version: str, directory: RunDirectory) -> None:
     """Be the supervisor; never returns."""
-
-    def wait_for_go() -> bool:
-        with contextlib.suppress(OSError):
-            connection.sendall(READY)
-            return connection.recv(1) == GO
-        return False
-
     try:
-        supervise(files, version, wait_for_go, directory)
+        supervise(files, version, lambda: told_to_go(connection), directory)
         os._exit(0)
     finally:
         os._exit(1)

@@ -3,12 +3,14 @@
 A fresh interpreter needs a third of a second of processor time for its imports, a fork some milliseconds. The server
 has one thread, so a fork copies no lock that is held. It ends with its runner; the supervisors it made do not.
 
-Run as `python -I -m bridge.executor.supervisor.server DESCRIPTOR VERSION`.
+Where runs are users of the range in /etc/subuid, a fork becomes such a user and does what a service manager's unit does
+(`run_unit`), for a connection of its own.
+
+Run as `python -I -m bridge.executor.supervisor.server DESCRIPTOR VERSION [OWN_USERS]`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
 import os
@@ -17,18 +19,20 @@ import socket
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.errors import InfrastructureError
+from bridge.errors import InfrastructureError, SandboxUnavailableError
 from bridge.executor.interface import RunDirectory
+from bridge.executor.process.own_user import OwnUsers, become
 from bridge.executor.supervisor.folder import FolderFiles, make_durable
-from bridge.executor.supervisor.program import preload, supervise
+from bridge.executor.supervisor.program import READY, preload, supervise, told_to_go
+from bridge.executor.supervisor.run_unit import refuse, serve
 from bridge.system.process import Child
 
-GO: Final = b"g"
-READY: Final = b"r"
+SUPERVISE: Final = b"s"
+UNIT: Final = b"u"
 _COUNT: Final = len(FolderFiles.__dataclass_fields__)
 _READY_S: Final = 30.0
 _PASSED: Final = ("HOME", "LANG", "PATH", "TMPDIR")
@@ -53,11 +57,13 @@ class SupervisorServer:
     Args:
         version: of the installed bridge.
         environment: what supervisors see of the runner's own.
+        own_users: how its forks become users of their own; None where supervisors are this user.
     """
 
-    def __init__(self, version: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, version: str, environment: Mapping[str, str], own_users: OwnUsers | None = None) -> None:
         self._version = version
         self._environment = dict(environment)
+        self._own_users = own_users
         self._lock = threading.Lock()
         self._process: _Process | None = None
         self._end: Callable[[], object] = lambda: None
@@ -77,10 +83,21 @@ class SupervisorServer:
         Raises:
             InfrastructureError: there is no server and none can be started.
         """
+        return self._ask(SUPERVISE, files.all())
+
+    def unit(self) -> socket.socket:
+        """Have a process made that becomes a user of its own; return the connection over which it takes orders.
+
+        Raises:
+            InfrastructureError: there is no server and none can be started.
+        """
+        return self._ask(UNIT, ())
+
+    def _ask(self, order: bytes, descriptors: Sequence[int]) -> socket.socket:
         ours, its = socket.socketpair()
         with self._lock, its:
             try:
-                socket.send_fds(self._running().connection, [b"s"], [*files.all(), its.fileno()])
+                socket.send_fds(self._running().connection, [order], [*descriptors, its.fileno()])
             except OSError as error:
                 ours.close()
                 raise InfrastructureError(f"the supervisors' server has gone: {error.strerror}") from error
@@ -91,8 +108,9 @@ class SupervisorServer:
             self._end()
             ours, its = socket.socketpair()
             with its:
+                words = [] if self._own_users is None else [self._own_users.dump()]
                 child = Child(
-                    [sys.executable, "-I", "-m", __name__, str(its.fileno()), self._version],
+                    [sys.executable, "-I", "-m", __name__, str(its.fileno()), self._version, *words],
                     env=self._environment,
                     cwd="/",
                     output_fd=2,
@@ -103,13 +121,18 @@ class SupervisorServer:
         return self._process
 
 
+def passed_on() -> dict[str, str]:
+    """Return what supervisors see of this process's environment."""
+    return {name: os.environ[name] for name in _PASSED if name in os.environ}
+
+
 def supervisor_server(version: str) -> SupervisorServer:
     """Return the server that this process's executors share.
 
     Args:
         version: of the installed bridge.
     """
-    return _server(version, tuple((name, os.environ[name]) for name in _PASSED if name in os.environ))
+    return _server(version, tuple(passed_on().items()))
 
 
 @functools.lru_cache(maxsize=1)  # another environment ends the server before, once no executor uses it any more
@@ -128,7 +151,7 @@ def ready(connection: socket.socket) -> bool:
         connection.settimeout(None)
 
 
-def main(descriptor: int, version: str) -> None:
+def main(descriptor: int, version: str, own_users: OwnUsers | None = None) -> None:
     """Serve until the runner is gone."""
     connection = socket.socket(fileno=descriptor)
     connection.set_inheritable(False)
@@ -146,13 +169,13 @@ def main(descriptor: int, version: str) -> None:
             os.set_inheritable(passed, False)
         if os.fork() == 0:
             connection.close()
-            _become(found, version)
+            _become(found, version, own_users if message == UNIT else None)
         for passed in found:
             os.close(passed)
 
 
-def _become(found: list[int], version: str) -> None:
-    """Be the supervisor of one run; never returns."""
+def _become(found: list[int], version: str, own_users: OwnUsers | None) -> None:
+    """Be the supervisor of one run, or what holds runs as another user; never returns."""
     code = 1
     try:
         os.setsid()
@@ -160,15 +183,11 @@ def _become(found: list[int], version: str) -> None:
         nothing = os.open(os.devnull, os.O_RDWR)
         for standard in (1, 2):
             os.dup2(nothing, standard)
+        if own_users is not None:
+            code = _hold_runs(socket.socket(fileno=found[0]), own_users)
+            return
         files, connection = FolderFiles(*found[:_COUNT]), socket.socket(fileno=found[_COUNT])
-
-        def wait_for_go() -> bool:
-            with contextlib.suppress(OSError):
-                connection.sendall(READY)
-                return connection.recv(1) == GO
-            return False
-
-        supervise(files, version, wait_for_go)
+        supervise(files, version, lambda: told_to_go(connection))
         os.close(files.lock)  # before the connection: who sees its end finds the folder free
         connection.close()
         make_durable(files)
@@ -177,5 +196,14 @@ def _become(found: list[int], version: str) -> None:
         os._exit(code)
 
 
+def _hold_runs(connection: socket.socket, own_users: OwnUsers) -> int:
+    """Become a user of the range and take orders; who cannot answers the first one with the reason."""
+    try:
+        become(own_users)
+    except SandboxUnavailableError as error:
+        return refuse(connection, error)
+    return serve(connection)
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), sys.argv[2], *map(OwnUsers.load, sys.argv[3:]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import platformdirs
 
@@ -16,6 +17,9 @@ from bridge.runner.machine.identity import CodeFacts, CodeWatch, runner_version
 from bridge.runner.policy.allow_lists import host_paths
 from bridge.runner.policy.model import Policy
 from bridge.system.clock import Clock
+
+if TYPE_CHECKING:
+    from bridge.executor.local import LocalExecutor
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,19 @@ class Machine:
         return self.code_watch.now()
 
 
+def policy_executor(policy: Policy, state: Path, clock: Clock, trials: Path | None = None) -> LocalExecutor:
+    """Return this machine's executor as a policy has it.
+
+    Args:
+        policy: what the owner allows.
+        state: the runner's state folder, which no run may see.
+        clock: the machine's clocks.
+        trials: where outcomes of sandbox trials are kept; None tries anew.
+    """
+    own_users = platformdirs.user_state_path("kakeya") / "users" if policy.sandbox.own_users else None
+    return local_executor(clock, host_paths(policy, state), trials, policy.sandbox.socket, own_users)
+
+
 def this_machine(policy: Policy, state: Path, clock: Clock) -> Machine:
     """Return this machine, with its sandbox being tried in the background.
 
@@ -49,8 +66,7 @@ def this_machine(policy: Policy, state: Path, clock: Clock) -> Machine:
         state: the runner's state folder, which no run may see.
         clock: the machine's clocks.
     """
-    trials = platformdirs.user_state_path("kakeya") / "trials"
-    executor = local_executor(clock, host_paths(policy, state), trials, policy.sandbox.socket)
+    executor = policy_executor(policy, state, clock, platformdirs.user_state_path("kakeya") / "trials")
     executor.warm()
     if policy.sandbox.mode != "off":
         threading.Thread(target=executor.sandbox, args=(policy.sandbox.uid,), name="sandbox-trial").start()

@@ -118,7 +118,7 @@ def _policy(path: Path) -> Iterator[tuple[Check, Policy | None]]:
     if policy.trust_pushers:
         text = "trust_pushers: whoever can push to the bus may have code run here"
         confined = policy.facts(embedded=False).apart
-        advice = None if confined else "set sandbox.socket, or sandbox.uid to an unprivileged user; refused without"
+        advice = None if confined else "set sandbox.socket, own_users, or uid to an unprivileged user; refused without"
         yield Check("trust", "warn" if confined else "fail", text, advice), None
 
 

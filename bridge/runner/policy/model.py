@@ -36,13 +36,15 @@ class SandboxPolicy(Record):
     Attributes:
         uid: the user of runs, whom only root can become.
         peer_uid: the user of request code that host code asks and measures.
-        socket: a service manager's, behind which each run gets a process and a user of its own.
+        socket: a service manager's, behind which runs get processes and users of their own.
+        own_users: the same from the range that /etc/subuid gives the runner's user, where there is no such manager.
     """
 
     mode: Literal["required", "preferred", "off"] = "preferred"
     uid: Annotated[int, Field(gt=0)] | None = None
     peer_uid: Annotated[int, Field(gt=0)] | None = None
     socket: AbsolutePath | None = None
+    own_users: bool = False
     network: bool = False
     devices: tuple[AbsolutePath, ...] = ()
     read_only: tuple[AbsolutePath, ...] = ()
@@ -146,8 +148,9 @@ class Policy(TrustPolicy):
             raise ValueError("trust_pushers needs a sandbox: set sandbox.mode to preferred or required")
         if self.sandbox.peer_uid is not None and self.sandbox.uid in {None, self.sandbox.peer_uid}:
             raise ValueError("sandbox.peer_uid needs sandbox.uid, and both are different users")
-        if self.sandbox.socket is not None and self.sandbox.uid is not None:
-            raise ValueError("sandbox.socket gives each run a user of its own: leave sandbox.uid and peer_uid out")
+        ways = {"uid": self.sandbox.uid, "socket": self.sandbox.socket, "own_users": self.sandbox.own_users or None}
+        if len(given := [f"sandbox.{name}" for name, value in ways.items() if value is not None]) > 1:
+            raise ValueError(f"{' and '.join(given)} each say which user a run is: leave all but one out")
         return self
 
     def digest(self, *, embedded: bool) -> str:
@@ -175,7 +178,7 @@ class Policy(TrustPolicy):
             sandbox_network=self.sandbox.network,
             sandbox_uid=self.sandbox.uid,
             sandbox_peer_uid=self.sandbox.peer_uid,
-            sandbox_service=self.sandbox.socket is not None,
+            sandbox_service=self.sandbox.socket is not None or self.sandbox.own_users,
             devices=self.sandbox.devices,
             read_only=self.sandbox.read_only,
             limits=caps,

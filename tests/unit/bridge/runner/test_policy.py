@@ -106,10 +106,11 @@ def test_the_built_in_policy_takes_only_named_things_from_its_owner():
     assert facts.trust_pushers
 
 
-def test_a_service_manager_s_socket_gives_runs_another_user_and_excludes_naming_one():
-    own = b'[sandbox]\nsocket = "/run/kakeya-run.sock"\n'
+@pytest.mark.parametrize("way", [b'socket = "/run/kakeya-run.sock"\n', b"own_users = true\n"])
+def test_what_gives_runs_users_of_their_own_excludes_naming_one(way):
+    own = b"[sandbox]\n" + way
     facts = read_policy(GOOD + own).facts(embedded=False)
     assert (facts.apart, facts.sandbox_uid) == (True, None)
     assert not read_policy(GOOD).facts(embedded=False).apart
-    with pytest.raises(UsageError, match=r"sandbox\.socket gives each run a user of its own"):
+    with pytest.raises(UsageError, match=r"sandbox\.uid and sandbox\.(socket|own_users) each say which user"):
         read_policy(GOOD + own + b"uid = 501\n")
