@@ -88,6 +88,7 @@ SHOWN = {
     "`pip install -U` in mid-run": "the package replaced in mid-run",
     "`systemctl restart` and `launchctl kickstart -k` by golden files and a stub": "restart by systemctl and launchctl",
     "`stop`, `stop --runs`, `drain [--now]`": "stop, stop --runs, drain, drain --now",
+    "without systemd subuid ranges, or refused by name": "runs of an ordinary user as users of its range",
     "a run's unit: a user of its own, its own folders, the same endings": "a run behind a service manager's socket",
 }
 LINES = (

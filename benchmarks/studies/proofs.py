@@ -17,6 +17,7 @@ SERVE = "tests/integration/runner/test_serve.py"
 PROOFS: dict[str, tuple[str, ...]] = {
     "a sandbox under each protection of the units": ("tests/integration/setup/test_units.py",),
     "a run behind a service manager's socket": (RUN_UNIT,),
+    "runs of an ordinary user as users of its range": ("tests/integration/executor/test_own_users.py",),
     "kill between journalled and started": (CRASHES, "-k", "prepared or started or left_running"),
     "kill -9 of the supervisor, sandbox killed, OOM": (KILLED, SUPERVISOR, RUN_UNIT, "-k", "killed"),
     "the package replaced in mid-run": (SUPERVISOR, "-k", "needs_none_of_its_files"),
