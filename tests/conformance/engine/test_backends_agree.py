@@ -19,7 +19,7 @@ from engine.types import CacheLayout, Draft
 pytest.importorskip("torch", reason="agreement needs both backends")
 pytest.importorskip("mlx.core", reason="agreement needs both backends")
 
-BUDGET = 30
+BUDGET = 16
 KINDS = ("gemma4", "gemma4-moe", "gemma4-shared", "qwen3")
 PROMPT = tuple(random.Random(3).randrange(5, 97) for _ in range(33))
 

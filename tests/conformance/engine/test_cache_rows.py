@@ -22,7 +22,7 @@ def held(request: pytest.FixtureRequest) -> RowLibrary:
     return library(request.param)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(window=st.sampled_from([None, None, 1, 2, 5, 8, 17]), layout=st.sampled_from(LAYOUTS), plan=turns)
 def test_every_row_sees_what_a_cache_that_keeps_everything_would_show(held, window, layout, plan) -> None:
     rules = CacheLayout.parse(layout)
@@ -68,7 +68,7 @@ def test_a_cache_goes_back_as_far_as_its_window_reaches_and_no_further(held) -> 
     assert cache.length == 44
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     bits=st.sampled_from([8, 4]),
     group=st.sampled_from([2, 4, 8]),

@@ -34,7 +34,7 @@ BACKENDS = ("mlx", "torch")
 KINDS = ("gemma4", "gemma4-shared", "qwen3")
 LAYOUTS = ["affine8", "affine4/4", "sink0+window5", "sink4+window10", "sink3+window30"]
 LENGTHS = {"before": 3, "across": WINDOW + 3, "far past": 61}
-BUDGET = 26
+BUDGET = 16
 ADVERSARIES: dict[str, Callable[[int, int], bool]] = {
     "always right": lambda step, index: False,
     "always wrong": lambda step, index: True,
@@ -62,6 +62,13 @@ def backend(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture(scope="module")
 def targets(backend: Any, folders: Path) -> dict[str, Any]:
     return {kind: backend.load_target(folders / kind) for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def networks(backend: Any, folders: Path, targets: dict[str, Any]) -> dict[str, tuple[Any, DraftModel]]:
+    """A DFlash drafter and a small draft model for each target."""
+    small = DraftModel(backend.load_target(folders / "small"))
+    return {kind: (backend.load_dflash(folders / "dflash", target), small) for kind, target in targets.items()}
 
 
 def prompt_of(length: int, seed: int = 7) -> tuple[int, ...]:
@@ -95,7 +102,7 @@ def drafted(
     indirect=["backend"],
 )
 def test_drafts_change_no_token_of_any_cache(
-    backend: Any, folders: Path, targets: Any, kind: str, text: str, length: int, drafters: str
+    backend: Any, targets: Any, networks: Any, kind: str, text: str, length: int, drafters: str
 ) -> None:
     target, layout = targets[kind], CacheLayout.parse(text)
     # Random weights soon repeat one token after some prompts, and a loop would test little.
@@ -105,12 +112,7 @@ def test_drafts_change_no_token_of_any_cache(
             break
     assert len(set(answer)) > 5
     if drafters == "real":
-        asked = [
-            backend.load_dflash(folders / "dflash", target),
-            DraftModel(backend.load_target(folders / "small")),
-            NgramModel(min_tokens=1),
-            NoDrafter(),
-        ]
+        asked = [*networks[kind], NgramModel(min_tokens=1), NoDrafter()]
     else:
         asked = [ScriptedModel(tuple(answer), length, VOCAB, wrong) for wrong in ADVERSARIES.values()]
     for index, drafter in enumerate(asked):
@@ -130,11 +132,9 @@ class Restless(FixedDepth):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_whoever_is_asked_at_each_step_changes_no_token(backend: Any, folders: Path, targets: Any, kind: str) -> None:
+def test_whoever_is_asked_at_each_step_changes_no_token(backend: Any, targets: Any, networks: Any, kind: str) -> None:
     target, prompt = targets[kind], prompt_of(30, 3)
-    drafters = several(
-        [backend.load_dflash(folders / "dflash", target), DraftModel(backend.load_target(folders / "small"))]
-    )
+    drafters = several(list(networks[kind]))
     for choosing in (Restless(7), ControlledDepth({"dflash": 7, "small": 16})):
         sequence = target.open(drafters.capture, CacheLayout.NATIVE)
         parts = Parts(sequence, drafters.open(), backend.greedy(target), choosing, backend.clock)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import pytest
@@ -45,26 +45,29 @@ class Shown:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def models(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Any, dict[str, Any]]]:
+    """Return a backend's target and its drafters by kind, loaded when they are first asked for."""
     torch.set_num_threads(1)
     root = tmp_path_factory.mktemp("contract")
     tiny_torch.write_target(root / "target", "qwen3")
     tiny_torch.write_dflash(root / "dflash")
-    return root
+
+    @cache
+    def load(name: str) -> tuple[Any, dict[str, Any]]:
+        backend = load_backend(name, device="cpu" if name == "torch" else None)
+        target = backend.load_target(root / "target")
+        dflash, small, ngram = backend.load_dflash(root / "dflash", target), DraftModel(target), NgramModel()
+        both = several([dflash, small])
+        return target, {"ngram": ngram, "spoilt": ngram, "draft model": small, "dflash": dflash, "several": both}
+
+    return load
 
 
 @pytest.fixture(params=[f"{backend}, {kind}" for backend in ("mlx", "torch") for kind in KINDS])
-def shown(request: pytest.FixtureRequest, folder: Path) -> Shown:
+def shown(request: pytest.FixtureRequest, models: Callable[[str], tuple[Any, dict[str, Any]]]) -> Shown:
     name, kind = request.param.split(", ")
-    backend = load_backend(name, device="cpu" if name == "torch" else None)
-    target = backend.load_target(folder / "target")
-    model: Any = NgramModel()
-    if kind == "dflash":
-        model = backend.load_dflash(folder / "dflash", target)
-    elif kind == "draft model":
-        model = DraftModel(target)
-    elif kind == "several":
-        model = several([backend.load_dflash(folder / "dflash", target), DraftModel(target)])
+    target, known = models(name)
+    model = known[kind]
     sequence = target.open(model.capture, CacheLayout.NATIVE)
     forward = list(sequence.prefill(PROMPT, 512))[-1]
     features = sequence.committed(forward, len(PROMPT))

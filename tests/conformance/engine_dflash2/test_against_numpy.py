@@ -68,14 +68,14 @@ def test_every_configuration_equals_the_written_out_formulas(
         assert len(draft.tokens) == draft.count == count
 
 
-def test_fifty_steps_of_growing_context_equal_numpy_and_a_drafter_that_starts_there(
+def test_twenty_steps_of_growing_context_equal_numpy_and_a_drafter_that_starts_there(
     side: Side, tables: Any, tmp_path: Path
 ) -> None:
     config = naive_dflash2.config_of(HIDDEN, VOCAB)
     tensors = naive_dflash2.random_tensors(config, seed=1)
     naive = NaiveDFlash2(config, tensors, tables[GEMMA])
     model = side.backend.load_dflash(naive_dflash2.write(tmp_path, config, tensors), side.targets[GEMMA])
-    lengths = np.random.default_rng(2).integers(1, 5, size=50)
+    lengths = np.random.default_rng(2).integers(1, 5, size=20)
     features, drafter, seen = features_of(int(lengths.sum()), 2), model.open(), 0
     for step, rows in enumerate(lengths.tolist()):
         drafter.observe(seen, (0,) * rows, side.array(features[seen : seen + rows]))
@@ -90,7 +90,7 @@ def test_fifty_steps_of_growing_context_equal_numpy_and_a_drafter_that_starts_th
             assert drafter.ask(step, seen, 7).tokens.tolist() == naive.walk(step, expected[1:])
 
 
-@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5])
+@pytest.mark.parametrize("temperature", [0.3, 2.5])
 def test_a_drawn_walk_carries_exactly_what_it_was_drawn_from(
     side: Side, tables: Any, tmp_path: Path, temperature: float
 ) -> None:

@@ -35,13 +35,13 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Engine]:
 
 @pytest.fixture(scope="module")
 def prompts() -> Any:
-    return load_prompts("code-structured", Tokenizer(ASSETS / NAME), NAME).lasting(100)
+    return load_prompts("code-structured", Tokenizer(ASSETS / NAME), NAME).lasting(48)
 
 
 def test_drafts_acceptance_and_output_are_the_same(engines: dict[str, Engine], prompts: Any) -> None:
-    parity = compare(engines["mlx"], engines["torch"], prompts.spread(2).prompts, 60)
-    assert parity.agreed_tokens == parity.drafted_tokens > 50
-    assert parity.identical_generations == 2
+    parity = compare(engines["mlx"], engines["torch"], prompts.spread(1).prompts, 48)
+    assert parity.agreed_tokens == parity.drafted_tokens > 30
+    assert parity.identical_generations == 1
     assert any(count > 1 for row in parity.generations for count in row.torch_accepted_per_step)
 
 
@@ -57,6 +57,6 @@ def test_a_seed_draws_the_same_text(engines: dict[str, Engine], prompts: Any) ->
             FixedDepth(5),
             engine.backend.clock,
         )
-        steps = list(speculative(parts, prompts.prompts[0].ids, Stopping(40)))
+        steps = list(speculative(parts, prompts.prompts[0].ids, Stopping(24)))
         found.append([(step.tokens, step.drafted, step.accepted) for step in steps])
     assert found[0] == found[1]

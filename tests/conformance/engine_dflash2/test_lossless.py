@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,8 @@ from tests.fakes import naive_dflash2, rejection
 from tests.fakes.markov import FakeClock, MarkovSequence
 
 NAMES = ("kakeya-tiny-gemma4", "kakeya-tiny-qwen3")
-BUDGET = 48
-STATES, TOKENS = 5, 1500
+BUDGET = 24
+STATES, TOKENS = 5, 1000
 
 
 def made(folder: Path, name: str, kind: str) -> Path:
@@ -41,6 +42,7 @@ def made(folder: Path, name: str, kind: str) -> Path:
     return naive_dflash2.write(folder, *naive_dflash2.grown(ASSETS / f"{name}-dflash", strength))
 
 
+@cache
 def prompt_of(name: str) -> tuple[int, ...]:
     """Return a prompt of the kind both packaged drafters were trained for."""
     prompts = load_prompts("code-structured", Tokenizer(ASSETS / name), name)
@@ -60,8 +62,17 @@ def tokens_of(steps: list[Step]) -> list[int]:
     return [token for step in steps for token in step.tokens]
 
 
-@pytest.mark.parametrize("kind", ["random", "grown a little", "grown far"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (NAMES[0], "random"),
+        (NAMES[0], "grown a little"),
+        (NAMES[1], "grown far"),
+        pytest.param(NAMES[0], "grown far", marks=pytest.mark.slow),
+        pytest.param(NAMES[1], "random", marks=pytest.mark.slow),
+        pytest.param(NAMES[1], "grown a little", marks=pytest.mark.slow),
+    ],
+)
 def test_greedy_output_is_plain_decodings(side: Side, tmp_path: Path, name: str, kind: str) -> None:
     target = side.targets[name]
     accept = side.backend.greedy(target)
@@ -75,7 +86,7 @@ def test_greedy_output_is_plain_decodings(side: Side, tmp_path: Path, name: str,
             assert sum(step.accepted for step in steps) > 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(NAMES[0], marks=pytest.mark.slow), NAMES[1]])
 def test_a_seed_draws_a_text_again_and_drafts_are_accepted(side: Side, tmp_path: Path, name: str) -> None:
     target = side.targets[name]
     model = side.backend.load_dflash(made(tmp_path, name, "grown a little"), target)
@@ -162,7 +173,7 @@ def test_drawn_walks_are_spread_as_their_probabilities_say(name: str) -> None:
     seen: dict[int, list[int]] = {}
     probs: dict[int, np.ndarray] = {}
     drafter = SelectingDrafter(selector, backend.array, Sampling(temperature=1.3, seed=4))
-    for _ in range(1500):
+    for _ in range(1000):
         draft = drafter.ask(1, 0, 2)
         rows = np.array(draft.probs.tolist())
         seen.setdefault(draft.tokens[0], []).append(draft.tokens[1])

@@ -18,7 +18,7 @@ from tests.fakes import rejection
 from tests.fakes.markov import FakeClock, MarkovDrafter, MarkovSequence
 
 STATES = 5
-TOKENS = 1500
+TOKENS = 1000
 SETTINGS = Sampling(temperature=0.9, top_k=4, seed=11)
 
 

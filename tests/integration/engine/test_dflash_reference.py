@@ -107,7 +107,7 @@ def test_hidden_states_and_greedy_output_equal_transformers_native_dflash(backen
         attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
         assistant_model=reference_drafter,
         speculation_type="dflash",
-        max_new_tokens=60,
+        max_new_tokens=36,
         do_sample=False,
         eos_token_id=None,
         pad_token_id=0,
@@ -122,11 +122,11 @@ def test_hidden_states_and_greedy_output_equal_transformers_native_dflash(backen
         FixedDepth(BLOCK - 1),
         backend.clock,
     )
-    tokens = [token for step in speculative(parts, prompt, Stopping(60)) for token in step.tokens]
+    tokens = [token for step in speculative(parts, prompt, Stopping(36)) for token in step.tokens]
     assert tokens == generated[0, len(prompt) :].tolist()
     shared = sorted(expected_blocks.keys() & recorder.blocks.keys())
     # Same positions means that both accepted the same tokens at every step before.
-    assert len(shared) >= 30
+    assert len(shared) >= 15
     assert shared == sorted(recorder.blocks)
     for position in shared:
         difference = torch.tensor(recorder.blocks[position].tolist()) - expected_blocks[position]

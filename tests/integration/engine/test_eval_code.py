@@ -25,7 +25,7 @@ WORDS = [f"w{index}" for index in range(tiny_mlx.VOCAB)]
 def measure(
     root: Path, out: Path, *arguments: str, workload: str = "code", prompts: str = "set.json"
 ) -> dict[str, Any]:
-    common = ["--set", str(root / prompts), "--max-new", "12", *arguments]
+    common = ["--set", str(root / prompts), "--max-new", "8", *arguments]
     assert eval_cli.main([workload, *common]) == 0
     assert eval_cli.main(["assemble", "--report", "report.json"]) == 0
     assert sorted(path.name for path in out.iterdir()) == ["report.json"]

@@ -86,7 +86,7 @@ def test_features_beyond_float16_stay_finite_in_the_drafter(tmp_path: Path, name
     assert drafted.count == 3
 
 
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("bits", [4, pytest.param(8, marks=pytest.mark.slow)])
 def test_a_quantised_drafter_is_read_alike_by_both_backends(
     tmp_path: Path, prompts: list[tuple[int, ...]], usual: float, bits: int
 ) -> None:

@@ -187,14 +187,25 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
     return value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
-@pytest.mark.parametrize("changes", [{}, {"layer_types": SLIDING, "sliding_window": 6}], ids=["full", "sliding"])
-@pytest.mark.parametrize("kind", ["gemma4", "gemma4-moe", "qwen3"])
+NATIVE = {"full": {}, "sliding": {"layer_types": SLIDING, "sliding_window": 6}}
+# Quick: each family and each kind of drafter once, no two of them together.
+QUICK = {("gemma4", "sliding"), ("qwen3", "full")}
+
+
+@pytest.mark.parametrize(
+    ("kind", "drafter"),
+    [
+        pytest.param(kind, drafter, marks=() if (kind, drafter) in QUICK else pytest.mark.slow)
+        for kind in ("gemma4", "gemma4-moe", "qwen3")
+        for drafter in NATIVE
+    ],
+)
 def test_hidden_states_output_and_acceptance_equal_transformers_native_dflash(
-    backend: Any, targets: Any, tmp_path: Path, kind: str, changes: dict[str, Any]
+    backend: Any, targets: Any, tmp_path: Path, kind: str, drafter: str
 ) -> None:
     # transformers embeds through the target's own module, which scales Gemma's rows.
     scale = math.sqrt(tiny_torch.HIDDEN) if kind.startswith("gemma") else 1.0
-    changes = changes | {"dflash_config": {"input_embedding_scale": scale}}
+    changes = NATIVE[drafter] | {"dflash_config": {"input_embedding_scale": scale}}
     if "layer_types" in changes:
         changes |= {"architectures": ["MuseGlimmerAssistantModel"]}
     folder = tiny_torch.write_dflash(tmp_path, **changes)

@@ -17,7 +17,7 @@ from engine.types import CacheLayout, Step
 from tests.fakes import tiny_torch
 
 PROMPT = tuple(range(5, 31))
-BUDGET = 24
+BUDGET = 16
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,16 @@ def drafted(engine: Engine, depth: int) -> list[Step]:
     return steps
 
 
-@pytest.mark.parametrize(("target", "small"), [("gemma4", "qwen3"), ("qwen3", "gemma4")])
+@pytest.mark.parametrize(
+    ("backend", "target", "small"),
+    [
+        ("torch", "gemma4", "qwen3"),
+        ("mlx", "qwen3", "gemma4"),
+        pytest.param("torch", "qwen3", "gemma4", marks=pytest.mark.slow),
+        pytest.param("mlx", "gemma4", "qwen3", marks=pytest.mark.slow),
+    ],
+    indirect=["backend"],
+)
 def test_another_model_changes_no_token(backend: Any, models: Path, target: str, small: str) -> None:
     engine = open_engine(backend, str(models / target), str(models / small))
     assert engine.drafter.info.format == "draft-model"

@@ -23,7 +23,7 @@ from tests.integration.engine_torch.replaying import BLOCK, CAPTURE, run, slots
 from tests.integration.engine_torch.test_lossless import BUDGET, prompt_of, tokens_of
 
 
-@pytest.mark.parametrize("kind", ["gemma4", "qwen3"])
+@pytest.mark.parametrize("kind", ["gemma4", pytest.param("qwen3", marks=pytest.mark.slow)])
 def test_outgrowing_a_slot_is_counted_and_changes_no_token(backend: Any, folders: Any, answers: Any, kind: str) -> None:
     target = backend.load_target(folders / kind)
     target.slots = slots(smallest=16)

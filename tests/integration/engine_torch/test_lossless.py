@@ -24,7 +24,7 @@ from tests.support.pairwise import matrix, star
 KINDS = list(CONFIGS)
 LAYOUTS = [CacheLayout.NATIVE, CacheLayout.FULL]
 LENGTHS = {"one token": 1, "at the window": WINDOW, "across": WINDOW + 3, "far past": 61}
-BUDGET = 26
+BUDGET = 16
 
 
 def prompt_of(length: int, seed: int = 0) -> tuple[int, ...]:
@@ -63,18 +63,20 @@ def drafted(
 def test_plain_decoding_equals_transformers_generate(backend: Any, targets: Any, kind: str, length: int) -> None:
     target, prompt = targets[kind], prompt_of(length)
     expected = target.module.generate(
-        torch.tensor([prompt]), max_new_tokens=BUDGET, do_sample=False, eos_token_id=None, pad_token_id=0
+        torch.tensor([prompt]), max_new_tokens=26, do_sample=False, eos_token_id=None, pad_token_id=0
     )
     expected_tokens = tuple(expected[0, length:].tolist())
     assert len(set(expected_tokens)) > 3
-    assert plain(backend, target, prompt) == expected_tokens
+    assert plain(backend, target, prompt, 26) == expected_tokens
     native = backend.native(target)
     for chunk in (512, 7):
-        assert tuple(tokens_of(list(native.decode(prompt, Stopping(BUDGET), chunk)))) == expected_tokens
+        assert tuple(tokens_of(list(native.decode(prompt, Stopping(26), chunk)))) == expected_tokens
     assert native.measured_bytes() > 0
 
 
-@pytest.mark.parametrize(("kind", "layout", "length"), matrix(KINDS, LAYOUTS, LENGTHS))
+@pytest.mark.parametrize(
+    ("kind", "layout", "length"), star(("gemma4", str(CacheLayout.NATIVE), "across"), KINDS, LAYOUTS, LENGTHS)
+)
 def test_every_real_drafter_is_lossless(
     backend: Any, folders: Any, targets: Any, kind: str, layout: CacheLayout, length: int
 ) -> None:
@@ -122,7 +124,7 @@ def test_adversarial_drafters_change_no_token(
             assert set(accepted[:-1]) == {min(place, 7)}
 
 
-@pytest.mark.parametrize("kind", ["gemma4", "qwen3"])
+@pytest.mark.parametrize("kind", ["gemma4", pytest.param("qwen3", marks=pytest.mark.slow)])
 def test_a_stop_at_every_position_ends_both_ways_of_decoding_alike(backend: Any, targets: Any, kind: str) -> None:
     target, prompt = targets[kind], prompt_of(WINDOW + 3)
     answer = plain(backend, target, prompt)

@@ -11,6 +11,8 @@ ON_ONE_TARGET = {
     "test_transformers_own_dflash_gives_the_same_tokens_and_acceptance",
     "test_a_few_structured_prompts_are_accepted_beyond_prompt_lookup",
     "test_mlx_cached_blocks_and_single_tokens_agree_with_transformers",
+    "test_transformers_cached_decode_agrees_with_its_own_full_pass",
+    "test_most_of_a_few_needles_are_recalled",
 }
 """Long tests that a quick run takes on the first target alone."""
 ASSETS = Path(__file__).resolve().parents[3] / "engine" / "assets"

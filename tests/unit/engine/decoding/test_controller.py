@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -15,8 +16,18 @@ from engine.types import Decision, Pause
 from tests.fakes.replay import World, best_fixed, replay
 
 
+@cache
+def uniform(seed: int, position: int, offset: int) -> float:
+    return random.Random(f"{seed}/{position}/{offset}").random()
+
+
+@cache
+def lognormal(depth: int, position: int, noise: float) -> float:
+    return random.Random(f"{depth}/{position}").lognormvariate(0, noise)
+
+
 def right_with(chance: Callable[[int], float], seed: int = 0) -> Callable[[int, int], bool]:
-    return lambda position, offset: random.Random(f"{seed}/{position}/{offset}").random() < chance(position)
+    return lambda position, offset: uniform(seed, position, offset) < chance(position)
 
 
 def world(
@@ -27,7 +38,7 @@ def world(
     growth, noise = more.get("growth", 0.0), more.get("noise", 0.0)
 
     def factor(depth: int, position: int) -> float:
-        return 1e-3 * (random.Random(f"{depth}/{position}").lognormvariate(0, noise) if noise else 1.0)
+        return 1e-3 * (lognormal(depth, position, noise) if noise else 1.0)
 
     def cost(depth: int, position: int) -> float:
         plain = 1.0 + growth * position
