@@ -26,7 +26,7 @@ from engine.loading import (
 )
 from engine.protocols import Depth, DrafterModel
 from engine.reports.context import PROFILES
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 
 DEFAULT_TARGET = "kakeya-tiny-gemma4"
 DEFAULT_DEPTH = 3

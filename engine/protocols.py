@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
 from engine.structure.memory import DeviceMemory
 from engine.types import (
     BlasInfo,
-    CacheLayout,
     Choice,
     Decision,
     Draft,

@@ -18,7 +18,8 @@ import numpy as np
 
 from benchmarks.studies.study import Row, Study
 from engine.loading import load_backend, resolve_model
-from engine.types import CacheLayout, Draft
+from engine.structure.layout import CacheLayout
+from engine.types import Draft
 
 TARGET, PROMPT, TURNS = "kakeya-tiny-gemma4", 64, 30
 DRAFTED = (0, 3, 7, 15)

@@ -23,8 +23,8 @@ from engine.measurement.selection import Prompt, load_prompts
 from engine.options import depth_factory
 from engine.protocols import Depth
 from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout
 
 PAIR, TOKENS, PART = "kakeya-tiny-gemma4", 512, 3
 TEXTS = Path(__file__).resolve().parents[1] / "texts"

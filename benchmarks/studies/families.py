@@ -18,7 +18,7 @@ from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
 from engine.loading import load_backend
 from engine.stopping import Stopping
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 from tests.conformance.engine_families import stock
 from tests.fakes import tiny_families, tiny_torch
 from tests.fakes.scripted_drafter import ScriptedModel

@@ -18,8 +18,8 @@ from engine.loading import load_backend, open_engine, own_drafter, resolve_model
 from engine.measurement.arms import AUTOREGRESSIVE, SPECULATIVE, ArmSettings, start
 from engine.measurement.selection import load_prompts
 from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout
 
 PAIR, PROMPTS, TOKENS, ROUNDS = "kakeya-tiny-gemma4", 8, 128, 2
 NATIVE = "mlx_lm generate_step"

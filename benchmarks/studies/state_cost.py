@@ -12,7 +12,8 @@ from typing import Any
 from benchmarks.studies.study import Row, Study
 from engine.backends.recurrent import RecurrentState
 from engine.loading import load_backend
-from engine.types import CacheLayout, Draft
+from engine.structure.layout import CacheLayout
+from engine.types import Draft
 from tests.fakes import tiny_families
 
 BLOCK = 8

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Array, Library, Rows, RowStore
 from engine.errors import CacheCropError, UsageError
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 
 
 class LayerRows(ABC):

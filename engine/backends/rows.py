@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from engine.types import CacheLayout, StoredError
+from engine.structure.layout import CacheLayout
+from engine.types import StoredError
 
 CODES_PER_BYTE = {8: 1, 4: 2}
 Array = Any

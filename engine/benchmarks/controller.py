@@ -24,7 +24,8 @@ from engine.measurement.ratio import PairedRatio, paired_ratio
 from engine.measurement.selection import Prompt
 from engine.protocols import Depth, Drafter, DrafterModel
 from engine.stopping import Stopping
-from engine.types import CacheLayout, Draft, Features, Step
+from engine.structure.layout import CacheLayout
+from engine.types import Draft, Features, Step
 
 PREFILL_CHUNK_TOKENS = 512
 

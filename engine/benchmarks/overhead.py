@@ -14,7 +14,7 @@ from engine.decoding.speculative import Parts, speculative
 from engine.decoding.timing import Spent
 from engine.loading import Engine
 from engine.protocols import Depth
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 
 
 @dataclass(frozen=True, slots=True)

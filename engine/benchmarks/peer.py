@@ -18,7 +18,7 @@ from engine.drafters.none import NoDrafter
 from engine.loading import Engine
 from engine.protocols import Depth, DrafterModel
 from engine.stopping import Stopping
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 
 
 class Contestant(Protocol):

@@ -26,8 +26,8 @@ from engine.measurement.study import Study
 from engine.options import add_cache_option, add_model_options, cache_layout, depth_factory, open_selected, positive
 from engine.protocols import Depth
 from engine.reports import RunContext
+from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout
 
 VERBS = ("compare", "overhead", "controller")
 BUDGETS = (64, 128, 256)

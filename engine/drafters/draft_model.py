@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from engine.drafters.local import LocalDrafter
 from engine.errors import ModelMismatchError, ObservationError
 from engine.protocols import Sequence, TargetModel
-from engine.types import CacheLayout, Draft, DrafterInfo, Features, TargetInfo
+from engine.structure.layout import CacheLayout
+from engine.types import Draft, DrafterInfo, Features, TargetInfo
 from engine.verification.greedy import accepted_length
 
 CHUNK_TOKENS = 512

@@ -14,8 +14,9 @@ from engine.loading import Engine
 from engine.measurement.arms import fell_back
 from engine.protocols import Accept, Depth
 from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout, Step
+from engine.types import Step
 
 
 @dataclass(frozen=True, slots=True)

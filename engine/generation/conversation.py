@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.errors import CacheCropError
 from engine.loading import Engine
 from engine.protocols import Drafter, Sequence
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 
 
 class Conversation:

@@ -33,14 +33,15 @@ class Worker:
         from engine.decoding.depth import FixedDepth
         from engine.loading import load_backend, open_engine
         from engine.measurement import arms
-        from engine.types import CacheLayout
 
         engine = open_engine(load_backend(ask["backend"]), ask["target"], ask["drafter"])
         block = engine.drafter.info.block_size
         depth = min(ask["depth"], block - 1) if block else ask["depth"]
         self._fields = tuple(ask["fields"])
         self._engine = engine
-        self._settings = arms.ArmSettings(CacheLayout.NATIVE, lambda: FixedDepth(depth), ask["chunk"])
+        # By way of the module that takes it: commits differ in where the class lives.
+        layout = vars(arms)["CacheLayout"].NATIVE
+        self._settings = arms.ArmSettings(layout, lambda: FixedDepth(depth), ask["chunk"])
         blas = engine.backend.blas()
         self._answer(
             {

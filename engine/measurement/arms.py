@@ -13,7 +13,8 @@ from engine.drafters.several import SeveralDrafters
 from engine.loading import Engine
 from engine.protocols import Depth, Drafter, NativeDecoder, Sequence
 from engine.stopping import Stopping
-from engine.types import CacheLayout, Step
+from engine.structure.layout import CacheLayout
+from engine.types import Step
 
 AUTOREGRESSIVE = "autoregressive"
 AUTOREGRESSIVE_AGAIN = "autoregressive_again"

@@ -22,8 +22,9 @@ from engine.protocols import Backend
 from engine.reports import Arm, Fallback, Report, RunContext, Sample
 from engine.reports.context import machine_facts, thread_facts, utc_now
 from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout, TargetInfo
+from engine.types import TargetInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from engine.errors import UsageError
 from engine.loading import Engine
 from engine.measurement.arms import SPECULATIVE, ArmSettings, start, undrafted
 from engine.stopping import Stopping
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 
 DEPTHS = (1, 3, 7, 15)
 ROUNDS = 2

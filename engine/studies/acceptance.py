@@ -30,9 +30,9 @@ from engine.measurement.study import Study
 from engine.options import add_model_options, add_report_options, open_selected, positive
 from engine.reports import Arm, Fallback, RunContext, Sample
 from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
 from engine.studies.command import StudyCommand
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout
 
 PROFILES = {"smoke": (4, 1, 48), "claim": (60, 2, 256)}
 """Measured prompts (as many as the set has, at most this), warm-ups, tokens a prompt."""

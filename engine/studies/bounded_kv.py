@@ -39,9 +39,10 @@ from engine.options import (
 from engine.reports import RunContext, token_digest, write_report
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
 from engine.studies.command import StudyCommand
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout, Step
+from engine.types import Step
 
 NATIVE = "native"
 

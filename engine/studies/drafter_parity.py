@@ -33,9 +33,10 @@ from engine.measurement.study import Study
 from engine.options import add_model_options, add_report_options, open_selected, positive
 from engine.reports import RunContext, packed_tokens
 from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
 from engine.studies.command import StudyCommand
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout, Choice, Draft, DrafterInfo, Features, Match, Step
+from engine.types import Choice, Draft, DrafterInfo, Features, Match, Step
 
 PROFILES = {"smoke": (4, 48), "claim": (24, 128)}
 """Prompts and tokens a prompt."""

@@ -32,9 +32,10 @@ from engine.measurement.study import Study
 from engine.options import add_chunk_option, add_model_options, add_report_options, open_selected, positive
 from engine.reports import Arm, RunContext, Sample
 from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
 from engine.studies.command import StudyCommand
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout, StoredError
+from engine.types import StoredError
 
 PROFILES = {"smoke": (6, 1), "claim": (120, 2)}
 """Measured prompts (a multiple of the orders of three arms) and warm-ups."""

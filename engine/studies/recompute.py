@@ -29,10 +29,11 @@ from engine.measurement.schedule import drawn
 from engine.options import add_model_options, add_out_option, open_selected
 from engine.reports import RunContext
 from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
 from engine.studies.command import StudyCommand
 from engine.studies.recompute_rows import ROWS, rows_again
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout, Draft, Forward
+from engine.types import Draft, Forward
 
 FILE = "recompute.json"
 FREE_PROMPTS = 5

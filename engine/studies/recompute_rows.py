@@ -16,9 +16,9 @@ from typing import Any
 
 from engine.measurement.selection import Prompt, load_prompts
 from engine.options import open_selected
+from engine.structure.layout import CacheLayout
 from engine.studies import bounded_kv, drafter_parity, single_graph
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout
 
 POINT = ("arm", "context_tokens", "decode_steps", "kv_bytes", "kv_bytes_peak", "drafter_bytes", "latent_bytes")
 BLOCK = ("index", "mode", "position", "drafted", "accepted")

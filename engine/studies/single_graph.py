@@ -18,9 +18,10 @@ from engine.measurement.selection import load_prompts
 from engine.measurement.study import Study
 from engine.options import add_model_options, add_out_option, open_selected, positive
 from engine.reports import RunContext
+from engine.structure.layout import CacheLayout
 from engine.studies.command import StudyCommand
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout, Draft, Forward
+from engine.types import Draft, Forward
 
 TWO_EVALUATIONS, ONE_GRAPH = "two_evaluations", "one_graph"
 

@@ -25,8 +25,9 @@ from engine.measurement.launch import model_facts
 from engine.measurement.study import Study
 from engine.options import add_model_options, add_report_options, counts, open_selected, positive
 from engine.reports import Fallback, RunContext
+from engine.structure.layout import CacheLayout
 from engine.studies.command import StudyCommand
-from engine.types import CacheLayout, Draft
+from engine.types import Draft
 
 WARM_UPS = 2
 REPEATS = {"smoke": 8, "claim": 40}

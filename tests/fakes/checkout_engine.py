@@ -56,6 +56,7 @@ class Stopping:
     "measurement/arms.py": """
 import time
 from dataclasses import dataclass
+from engine.types import CacheLayout
 STEP_S, TOKEN = {step_s!r}, {token!r}
 @dataclass
 class ArmSettings:

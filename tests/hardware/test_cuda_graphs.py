@@ -19,7 +19,8 @@ from engine.decoding.autoregressive import autoregressive  # noqa: E402
 from engine.decoding.depth import FixedDepth  # noqa: E402
 from engine.decoding.speculative import Parts, speculative  # noqa: E402
 from engine.stopping import Stopping  # noqa: E402
-from engine.types import CacheLayout, Draft  # noqa: E402
+from engine.structure.layout import CacheLayout  # noqa: E402
+from engine.types import Draft  # noqa: E402
 from tests.fakes import tiny_torch  # noqa: E402
 from tests.fakes.scripted_drafter import ScriptedModel  # noqa: E402
 

@@ -14,7 +14,7 @@ from engine.decoding.autoregressive import autoregressive  # noqa: E402
 from engine.decoding.depth import FixedDepth  # noqa: E402
 from engine.decoding.speculative import Parts, speculative  # noqa: E402
 from engine.stopping import Stopping  # noqa: E402
-from engine.types import CacheLayout  # noqa: E402
+from engine.structure.layout import CacheLayout  # noqa: E402
 from tests.fakes import tiny_torch  # noqa: E402
 
 pytestmark = pytest.mark.cuda

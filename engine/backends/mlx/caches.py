@@ -7,7 +7,7 @@ import mlx.core as mx
 from engine.backends.caches import FullRows, LayerRows, SinkWindowRows, WindowRows, is_bounded, layer_rows, sink_rows
 from engine.backends.mlx.rows import LIBRARY
 from engine.backends.rows import RowStore
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 
 GROW_ROWS = 256
 """How many rows a cache grows by, as in mlx-lm."""

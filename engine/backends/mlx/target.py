@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.backends.mlx.models.decoder import Weights
 from engine.backends.mlx.models.sequence import MlxSequence
 from engine.errors import ModelMismatchError
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 
 
 class MlxTarget(Weights):

@@ -22,7 +22,7 @@ from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows, RowStore
 from engine.backends.torch.rows import LIBRARY
 from engine.errors import UsageError
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 
 GROW_ROWS = 64
 """How many rows a cache grows by."""

@@ -9,7 +9,8 @@ from engine.backends.torch.graphs.slots import Slots
 from engine.backends.torch.models.decoder import Weights
 from engine.backends.torch.models.sequence import TorchSequence
 from engine.errors import ModelMismatchError
-from engine.types import CacheLayout, Draft, TargetInfo
+from engine.structure.layout import CacheLayout
+from engine.types import Draft, TargetInfo
 
 
 class TorchTarget(Weights):

@@ -12,7 +12,8 @@ import torch
 from engine.backends.torch.models.sequence import TorchSequence
 from engine.backends.torch.target import TorchTarget
 from engine.protocols import Clock
-from engine.types import CacheLayout, Draft
+from engine.structure.layout import CacheLayout
+from engine.types import Draft
 
 PROMPT_TOKENS = 16
 ROUNDS = 8

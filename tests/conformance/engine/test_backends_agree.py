@@ -14,7 +14,8 @@ from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.loading import load_backend
 from engine.stopping import Stopping
-from engine.types import CacheLayout, Draft
+from engine.structure.layout import CacheLayout
+from engine.types import Draft
 
 pytest.importorskip("torch", reason="agreement needs both backends")
 pytest.importorskip("mlx.core", reason="agreement needs both backends")

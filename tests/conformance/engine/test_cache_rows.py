@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.backends.rows import stored_errors
 from engine.errors import CacheCropError
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 from tests.conformance.engine.row_libraries import HEADS, RowLibrary, library
 
 DIM = 4

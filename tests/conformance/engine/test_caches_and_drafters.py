@@ -20,7 +20,8 @@ from engine.drafters.several import several
 from engine.errors import UsageError
 from engine.loading import load_backend
 from engine.stopping import Stopping
-from engine.types import CacheLayout, Choice, Pause
+from engine.structure.layout import CacheLayout
+from engine.types import Choice, Pause
 from tests.fakes.scripted_drafter import ScriptedModel
 from tests.support.pairwise import matrix
 

@@ -17,7 +17,7 @@ from engine.drafters.several import several
 from engine.errors import ObservationError
 from engine.loading import load_backend
 from engine.protocols import Drafter
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 
 torch = pytest.importorskip("torch", reason="the checkpoints are written with torch")
 pytest.importorskip("mlx.core", reason="conformance needs both backends")

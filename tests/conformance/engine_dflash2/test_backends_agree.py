@@ -12,9 +12,9 @@ from engine.decoding.speculative import Parts, speculative
 from engine.loading import Engine, load_backend, open_engine
 from engine.measurement.selection import load_prompts
 from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
 from engine.studies.drafter_parity import compare
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout
 from engine.verification.rejection import Sampling
 from tests.fakes import naive_dflash2
 

@@ -18,8 +18,9 @@ from engine.decoding.speculative import Parts, speculative
 from engine.drafters.local import LocalDrafter
 from engine.measurement.selection import load_prompts
 from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout, Draft, DrafterInfo, Step
+from engine.types import Draft, DrafterInfo, Step
 from engine.verification.rejection import Sampling, Uniforms
 from engine.verification.sampled import SamplingAccept
 from tests.conformance.engine_dflash2.conftest import Side

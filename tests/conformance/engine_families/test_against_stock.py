@@ -15,7 +15,8 @@ from engine.decoding.speculative import Parts, speculative
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
 from engine.stopping import Stopping
-from engine.types import CacheLayout, Draft
+from engine.structure.layout import CacheLayout
+from engine.types import Draft
 from tests.conformance.engine_families import stock
 from tests.fakes.scripted_drafter import ScriptedModel
 from tests.fakes.tiny_families import CONFIGS, VOCAB, WINDOW

@@ -12,8 +12,8 @@ from engine.errors import ModelConfigError, ModelMismatchError, ModelWeightsErro
 from engine.generation.answer import GenerationRequest, generate
 from engine.loading import load_backend, open_engine
 from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout
 
 pytest.importorskip("torch", reason="the checkpoints are written with torch")
 pytest.importorskip("mlx.core", reason="conformance needs both backends")

@@ -11,7 +11,8 @@ import pytest
 
 from engine.backends.recurrent import CROPPABLE_ROWS
 from engine.errors import CacheCropError
-from engine.types import CacheLayout, Draft
+from engine.structure.layout import CacheLayout
+from engine.types import Draft
 from tests.conformance.engine_families import stock
 from tests.conformance.engine_families.test_against_stock import prompt_of
 from tests.fakes.tiny_families import RECURRENT

@@ -17,8 +17,8 @@ from engine.drafters.ngram import NgramModel
 from engine.generation.answer import Answer, GenerationRequest, generate
 from engine.generation.conversation import Conversation
 from engine.loading import Engine, load_backend, open_engine
+from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout
 
 NAMES = {"gemma4": "kakeya-tiny-gemma4", "qwen3": "kakeya-tiny-qwen3"}
 FIRST = tuple(range(20, 50))

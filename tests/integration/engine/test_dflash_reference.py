@@ -12,7 +12,8 @@ from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.local import LocalDrafter
 from engine.stopping import Stopping
-from engine.types import CacheLayout, Draft
+from engine.structure.layout import CacheLayout
+from engine.types import Draft
 from tests.fakes.tiny_mlx import HIDDEN, VOCAB
 
 torch = pytest.importorskip("torch", reason="the reference implementation needs torch")

@@ -18,7 +18,8 @@ from engine.decoding.speculative import Parts, speculative
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
 from engine.stopping import Stopping
-from engine.types import CacheLayout, Draft, Forward, Step, StopReason
+from engine.structure.layout import CacheLayout
+from engine.types import Draft, Forward, Step, StopReason
 from tests.fakes.scripted_drafter import ScriptedModel
 from tests.fakes.tiny_mlx import CONFIGS, VOCAB, WINDOW, write_dflash
 

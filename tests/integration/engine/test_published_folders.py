@@ -23,8 +23,9 @@ from engine.errors import ModelWeightsError, UsageError
 from engine.loading import Engine, load_backend, open_engine
 from engine.measurement.selection import load_prompts
 from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout, StopReason
+from engine.types import StopReason
 from tests.fakes import tiny_mlx, tiny_torch
 from tests.fakes.quantised import write_quantised
 

@@ -21,7 +21,7 @@ from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.none import NoDrafter
 from engine.stopping import Stopping
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 from tests.corpus.gate.breaks import honest
 
 LENGTHS = ((5, 3), (63, 2), (64, 3), (400, 4))

@@ -8,7 +8,8 @@ from engine.backends.torch.graphs.slots import Slots
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.stopping import Stopping
-from engine.types import CacheLayout, Step
+from engine.structure.layout import CacheLayout
+from engine.types import Step
 from tests.fakes.tape import Tape
 from tests.fakes.tiny_torch import WINDOW
 from tests.integration.engine_torch.test_lossless import BUDGET

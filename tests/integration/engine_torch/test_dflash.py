@@ -14,7 +14,7 @@ from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters import dflash as rules
 from engine.stopping import Stopping
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 from tests.fakes import tiny_torch
 from tests.fakes.naive_dflash import NaiveDFlash
 

@@ -13,7 +13,8 @@ from engine.decoding.speculative import Parts, speculative
 from engine.errors import ModelMismatchError
 from engine.loading import Engine, load_backend, open_engine
 from engine.stopping import Stopping
-from engine.types import CacheLayout, Step
+from engine.structure.layout import CacheLayout
+from engine.types import Step
 from tests.fakes import tiny_torch
 
 PROMPT = tuple(range(5, 31))

@@ -16,7 +16,8 @@ from engine.drafters.none import NoDrafter
 from engine.loading import Engine
 from engine.measurement.arms import SPECULATIVE, ArmSettings, start
 from engine.stopping import Stopping
-from engine.types import CacheLayout, Draft
+from engine.structure.layout import CacheLayout
+from engine.types import Draft
 from tests.fakes.tape import Tape
 from tests.fakes.tiny_torch import WINDOW
 from tests.integration.engine_torch.replaying import BLOCK, CAPTURE, run, slots

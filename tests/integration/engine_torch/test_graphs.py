@@ -17,8 +17,9 @@ from engine.loading import load_backend, open_engine
 from engine.measurement.arms import SPECULATIVE, ArmSettings, start
 from engine.measurement.selection import load_prompts
 from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
-from engine.types import CacheLayout, Draft
+from engine.types import Draft
 from tests.fakes import tiny_torch
 from tests.fakes.scripted_drafter import ScriptedModel
 from tests.fakes.tape import Tape

@@ -13,7 +13,8 @@ from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.errors import NonFiniteLogitsError
 from engine.stopping import Stopping
-from engine.types import CacheLayout, Draft, Forward
+from engine.structure.layout import CacheLayout
+from engine.types import Draft, Forward
 from engine.verification.rejection import Sampling
 from tests.fakes.scripted_drafter import ScriptedModel
 from tests.fakes.tiny_torch import VOCAB

@@ -16,7 +16,8 @@ from engine.decoding.speculative import Parts, speculative
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
 from engine.stopping import Stopping
-from engine.types import CacheLayout, Step, StopReason
+from engine.structure.layout import CacheLayout
+from engine.types import Step, StopReason
 from tests.fakes.scripted_drafter import ScriptedModel
 from tests.fakes.tiny_torch import CONFIGS, GEMMA, MASK_ID, VOCAB, WINDOW, write_wrapped
 from tests.support.pairwise import matrix, star

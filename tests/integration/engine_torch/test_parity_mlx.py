@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.types import CacheLayout, Draft
+from engine.structure.layout import CacheLayout
+from engine.types import Draft
 from tests.fakes.tiny_torch import CONFIGS, WINDOW
 
 pytest.importorskip("mlx.core", reason="mlx is not installed")

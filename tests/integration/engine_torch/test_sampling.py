@@ -12,7 +12,8 @@ from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.protocols import SamplingDrafterModel
 from engine.stopping import Stopping
-from engine.types import CacheLayout, Step
+from engine.structure.layout import CacheLayout
+from engine.types import Step
 from engine.verification.rejection import Sampling
 
 PROMPT = tuple(range(5, 40))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import UsageError
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 
 TEXTS = ["native", "full", "affine8", "affine4", "affine8/32", "affine4/2", "sink0+window1", "sink4+window64"]
 

@@ -22,7 +22,8 @@ from engine.backends.mlx.models.delta_net import new_state, run_layer
 from engine.backends.recurrent import RecurrentState
 from engine.structure.decoder import Structure
 from engine.structure.families import LINEAR
-from engine.types import CacheLayout, TargetInfo
+from engine.structure.layout import CacheLayout
+from engine.types import TargetInfo
 
 Caches = tuple[LayerRows | RecurrentState, ...]
 

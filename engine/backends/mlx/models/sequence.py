@@ -12,7 +12,8 @@ from engine.backends.mlx.models.decoder import Weights
 from engine.backends.mlx.rows import LIBRARY, squared
 from engine.backends.rows import stored_errors
 from engine.decoding.prompt import check_prompt
-from engine.types import CacheLayout, Decision, Draft, Forward, Ids, StoredError
+from engine.structure.layout import CacheLayout
+from engine.types import Decision, Draft, Forward, Ids, StoredError
 from engine.verification import greedy
 
 

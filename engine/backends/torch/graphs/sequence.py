@@ -16,7 +16,8 @@ from engine.backends.torch.caches import HeldRows, LayerCaches
 from engine.backends.torch.graphs.slots import NoSlot, Slot, Slots
 from engine.backends.torch.models.decoder import Weights
 from engine.backends.torch.models.sequence import TorchSequence
-from engine.types import CacheLayout, Forward, StoredError
+from engine.structure.layout import CacheLayout
+from engine.types import Forward, StoredError
 
 
 class GraphedSequence(TorchSequence):

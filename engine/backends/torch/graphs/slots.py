@@ -16,7 +16,7 @@ from engine.backends.torch.caches import HeldRows
 from engine.backends.torch.graphs.recording import NotRecordableError, Outputs, Recorder, Run
 from engine.backends.torch.graphs.static import StaticCaches
 from engine.backends.torch.models.decoder import Decoder
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 
 HEADROOM_ROWS = 512
 """Positions beyond the prompt that a new slot has at least."""

@@ -22,7 +22,8 @@ from engine.backends.torch.models.delta_net import new_state, run_layer
 from engine.backends.torch.models.rotary import Table
 from engine.structure.decoder import read_structure
 from engine.structure.families import LINEAR
-from engine.types import CacheLayout, TargetInfo
+from engine.structure.layout import CacheLayout
+from engine.types import TargetInfo
 
 
 class KeyValueCaches(Protocol):

@@ -13,7 +13,8 @@ from engine.backends.torch.models.decoder import Weights
 from engine.backends.torch.models.rotary import RotaryTable
 from engine.backends.torch.rows import LIBRARY, squared
 from engine.decoding.prompt import check_prompt
-from engine.types import CacheLayout, Decision, Draft, Forward, Ids, StoredError
+from engine.structure.layout import CacheLayout
+from engine.types import Decision, Draft, Forward, Ids, StoredError
 
 
 class TorchSequence:

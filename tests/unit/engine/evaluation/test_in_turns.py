@@ -17,8 +17,9 @@ from engine.measurement.measure import HeldSample, Instruments, SamplePlace
 from engine.measurement.schedule import drawn
 from engine.measurement.selection import Prompt
 from engine.reports import SamplePipe, token_digest
+from engine.structure.layout import CacheLayout
 from engine.turns import Turns, TurnsOfLaunch
-from engine.types import CacheLayout, StopReason
+from engine.types import StopReason
 from tests.unit.engine.evaluation.test_measure import TickingClock, step
 
 BUDGET = 40

@@ -24,7 +24,7 @@ from engine.errors import (  # noqa: E402
 )
 from engine.loading import load_backend, open_engine  # noqa: E402
 from engine.stopping import Stopping  # noqa: E402
-from engine.types import CacheLayout  # noqa: E402
+from engine.structure.layout import CacheLayout  # noqa: E402
 from tests.fakes import tiny_mlx  # noqa: E402
 
 

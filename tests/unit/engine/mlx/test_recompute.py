@@ -76,7 +76,7 @@ def test_gaps_are_nothing_for_the_best_token_alone(engine):
 
 
 def layout_full():
-    from engine.types import CacheLayout
+    from engine.structure.layout import CacheLayout
 
     return CacheLayout.FULL
 

@@ -23,7 +23,7 @@ from engine.errors import (
     UsageError,
 )
 from engine.loading import load_backend
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 from engine.verification.rejection import Sampling
 from tests.fakes import tiny_torch
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.backends.torch.caches import HeldRows, LayerCaches
 from engine.backends.torch.graphs.static import StaticCaches
 from engine.errors import CacheCropError
-from engine.types import CacheLayout
+from engine.structure.layout import CacheLayout
 
 HEADS, DIM, BLOCK, CAPACITY = 2, 4, 6, 96
 CPU = torch.device("cpu")
