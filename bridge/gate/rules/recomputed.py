@@ -54,6 +54,7 @@ def _problems(report: Report, kind: Kind, evidence: Evidence) -> Iterator[Violat
             yield Violation(f"{FILE} says nothing of {report.path}")
         return
     yield from _model(found, report, evidence.record)
+    yield from _prompts(found, report)
     yield from _confirmed(found, kind, report, evidence)
 
 
@@ -92,6 +93,15 @@ def _model(found: Mapping[str, Any], report: Report, record: RunRecord) -> Itera
     digests = {model.weights_sha256 for model in record.models}
     if target is None or found["target"] != target["digest"] or found["target"] not in digests:
         yield Violation(f"computed again with the weights {str(found['target'])[:12]}…, the report names others")
+
+
+def _prompts(found: Mapping[str, Any], report: Report) -> Iterator[Violation]:
+    """Yield prompts that are none of the set's that the report names, as the host has it."""
+    named, strange = report.body["config"].get("prompt_set"), found.get("strange", 0)
+    if strange is None:
+        yield Violation(f"the host has no prompt set {named!r} to compare the prompts with", premise="inputs")
+    elif strange:
+        yield Violation(f"{strange} prompts are none of the set {named!r} as the host has it", premise="inputs")
 
 
 def _confirmed(found: Mapping[str, Any], kind: Kind, report: Report, evidence: Evidence) -> Iterator[Violation]:

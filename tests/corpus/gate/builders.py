@@ -148,7 +148,8 @@ def recomputation(reports: dict[str, Any]) -> dict[str, Any]:
                 "layout": layout,
             }
         digest = value["config"]["target"]["digest"]
-        found[path] = {"target": digest, "delta": 2e-5, "rows": list(rows.values()) if "tokens" in confirms else []}
+        listed = list(rows.values()) if "tokens" in confirms else []
+        found[path] = {"target": digest, "delta": 2e-5, "strange": 0, "rows": listed}
         found[path] |= again
     return {"schema_version": 1, "reports": found} if found else {}
 

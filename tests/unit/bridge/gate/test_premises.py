@@ -107,6 +107,17 @@ def test_a_reference_that_disagrees_with_itself_confirms_nothing():
     assert "disagrees with itself" in "".join(next(c for c in judged(case).claims if c.role == "primary").why)
 
 
+@pytest.mark.parametrize(("strange", "words"), [(2, "2 prompts are none of the set"), (None, "has no prompt set")])
+def test_prompts_that_the_host_does_not_know_are_no_inputs(strange, words):
+    case = honest("acceptance")
+    answer = json.loads(case.raw["recompute.json"])
+    answer["reports"]["report.json"]["strange"] = strange
+    case.raw["recompute.json"] = json.dumps(answer).encode()
+    primary = next(c for c in judged(case).claims if c.role == "primary")
+    assert primary.missing == ("inputs",)
+    assert words in "".join(primary.why)
+
+
 def test_nobody_vouches_for_a_record_that_anybody_may_have_written():
     verdict = judged(honest("acceptance"), "unattested")
     assert verdict.decision == "recorded"

@@ -8,8 +8,9 @@ import pytest
 
 from engine.errors import UsageError
 from engine.loading import load_backend, open_engine
+from engine.measurement.selection import load_prompts
 from engine.reports.tokens import packed_tokens, token_digest
-from engine.studies.recompute import decoded, measure, options, outputs_of, recompute, rounding
+from engine.studies.recompute import decoded, measure, options, outputs_of, recompute, rounding, strange
 from engine.tokenizer import Tokenizer
 
 PROMPT = (2, 17, 99, 31, 5, 44)
@@ -81,6 +82,13 @@ def layout_full():
     return CacheLayout.FULL
 
 
+def test_a_prompt_is_looked_for_in_the_hosts_own_set(engine, tokens):
+    tokenizer = Tokenizer(engine.folder)
+    known = load_prompts("code-structured", tokenizer, engine.target.info.name).prompts[0].ids
+    said = [strange(engine, tokenizer, report(tokens, prompt=ids), "code-structured") for ids in (known, PROMPT)]
+    assert said == [0, 1]
+
+
 def test_a_report_without_its_prompts_is_an_error():
     with pytest.raises(UsageError, match="not in the report"):
         outputs_of({**report(PROMPT), "prompts": {}})
@@ -94,6 +102,8 @@ def test_the_answer_is_written_once_and_never_over_another(engine, tokens, tmp_p
     parser = argparse.ArgumentParser()
     options(parser)
     assert measure(parser.parse_args([])).keys() == {"report.json"}
-    assert json.loads((tmp_path / "recompute.json").read_bytes())["reports"]["report.json"]["rows"]
+    said = json.loads((tmp_path / "recompute.json").read_bytes())["reports"]["report.json"]
+    assert said["rows"]
+    assert said["strange"] is None  # the report names no set
     with pytest.raises(FileExistsError):
         measure(parser.parse_args([]))
