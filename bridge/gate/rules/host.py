@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from bridge.gate.declared.views import StatedEnvironment, StatedFusedGraphProbeBlock
 from bridge.gate.facts.accelerators import accelerator_of, seen_of
-from bridge.gate.facts.launch_series import series_of
+from bridge.gate.facts.launch_series import Series, series_of, worked
 from bridge.gate.facts.samples import arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import FUSED_GRAPH_PROBE, SAMPLED, UNSEEN, VERIFY_COST
@@ -135,12 +135,16 @@ def require_processor_time(report: Report, evidence: Evidence) -> Iterator[Viola
     """Decoding on the processor took processor time: in each command, a tenth of the decode time reported of it.
 
     A program that sleeps and makes its tokens up can mark every sample on time; what it cannot do is use the processor.
-    The runner reads the time of a command, its children's included, from the kernel when it has ended.
+    The runner reads the time of a command, its children's included, from the kernel when it has ended. Where it handed
+    out turns, it has read each arm alone: the time of a series holds that of the host's own reference, too.
     """
     record = evidence.record
     if record is None or str(report.body["environment"]["device"]).split(":", maxsplit=1)[0] != "cpu":
         return
     least = float(evidence.profile["processor_share_min"])
+    series = series_of(report, evidence)
+    if series is not None:
+        yield from _asleep(series, float(evidence.profile["alone_worked_min"]))
     for place, decode_s in _reported_s(report, evidence, record).items():
         commands = record.commands if place is None else record.commands[place : place + 1]
         spent_s = sum(command.cpu_s for command in commands)
@@ -150,6 +154,14 @@ def require_processor_time(report: Report, evidence: Evidence) -> Iterator[Viola
                 f"expected at least {least * decode_s:.2f} s",
                 "commands" if place is None else commands[0].name,
             )
+
+
+def _asleep(series: Series, least: float) -> Iterator[Violation]:
+    """Yield arms that neither used the processor nor waited for it while they ran alone."""
+    for arm, share in zip(series.plan.arms, worked(series) or (), strict=False):
+        if share < least:
+            said = f"arm {arm!r} alone used or awaited the processor {share * 100:.0f} % of the time"
+            yield Violation(f"{said}, expected at least {least * 100:.0f} %", "launches")
 
 
 def _reported_s(report: Report, evidence: Evidence, record: RunRecord) -> dict[int | None, float]:

@@ -100,6 +100,16 @@ def test_a_slowed_baseline_is_no_baseline_and_a_missing_reference_is_said(honest
     assert "1 of 10 launches have no reference" in " ".join(f.message for f in judged(case).findings)
 
 
+def test_arms_that_sleep_while_each_runs_alone_are_said_to_whatever_else_used_the_processor(honest):
+    case = honest.copy()
+    for launch in case.record["launches"][1:]:
+        for stretch in launch["solos"]:
+            stretch["cpu_s"] = 0.08 * (stretch["done_s"] - stretch["go_s"])
+    verdict = judged(case)
+    assert "alone used or awaited the processor 8 %" in found(verdict)["G3-PROCESSOR"]
+    assert "times" in next(one for one in verdict.claims if one.id == "decode_speedup").missing
+
+
 def test_prompts_in_another_order_or_block_were_not_drawn(honest):
     case = honest.copy()
     case.record["launches"][1]["nonce"] = "ab" * 32
