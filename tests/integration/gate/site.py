@@ -30,6 +30,7 @@ from tests.support.interpreter import write_interpreter
 
 ROOT = Path(__file__).parents[3]
 CLOCK = SystemClock()
+ENDED_MOST_S = 900.0
 # Asked about itself it is the real interpreter; asked to run the engine it runs the stand-in.
 WORK = 'PYTHONPATH={root} exec {python} -m tests.integration.gate.workload "$@"\n'
 POLICY = """schema = 1
@@ -59,11 +60,10 @@ help = "how to lie"
 path = "report.json"
 kind = "{kind}"
 [limits]
-wall_s = 300.0
+wall_s = 900.0
 [sandbox]
 mode = "off"
 """
-KINDS = {"decode": "code_throughput", "memory": "bounded_kv", "aside": "code_throughput"}
 MEASURE = """[[commands]]
 name = "measure"
 argv = ["${{engine}}", "{{lie}}", "{name}"]"""
@@ -74,6 +74,41 @@ argv = ["${{engine}}", "{{lie}}", "nothing"]
 name = "measure"
 argv = ["/usr/bin/env", "{folder}/python", "{{lie}}", "decode"]"""
 """The engine does nothing, then a program that is not the engine writes the report."""
+ENGINE, FOREIGN = '"${{engine}}"', '"/usr/bin/env", "{folder}/python"'
+RULES = {
+    "smoke": "least = 3, most = 3",
+    "claim": "least = 10, most = 20, blocks = 5, allowed_s = 780.0",
+}
+
+
+def in_turns(
+    reference: str | None = ENGINE, assemble: str = ENGINE, recompute: str | None = ENGINE, solo_s: float = 0.3
+) -> str:
+    """Return the commands of a series in turns: which programs they are, None for none."""
+    said = ["[[commands]]", 'name = "launch"', f'argv = [{ENGINE}, "{{{{lie}}}}", "launch"]']
+    said += [] if reference is None else [f'reference = [{reference}, "{{{{lie}}}}", "reference"]']
+    for profile, rule in RULES.items():
+        said += [f"[commands.launches.{profile}]", 'arms = ["autoregressive", "speculative"]', f"solo_s = {solo_s}"]
+        said += ["prefill = true", f"rule = {{{{ {rule} }}}}"]
+    said += ["[[commands]]", 'name = "assemble"', f'argv = [{assemble}, "{{{{lie}}}}", "assemble"]']
+    if recompute is not None:
+        said += ["[[commands]]", 'name = "recompute"', f'argv = [{recompute}, "{{{{lie}}}}", "recompute"]']
+        said += ["confirms = true", "[[outputs]]", 'path = "recompute.json"', 'kind = "recompute"']
+    return "\n".join(said)
+
+
+PRESETS = {
+    "decode": ("code_throughput", MEASURE),
+    "memory": ("bounded_kv", MEASURE),
+    "aside": ("code_throughput", ASIDE),
+    "turns": ("code_throughput", in_turns()),
+    "without-reference": ("code_throughput", in_turns(reference=None)),
+    "without-stretches": ("code_throughput", in_turns(solo_s=0.0)),
+    "without-recompute": ("code_throughput", in_turns(recompute=None)),
+    "foreign-reference": ("code_throughput", in_turns(reference=FOREIGN)),
+    "foreign-assemble": ("code_throughput", in_turns(assemble=FOREIGN)),
+}
+"""The kind of report of each preset, and its commands."""
 
 
 MODEL = {"num_hidden_layers": 1, "layer_types": ["full_attention"], "vocab_size": 2048, "dtype": "float32"}
@@ -128,8 +163,8 @@ class Site:
         left.chmod(0o666)  # a root runner's runs are another user
         (self.folder / "presets").mkdir(mode=0o700)
         choices = ", ".join(f'"{name}"' for name in LIES)
-        for name, kind in KINDS.items():
-            commands = (ASIDE if name == "aside" else MEASURE).format(name=name, folder=self.folder)
+        for name, (kind, template) in PRESETS.items():
+            commands = template.format(name=name, folder=self.folder)
             text = PRESET.format(name=name, kind=kind, choices=choices, commands=commands)
             self._write(f"presets/{name}.toml", text)
         self._write("policy.toml", POLICY.format(folder=self.folder))
@@ -156,15 +191,16 @@ class Site:
         (self.folder / "models" / EARLIER).write_bytes(report)
         os.utime(self.folder / "models" / EARLIER, (CLOCK.now().timestamp() - 60,) * 2)
 
-    def ask(self, name: str) -> None:
+    def ask(self, name: str, **asked: Any) -> None:
         bus = self.bus()
-        self.asked[name] = push(bus, make_request(bus.identity().bus_id, LIES[name].preset, params={"lie": name}))
+        request = make_request(bus.identity().bus_id, LIES[name].preset, params={"lie": name}, **asked)
+        self.asked[name] = push(bus, request)
 
     def ended(self, name: str) -> Ended:
         """Wait for the end of a run; the bound only ends a broken test."""
         if name not in self.asked:
             self.ask(name)
-        bus, deadline = self.bus(), time.monotonic() + 200
+        bus, deadline = self.bus(), time.monotonic() + ENDED_MOST_S
         while (view := bus.view(self.asked[name].id)).claim is None or view.claim.claim.state != "terminal":
             assert time.monotonic() < deadline, (self.folder / "log").read_text()
             time.sleep(0.3)

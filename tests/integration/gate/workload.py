@@ -17,7 +17,7 @@ import platform
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import permutations
 from pathlib import Path
@@ -38,7 +38,8 @@ class Behaviour:
     """What a run does; each lie changes a field, or what is made of the report.
 
     Attributes:
-        token_s, step_s: what a plain step and a drafted step wait.
+        token_s, step_s: what a plain step and a drafted step take.
+        work: does the work of a step, given its arm, whether that runs alone, and those seconds.
         announce: writes one mark on the pipe.
         finish: what becomes of the report before it is written.
         write: leaves the report.
@@ -50,6 +51,7 @@ class Behaviour:
     step_s: float = 0.0035
     prompts: int = PROMPTS
     drafts: bool = True
+    work: Callable[[str, bool, float], None] = lambda arm, alone, seconds: time.sleep(seconds)
     announce: Callable[[Pipe, dict[str, str]], None] = lambda pipe, mark: pipe.write(mark)
     begin: Callable[[Pipe, list[str]], None] = lambda pipe, names: None
     finish: Callable[[Report], Any] = lambda report: report
@@ -87,26 +89,35 @@ def prompt_ids(prompt: str) -> list[int]:
 
 @dataclass
 class Decoding:
-    """One sample as it happens; the cache is a list of real buffers."""
+    """One sample as it happens; the cache is a list of real buffers.
+
+    Attributes:
+        alone: it is decoded for a stretch in which its arm runs alone.
+        turn_ends: tokens at the end of each turn.
+    """
 
     tokens: list[int]
+    alone: bool = False
+    turn_ends: list[int] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)
     drafted: list[int] = field(default_factory=list)
     silent: int = 0
     cache: list[bytes] = field(default_factory=list)
 
 
-def plain(prompt: str, behaviour: Behaviour, state: Decoding) -> None:
+def plain(prompt: str, behaviour: Behaviour, state: Decoding) -> Iterator[None]:
+    """Decode token by token; each step is over when it is asked for the next."""
     while len(state.tokens) < behaviour.tokens:
-        time.sleep(behaviour.token_s)
+        behaviour.work(ARMS[0], state.alone, behaviour.token_s)
         state.tokens.append(next_token(prompt, len(state.tokens)))
         state.cache.append(bytes(TOKEN_BYTES))
+        yield
 
 
-def speculative(prompt: str, behaviour: Behaviour, state: Decoding) -> None:
+def speculative(prompt: str, behaviour: Behaviour, state: Decoding) -> Iterator[None]:
     """Draft up to three tokens a step; the drafter is wrong now and then, and once a sample it has nothing to say."""
     while (left := behaviour.tokens - len(state.tokens)) > 0:
-        time.sleep(behaviour.step_s)
+        behaviour.work(ARMS[1], state.alone, behaviour.step_s)
         place, asked = len(state.tokens), max(0, min(DEPTH, left - 1))
         silent = asked > 0 and not state.silent and place > 8
         state.silent += silent
@@ -119,12 +130,15 @@ def speculative(prompt: str, behaviour: Behaviour, state: Decoding) -> None:
         state.cache += [bytes(TOKEN_BYTES)] * (right + 1)
         state.accepted.append(right)
         state.drafted.append(count)
+        yield
+
+
+DECODERS = {ARMS[0]: plain, ARMS[1]: speculative}
 
 
 def sample(name: str, place: tuple[int, str, str, bool], behaviour: Behaviour, pipe: Pipe) -> Report:
     """Decode a prompt on an arm, between two readings of the clock for each stage."""
     order, arm, prompt, is_warmup = place
-    drafts = arm == "speculative"
     state = Decoding([])
     behaviour.announce(pipe, {"event": "start", "sample": name})
     began = time.perf_counter()
@@ -133,19 +147,36 @@ def sample(name: str, place: tuple[int, str, str, bool], behaviour: Behaviour, p
     state.tokens.append(next_token(prompt, 0))
     first = time.perf_counter()
     behaviour.announce(pipe, {"event": "first_token", "sample": name})
-    (speculative if drafts else plain)(prompt, behaviour, state)
+    for _ in DECODERS[arm](prompt, behaviour, state):
+        pass
     last = time.perf_counter()
-    digest = digest_of(state.tokens)
-    behaviour.announce(pipe, {"event": "end", "sample": name, "token_digest": digest})
+    behaviour.announce(pipe, {"event": "end", "sample": name, "token_digest": digest_of(state.tokens)})
+    row = row_of((0, order, arm, prompt), state, (first - began, last - first), is_warmup=is_warmup)
+    return row | {"_silent": state.silent}
+
+
+def row_of(
+    place: tuple[int, int, str, str], state: Decoding, spent_s: tuple[float, float], *, is_warmup: bool
+) -> Report:
+    """Return what the report says of a sample.
+
+    Args:
+        place: launch, position in it, arm and prompt.
+        state: what was decoded.
+        spent_s: seconds of the prefill and of decoding.
+        is_warmup: whether it counts.
+    """
+    (launch, order, arm, prompt), (prefill_s, decode_s) = place, spent_s
+    drafts = arm == ARMS[1]
     steps = len(state.accepted) if drafts else len(state.tokens) - 1
     return {
-        "id": name, "prompt_id": prompt, "prompt_digest": digest_of(prompt_ids(prompt)),
-        "kind": "structured", "launch": 0, "order_index": order, "is_warmup": is_warmup,
+        "id": f"{launch}/{order}/{arm}/{prompt}", "prompt_id": prompt, "prompt_digest": digest_of(prompt_ids(prompt)),
+        "kind": "structured", "launch": launch, "order_index": order, "is_warmup": is_warmup,
         "prompt_tokens": PROMPT_TOKENS, "output_tokens": len(state.tokens), "tokens": state.tokens,
-        "token_digest": digest, "text": " ".join(f"w{token}" for token in state.tokens), "stop_reason": "budget",
+        "token_digest": digest_of(state.tokens), "text": text_of(state.tokens), "stop_reason": "budget",
         "stages": {
-            "prefill_s": first - began, "decode_s": last - first, "draft_s": None, "verify_s": None, "other_s": None,
-            "total_s": last - began,
+            "prefill_s": prefill_s, "decode_s": decode_s, "draft_s": None, "verify_s": None, "other_s": None,
+            "total_s": prefill_s + decode_s,
         },
         "counters": {
             "target_forwards": steps, "drafter_forwards": sum(count > 0 for count in state.drafted),
@@ -159,8 +190,12 @@ def sample(name: str, place: tuple[int, str, str, bool], behaviour: Behaviour, p
             "drafter_bytes": 16 * len(state.tokens) if drafts else None, "allocator_active_bytes": None,
         },
         "loop_onset": None, "top2_margin_at_divergence": None, "expected": None, "correct": None,
-        "_silent": state.silent,
     }  # fmt: skip
+
+
+def text_of(tokens: list[int]) -> str:
+    """Return the text of tokens of this language."""
+    return " ".join(f"w{token}" for token in tokens)
 
 
 def schedule(prompts: int) -> list[tuple[int, str, str, bool]]:
@@ -300,16 +335,25 @@ def config(behaviour: Behaviour) -> Report:
 
 
 def main() -> int:
-    """Do what the request's parameter says."""
+    """Do what the command's last word and the request's parameter say."""
+    from tests.integration.gate import in_turns
     from tests.integration.gate.lies import LIES
     from tests.integration.gate.memory import memory_report
 
-    lie = LIES[json.loads(os.environ["KAKEYA_PARAMS"])["lie"]]
-    behaviour = lie.behaviour()
-    if sys.argv[-1] == "nothing":
-        return 0
-    report = memory_report() if sys.argv[-1] == "memory" else measure(behaviour)
-    behaviour.write(Path(os.environ["KAKEYA_OUT"]) / "report.json", behaviour.finish(report))
+    behaviour, what = LIES[json.loads(os.environ["KAKEYA_PARAMS"])["lie"]].behaviour(), sys.argv[-1]
+    match what:
+        case "nothing":
+            return 0
+        case "launch" | "assemble":
+            assert isinstance(behaviour, in_turns.InTurns)
+            in_turns.launch(behaviour) if what == "launch" else in_turns.assemble(behaviour)
+        case "reference":
+            in_turns.be_reference()
+        case "recompute":
+            in_turns.recompute()
+        case _:
+            report = memory_report() if what == "memory" else measure(behaviour)
+            behaviour.write(Path(os.environ["KAKEYA_OUT"]) / "report.json", behaviour.finish(report))
     return behaviour.exit_code
 
 

@@ -1,18 +1,35 @@
 """Every way of lying that is tried, each one change to the honest workload, with the verdict it deserves."""
 
-from tests.integration.gate.lies import claimed, endings, files, memory, models, rows, stale, substituted, timed
-from tests.integration.gate.lies.registry import EARLIER, HONEST, LIES, RUN_FOR_REAL
+from tests.integration.gate.lies import (
+    claimed,
+    endings,
+    files,
+    left_out,
+    memory,
+    models,
+    other_outputs,
+    other_times,
+    rows,
+    stale,
+    substituted,
+    timed,
+)
+from tests.integration.gate.lies.registry import EARLIER, HONEST, LIES, RUN_FOR_REAL, TWINS
 
 __all__ = [
     "EARLIER",
     "HONEST",
     "LIES",
     "RUN_FOR_REAL",
+    "TWINS",
     "claimed",
     "endings",
     "files",
+    "left_out",
     "memory",
     "models",
+    "other_outputs",
+    "other_times",
     "rows",
     "stale",
     "substituted",

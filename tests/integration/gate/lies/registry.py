@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.integration.gate.in_turns import InTurns
 from tests.integration.gate.workload import Behaviour, Report
 
 EARLIER = "earlier.json"
@@ -24,6 +25,7 @@ class Lie:
         behaviour: makes what the workload does.
         codes: rules that must say so.
         fell: the premise that falls, written down before the lie is told; empty where the lie changes none.
+        unseen: why no rule sees it, for a lie that takes no premise; docs/gate/forgeries.md prints it.
         decision: what the gate decides at best.
         reason: how the run ends.
         preset: which of the test's presets runs it.
@@ -35,15 +37,19 @@ class Lie:
     decision: str = "rejected"
     reason: str = "gate_rejected"
     preset: str = "decode"
+    unseen: str = ""
 
 
 LIES: dict[str, Lie] = {
     "honest": Lie(Behaviour, (), "", "valid", "passed"),
     "honest-memory": Lie(Behaviour, (), "", "valid", "passed", "memory"),
+    "honest-in-turns": Lie(InTurns, (), "", "valid", "passed", "turns"),
 }
 
 
-HONEST = ("honest", "honest-memory")
+HONEST = ("honest", "honest-memory", "honest-in-turns")
+TWINS = {"decode": "honest", "aside": "honest", "memory": "honest-memory"}
+"""The honest run that a lie of a preset is set beside; of every other preset it is the one in turns."""
 RUN_FOR_REAL = {
     "scaled-decode-times": "its marks arrive when they are written",
     "a-handicapped-baseline": "the baseline does wait",
@@ -55,6 +61,8 @@ RUN_FOR_REAL = {
     "changes-the-report-after-the-end": "a process is left behind that holds the file",
     "the-engine-then-a-program": "the runner starts both commands",
     "sleeps-for-seconds": "the kernel says what processor time was used",
+    "both-arms-sleep": "the runner reads who worked in stretches alone",
+    "garbage-after-a-right-first-token": "a process of the host's computes every output again",
 }
 """Lies that need a run of their own, each with what only the runner can see of it."""
 
@@ -77,6 +85,14 @@ def told(name: str, *codes: str, preset: str = "decode", **expected: str) -> Cal
         LIES[name] = Lie(lambda: Behaviour(finish=finish), codes, preset=preset, **expected)
 
     return register
+
+
+def turned(
+    name: str, *codes: str, preset: str = "turns", fell: str = "", unseen: str = "", rejected: bool = False, **how: Any
+) -> None:
+    """Register a lie of the stand-in in turns, by what it does otherwise."""
+    ends = ("rejected", "gate_rejected") if rejected else ("valid", "passed")
+    LIES[name] = Lie(lambda: InTurns(**how), codes, fell, *ends, preset, unseen)
 
 
 def written(name: str, *codes: str, **expected: str) -> Callable[[Callable[[Path, Report], None]], None]:

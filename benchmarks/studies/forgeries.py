@@ -1,0 +1,96 @@
+"""Coordinated cheats through the real runner: which premise falls is compared with a column that was written before.
+
+The column is `fell` of each lie in `tests/integration/gate/lies`; what no rule sees says why in `unseen`. A premise
+fell where a rule took it that takes nothing from the honest twin of the same preset. Resumable: a case is a lie; the
+last ones are the same lies at the full size of a claim.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from benchmarks.studies.study import Row, Study
+from tests.integration.gate.lies import LIES, TWINS
+from tests.integration.gate.site import Ended, Site, serving
+
+IN_TURNS = "honest-in-turns"
+FULL = (
+    IN_TURNS,
+    "both-arms-sleep",
+    "a-baseline-slowed-by-half",
+    "work-moved-into-the-other-arms-turns",
+    "garbage-after-a-right-first-token",
+    "the-first-arm-honest-and-the-second-not",
+    "outputs-of-another-prompt",
+    "prompts-of-its-own",
+    "the-quickest-prompt-again-and-again",
+    "a-native-cache-told-large",
+    "no-recompute-command",
+)
+"""An honest run and ten lies that are told at the full size, too."""
+WHOLE = "full-size "
+
+
+def cases() -> Sequence[str]:
+    """Return the lies in turns, then the others, then those at full size."""
+    return (*sorted(LIES, key=lambda name: twin_of(name) != IN_TURNS), *(WHOLE + name for name in FULL))
+
+
+def twin_of(name: str) -> str:
+    """Return the honest run that a lie is set beside."""
+    return TWINS.get(LIES[name].preset, IN_TURNS)
+
+
+def run(case: str) -> list[Row]:
+    """Tell one lie and return what became of it."""
+    name = case.removeprefix(WHOLE)
+    profile = "claim" if case.startswith(WHOLE) else "smoke"
+    lie, ended = LIES[name], _ended(name, profile)
+    fell = _taken(ended) - _taken(_ended(twin_of(name), profile))
+    premises = sorted({premise for premise, *_ in fell})
+    return [
+        {
+            "forgery": name,
+            "profile": profile,
+            "expected": lie.fell,
+            "unseen": lie.unseen,
+            "fell": premises,
+            "by": sorted({code for _, code, _ in fell}),
+            "decision": ended.verdict["decision"],
+            "reason": ended.claim.reason,
+            "evidence": sorted(claim["id"] for claim in ended.verdict["claims"] if claim["decision"] == "evidence"),
+            "as_written": lie.fell in premises if lie.fell else not premises,
+        }
+    ]
+
+
+def _taken(ended: Ended) -> set[tuple[str, str, str]]:
+    """Return the premises that rules took from a run, each with the rule and what it looked at."""
+    findings: list[dict[str, Any]] = ended.verdict["findings"]
+    return {(one["premise"], one["code"], one["where"]) for one in findings if one["premise"] is not None}
+
+
+@cache
+def _site() -> Site:
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)
+    site = stack.enter_context(serving(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="forgeries-")))))
+    site.keep_an_earlier_report()
+    return site
+
+
+@cache
+def _ended(name: str, profile: str) -> Ended:
+    site = _site()
+    if profile == "claim" or name not in site.asked:
+        site.ask(name, profile=profile)
+    return site.ended(name)
+
+
+STUDY = Study("forgeries", "Which premise does each coordinated cheat lose, through the real runner?", cases, run)
