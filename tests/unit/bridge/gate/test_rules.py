@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable, Iterator
+
 import pytest
 
 from bridge.gate import judge, rules_catalogue
-from bridge.gate.judging import FINDINGS_PER_RULE_MAX
+from bridge.gate.interface import Evidence, Skip, Violation
+from bridge.gate.judging import FINDINGS_PER_RULE_MAX, _class, _look
+from bridge.gate.rule import RegisteredRule
+from bridge.gate.rules.tokens import answered
 from bridge.records import Verdict
+from bridge.records.verdict import ClaimDecision
 from tests.corpus.gate.breaks import BREAKS, PASSES, honest
 from tests.corpus.gate.builders import Case
 from tests.corpus.gate.generations import with_claims
@@ -64,3 +71,76 @@ def test_no_more_forwards_lack_their_recording_than_ran(extra: int, found: bool)
     row = {"arm": arm["name"], "component": "graphs", "sample": sample["id"], "reason": "the slot is taken"}
     case.report["fallbacks"].append(row | {"count": most + extra})
     assert ("G3-FALLBACKS" in {finding.code for finding in verdict(case.seal()).findings}) is found
+
+
+def two_reports() -> Case:
+    """Return an honest run that left two reports of one kind."""
+    case = honest("probe")
+    case.reports["second.json"] = copy.deepcopy(case.report)
+    case.spec["outputs"].append({"path": "second.json", "kind": case.report["kind"], "required": True})
+    return case.seal()
+
+
+def test_every_report_of_a_run_is_judged_and_each_one_declared_is_there():
+    case = two_reports()
+    case.reports["second.json"]["environment"]["machine"] = "riscv64"
+    found = {(one.code, one.report) for one in verdict(case.seal()).findings}
+    assert ("G2-HOST", "second.json") in found
+    assert ("G2-HOST", "report.json") not in found
+    del case.reports["second.json"]
+    assert ("G1-DECLARED", "second.json") in {(one.code, one.report) for one in verdict(case.seal()).findings}
+
+
+def test_a_report_of_equal_length_is_not_the_recorded_one():
+    case = honest("probe").seal()
+    case.record["outputs"][0]["sha256"] = "ab" * 32
+    assert "G9-OUTPUTS" in {one.code for one in verdict(case).findings}
+
+
+def test_code_of_which_nobody_knows_whether_it_was_changed_has_no_name():
+    case = honest("probe")
+    case.record["code"]["dirty"] = None
+    assert "G2-CODE" in {one.code for one in verdict(case.seal()).findings}
+
+
+def test_the_baseline_is_listed_before_the_candidate():
+    case = honest("smoke")
+    case.report["arms"].reverse()
+    assert any("expected the baseline first" in one.message for one in verdict(case.seal()).findings)
+
+
+def test_a_report_has_the_least_class_of_its_primary_claims():
+    claim = next(one for one in verdict(honest("probe")).claims if one.role == "primary")
+    every: tuple[ClaimDecision, ...] = ("evidence", "valid", "nothing")
+    for one in every:
+        for other in every:
+            least = max(one, other, key=every.index)
+            found = _class([claim.evolve(decision=one), claim.evolve(decision=other)])
+            assert found == ("recorded" if least == "nothing" else least)
+
+
+def test_what_a_rule_finds_is_cut_behind_the_gravest_and_a_rule_that_breaks_refuses():
+    def mild_first(_evidence: Evidence) -> Iterator[Violation]:
+        yield from (Violation("mild", f"/{place:02}", severity="note") for place in range(FINDINGS_PER_RULE_MAX))
+        yield Violation("grave", "/zz", severity="reject")
+
+    def breaks(_evidence: Evidence) -> Iterator[Violation]:
+        raise ValueError("not so")
+
+    def found(check: Callable[[Evidence], Iterator[Violation]]) -> list[Violation]:
+        entry = RegisteredRule("G0-TRIED", "bound", "reject", "none", "says.", "since", check)
+        looked = _look(entry, Evidence(reports=(), record=None, spec=None, profile={}))
+        assert not isinstance(looked, Skip)
+        return looked
+
+    assert found(mild_first)[0].message == "grave"
+    (broken,) = found(breaks)
+    assert (broken.severity, "could not judge" in broken.message) == ("reject", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [("4711", True), ("It is 4711.\n99", True), ("47110", False), ("0\n4711", False), ("", False)],
+)
+def test_an_answer_is_a_whole_word_of_the_first_line(text: str, right: bool):
+    assert answered("4711", text) is right
