@@ -27,7 +27,7 @@ demo: $(VENV)/.demo ## install what a runner needs and send one real request thr
 
 test: $(VENV)/.dev ## everything CI runs: linters, drift checks, then all tests but the slow studies
 	$(MAKE) --jobs=2 check
-	$(PYTEST) -q -n 4 --dist worksteal -m "not slow" $(PYTEST_ARGS)
+	$(PYTEST) -q -n 3 --dist worksteal -m "not slow" $(PYTEST_ARGS)
 
 unit: $(VENV)/.dev ## the offline tier, under a minute
 	$(PYTEST) -q tests/unit -m "not slow" -n 4 --dist worksteal --disable-socket --allow-unix-socket $(PYTEST_ARGS)
