@@ -105,7 +105,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "place" not in metafunc.fixturenames:
         return
     name = metafunc.definition.originalname
-    quick = (*EVERYWHERE, *(("file", "ssh", "http") if name in TRANSPORT else ()), *(("exec",) if name in DOOR else ()))
+    # Over file and ssh the same git answers, started by git itself and by sshd: ssh takes all of them.
+    quick = (*EVERYWHERE, *(("ssh", "http") if name in TRANSPORT else ()), *(("file", "exec") if name in DOOR else ()))
     marks = {
         kind: [pytest.mark.servers] * (kind in SERVED) + [pytest.mark.slow] * (kind not in quick) for kind in PLACES
     }

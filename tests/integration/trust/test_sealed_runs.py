@@ -6,7 +6,6 @@ import io
 from pathlib import Path
 
 from bridge.bus import open_bus
-from bridge.bus.refs import names
 from bridge.bus.views import RequestRef
 from bridge.cli.mac.program import Surroundings, main
 from bridge.errors import FencedError
@@ -14,7 +13,6 @@ from bridge.system.clock import SystemClock
 from bridge.trust import runner_key as keys
 from bridge.trust.verifier import verify_tree
 from tests.fakes.bus_actors import Actor
-from tests.fakes.git_servers import git
 from tests.integration.trust.test_verify import told
 from tests.support.runner_site import Site, site  # noqa: F401 (a fixture)
 
@@ -153,13 +151,3 @@ def test_the_claims_in_a_result_carry_their_signatures(site) -> None:  # noqa: F
     lines = files["claims.jsonl"].splitlines()
     assert len(lines) >= 2
     assert all(b"Kakeya-Seal: mini " in line for line in lines)
-
-
-def test_a_bus_of_this_machine_s_own_is_not_slowed_down_by_signatures(tmp_path) -> None:
-    tmp_path.chmod(0o700)
-    _, document = told(tmp_path, "run", "mlx-env-probe", "--bus", "embedded", "--wait")
-    assert document["state"] == "published", document
-    bare = next((tmp_path / ".data").rglob("bus.git"))
-    tip = git("for-each-ref", "--format=%(objectname)", names.DEFAULT_PREFIX, cwd=bare).split()
-    assert tip
-    assert not any("Kakeya-Seal" in git("log", "-1", "--format=%B", one, cwd=bare) for one in tip)
