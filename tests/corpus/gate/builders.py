@@ -5,9 +5,9 @@ Everything is a plain function of a seed, so that a broken variant differs from 
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
+import pickle
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,7 +53,8 @@ class Case:
     run_id: str = RUN_ID
 
     def copy(self) -> Case:
-        return copy.deepcopy(self)
+        made: Case = pickle.loads(pickle.dumps(self))  # several times as fast as a deep copy
+        return made
 
     @property
     def report(self) -> Any:

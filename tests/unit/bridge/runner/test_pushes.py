@@ -26,17 +26,22 @@ def clock():
 
 
 @pytest.mark.parametrize(
-    "record", [pytest.param({}, marks=pytest.mark.slow, id="local"), pytest.param(HOSTED, id="hosted")]
+    ("record", "seconds"),
+    [
+        pytest.param({}, DAY_S, marks=pytest.mark.slow, id="local"),
+        pytest.param(HOSTED, DAY_S, marks=pytest.mark.slow, id="hosted"),
+        pytest.param(HOSTED, DAY_S / 6, id="hosted, four hours"),
+    ],
 )
-def test_an_idle_day_costs_a_few_hundred_pushes_and_a_bounded_history(world, clock, tmp_path, record):
+def test_an_idle_day_costs_a_few_hundred_pushes_and_a_bounded_history(world, clock, tmp_path, record, seconds):
     w = world()
     store, bus = hosted(clock, tmp_path, **record)
     runner = w.process.on(link_to(bus, clock))
     before = len(store.pushes)
-    idle(runner, clock, DAY_S)
+    idle(runner, clock, seconds)
     pushed = store.pushes[before:]
     assert {refs for _, refs in pushed} == {(names.beacon_ref(names.DEFAULT_PREFIX, "mini"),)}
-    assert DAY_S / BEACON_INTERVAL_IDLE_S <= len(pushed) <= DAY_S / BEACON_INTERVAL_IDLE_S + 10
+    assert seconds / BEACON_INTERVAL_IDLE_S <= len(pushed) <= seconds / BEACON_INTERVAL_IDLE_S + 10
     assert chain_length(store, pushed[-1][1][0]) <= BEACON_CHAIN_COUNT
 
 
