@@ -3,48 +3,54 @@
 Knows shapes, not meaning: whether a request is allowed, a lease is live or a number may be quoted is decided elsewhere.
 """
 
-from bridge.records.archive import ArchivedRun, ArchiveHead
-from bridge.records.base import Record
-from bridge.records.bus import AcceptedWorkflow, Beacon, BusRecord, KeyRecord, Wake
-from bridge.records.claim import Claim, ClaimState, Delivery, Reason, RunProgress
-from bridge.records.jobspec import Command, DeclaredOutput, EnvironmentVariable, JobSpec, Limits, SandboxSpec
-from bridge.records.logs import LogHead
-from bridge.records.manifest import Manifest, ManifestEntry
-from bridge.records.request import LimitRequest, Request, RunnerSelector, SweepPlace, Workload
-from bridge.records.run import (
-    Attempt,
-    CacheShape,
-    CodeRecord,
-    CommandResult,
-    HostRecord,
-    ImportedModule,
-    LimitHit,
-    MachineCondition,
-    ModelDigest,
-    ModelShape,
-    OutputRecord,
-    PeerRecord,
-    RunRecord,
-    SampleMark,
-    SandboxApplied,
-    Telemetry,
-    TelemetrySample,
-    TrialOutcome,
-)
-from bridge.records.turns import LaunchRecord, LaunchSeries, SoloStretch, StopRule, Turn
-from bridge.records.verdict import (
-    ClaimDecision,
-    ClaimResult,
-    Decision,
-    Finding,
-    GateIdentity,
-    Premise,
-    PremiseResult,
-    Severity,
-    StoredVerdict,
-    Verdict,
-)
-from bridge.records.workload import ConfirmedMetric, MetricDefinition, ProgramDigest, WorkloadDefinition, seed_of
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bridge.records.archive import ArchivedRun, ArchiveHead
+    from bridge.records.base import Record
+    from bridge.records.bus import AcceptedWorkflow, Beacon, BusRecord, KeyRecord, Wake
+    from bridge.records.claim import Claim, ClaimState, Delivery, Reason, RunProgress
+    from bridge.records.jobspec import Command, DeclaredOutput, EnvironmentVariable, JobSpec, Limits, SandboxSpec
+    from bridge.records.logs import LogHead
+    from bridge.records.manifest import Manifest, ManifestEntry
+    from bridge.records.request import LimitRequest, Request, RunnerSelector, SweepPlace, Workload
+    from bridge.records.run import (
+        Attempt,
+        CacheShape,
+        CodeRecord,
+        CommandResult,
+        HostRecord,
+        ImportedModule,
+        LimitHit,
+        MachineCondition,
+        ModelDigest,
+        ModelShape,
+        OutputRecord,
+        PeerRecord,
+        RunRecord,
+        SampleMark,
+        SandboxApplied,
+        Telemetry,
+        TelemetrySample,
+        TrialOutcome,
+    )
+    from bridge.records.turns import LaunchRecord, LaunchSeries, SoloStretch, StopRule, Turn
+    from bridge.records.verdict import (
+        ClaimDecision,
+        ClaimResult,
+        Decision,
+        Finding,
+        GateIdentity,
+        Premise,
+        PremiseResult,
+        Severity,
+        StoredVerdict,
+        Verdict,
+    )
+    from bridge.records.workload import ConfirmedMetric, MetricDefinition, ProgramDigest, WorkloadDefinition, seed_of
 
 __all__ = [
     "AcceptedWorkflow",
@@ -113,3 +119,33 @@ __all__ = [
     "WorkloadDefinition",
     "seed_of",
 ]
+
+_MODULES = {
+    "archive": "ArchivedRun ArchiveHead",
+    "base": "Record",
+    "bus": "AcceptedWorkflow Beacon BusRecord KeyRecord Wake",
+    "claim": "Claim ClaimState Delivery Reason RunProgress",
+    "jobspec": "Command DeclaredOutput EnvironmentVariable JobSpec Limits SandboxSpec",
+    "logs": "LogHead",
+    "manifest": "Manifest ManifestEntry",
+    "request": "LimitRequest Request RunnerSelector SweepPlace Workload",
+    "run": (
+        "Attempt CacheShape CodeRecord CommandResult HostRecord ImportedModule LimitHit "
+        "MachineCondition ModelDigest ModelShape OutputRecord PeerRecord RunRecord SampleMark "
+        "SandboxApplied Telemetry TelemetrySample TrialOutcome"
+    ),
+    "turns": "LaunchRecord LaunchSeries SoloStretch StopRule Turn",
+    "verdict": (
+        "ClaimDecision ClaimResult Decision Finding GateIdentity Premise PremiseResult Severity StoredVerdict Verdict"
+    ),
+    "workload": "ConfirmedMetric MetricDefinition ProgramDigest WorkloadDefinition seed_of",
+}
+_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a record, its module imported now: a command reads a few of them and would pay for all."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return found

@@ -10,23 +10,23 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import http.client
 import json
 import re
 import socket
-import ssl
 import threading
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 from bridge import strictjson
 from bridge.errors import InfrastructureError, RemoteError, RequestRejectedError
 from bridge.limits import LFS_WALL_S, MIB
 from bridge.system.clock import Clock
+
+if TYPE_CHECKING:
+    import http.client
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _BATCH_COUNT: Final = 100
@@ -182,6 +182,8 @@ class _Calls:
         connection = _connect(parts, min(_SILENCE_S, left_s))
         watchdog = threading.Timer(left_s, lambda: _cut(opened))
         opened: list[socket.socket] = []
+        import http.client
+
         reply: http.client.HTTPResponse | None = None
         try:
             connection.connect()
@@ -235,6 +237,10 @@ def _shown(url: str) -> str:
 
 def _connect(parts: SplitResult, timeout_s: float) -> http.client.HTTPConnection:
     """Return a connection that is not open yet, through the environment's proxy for an https server elsewhere."""
+    import http.client  # here: most commands never ask a server
+    import ssl
+    import urllib.request
+
     host = parts.hostname or ""
     if parts.scheme == "http":
         return http.client.HTTPConnection(host, parts.port, timeout=timeout_s)

@@ -12,7 +12,6 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from bridge.bus.open.create import ensure_repository
 from bridge.system.clock import Clock
 
 
@@ -29,6 +28,8 @@ def embedded_route(data_dir: Path) -> Path:
 
 def ensure_embedded(data_dir: Path, clock: Clock) -> Path:
     """Make the embedded bus unless it is there, readable by its user only; return its path."""
+    from bridge.bus.open.create import ensure_repository  # here: most commands only ask for the folder
+
     path = embedded_route(data_dir)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.parent.chmod(0o700)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from bridge.cli import front_page
@@ -10,6 +11,7 @@ from bridge.cli import front_page
 def main(argv: list[str] | None = None) -> int:
     """Run one command of this process and return its exit code."""
     words = sys.argv[1:] if argv is None else argv
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # none is ours, and looking for them takes its time
     if front_page.is_asked(words):
         return front_page.show()
     return _run(words)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bridge.cli.screen.output import DATA_LABEL_CHARS, Output
 from bridge.client.document.untrusted import PREFIX, clean_line, tail
-from bridge.client.run.present import next_steps, times, where
+from bridge.client.run.facts import next_steps, place_of, times_of
 from bridge.client.run.progress import progress_text
 from bridge.client.run.run import Run
 from bridge.client.run.status import RunStatus
@@ -49,10 +49,10 @@ def headline(run: Run, status: RunStatus) -> str:
     """Return ``valid (smoke)   01k9x3…   13s   mlx-cpu Linux x86_64``."""
     parts = [f"{status.verdict.decision} ({status.profile})"] if status.verdict is not None else []
     parts.append(short(status.id))
-    seconds = times(status).total
+    seconds = times_of(status).total
     if seconds is not None:
         parts.append(duration_text(seconds))
-    place = where(run, status)
+    place = place_of(run, status)
     backend = f"{place.backend}-{place.device}" if place.backend not in {None, "none"} else place.device
     machine = " ".join(word for word in (backend, place.os) if word)
     if machine:

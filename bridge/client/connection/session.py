@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.bus.interface import RequesterBus, SharedBus
 from bridge.bus.views import RunView
@@ -15,13 +15,15 @@ from bridge.client.clone.config import BusChoice, ClientSettings
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
 from bridge.client.connection.pins import Pins, RootReader, answer_about, pins
-from bridge.client.document.envelope import BusPart
 from bridge.errors import BusMissingError, WrongBusError
 from bridge.ids import is_id
 from bridge.records import BusRecord
 from bridge.system.clock import Clock
 from bridge.trust.judgement import TrustAnswer
 from bridge.trust.root_memory import KnownRoot
+
+if TYPE_CHECKING:
+    from bridge.client.document.envelope import BusPart
 
 _ARCHIVED_MAX_COUNT: Final = 10_000  # archived runs that are looked through for a part of an id
 
@@ -64,6 +66,8 @@ class BusSession:
 
     def bus_part(self) -> BusPart:
         """Return the bus as `--json` shows it."""
+        from bridge.client.document.envelope import BusPart
+
         choice = self.settings.bus
         return BusPart(id=self.record.bus_id, route=self.bus.route, source=choice.source, where=choice.where)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bridge.client.connection.session import BusSession
-from bridge.client.run.follow import state_of_view
+from bridge.client.run.status import state_of_view
 from bridge.ids import unix_ms
 from bridge.request import expired
 from bridge.run.state import RunState

@@ -14,6 +14,7 @@ from bridge.bus.views import RunView
 from bridge.client.connection.liveness import look, spooled_at
 from bridge.client.connection.session import BusSession
 from bridge.client.document.untrusted import LineJoiner
+from bridge.client.run.status import EndReason, state_of_view
 from bridge.errors import BusError, RemoteError, UntrustedLogError
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.records import Claim, RunProgress
@@ -33,7 +34,6 @@ UNKNOWN_S: Final = 10.0  # how long a request may be missing on the bus before t
 
 EventKind = Literal["state", "progress", "log", "heartbeat", "trouble", "end"]
 LogWish = Literal["none", "last", "lines"]
-EndReason = Literal["terminal", "pending", "runner_lost", "expired", "publish_failed"]
 
 
 @dataclass(frozen=True)
@@ -320,8 +320,3 @@ def _new_states(claims: tuple[Claim, ...], last: RunState, now: RunState) -> Ite
         if state is not last:
             last = state
             yield state
-
-
-def state_of_view(view: RunView) -> RunState:
-    """Return the state that a view of the bus shows."""
-    return state_of(None if view.claim is None else view.claim.claim, requested=view.request is not None)

@@ -10,7 +10,6 @@ from bridge.bus.views import ClaimTip, ListingWindow, Snapshot
 from bridge.client.clone.store import StoredEnding
 from bridge.client.connection.session import BusSession
 from bridge.ids import short, unix_ms
-from bridge.presets import registry
 from bridge.records import Request
 from bridge.run.state import RunState, state_of
 from bridge.system.clock import parse_rfc3339
@@ -107,6 +106,8 @@ def _listing(session: BusSession, limit: int) -> Snapshot:
     now_ms = int(session.clock.now().timestamp() * 1000)
     if session.embedded:
         return session.bus.snapshot()
+    from bridge.presets import registry
+
     seen = session.bus.snapshot(ListingWindow(now_ms, tuple(registry())))
     return seen if len({*seen.claims, *(ref.id for ref in seen.requests)}) >= limit else session.bus.snapshot()
 

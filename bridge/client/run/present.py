@@ -22,17 +22,16 @@ from bridge.client.document.envelope import (
     WherePart,
 )
 from bridge.client.document.untrusted import new_fence, tail
+from bridge.client.run.facts import PROGRAM, next_steps, place_of, times_of
 from bridge.client.run.progress import progress_part
-from bridge.client.run.result import backend_of, request_digest
+from bridge.client.run.result import request_digest
 from bridge.client.run.run import Run
 from bridge.client.run.status import RunStatus
 from bridge.ids import short
-from bridge.records import Request, RunRecord, Verdict
+from bridge.records import Request, Verdict
 from bridge.run.outcomes import OUTCOMES
-from bridge.system.clock import parse_rfc3339
 
 LOG_TAIL_LINES = 40
-PROGRAM = "kakeya-mac"
 
 
 def document(run: Run, status: RunStatus, command: str, *, exit_code: int | None = None) -> dict[str, Any]:
@@ -57,9 +56,9 @@ def document(run: Run, status: RunStatus, command: str, *, exit_code: int | None
         answer=None if status.answer is None else AnswerPart(word=status.answer.word, text=status.answer.text),
         attempts=_attempts(status),
         bus=run.bus_part(),
-        where=where(run, status),
+        where=WherePart(**vars(place_of(run, status))),
         actions=_actions(status),
-        times_s=times(status),
+        times_s=TimesPart(**vars(times_of(status))),
         progress=progress_part(status.progress),
         headline=verdict.headline if verdict is not None else None,
         claims=[]
@@ -105,79 +104,6 @@ def request_part(request: Request | None, *, reattached: bool) -> RequestPart | 
         retry_of=request.retry_of,
         reattached=reattached,
     )
-
-
-def where(run: Run, status: RunStatus) -> WherePart:
-    """Return where it ran, as far as that is known."""
-    record = status.record
-    runner = record.runner if record is not None else status.claim.runner if status.claim is not None else None
-    backend = backend_of(status.result) if status.result is not None else None
-    host = record.host if record is not None else None
-    return WherePart(
-        runner=runner,
-        local=run.embedded,
-        host=host.name if host is not None else None,
-        os=f"{host.os} {host.machine}" if host is not None else None,
-        device=backend[1] if backend is not None else next(iter(host.devices), None) if host is not None else None,
-        backend=backend[0] if backend is not None else None,
-        **_confinement(record),
-    )
-
-
-def _confinement(record: RunRecord | None) -> dict[str, Any]:
-    """Return what confined the commands, nothing where none ran."""
-    if record is None or not record.commands:
-        return {}
-    applied = record.sandbox
-    return {"sandbox": applied.kind, "no_sandbox_because": applied.reason, "uid": applied.uid}
-
-
-def times(status: RunStatus) -> TimesPart:
-    """Return the seconds of each phase, from the record the runner wrote."""
-    record = status.record
-    if record is None:
-        return TimesPart()
-    total = (parse_rfc3339(record.ended) - parse_rfc3339(record.created)).total_seconds()
-    return TimesPart(queued=record.queue_s, running=record.wall_s, total=max(0.0, total))
-
-
-def next_steps(run: Run, status: RunStatus) -> list[list[str]]:
-    """Return the commands that make sense now, as argv lists that find the same bus."""
-    return [[*argv, *run.settings.bus.words] for argv in _next(status)]
-
-
-def _next(status: RunStatus) -> list[list[str]]:
-    """Return the remedy of the table first, then what else a run that has not ended allows."""
-    row = OUTCOMES.get(status.reason)
-    remedy = [shlex.split(row.remedy.replace("ID", status.id))] if row is not None and row.remedy is not None else []
-    if status.terminal:
-        return remedy or _next_of_result(status)
-    if status.reason == "pending":
-        return [*remedy, [PROGRAM, "cancel", status.id]]
-    attach = [PROGRAM, "attach", status.id]
-    return remedy if attach in remedy else [*remedy, attach]
-
-
-def _next_of_result(status: RunStatus) -> list[list[str]]:
-    """Return what makes sense after a run whose program did its work."""
-    request, result = status.request, status.result
-    if result is None or status.verdict is None:
-        return []
-    claims = status.verdict.claims
-    if any(claim.citable for claim in claims):
-        return [[PROGRAM, "quote", status.id], [PROGRAM, "verify", status.id]]
-    if status.reason == "passed" and request is not None and request.profile == "smoke":
-        if any(claim.role == "primary" for claim in claims):
-            return [[PROGRAM, "run", request.preset, *_param_words(request), "--profile", "claim", "--wait"]]
-        return [[PROGRAM, "verify", status.id]]
-    return [[PROGRAM, "report", status.id]] if result.reports else []
-
-
-def _param_words(request: Request) -> list[str]:
-    words: list[str] = []
-    for name, value in sorted(request.params.items()):
-        words += ["-p", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
-    return words
 
 
 def _attempts(status: RunStatus) -> AttemptsPart | None:

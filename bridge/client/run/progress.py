@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from bridge.client.document.envelope import ProgressPart
+from typing import TYPE_CHECKING
+
 from bridge.durations import duration_text
 from bridge.records import RunProgress
+
+if TYPE_CHECKING:
+    from bridge.client.document.envelope import ProgressPart
 
 _UNITS = {"sample": "samples", "launch": "launches"}
 
@@ -25,4 +29,6 @@ def progress_text(progress: RunProgress) -> str:
 
 def progress_part(progress: RunProgress | None) -> ProgressPart | None:
     """Return it as ``--json`` and ``--json-lines`` show it."""
+    from bridge.client.document.envelope import ProgressPart
+
     return None if progress is None else ProgressPart(text=progress_text(progress), **progress.model_dump())

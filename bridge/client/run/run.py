@@ -10,30 +10,29 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from bridge.client.clone.config import ClientSettings
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
-from bridge.client.connection.liveness import ignored_claims, waiting_because
 from bridge.client.connection.pins import Pins, RefusedResultError, answer_about, pins
 from bridge.client.connection.run_bus import is_own, sent_from
 from bridge.client.connection.session import BusSession
-from bridge.client.connection.signing import identity_of
-from bridge.client.document.envelope import BusPart
 from bridge.client.document.untrusted import LineJoiner, clean_line, clean_lines
-from bridge.client.run.actions import Actions, actions_of
-from bridge.client.run.follow import Follower, LogWish, Progress, unsigned_log
 from bridge.client.run.result import Result
 from bridge.client.run.status import RunStatus, run_status, stored_status
 from bridge.errors import InfrastructureError, IntegrityError, PendingError, RunNotFoundError, UntrustedLogError
 from bridge.ids import short
-from bridge.presets import registry
 from bridge.records import Request
 from bridge.request import UNSIGNED, expired
-from bridge.request.cancel import CancelRequest
 from bridge.run.requirement import Requirement
 from bridge.run.state import RunState
 from bridge.system.clock import parse_rfc3339, rfc3339
+
+if TYPE_CHECKING:
+    from bridge.client.document.envelope import BusPart
+    from bridge.client.run.actions import Actions
+    from bridge.client.run.follow import LogWish, Progress
 
 Say = Callable[[str, str], None]
 
@@ -81,6 +80,8 @@ class Run:
         """Return the bus as `--json` shows it; of a stored run, the bus that its result names."""
         if self.session is not None:
             return self.session.bus_part()
+        from bridge.client.document.envelope import BusPart
+
         choice = self.settings.bus
         bus_id = self.result().manifest.bus_id
         return BusPart(id=bus_id, route=choice.route, source=choice.source, where=choice.where)
@@ -186,6 +187,8 @@ class Run:
         Raises:
             RemoteError: the remote has been away for too long.
         """
+        from bridge.client.run.follow import Follower
+
         session, request = self.bus, self.request
         since = parse_rfc3339(request.created) if request is not None else session.clock.now()
         expires = parse_rfc3339(request.expires) if request is not None else None
@@ -203,6 +206,8 @@ class Run:
             return lines[:-1] if lines and not lines[-1] else lines
         if self.session is None or after:
             return []
+        from bridge.client.run.follow import unsigned_log
+
         joiner = LineJoiner()
         try:
             lines = [line for chunk in self.session.bus.read_log(self.id) for line in joiner.feed(chunk.data)]
@@ -222,6 +227,9 @@ class Run:
         session, status = self.bus, self.status(fetch=False)
         if status.terminal:
             return status
+        from bridge.client.connection.signing import identity_of
+        from bridge.request.cancel import CancelRequest
+
         who = identity_of(session)
         data = CancelRequest(
             id=self.id,
@@ -257,9 +265,11 @@ class Run:
     @cached_property
     def actions(self) -> Actions | None:
         """The GitHub workflow run of the request; None on a bus that Actions does not wake."""
-        if self.session is None:
+        if self.session is None or self.session.record.wake != "actions":
             return None
         ref = self.request.ref if self.request is not None else None
+        from bridge.client.run.actions import actions_of
+
         return actions_of(self.session, ref, self.environment, lambda line: self.say("note", line))
 
     def with_actions(self, status: RunStatus) -> RunStatus:
@@ -274,6 +284,8 @@ class Run:
     @property
     def wall_limit_s(self) -> float | None:
         """The wall limit that this installation's copy of the preset names; the host may have another."""
+        from bridge.presets import registry
+
         request = self.request
         preset = registry().get(request.preset) if request is not None else None
         if preset is None or request is None:
@@ -298,6 +310,8 @@ class Run:
         session, request = self.bus, self.request
         if request is None:
             return "waiting for a runner", []
+        from bridge.client.connection.liveness import ignored_claims, waiting_because
+
         why = waiting_because(session.bus, session.record, session.clock, request.preset, request.runner)
         return clean_line(why), [clean_line(line) for line in ignored_claims(session.bus, self.id)]
 

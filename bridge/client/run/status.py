@@ -9,23 +9,28 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from bridge.bus.views import RunView, Tree
 from bridge.client.clone.store import Store
-from bridge.client.connection.liveness import spooled_at
 from bridge.client.connection.pins import RefusedResultError
 from bridge.client.connection.session import BusSession
-from bridge.client.run.actions import ActionsView
-from bridge.client.run.follow import EndReason, state_of_view
 from bridge.client.run.result import Result, ending, exit_code, read_result
 from bridge.errors import REMEDY_MARK, FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
 from bridge.records import Claim, Request, RunProgress, RunRecord, Verdict
 from bridge.request import parse
 from bridge.run.outcomes import OUTCOMES
 from bridge.run.requirement import Requirement, satisfied
-from bridge.run.state import RunState
+from bridge.run.state import RunState, state_of
 from bridge.trust.judgement import TrustAnswer
 from bridge.trust.verifier import verify_tree
+
+if TYPE_CHECKING:
+    from bridge.client.run.actions import ActionsView
+
+
+EndReason = Literal["terminal", "pending", "runner_lost", "expired", "publish_failed"]
+"""Why a wait for a run is over."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,11 @@ class RunStatus:
     def profile(self) -> str:
         """The profile that was asked for."""
         return self.request.profile if self.request is not None else "smoke"
+
+
+def state_of_view(view: RunView) -> RunState:
+    """Return the state that a view of the bus shows."""
+    return state_of(None if view.claim is None else view.claim.claim, requested=view.request is not None)
 
 
 def run_status(
@@ -234,6 +244,8 @@ def _spooled(session: BusSession, run_id: str, state: RunState, end: EndReason |
     """Return the runner that holds this run's result in its spool; asked only where that can be."""
     if end in {"pending", "expired"} or state not in {RunState.CLAIMED, RunState.JUDGING}:
         return None
+    from bridge.client.connection.liveness import spooled_at
+
     seen = spooled_at(session.bus, session.record, session.clock.now(), run_id)
     return None if seen is None else seen.beacon.runner
 

@@ -15,7 +15,7 @@ from bridge.client.clone.store import Sent
 from bridge.client.connection.liveness import require_runner
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import SigningIdentity, identity_of
-from bridge.client.run.follow import state_of_view
+from bridge.client.run.status import state_of_view
 from bridge.client.send.draft import RequestDraft, build, request_of, without_sandbox
 from bridge.client.send.workflows import warnings
 from bridge.errors import FencedError, RequestRejectedError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xml.sax.saxutils import escape, quoteattr
+from html import escape
 
 from bridge.records import Verdict
 
@@ -15,22 +15,26 @@ def junit(verdict: Verdict) -> str:
         body = ""
         if finding.severity == "reject":
             failures += 1
-            body = f"<failure message={quoteattr(_clean(finding.message))}>{escape(_clean(finding.remedy))}</failure>"
+            body = f"<failure message={_quoted(finding.message)}>{escape(_clean(finding.remedy))}</failure>"
         elif finding.severity == "violation":
             skipped += 1
-            body = f"<skipped message={quoteattr(_clean(finding.message))}/>"
+            body = f"<skipped message={_quoted(finding.message)}/>"
         name = " ".join(part for part in (finding.code, finding.report or "", finding.where) if part)
-        cases.append(f'<testcase classname="gate" name={quoteattr(_clean(name))}>{body}</testcase>')
+        cases.append(f'<testcase classname="gate" name={_quoted(name)}>{body}</testcase>')
     for claim in verdict.claims:
         body = ""
         if not claim.citable:
             skipped += 1
-            body = f"<skipped message={quoteattr(_clean('; '.join(claim.why)))}/>"
+            body = f"<skipped message={_quoted('; '.join(claim.why))}/>"
         name = f"{claim.id}: {claim.wording}"
-        cases.append(f'<testcase classname="claim" name={quoteattr(_clean(name))}>{body}</testcase>')
+        cases.append(f'<testcase classname="claim" name={_quoted(name)}>{body}</testcase>')
     head = f'<testsuite name="kakeya-gate" tests="{len(cases)}" failures="{failures}" errors="0" skipped="{skipped}">'
     return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', head, *cases, "</testsuite>"]) + "\n"
 
 
 def _clean(text: str) -> str:
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
+def _quoted(text: str) -> str:
+    return f'"{escape(_clean(text))}"'

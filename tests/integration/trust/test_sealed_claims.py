@@ -7,7 +7,7 @@ import pytest
 from bridge.bus.content.commits import claim_commit
 from bridge.bus.refs import names
 from bridge.bus.views import RequestRef
-from bridge.client.run.follow import state_of_view
+from bridge.client.run.status import state_of_view
 from bridge.errors import FencedError
 from bridge.system.gitobjects import GitObject
 from bridge.trust.keyring import pin

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.listing import NO_RUNS, repaint, run_lines
-from bridge.client.connection.liveness import SeenRunner, doubts, look
-from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
-from bridge.client.run.follow import poll_bounds
 from bridge.client.run.listing import Row, rows
 from bridge.durations import age_text
 from bridge.errors import UsageError
 from bridge.ids import short
-from bridge.presets import registry
+
+if TYPE_CHECKING:
+    from bridge.client.connection.liveness import SeenRunner
 
 WATCH_S: Final = 2.0
 
@@ -34,6 +33,8 @@ def ls(call: Invocation) -> int:
     if args.watch:
         if call.output.json or args.ids:
             raise UsageError("--watch is for people", remedy="kakeya-mac ls --json, as often as it is needed")
+        from bridge.client.run.follow import poll_bounds
+
         pause_s = max(WATCH_S, poll_bounds(session)[1])
         return repaint(call.output, find, lambda: session.clock.sleep(pause_s))
     found = find()
@@ -42,12 +43,18 @@ def ls(call: Invocation) -> int:
         call.output.data(line)
     if not found:
         call.output.say("note", NO_RUNS[bool(args.state or args.preset)])
-    call.output.document(of_data("ls", [row.data() for row in found], bus=session.bus_part()))
+    if call.output.json:
+        from bridge.client.document.envelope import of_data
+
+        call.output.document(of_data("ls", [row.data() for row in found], bus=session.bus_part()))
     return 0
 
 
 def runners(call: Invocation) -> int:
     """List the runners of the bus."""
+    from bridge.client.connection.liveness import doubts, look
+    from bridge.client.document.envelope import of_data
+
     session = call.connect()
     seen = look(session.bus, session.record, session.clock.now())
     for one in seen:
@@ -71,6 +78,8 @@ def runners(call: Invocation) -> int:
 
 def _offers(seen: SeenRunner) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield label and words of each further line about a runner."""
+    from bridge.presets import registry
+
     beacon = seen.beacon
     installed = registry()
     if beacon.labels:

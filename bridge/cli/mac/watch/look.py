@@ -6,10 +6,9 @@ from pathlib import Path
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.run_view import print_status
-from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import PREFIX, clean_line, fenced, new_fence
-from bridge.client.run.present import document
 from bridge.client.run.run import Run
+from bridge.client.run.status import RunStatus
 from bridge.durations import duration_text
 
 
@@ -25,7 +24,7 @@ def status(call: Invocation) -> int:
             call.output.row("waiting", why)
             for line in ignored:
                 call.output.row("ignored", line)
-    call.output.document(document(run, found, "status", exit_code=0))
+    _document(call, run, found)
     return 0
 
 
@@ -40,7 +39,7 @@ def logs(call: Invocation) -> int:
     for line in fenced(last, "log", fence):
         call.output.data(line)
     shown = {"untrusted": True, "fence": fence, "earlier_lines": len(lines) - len(last), "lines": last}
-    call.output.document({**document(run, run.status(), "logs", exit_code=0), "log_tail": shown})
+    _document(call, run, run.status(), log_tail=shown)
     return 0
 
 
@@ -68,7 +67,7 @@ def fetch(call: Invocation) -> int:
     run = call.find_run(call.args.id)
     run.result()
     print_status(call.output, run, run.status(), call.directory)
-    call.output.document(document(run, run.status(), "fetch", exit_code=0))
+    _document(call, run, run.status())
     return 0
 
 
@@ -79,7 +78,7 @@ def open_result(call: Invocation) -> int:
     run = call.find_run(call.args.id)
     run.result()
     call.output.data(str(run.status().folder))
-    call.output.document(document(run, run.status(), "open", exit_code=0))
+    _document(call, run, run.status())
     return 0
 
 
@@ -93,5 +92,16 @@ def _open_page(call: Invocation) -> int:
         run = call.find_run(call.args.id)
         path = write_page(run.settings, run)
     call.output.data(str(path))
-    call.output.document(of_data("open", {"page": str(path)}))
+    if call.output.json:
+        from bridge.client.document.envelope import of_data
+
+        call.output.document(of_data("open", {"page": str(path)}))
     return 0
+
+
+def _document(call: Invocation, run: Run, status: RunStatus, **changed: object) -> None:
+    """Write the document about a run where one is asked for: its models are not built for people."""
+    if call.output.json:
+        from bridge.client.run.present import document
+
+        call.output.document({**document(run, status, call.command.name, exit_code=0), **changed})
