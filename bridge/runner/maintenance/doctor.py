@@ -27,7 +27,7 @@ from bridge.runner.machine.machine import cards_of
 from bridge.runner.machine.models import find_model
 from bridge.runner.maintenance.bus_checks import check_listing
 from bridge.runner.maintenance.mac_checks import check_folders, check_mac
-from bridge.runner.maintenance.place_checks import check_cuda, check_slots, this_place, why_no_sandbox
+from bridge.runner.maintenance.place_checks import Place, check_cuda, check_slots, this_place, why_no_sandbox
 from bridge.runner.maintenance.setup_checks import RECEIPT, check
 from bridge.runner.maintenance.site_checks import check_site
 from bridge.runner.maintenance.ssh_checks import check_ssh
@@ -187,7 +187,7 @@ def _sandbox(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
         text = f"{applied.kind} as uid {applied.uid}: {', '.join((*applied.namespaces, *applied.filters))}"
         yield Check("sandbox", "ok", text)
     else:
-        why, remedy = why_no_sandbox(applied, this_place())
+        why, remedy = why_no_sandbox(applied, _place(policy))
         yield Check("sandbox", bad, f"none: {why}", remedy)
     for escape in context.executor.escapes(uid):
         if escape.refused:
@@ -197,6 +197,10 @@ def _sandbox(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
     if applied.kind != "none" and policy is not None:
         for name, user, kind in _further_kinds(policy):
             yield from _kind_of_run(context, name, user, kind)
+
+
+def _place(policy: Policy | None) -> Place:
+    return this_place() if policy is None else this_place(interpreter=policy.interpreter)
 
 
 _NOT_CONFINED = "no run here is confined: set sandbox.mode to required, and nothing runs that needs to be"

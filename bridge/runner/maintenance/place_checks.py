@@ -14,7 +14,7 @@ from typing import Final
 
 from bridge.diagnostics import Check
 from bridge.executor.observe.accelerators.cards import Card
-from bridge.executor.sandbox.user import JOB_UID
+from bridge.executor.sandbox.user import JOB_UID, closed_to, may_mount
 from bridge.gate.facts.cuda import driver_cuda, older_driver, wheel_cuda
 from bridge.records import SandboxApplied
 
@@ -38,19 +38,22 @@ class Place:
         container: whether this is a container.
         systemd: whether systemd manages it.
         root: whether the runner is root.
+        shut: a folder on the way to the interpreter that a run's user cannot pass where nobody may mount, or None.
     """
 
     restricted: bool = False
     container: bool = False
     systemd: bool = True
     root: bool = False
+    shut: str | None = None
 
 
-def this_place(root: Path = Path("/")) -> Place:
+def this_place(root: Path = Path("/"), interpreter: str = sys.executable) -> Place:
     """Look at this machine.
 
     Args:
         root: the folder below which the system's files are.
+        interpreter: of the runs.
     """
 
     def there(path: str) -> bool:
@@ -60,7 +63,10 @@ def this_place(root: Path = Path("/")) -> Place:
         restricted = (root / str(APPARMOR).removeprefix("/")).read_text("ascii").strip() == "1"
     except (OSError, ValueError):
         restricted = False
-    return Place(restricted, any(map(there, _CONTAINERS)), there("/run/systemd/system"), os.geteuid() == 0)
+    paths = dict.fromkeys((interpreter, os.path.realpath(interpreter)))
+    shut = () if os.geteuid() != 0 or may_mount() else closed_to(JOB_UID, paths).values()
+    container, systemd = any(map(there, _CONTAINERS)), there("/run/systemd/system")
+    return Place(restricted, container, systemd, root=os.geteuid() == 0, shut=next(iter(shut), None))
 
 
 def why_no_sandbox(applied: SandboxApplied, place: Place) -> tuple[str, str]:
@@ -76,6 +82,10 @@ def why_no_sandbox(applied: SandboxApplied, place: Place) -> tuple[str, str]:
     if place.root and (place.container or not place.systemd):
         where = "a container" if place.container else "a place without systemd"
         left = f"runs are user {JOB_UID} and unconfined, the host's presets only: code of requests is refused"
+        if place.shut is not None:
+            left = f"runs are user {JOB_UID}, which cannot pass {place.shut}: nothing runs here"
+            opened = "put interpreter and models where every user can go, such as /usr/local or /opt"
+            return f"root in {where} that gives no namespaces ({said}): {left}", f"{opened}; {_CONFINABLE}"
         return f"root in {where} that gives no namespaces ({said}): {left}", _CONFINABLE
     return said, "install bubblewrap and allow user namespaces; until then runs that require it are refused"
 

@@ -30,6 +30,7 @@ DRIVER = {"nvidia": "550.54.15", "cuda": "12.4"}
         ("another", Place(restricted=True), "AppArmor restricts user namespaces", "setup_gpu.sh"),
         (NO_NAMESPACE, Place(container=True, root=True), "root in a container", "--cap-add SYS_ADMIN"),
         (NO_NAMESPACE, Place(systemd=False, root=True), "runs are user 65533 and unconfined", "virtual machine"),
+        (NO_NAMESPACE, Place(container=True, root=True, shut="/root"), "cannot pass /root: nothing runs", "/usr/local"),
         (NO_NAMESPACE, Place(), "Creating new namespace failed", "allow user namespaces"),
         ("bubblewrap (bwrap) is not installed", Place(restricted=True), "is not installed", "install the package"),
     ],
