@@ -18,6 +18,7 @@ from benchmarks.studies import (
     forgeries,
     fresh_clone,
     hogs,
+    hostile_places,
     pages,
     proofs,
     requester_size,
@@ -47,6 +48,7 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
     ),
     "evidence": (campaign.STUDY, failures.STUDY, equal_arms.STUDY, claim_runs.STUDY, forgeries.STUDY),
     "workloads": (workload_mutations.STUDY,),
+    "hardware": (hostile_places.STUDY,),
     "front-door": (requester_size.STUDY, requester_speed.STUDY, pages.STUDY),
     "engine": (fast_demo.STUDY, families.STUDY, state_cost.STUDY, dispatch.STUDY, drafting_choice.STUDY),
 }
