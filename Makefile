@@ -8,7 +8,7 @@ PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest
 # Tests start many Python processes: without bytecode files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test unit lint ruff types imports check drift evidence workflows bench engine-study gate-score planted fuzz slow studies show clean
+.PHONY: help demo test unit lint ruff types imports check drift evidence workflows bench engine-study gate-score planted fuzz slow studies hardware-kit show clean
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -75,6 +75,9 @@ slow: $(VENV)/.dev ## the slow tests
 
 studies: $(VENV)/.dev ## measure what is open of an area's studies, one case at a time: make studies AREA=rooms
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.studies $(AREA) $(STUDY)
+
+hardware-kit: $(VENV)/.dev ## on a real Mac or GPU box: what it says of itself and its hardware tests, in one file to commit
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.hardware_kit
 
 show: $(VENV)/.dev ## what an area promises to show, each line with its figure and command: make show AREA=rooms
 	$(BIN)/python -m benchmarks.show $(AREA)

@@ -1,0 +1,119 @@
+"""The kit for owners of real machines: nothing private in its bundle, and what is absent is said."""
+
+from __future__ import annotations
+
+import json
+import plistlib
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.hardware_kit import bundle, sources
+from benchmarks.hardware_kit.__main__ import FOLDER, main
+from benchmarks.hardware_kit.private import cleaned, left_in, names_of_this_machine
+from bridge.executor.observe.accelerators.apple import registry
+
+ROOT = Path(__file__).resolve().parents[3]
+PRIVATE = {"anns-mac-mini": "<host>", "/Users/ann": "<home>", "ann": "<user>"}
+SECRETS = ("anns-mac-mini", "/Users/ann", "Ann", "C02XG0FDH7JY", "GPU-5f1c0e2a-77aa", "Signal", "Slack", "10.0.0.7")
+IOREG = plistlib.dumps(
+    [
+        {
+            "IORegistryEntryID": 1,
+            "IOPlatformSerialNumber": "C02XG0FDH7JY",
+            "PerformanceStatistics": {"Device Utilization %": 40, "In use system memory": 5, "secret": "Ann"},
+            "IORegistryEntryChildren": [
+                {
+                    "IORegistryEntryID": number,
+                    "IOUserClientCreator": f"pid {number}, {program}",
+                    "AppUsage": [{"API": "Metal", "accumulatedGPUTime": 10**9, "bundle": "Ann"}],
+                }
+                for number, program in ((7, "python3.13"), (8, "Signal"))
+            ],
+        }
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Run the kit here, with one of its test files."""
+    folder = tmp_path_factory.mktemp("kit")
+    code = main(["--out", str(folder), "--tests", "tests/hardware/test_metal.py"])
+    (path,) = folder.iterdir()
+    return code, path.read_text()
+
+
+def test_the_kit_runs_here_and_says_what_is_absent(made):
+    code, text = made
+    value = json.loads(text)
+    assert code == 0
+    assert value["absent"]["ioreg AGXAccelerator"] == "of macOS only"
+    assert value["raw"].keys().isdisjoint(value["absent"])
+    assert value["raw"].keys() | value["absent"].keys() == {one.name for one in sources.SOURCES}
+    assert {one["outcome"] for one in value["tests"]} <= {"passed", "skipped"}
+    assert all(one["why"] for one in value["tests"] if one["outcome"] == "skipped")
+    assert re.fullmatch(r"[0-9a-f]{40}", value["commit"])
+
+
+def test_nothing_in_the_bundle_names_this_machine_or_who_uses_it(made):
+    import getpass
+    import socket
+
+    _, text = made
+    assert left_in(text, names_of_this_machine()) == []
+    for word in (socket.gethostname(), getpass.getuser(), str(Path.home()), str(ROOT)):
+        assert word in {"root", "/root"} or not re.search(rf"\b{re.escape(word)}\b", text) or len(word) < 3, word
+
+
+def test_the_registry_is_cut_down_to_what_the_meter_reads_and_reads_the_same():
+    cut = sources.reduced_registry(IOREG)
+    text = json.dumps(cut)
+    assert not [word for word in SECRETS if word in text]
+    assert registry(plistlib.dumps(cut)) == registry(IOREG)
+    assert {"pid 7, python", "pid 8, another"} <= set(re.findall(r"pid \d+, \w+", text))
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "kept"),
+    [
+        ("pmset -g", " sleep   1 (sleep prevented by Slack, Ann)\n womp 1\n", " sleep   1\n womp 1"),
+        ("pmset -g assertions", "  PreventSystemSleep 1\n  pid 3(Signal): Ann's call\n", "  PreventSystemSleep 1"),
+        ("pmset -g batt", "Now drawing from 'AC Power'\n -Ann's battery 100%\n", "Now drawing from 'AC Power'"),
+        ("fdesetup status", "FileVault is On.\nAnn may unlock it\n", "FileVault is On"),
+    ],
+)  # fmt: skip
+def test_of_a_tool_only_the_lines_that_a_parser_reads_are_kept(name, said, kept):
+    source = next(one for one in sources.SOURCES if one.name == name)
+    assert sources.Source(name, source.system, lambda: said, source.keep).taken() == kept
+
+
+def test_what_slips_through_is_replaced_and_what_cannot_be_stops_the_bundle():
+    sly = {"a": "/Users/ann/models on anns-mac-mini, Ann", "b": "GPU-5f1c0e2a-77aa at 10.0.0.7, ann@example.org"}
+    text = bundle.written(sly, PRIVATE)
+    assert json.loads(text) == {"a": "<home>/models on <host>, <user>", "b": "GPU-<uuid> at <address>, <mail>"}
+    assert left_in("of Ann", PRIVATE) == ["ann"]
+    assert left_in("an announcement", PRIVATE) == []
+    with pytest.raises(SystemExit, match="private words are left"):
+        bundle.written({"a": "ann"}, PRIVATE | {"ann": "ann"})
+    assert cleaned("0a:1b:2c:3d:4e:5f", {}) == "<mac>"
+
+
+def test_a_failed_test_is_its_first_line_and_no_traceback():
+    report = (
+        '<testsuites><testsuite><testcase classname="a" name="b"><failure message="no&#10;/Users/ann/x">long</failure>'
+        '</testcase><testcase classname="a" name="c"/></testsuite></testsuites>'
+    )
+    assert bundle.ended(report) == [
+        {"test": "a.b", "outcome": "failed", "why": "no"},
+        {"test": "a.c", "outcome": "passed"},
+    ]
+
+
+@pytest.mark.parametrize(("row", "device"), [("macOS, Apple Silicon, Metal", "metal"), ("Linux, NVIDIA GPU", "cuda")])
+def test_readme_says_untested_until_a_committed_bundle_says_otherwise(row, device):
+    bundles = [json.loads(path.read_text("utf-8")) for path in FOLDER.glob("*.json")]
+    seen = [one for one in bundles if any(name.startswith(device) for name in one["machine"]["devices"])]
+    (line,) = [line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if line.startswith(f"| {row}")]
+    assert ("untested" in line) == (not seen)
