@@ -8,7 +8,7 @@ PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest
 # Tests start many Python processes: without bytecode files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test unit lint ruff types imports check drift evidence workflows bench engine-study gate-score planted fuzz slow studies hardware-kit show clean
+.PHONY: help demo test unit lint ruff types imports check drift evidence workflows release-ready bench engine-study gate-score planted fuzz slow studies hardware-kit show locks audit release clean
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -21,6 +21,10 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) -e ".[mlx,torch,gguf,github,mcp,report,dev]"
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.release: $(VENV)/.dev
+	$(PIP) -e ".[release]"
+	@touch $@
 
 demo: $(VENV)/.demo ## install what a runner needs and send one real request through the bridge
 	$(BIN)/kakeya-mac run k3-fused-allmlx-code --wait
@@ -53,7 +57,10 @@ evidence: $(VENV)/.dev ## judge every committed result; a changed one fails
 workflows: $(VENV)/.dev
 	$(BIN)/zizmor --offline --persona auditor .github/workflows
 
-check: types imports evidence drift ruff workflows ## what must hold before tests are worth running
+release-ready: $(VENV)/.dev ## where a release tag is checked out: its version, its change log, an address for reports of weaknesses
+	$(BIN)/python -m tests.release_ready
+
+check: types imports evidence drift ruff workflows release-ready ## what must hold before tests are worth running
 
 bench: $(VENV)/.dev ## ratios inside interleaved runs; needs a quiet machine
 	$(ONE_THREAD) $(BIN)/python -m benchmarks
@@ -81,6 +88,18 @@ hardware-kit: $(VENV)/.dev ## on a real Mac or GPU box: what it says of itself a
 
 show: $(VENV)/.dev ## what an area promises to show, each line with its figure and command: make show AREA=rooms
 	$(BIN)/python -m benchmarks.show $(AREA)
+
+LOCK := --quiet --universal --python-version 3.11 -c constraints.txt --generate-hashes --no-header --no-annotate
+locks: $(VENV)/.release ## pin by digest what set-up installs
+	echo "setuptools>=77" | $(BIN)/uv pip compile $(LOCK) --extra mlx --extra github -o runner-setup/locks/mac.txt pyproject.toml -
+	echo "setuptools>=77" | $(BIN)/uv pip compile $(LOCK) --extra torch --extra github -o runner-setup/locks/gpu.txt pyproject.toml -
+
+audit: $(VENV)/.release ## known weaknesses of what set-up installs; needs the network
+	$(BIN)/pip-audit --require-hashes --disable-pip -r runner-setup/locks/mac.txt
+	$(BIN)/pip-audit --require-hashes --disable-pip -r runner-setup/locks/gpu.txt
+
+release: $(VENV)/.release ## dist/: the wheel, built twice with the same bytes, the models' weights, SBOMs, checksums
+	$(BIN)/python -m tests.release
 
 clean: ## remove what make made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

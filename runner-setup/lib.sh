@@ -35,6 +35,8 @@ OWN_PATHS=() # what this script makes and takes away; no link among them is foll
 ALLOW='"*-env-probe", "k3-*"'
 DEVICES=""
 CONSTRAINTS=""
+LOCKED_EXTRAS="" # the extras whose packages the lock pins by digest
+LOCK=""
 CHANGED=0
 PROBLEMS=0
 
@@ -49,8 +51,9 @@ reboot. Running it again changes nothing that is already right.
   --name NAME             the runner's name (default: the host's name)
   --python PATH           the interpreter to pin, 3.11 or newer (default: the newest one found)
   --package SPEC          what pip installs: a wheel, a folder or a requirement (default: this clone)
-  --constraints FILE      pip constraints for a reproducible environment
-  --extras A,B            extras of the package, empty for none (default: mlx on a Mac, torch on Linux)
+  --extras A,B            extras of the package, empty for none (default: as the lock beside this script, by digest:
+                          mlx,github on a Mac, torch,github on Linux); others need:
+  --constraints FILE      pip constraints, instead of the lock
   --labels A,B            labels that requests may select
   --models DIR            model folder, read-only for runs
   --create-bus            make the remote a bus if it is none yet
@@ -94,6 +97,9 @@ parse_options() {
     esac
     shift
   done
+  case "$MODE" in install | dry-run) ;; *) return 0 ;; esac
+  [ -n "$CONSTRAINTS" ] || [ "$EXTRAS" = "$LOCKED_EXTRAS" ] \
+    || die "--extras ${EXTRAS:-''}: the lock beside this script has the packages of $LOCKED_EXTRAS only" "leave --extras out, or give --constraints FILE"
 }
 
 set_option() {
@@ -314,14 +320,41 @@ ensure_environment() { # prefix
     wrong "environment: $prefix/bin/kakeya-runner does not run" "run this script again without --check"
   else
     act "make the environment $prefix with $PYTHON" "$PYTHON" -m venv "$prefix"
-    act "install $spec" install_package "$prefix" "$spec"
+    if [ -n "$CONSTRAINTS" ]; then
+      act "install $spec" pip_install "$prefix" -c "$CONSTRAINTS" "$spec"
+    else
+      act "install what it needs, by digest: $LOCK" pip_install "$prefix" --require-hashes -r "$LOCK"
+      act "install $PACKAGE" pip_install "$prefix" --no-deps --no-build-isolation "$PACKAGE"
+    fi
+    return
+  fi
+  if [ -z "$CONSTRAINTS" ] && [ "$EXTRAS" = "$LOCKED_EXTRAS" ]; then
+    ensure_locked "$prefix"
   fi
 }
 
-install_package() {
-  local options=(--quiet --disable-pip-version-check)
-  [ -z "$CONSTRAINTS" ] || options+=(-c "$CONSTRAINTS")
-  "$1/bin/python" -m pip install "${options[@]}" "$2"
+pip_install() { # prefix words…
+  local prefix=$1
+  shift
+  "$prefix/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
+}
+
+ensure_locked() { # prefix: what is installed is what the lock names
+  local others
+  others=$(comm -23 <("$1/bin/python" -I -m pip list --format=freeze --disable-pip-version-check | versions) <(versions <"$LOCK") \
+    | grep -Ev '^(kakeya|pip|setuptools)==' | paste -sd ' ' -) || true
+  if [ -z "$others" ]; then
+    right "packages as $LOCK has them"
+  elif [ "$MODE" = check ]; then
+    wrong "packages: not as $LOCK has them: $others" "run this script again without --check"
+  else
+    act "install the packages of $LOCK again, instead of $others" pip_install "$1" --require-hashes -r "$LOCK"
+  fi
+}
+
+# Lines name==version as the index compares names, of a lock or of what pip lists.
+versions() {
+  awk -F== '/^[A-Za-z0-9]/ && NF > 1 { name = tolower($1); gsub(/[-_.]+/, "-", name); split($2, version, /[ ;]/); print name "==" version[1] }' | sort -u
 }
 
 policy_text() { # interpreter

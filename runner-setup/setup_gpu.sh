@@ -6,6 +6,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/access.sh"
 
 EXTRAS=torch,github
+LOCKED_EXTRAS=$EXTRAS
+LOCK=$(dirname "${BASH_SOURCE[0]}")/locks/gpu.txt
 MACHINE_LABEL=kakeya-gpu
 ALLOW='"*-env-probe", "cuda-*", "k3-*"'
 SANDBOX_MODE=required

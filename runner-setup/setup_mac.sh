@@ -7,6 +7,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/access.sh"
 
 EXTRAS=mlx,github
+LOCKED_EXTRAS=$EXTRAS
+LOCK=$(dirname "${BASH_SOURCE[0]}")/locks/mac.txt
 MACHINE_LABEL=kakeya-mac
 SANDBOX_MODE=preferred
 

@@ -80,7 +80,7 @@ class Host:
 
 def copied_source(folder: Path) -> Path:
     """Copy what a package is built from: building writes beside the sources."""
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, folder / name)
     for name in ("bridge", "engine"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"))

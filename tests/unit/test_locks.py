@@ -1,0 +1,71 @@
+"""What set-up installs is pinned by digest, and set-up says when something else is installed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.drift import ROOT
+
+LOCKS = ROOT / "runner-setup" / "locks"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pinned(lock: Path) -> dict[str, str]:
+    """Return each locked version by name; every one has a digest."""
+    found = {}
+    for entry in lock.read_text("ascii").replace("\\\n", " ").splitlines():
+        name, version = entry.split(";")[0].split()[0].split("==")
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry), entry
+        found[normal(name)] = version
+    return found
+
+
+@pytest.mark.parametrize(("host", "extras"), [("mac", ("mlx", "github")), ("gpu", ("torch", "github"))])
+def test_a_lock_pins_all_that_its_host_is_given_to_the_versions_that_are_tested(host, extras):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = project["dependencies"] + [one for extra in extras for one in project["optional-dependencies"][extra]]
+    lines = (ROOT / "constraints.txt").read_text("ascii").splitlines()
+    tested = {normal(name): version for name, _, version in (line.partition("==") for line in lines) if version}
+    lock = pinned(LOCKS / f"{host}.txt")
+
+    assert {normal(_NAME.match(one).group()) for one in wanted} <= lock.keys()
+    assert {name: version for name, version in lock.items() if tested.get(name, version) != version} == {}
+    script = "setup_mac.sh" if host == "mac" else "setup_gpu.sh"
+    assert f"\nEXTRAS={','.join(extras)}\n" in (ROOT / "runner-setup" / script).read_text()
+
+
+def test_an_environment_that_is_not_the_locked_one_is_named_package_by_package(tmp_path):
+    installed = {normal(one.name): one.version for one in importlib.metadata.distributions()}
+    lock = tmp_path / "lock.txt"
+    lock.write_text("".join(f"{name}=={version} \\\n    --hash=sha256:00\n" for name, version in installed.items()))
+
+    assert "ok     packages as " in checked(lock)
+    lock.write_text(lock.read_text().replace(f"pydantic=={installed['pydantic']} ", "pydantic==1.0 ", 1))
+    said = checked(lock)
+    assert f"not as {lock} has them: pydantic=={installed['pydantic']}\n" in said
+    assert "repair: run this script again without --check" in said
+
+
+def checked(lock: Path) -> str:
+    program = f"source {ROOT}/runner-setup/lib.sh; MODE=check LOCK={lock}; ensure_locked {sys.prefix}"
+    return subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True).stdout
+
+
+def test_other_extras_than_the_locked_ones_need_constraints():
+    for script in ("setup_mac.sh", "setup_gpu.sh"):
+        command = ["bash", str(ROOT / "runner-setup" / script), "--dry-run", "--bus", "/tmp/bus.git", "--extras", "mcp"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: --extras mcp: the lock beside this script has the packages of ")
+        assert "give --constraints FILE" in done.stderr
