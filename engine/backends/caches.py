@@ -7,10 +7,11 @@ the names its attention modules call.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Array, Library, Rows, RowStore
+from engine.backends.visibility import Visibility
 from engine.errors import CacheCropError, UsageError
 from engine.structure.layout import CacheLayout
 
@@ -34,6 +35,14 @@ class LayerRows(ABC):
     def offset(self) -> int:
         """Positions seen so far, under the name that mlx-lm's attention modules read."""
         return self._length
+
+    def visible(self, rows: int) -> Visibility:
+        """Return what the next append of ``rows`` rows will return, and which of it each of them sees."""
+        return Visibility(((self._oldest_visible(), self._length + rows),), rows, self.window)
+
+    def _oldest_visible(self) -> int:
+        """Return the oldest position that a row appended next sees in its window."""
+        return 0 if self.window is None else max(0, self._length - self.window + 1)
 
     @abstractmethod
     def append(self, keys: Array, values: Array) -> Rows:
@@ -87,8 +96,7 @@ class FullRows(LayerRows):
         if end > self._store.capacity:
             self._store.move(parts, 0, begin, -(-end // self._grow_rows) * self._grow_rows)
         self._store.write(parts, begin, end)
-        self._length = end
-        first = 0 if self.window is None else max(0, begin - self.window + 1)
+        first, self._length = self._oldest_visible(), end
         return self._store.rows(first, end)
 
     def check_crop(self, length: int) -> None:
@@ -210,9 +218,15 @@ class SinkWindowRows(WindowRows):
         super().__init__(store, window, slack_rows, grow_rows, sink)
         self._first = RowStore(store.library)
 
+    def visible(self, rows: int) -> Visibility:
+        """Return what the next append of ``rows`` rows will return, and which of it each of them sees."""
+        first, end = self._oldest_visible(), self._length + rows
+        early = min(self.sink, first)
+        return Visibility((*([(0, early)] if early else []), (first, end)), rows, self.window, self.sink)
+
     def append(self, keys: Array, values: Array) -> Rows:
         """Append rows and return the sink's rows that left the window, then the window's, oldest first."""
-        begin = self._length
+        begin, shown = self._length, min(self.sink, self._oldest_visible())
         if begin < self.sink:
             rows = self.sink - begin
             early = self._first.encode(keys[..., :rows, :], values[..., :rows, :])
@@ -221,7 +235,6 @@ class SinkWindowRows(WindowRows):
                 self._first.move(early, 0, 0, self.sink + 1)
             self._first.write(early, begin, begin + int(early[0].shape[2]))
         recent = super().append(keys, values)
-        shown = sink_rows(begin, self._reach + 1, self.sink)
         if not shown:
             return recent
         early_rows, joined = self._first.rows(0, shown), self._store.library.joined
@@ -248,13 +261,29 @@ def crop_all(caches: Sequence[LayerRows | RecurrentState], length: int) -> None:
         cache.crop(length)
 
 
-def in_layer_order(
-    rows: Iterable[LayerRows], states: Mapping[int, RecurrentState]
+def by_layer(
+    sizes: Sequence[tuple[int | None, int]],
+    layout: CacheLayout,
+    states: Mapping[int, RecurrentState],
+    make: Callable[[int | None, CacheLayout, int], LayerRows],
 ) -> tuple[LayerRows | RecurrentState, ...]:
-    """Return the caches of a sequence by layer: a layer keeps rows unless ``states`` has it."""
-    rest = list(rows)
-    remaining = iter(rest)
-    return tuple(states[index] if index in states else next(remaining) for index in range(len(rest) + len(states)))
+    """Return the caches of a sequence by layer: a layer keeps rows as the layout says of it unless ``states`` has it.
+
+    Args:
+        sizes: Window and size of a head of every layer that keeps rows, in order.
+        layout: What is kept.
+        states: The states of the other layers, by layer.
+        make: Makes the cache of one layer of a window, a layout and a size of a head.
+    """
+    rest = iter(sizes)
+    caches: list[LayerRows | RecurrentState] = []
+    for layer in range(len(sizes) + len(states)):
+        if layer in states:
+            caches.append(states[layer])
+            continue
+        window, head_dim = next(rest)
+        caches.append(make(window, layout.of(layer), head_dim))
+    return tuple(caches)
 
 
 def held_rows(caches: Sequence[LayerRows | RecurrentState]) -> list[Rows]:
@@ -292,13 +321,3 @@ def layer_rows(
     if window is not None and not layout.every_row:
         return WindowRows(store, window, slack(window), grow_rows)
     return FullRows(store, window, grow_rows)
-
-
-def sink_rows(offset: int, window: int, sink: int) -> int:
-    """Return how many sink rows lie before the window of an append at ``offset``."""
-    return min(sink, max(0, offset - window + 1))
-
-
-def is_bounded(rows: int, offset: int, window: int | None, sink: int) -> bool:
-    """Return whether some query of an append must not see a key that the append is shown."""
-    return window is not None and offset + rows - max(0, offset - window + 1, sink) > window

@@ -70,9 +70,10 @@ class Structure:
         return tuple(self.window if self.kinds[index] == SLIDING else None for index in self.attending)
 
     @property
-    def first_of(self) -> dict[str, int]:
-        """The first layer of each kind that attends: its mask is that of the others."""
-        return {kind: self.kinds.index(kind) for kind in dict.fromkeys(self.kinds) if kind != LINEAR}
+    def sources(self) -> tuple[int, ...]:
+        """The layer whose rows each layer attends to: itself, or the last one of its kind that keeps rows."""
+        last = {kind: index for index, kind in enumerate(self.kinds[: self.owners])}
+        return tuple(index if index < self.owners else last[kind] for index, kind in enumerate(self.kinds))
 
 
 def read_structure(config: Config) -> Structure:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from engine.errors import UsageError
+
+_AFFINE = re.compile(r"affine(?P<bits>[48])(/(?P<group>[1-9][0-9]{0,3}))?")
+_BOUNDED = re.compile(
+    r"sink(?P<sink>[0-9]{1,5})\+window(?P<window>[1-9][0-9]{0,6})(?P<exact>(\+exact[0-9]{1,3})*)"
+    r"(\+pages(?P<page_rows>[1-9][0-9]{0,3})x(?P<page_count>[1-9][0-9]{0,4}))?"
+    r"(?P<stream>\+stream)?(\+ftheta(?P<rank>[1-9][0-9]{0,4}))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +22,8 @@ class CacheLayout:
     """Which rows of keys and values a target keeps, and in how many bits.
 
     Written as ``native``, ``full``, ``affine8``, ``affine4``, ``affine8/32`` (groups of 32) or ``sink4+window64``.
+    Behind a window may follow, in this order, ``+exact5`` for each layer that keeps every row, ``+pages16x10`` (10
+    pages of 16 evicted rows), ``+stream`` and ``+ftheta64``.
 
     Attributes:
         every_row: sliding layers keep every row too, the window enforced by the mask: a labelled study. Otherwise they
@@ -23,6 +32,10 @@ class CacheLayout:
         group_size: values that share a scale; None takes the largest divisor of the head's size up to 64.
         sink: full-attention layers keep this many first positions beside ``window``.
         window: full-attention layers attend to the newest this many positions; None to all.
+        exact: full-attention layers that are not bounded, ascending.
+        pages: rows of a page and how many pages of evicted rows each bounded layer holds; None for no pages.
+        stream: evicted rows are read page by page for each block.
+        rank: evicted rows are restored from so many values a side; None for no restoration.
     """
 
     every_row: bool = False
@@ -30,6 +43,10 @@ class CacheLayout:
     group_size: int | None = None
     sink: int = 0
     window: int | None = None
+    exact: tuple[int, ...] = ()
+    pages: tuple[int, int] | None = None
+    stream: bool = False
+    rank: int | None = None
 
     NATIVE: ClassVar[CacheLayout]
     FULL: ClassVar[CacheLayout]
@@ -49,24 +66,47 @@ class CacheLayout:
         if affine is not None:
             return cls(bits=int(affine["bits"]), group_size=int(affine["group"]) if affine["group"] else None)
         if bounded is not None:
-            return cls(sink=int(bounded["sink"]), window=int(bounded["window"]))
+            layout = cls._bounded(bounded)
+            if str(layout) == text:
+                return layout
+            raise UsageError(f"cache layout {text!r}; expected it as {str(layout)!r}: each part once, numbers in order")
         raise UsageError(
             f"cache layout {text!r}; expected native, full, affine8, affine4, affine8/GROUP, affine4/GROUP or "
-            "sinkROWS+windowROWS with a window of at least 1"
+            "sinkROWS+windowROWS with a window of at least 1, and behind that +exactLAYER for each layer, "
+            "+pagesROWSxPAGES, +stream and +fthetaRANK"
+        )
+
+    @classmethod
+    def _bounded(cls, parts: re.Match[str]) -> CacheLayout:
+        exact = sorted({int(layer) for layer in parts["exact"].split("+exact")[1:]})
+        return cls(
+            sink=int(parts["sink"]),
+            window=int(parts["window"]),
+            exact=tuple(exact),
+            pages=(int(parts["page_rows"]), int(parts["page_count"])) if parts["page_rows"] else None,
+            stream=parts["stream"] is not None,
+            rank=int(parts["rank"]) if parts["rank"] else None,
         )
 
     def __str__(self) -> str:
         """Return the text that ``parse`` reads."""
         if self.bits is not None:
             return f"affine{self.bits}" + (f"/{self.group_size}" if self.group_size else "")
-        if self.window is not None:
-            return f"sink{self.sink}+window{self.window}"
-        return "full" if self.every_row else "native"
+        if self.window is None:
+            return "full" if self.every_row else "native"
+        parts = [f"sink{self.sink}+window{self.window}", *(f"exact{layer}" for layer in self.exact)]
+        parts += [] if self.pages is None else [f"pages{self.pages[0]}x{self.pages[1]}"]
+        parts += ["stream"] if self.stream else []
+        return "+".join(parts + ([] if self.rank is None else [f"ftheta{self.rank}"]))
 
     @property
     def lossless(self) -> bool:
         """Whether decoding with it is decoding as the model defines it."""
-        return self.bits is None and self.window is None
+        return self.bits is None and (self.window is None or self.stream)
+
+    def of(self, layer: int) -> CacheLayout:
+        """Return the layout of one layer: an exact one keeps every row that the model attends to."""
+        return CacheLayout.NATIVE if layer in self.exact else self
 
     def group_of(self, head_dim: int) -> int:
         """Return how many values of a head share a scale.
@@ -82,8 +122,13 @@ class CacheLayout:
             )
         return group
 
-    def check(self, windows: Sequence[int | None], head_dims: Sequence[int]) -> None:
+    def check(self, windows: Sequence[int | None], head_dims: Sequence[int], layers: Sequence[int]) -> None:
         """Check the layout against a target's layers, before anything runs.
+
+        Args:
+            windows: The window of every layer that keeps rows, None on full-attention layers.
+            head_dims: The size of a head in each of them.
+            layers: Which layers of the target they are.
 
         Raises:
             UsageError: If the target cannot have it.
@@ -91,11 +136,23 @@ class CacheLayout:
         if self.bits is not None:
             for head_dim in head_dims:
                 self.group_of(head_dim)
-        if self.window is not None and None not in windows:
+        if self.window is not None:
+            self._check_bounded([layer for layer, window in zip(layers, windows, strict=True) if window is None])
+
+    def _check_bounded(self, full: list[int]) -> None:
+        """Check that there are layers to bound among ``full``, and that every part can be decoded."""
+        if not full:
             raise UsageError(f"cache layout {self} bounds full-attention layers and the target has none; use native")
+        unknown = [layer for layer in self.exact if layer not in full]
+        if unknown:
+            raise UsageError(f"cache layout {self}: layer {unknown[0]} is none of the full-attention layers {full}")
+        if list(self.exact) == full:
+            raise UsageError(f"cache layout {self} leaves no full-attention layer of {full} to bound; use native")
+        decoded = replace(self, pages=None, stream=False, rank=None)
+        if decoded != self:
+            beyond = str(self).removeprefix(str(decoded))
+            raise UsageError(f"cache layout {self}: {beyond} cannot be decoded yet; expected {decoded}")
 
 
 CacheLayout.NATIVE = CacheLayout()
 CacheLayout.FULL = CacheLayout(every_row=True)
-_AFFINE = re.compile(r"affine(?P<bits>[48])(/(?P<group>[1-9][0-9]{0,3}))?")
-_BOUNDED = re.compile(r"sink(?P<sink>[0-9]{1,5})\+window(?P<window>[1-9][0-9]{0,6})")

@@ -22,7 +22,11 @@ _SLACK_ROWS: Final = (
 _VALUE_BYTES: Final = {"float32": (4.0, 4.0), "bfloat16": (2.0, 2.0), "float16": (2.0, 2.0)}
 _CODED: Final = (2.0, 4.0)  # weights in codes are computed with in one of these
 _AFFINE: Final = re.compile(r"affine([48])(/[0-9]+)?")
-_BOUNDED: Final = re.compile(r"sink([0-9]{1,5})\+window([0-9]{1,7})")
+_BOUNDED: Final = re.compile(
+    r"sink(?P<sink>[0-9]{1,5})\+window(?P<window>[0-9]{1,7})(?P<exact>(\+exact[0-9]{1,3})*)"
+    r"(\+pages(?P<rows>[0-9]{1,4})x(?P<count>[0-9]{1,5}))?(?P<stream>\+stream)?(\+ftheta[0-9]{1,5})?"
+)
+_STREAM_ROWS: Final = 256  # a page on its way, and its copy
 
 
 def shape_of(report: Report, evidence: Evidence, role: str = "target") -> ModelShape | None:
@@ -51,18 +55,36 @@ def native_bytes(caches: tuple[CacheShape, ...], report: Report, positions: int)
     return low * sum(_width(one) * _shown(one.window, positions) for one in caches), high * most
 
 
-def least_bytes(layout: str, caches: tuple[CacheShape, ...], report: Report, positions: int) -> float | None:
-    """Return the least bytes of a cache layout; None for a name that says no layout."""
-    low, _ = value_bytes(report)
+def layout_bytes(
+    layout: str, caches: tuple[CacheShape, ...], report: Report, positions: int
+) -> tuple[float, float | None] | None:
+    """Return the least and the most bytes of a cache layout, None for a name that says no layout.
+
+    The most is None for codes: how many bytes their scales take is not in the name.
+    """
+    low, high = value_bytes(report)
     affine, bounded = _AFFINE.fullmatch(layout), _BOUNDED.fullmatch(layout)
-    if layout == "full":
-        return low * sum(_width(one) * positions for one in caches)
     if affine is not None:
-        low = int(affine[1]) / 8
-    elif bounded is None and layout != "native":
+        return int(affine[1]) / 8 * sum(_width(one) * _shown(one.window, positions) for one in caches), None
+    if bounded is None and layout not in {"native", "full"}:
         return None
-    kept = None if bounded is None else int(bounded[1]) + int(bounded[2])
-    return low * sum(_width(one) * _shown(kept if one.window is None else one.window, positions) for one in caches)
+    least = most = 0.0
+    for layer, one in enumerate(caches):
+        window = None if layout == "full" else one.window
+        if bounded is not None and window is None and str(layer) not in bounded["exact"].split("+exact"):
+            rows = _bounded_rows(bounded, positions)
+        else:
+            rows = _shown(window, positions), _most_shown(window, positions) + _SLACK_ROWS
+        least, most = least + low * _width(one) * rows[0], most + high * _width(one) * rows[1]
+    return least, most
+
+
+def _bounded_rows(parts: re.Match[str], positions: int) -> tuple[int, int]:
+    """Return the fewest and the most rows of a layer that keeps a sink, a window, and a pool of pages beside them."""
+    kept = int(parts["sink"]) + int(parts["window"])
+    pool = int(parts["rows"]) * int(parts["count"]) if parts["rows"] else 0
+    least = min(positions, kept - 1 + pool)
+    return least, _most_shown(kept, positions) + pool + _SLACK_ROWS + (_STREAM_ROWS if parts["stream"] else 0)
 
 
 def most_bytes(bits: float, caches: tuple[CacheShape, ...], positions: int) -> float:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from bridge.gate.facts.model_sizes import least_bytes, most_bytes, native_bytes, shape_of
+from bridge.gate.facts.model_sizes import layout_bytes, most_bytes, native_bytes, shape_of
 from bridge.gate.facts.samples import Arm, Sample, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import BOUNDED_KV, COMMIT_COMPARISON, KV_QUANTISATION, SAMPLED, UNSEEN
@@ -106,7 +106,7 @@ def require_process_per_arm(report: Report, evidence: Evidence) -> Iterator[Viol
     remedy="Sum the real buffers of the library's own cache of the model in the host's folder; name arms by layout.",
 )
 def bound_cache_bytes(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """A cache holds what its model's rows take: native within its library's growth, a layout no less than it keeps.
+    """A cache holds what its model's rows take: native within its library's growth, a layout what its name says.
 
     A native cache that is inflated in buffers and allocator alike makes any other look small. The runner reads from the
     model's folder how many values each layer keeps of a position, so the bytes of a context are arithmetic. A native
@@ -177,10 +177,12 @@ def _cache_bytes(
                 where,
             )
         return
-    least = least_bytes(arm, caches, report, positions)
-    if least is None:
+    bounds = layout_bytes(arm, caches, report, positions)
+    if bounds is None:
         yield Violation(
             f"arm {arm!r} names no cache layout: nobody knows what it must hold", where, severity="violation"
         )
-    elif kept < least:
-        yield Violation(f"{arm} holds {kept} bytes of {positions} positions, it keeps at least {least:.0f}", where)
+    elif kept < bounds[0]:
+        yield Violation(f"{arm} holds {kept} bytes of {positions} positions, it keeps at least {bounds[0]:.0f}", where)
+    elif bounds[1] is not None and kept > bounds[1]:
+        yield Violation(f"{arm} holds {kept} bytes of {positions} positions, it keeps at most {bounds[1]:.0f}", where)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from engine.backends.caches import FullRows, LayerRows, SinkWindowRows, WindowRows, is_bounded, layer_rows, sink_rows
+from engine.backends.caches import FullRows, LayerRows, SinkWindowRows, WindowRows, layer_rows
 from engine.backends.mlx.rows import LIBRARY
 from engine.backends.rows import RowStore
+from engine.backends.visibility import Visibility
 from engine.structure.layout import CacheLayout
 
 GROW_ROWS = 256
@@ -38,21 +39,15 @@ def make_cache(window: int | None, layout: CacheLayout, head_dim: int) -> LayerR
     return layer_rows(window, layout, head_dim, LIBRARY, (slack_of, GROW_ROWS))
 
 
-def next_mask(cache: LayerRows, rows: int) -> mx.array | str | None:
-    """Return the mask over what the next append of ``rows`` to ``cache`` will return."""
-    return attention_mask(rows, cache.length, cache.window, cache.sink)
-
-
-def attention_mask(rows: int, offset: int, window: int | None, sink: int = 0) -> mx.array | str | None:
-    """Return the mask for ``rows`` queries from ``offset`` on over the keys a cache returned for them.
+def attention_mask(visible: Visibility) -> mx.array | str | None:
+    """Return the mask of the new rows over the rows that their append returns.
 
     None lets every query see every key, ``"causal"`` is MLX's fused causal mask aligned at the end.
     """
-    if rows == 1:
+    if visible.rows == 1:
         return None
-    if window is None or not is_bounded(rows, offset, window, sink):
+    if visible.causal or visible.window is None:
         return "causal"
-    first, end = max(0, offset - window + 1), offset + rows
-    keys = mx.concatenate([mx.arange(sink_rows(offset, window, sink)), mx.arange(first, end)])
-    queries = mx.arange(offset, end)[:, None]
-    return (keys <= queries) & ((queries - keys < window) | (keys < sink))
+    keys = mx.concatenate([mx.arange(*run) for run in visible.runs])
+    queries = mx.arange(visible.start, visible.start + visible.rows)[:, None]
+    return (keys <= queries) & ((queries - keys < visible.window) | (keys < visible.sink))

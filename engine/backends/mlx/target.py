@@ -18,7 +18,7 @@ class MlxTarget(Weights):
             ModelMismatchError: If a captured layer does not exist.
             UsageError: If the target cannot have the layout.
         """
-        layout.check(self.family.windows, self.family.head_dims)
+        layout.check(self.family.windows, self.family.head_dims, self.family.structure.attending)
         if any(not 0 <= layer < self.info.layer_count for layer in capture):
             raise ModelMismatchError(f"capture of layers {list(capture)}; the target has {self.info.layer_count}")
         return MlxSequence(self, capture, layout)

@@ -12,15 +12,14 @@ from engine.backends.caches import (
     LayerRows,
     SinkWindowRows,
     WindowRows,
+    by_layer,
     crop_all,
-    in_layer_order,
-    is_bounded,
     layer_rows,
-    sink_rows,
 )
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows, RowStore
 from engine.backends.torch.rows import LIBRARY
+from engine.backends.visibility import Visibility
 from engine.errors import UsageError
 from engine.structure.layout import CacheLayout
 
@@ -75,19 +74,19 @@ class LayerCaches:
         layout: CacheLayout,
         states: Mapping[int, RecurrentState] | None = None,
     ) -> None:
-        sizes = zip(windows, head_dims, strict=True)
         self.states = dict(states or {})
-        rows = [make_cache(window, layout, head_dim) for window, head_dim in sizes]
-        self.layers = in_layer_order(rows, self.states)
+        self.layers = by_layer(list(zip(windows, head_dims, strict=True)), layout, self.states, make_cache)
 
     @property
     def length(self) -> int:
         """Positions seen so far."""
         return self.layers[0].length
 
-    def mask(self, layer_idx: int, rows: int, device: torch.device) -> torch.Tensor | None:
-        """Return the mask over what the next ``update`` of a layer with ``rows`` rows will return."""
-        return next_mask(self._rows(layer_idx), rows, device)
+    def masks(self, rows: int, device: torch.device) -> dict[int, torch.Tensor | None]:
+        """Return by layer the mask over what its next ``update`` with ``rows`` rows will return."""
+        seen = {index: layer.visible(rows) for index, layer in enumerate(self.layers) if isinstance(layer, LayerRows)}
+        made = {visible: attention_mask(visible, device) for visible in set(seen.values())}
+        return {index: made[visible] for index, visible in seen.items()}
 
     def update(self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: object, **__: object) -> Rows:
         """Append one layer's rows and return the rows its queries may attend to."""
@@ -142,32 +141,20 @@ def make_cache(window: int | None, layout: CacheLayout, head_dim: int) -> LayerR
     return layer_rows(window, layout, head_dim, LIBRARY, (slack_of, GROW_ROWS))
 
 
-def next_mask(cache: LayerRows, rows: int, device: torch.device) -> torch.Tensor | None:
-    """Return the mask over what the next append of ``rows`` to ``cache`` will return."""
-    return attention_mask(rows, cache.length, cache.window, device, cache.sink)
-
-
-def attention_mask(
-    rows: int, offset: int, window: int | None, device: torch.device, sink: int = 0
-) -> torch.Tensor | None:
-    """Return the mask of ``rows`` queries from ``offset`` on over the keys a cache returned for them.
+def attention_mask(visible: Visibility, device: torch.device) -> torch.Tensor | None:
+    """Return the mask of the new rows over the rows that their append returns.
 
     Returns:
         bool ``[1, 1, rows, keys]``, True where a query may attend, or None where torch needs none: one query sees every
         key it is given, and a first chunk within the window is plainly causal (torch aligns that at the start, so a
         chunk after other rows always carries its mask).
     """
-    if rows == 1:
+    start, causal = visible.start, visible.causal
+    if visible.rows == 1 or (start == 0 and causal):
         return None
-    first, end = 0 if window is None else max(0, offset - window + 1), offset + rows
-    bounded = is_bounded(rows, offset, window, sink)
-    if offset == 0 and not bounded:
-        return None
-    shown = 0 if window is None else sink_rows(offset, window, sink)
-    keys = torch.arange(first - shown, end, device=device)
-    keys[:shown] = torch.arange(shown, device=device)
-    queries = torch.arange(offset, end, device=device)[:, None]
+    keys = torch.cat([torch.arange(*run, device=device) for run in visible.runs])
+    queries = torch.arange(start, start + visible.rows, device=device)[:, None]
     mask = keys <= queries
-    if bounded and window is not None:
-        mask &= (queries - keys < window) | (keys < sink)
+    if not causal and visible.window is not None:
+        mask &= (queries - keys < visible.window) | (keys < visible.sink)
     return mask[None, None]

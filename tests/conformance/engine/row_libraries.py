@@ -60,7 +60,7 @@ def _mlx() -> RowLibrary:
         rows,
         lambda values: mx.array(values, dtype=mx.float32),
         lambda cache, keys, values: cache.update_and_fetch(keys, values),
-        caches.next_mask,
+        lambda cache, count: caches.attention_mask(cache.visible(count)),
         visible,
     )
 
@@ -86,7 +86,7 @@ def _torch() -> RowLibrary:
         rows,
         lambda values: torch.tensor(values, dtype=torch.float32),
         lambda cache, keys, values: cache.append(keys, values),
-        lambda cache, count: caches.next_mask(cache, count, torch.device("cpu")),
+        lambda cache, count: caches.attention_mask(cache.visible(count), torch.device("cpu")),
         visible,
     )
 

@@ -15,7 +15,6 @@ from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.draft_model import DraftModel
 from engine.drafters.ngram import NgramModel
-from engine.drafters.none import NoDrafter
 from engine.drafters.several import several
 from engine.errors import UsageError
 from engine.loading import load_backend
@@ -37,8 +36,6 @@ LAYOUTS = ["affine8", "affine4/4", "sink0+window5", "sink4+window10", "sink3+win
 LENGTHS = {"before": 3, "across": WINDOW + 3, "far past": 61}
 BUDGET = 16
 ADVERSARIES: dict[str, Callable[[int, int], bool]] = {
-    "always right": lambda step, index: False,
-    "always wrong": lambda step, index: True,
     "right then wrong": lambda step, index: index >= 3,
     "another place each step": lambda step, index: index == (step * 3 + 1) % 8,
 }
@@ -113,7 +110,7 @@ def test_drafts_change_no_token_of_any_cache(
             break
     assert len(set(answer)) > 5
     if drafters == "real":
-        asked = [*networks[kind], NgramModel(min_tokens=1), NoDrafter()]
+        asked = [*networks[kind], NgramModel(min_tokens=1)]
     else:
         asked = [ScriptedModel(tuple(answer), length, VOCAB, wrong) for wrong in ADVERSARIES.values()]
     for index, drafter in enumerate(asked):
@@ -145,21 +142,47 @@ def test_whoever_is_asked_at_each_step_changes_no_token(backend: Any, targets: A
             assert len({step.source for step in steps if step.drafted}) > 1
 
 
-@pytest.mark.parametrize("text", ["sink0+window5", "sink4+window10"])
-def test_a_sink_and_window_is_the_model_under_that_mask(backend: Any, folders: Path, targets: Any, text: str) -> None:
+def under_masks(module: Any, layout: CacheLayout, tokens: list[int]) -> int:
+    """Return the next token of a model of full layers, each run over all rows under the mask that the layout says."""
+    rows = torch.arange(len(tokens))
+    causal = rows <= rows[:, None]
+    near = causal & ((rows[:, None] - rows < layout.window) | (rows < layout.sink))
+    with torch.inference_mode():
+        hidden = module.model.embed_tokens(torch.tensor([tokens]))
+        turned = module.model.rotary_emb(hidden, rows[None])
+        for index, layer in enumerate(module.model.layers):
+            seen = causal if index in layout.exact else near
+            hidden = layer(hidden, attention_mask=seen[None, None], position_embeddings=turned)
+        return int(module.lm_head(module.model.norm(hidden))[0, -1].argmax())
+
+
+@pytest.mark.parametrize(
+    "text", ["sink0+window5", "sink4+window10", "sink4+window10+exact2", "sink0+window5+exact0+exact5"]
+)
+def test_a_bounded_layout_is_the_model_under_its_masks(backend: Any, folders: Path, targets: Any, text: str) -> None:
     layout, prompt = CacheLayout.parse(text), list(prompt_of(30))
     module = load_backend("torch", device="cpu").load_target(folders / "qwen3").module
     expected: list[int] = []
     while len(expected) < BUDGET:
-        ids = torch.tensor([prompt + expected])
-        rows = torch.arange(ids.shape[1])
-        near = (rows[:, None] - rows < layout.window) | (rows < layout.sink)
-        seen = (rows <= rows[:, None]) & near
-        mask = torch.zeros(seen.shape).masked_fill(~seen, float("-inf"))[None, None]
-        with torch.inference_mode():
-            expected.append(int(module(ids, attention_mask=mask, use_cache=False).logits[0, -1].argmax()))
+        expected.append(under_masks(module, layout, prompt + expected))
     assert plain(backend, targets["qwen3"], tuple(prompt), layout) == expected
     assert expected != plain(backend, targets["qwen3"], tuple(prompt), CacheLayout.NATIVE)
+
+
+@pytest.mark.parametrize("kind", ["gemma4", "qwen3"])
+def test_drafts_change_no_token_where_one_layer_is_exact(backend: Any, targets: Any, networks: Any, kind: str) -> None:
+    target, layout, prompt = targets[kind], CacheLayout.parse("sink2+window7+exact5"), prompt_of(30)
+    answer = plain(backend, target, prompt, layout)
+    assert answer != plain(backend, target, prompt, CacheLayout.parse("sink2+window7"))
+    for chunk, drafter in ((512, networks[kind][0]), (7, NgramModel(min_tokens=1))):
+        assert drafted(backend, target, drafter, prompt, layout, chunk) == answer, drafter.info.name
+
+
+def test_only_layers_that_keep_rows_of_their_own_may_be_exact(targets: Any) -> None:
+    with pytest.raises(UsageError, match=r"leaves no full-attention layer of \[2\] to bound"):
+        targets["gemma4-shared"].open((), CacheLayout.parse("sink2+window7+exact2"))
+    with pytest.raises(UsageError, match=r"layer 5 is none of the full-attention layers \[2\]"):
+        targets["gemma4-shared"].open((), CacheLayout.parse("sink2+window7+exact5"))
 
 
 def test_eight_bits_stay_near_the_exact_logits_and_four_bits_less_near(backend: Any, targets: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.gate import profiles
-from bridge.gate.facts.model_sizes import least_bytes, most_bytes, native_bytes
+from bridge.gate.facts.model_sizes import layout_bytes, most_bytes, native_bytes
 from bridge.gate.interface import Evidence, Skip
 from bridge.gate.registry import rules
 from bridge.gate.reports.loading import load
@@ -25,7 +25,7 @@ from engine.structure.layout import CacheLayout
 from tests.corpus.gate.breaks import honest
 
 LENGTHS = ((5, 3), (63, 2), (64, 3), (400, 4))
-LAYOUTS = ("native", "full", "affine8", "affine4", "sink4+window64")
+LAYOUTS = ("native", "full", "affine8", "affine4", "sink4+window64", "sink4+window64+exact5")
 RULES = ("G2-MODELS", "G4-ERRORS", "G4-PROMPTS", "G7-NATIVE")
 
 
@@ -75,9 +75,10 @@ def test_real_caches_hold_what_arithmetic_says(tmp_path: Path, name: str, model:
             sequence = target.open((), CacheLayout.parse(layout))
             parts = Parts(sequence, NoDrafter(), backend.greedy(target), FixedDepth(0), backend.clock)
             list(speculative(parts, ids, Stopping(more + 1, frozenset()), 512))
-            least = least_bytes(layout, shape.caches, report, positions)
-            assert least is not None
-            assert least <= sequence.measured_bytes(), (layout, length)
+            bounds = layout_bytes(layout, shape.caches, report, positions)
+            assert bounds is not None
+            assert bounds[0] <= sequence.measured_bytes(), (layout, length)
+            assert bounds[1] is None or sequence.measured_bytes() <= bounds[1], (layout, length)
             if layout.startswith("affine"):
                 bits = int(layout[-1]) + 64 / 32  # groups of 32 at least on these heads
                 assert sequence.measured_bytes() <= most_bytes(bits + 0.5, shape.caches, positions), (layout, length)

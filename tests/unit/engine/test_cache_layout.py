@@ -8,17 +8,51 @@ from engine.errors import UsageError
 from engine.structure.layout import CacheLayout
 
 TEXTS = ["native", "full", "affine8", "affine4", "affine8/32", "affine4/2", "sink0+window1", "sink4+window64"]
+PARTS = ["+exact5", "+exact0+exact12", "+pages16x10", "+stream", "+ftheta64", "+exact5+pages16x10+stream+ftheta64"]
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", [*TEXTS, *(f"sink4+window64{part}" for part in PARTS)])
 def test_a_layout_reads_back_as_itself(text: str) -> None:
     assert str(CacheLayout.parse(text)) == text
-    assert CacheLayout.parse(text).lossless == (text in {"native", "full"})
+    assert CacheLayout.parse(text).lossless == (text in {"native", "full"} or "stream" in text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sink4+window64+exact5+exact2", "sink4+window64+exact2+exact5"),
+        ("sink4+window64+exact5+exact5", "sink4+window64+exact5"),
+        ("sink04+window64", "sink4+window64"),
+    ],
+)
+def test_a_layout_has_one_text(text: str, expected: str) -> None:
+    with pytest.raises(UsageError, match=f"expected it as {expected!r}".replace("+", r"\+")):
+        CacheLayout.parse(text)
+
+
+def test_an_exact_layer_is_native_and_the_others_are_bounded() -> None:
+    layout = CacheLayout.parse("sink4+window64+exact5")
+    assert layout.of(5) == CacheLayout.NATIVE
+    assert (layout.of(4).sink, layout.of(4).window) == (4, 64)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "Native", "affine", "affine16", "affine8/0", "affine8/", "sink4", "sink4+window0", "sink-1+window4", "x"],
+    [
+        "",
+        "Native",
+        "affine",
+        "affine16",
+        "affine8/0",
+        "affine8/",
+        "sink4",
+        "sink4+window0",
+        "sink-1+window4",
+        "x",
+        "native+exact1",
+        "sink4+window64+stream+exact1",
+        "sink4+window64+pages0x1",
+    ],
 )
 def test_what_names_no_layout_is_refused_with_what_does(text: str) -> None:
     with pytest.raises(UsageError, match="expected native, full, affine8"):
@@ -37,8 +71,14 @@ def test_a_group_is_the_largest_divisor_of_the_head_up_to_64_unless_it_is_named(
         ("affine8/32", (None, 8), (64, 48), "affine8/32 on heads of 48 values"),
         ("affine4", (None,), (7,), "an even head for 4 bits"),
         ("sink4+window64", (8, 8), (32, 32), "bounds full-attention layers and the target has none"),
+        ("sink4+window64+exact6", (None, 8), (32, 32), r"layer 6 is none of the full-attention layers \[0\]"),
+        ("sink4+window64+exact1", (None, 8), (32, 32), r"layer 1 is none of the full-attention layers \[0\]"),
+        ("sink4+window64+exact0", (None, 8), (32, 32), "leaves no full-attention layer"),
+        ("sink4+window64+pages16x10", (None,), (32,), r"\+pages16x10 cannot be decoded yet; expected sink4"),
+        ("sink4+window64+stream", (None,), (32,), r"\+stream cannot be decoded yet"),
+        ("sink4+window64+ftheta64", (None,), (32,), r"\+ftheta64 cannot be decoded yet"),
     ],
 )
 def test_a_target_that_cannot_have_a_layout_is_refused(text, windows, head_dims, message) -> None:
     with pytest.raises(UsageError, match=message):
-        CacheLayout.parse(text).check(windows, head_dims)
+        CacheLayout.parse(text).check(windows, head_dims, range(len(windows)))

@@ -16,8 +16,8 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.gemma4_text import logit_softcap
 
-from engine.backends.caches import LayerRows, in_layer_order
-from engine.backends.mlx.caches import make_cache, next_mask
+from engine.backends.caches import LayerRows, by_layer
+from engine.backends.mlx.caches import attention_mask, make_cache
 from engine.backends.mlx.models.delta_net import new_state, run_layer
 from engine.backends.recurrent import RecurrentState
 from engine.structure.decoder import Structure
@@ -42,6 +42,7 @@ class Decoder:
         self.text = self.model.model
         self.structure = structure
         self.windows = structure.windows
+        self._sources = structure.sources
         # mlx-lm keeps the size of a head only in layers that differ in it.
         layers = [self.text.layers[index].self_attn for index in structure.attending]
         self.head_dims = tuple(int(getattr(layer, "head_dim", structure.head_dim)) for layer in layers)
@@ -51,8 +52,7 @@ class Decoder:
         """Return empty caches of one sequence, by layer."""
         reach = None if layout.every_row else 1
         states = {index: new_state(self.text.layers[index].linear_attn, reach) for index in self.structure.recurrent}
-        sizes = zip(self.windows, self.head_dims, strict=True)
-        return in_layer_order([make_cache(window, layout, head_dim) for window, head_dim in sizes], states)
+        return by_layer(list(zip(self.windows, self.head_dims, strict=True)), layout, states, make_cache)
 
     def embed(self, ids_S: mx.array) -> mx.array:
         """Return raw embedding rows ``[S, D]``, without the model's own scale."""
@@ -65,16 +65,16 @@ class Decoder:
         hidden = raw if self._scale is None else raw * self._scale
         # Any: a layer that attends keeps rows, never a state.
         held: tuple[Any, ...] = caches
-        masks = {kind: next_mask(held[index], rows) for kind, index in self.structure.first_of.items()}
+        masks = self._masks(caches, rows)
         run = self._run_sharing(ids, raw, hidden, caches) if hasattr(self.text, "previous_kvs") else None
         captured: list[mx.array] = []
         for index, (layer, kind) in enumerate(zip(self.text.layers, self.structure.kinds, strict=True)):
             if kind == LINEAR:
                 hidden = run_layer(layer, hidden, held[index])
             elif run is not None:
-                hidden = run(index, hidden, masks[kind])
+                hidden = run(index, hidden, masks[self._sources[index]])
             else:
-                hidden = layer(hidden, masks[kind], held[index])
+                hidden = layer(hidden, masks[index], held[index])
             if index in capture:
                 captured.append(hidden)
         return self.text.norm(hidden), mx.concatenate(captured, axis=-1)[0] if captured else None
@@ -85,6 +85,12 @@ class Decoder:
         logits = self.text.embed_tokens.as_linear(hidden) if own is None else own(hidden)
         cap = self.structure.soft_cap
         return logit_softcap(cap, logits) if soft_capped and cap is not None else logits
+
+    def _masks(self, caches: Caches, rows: int) -> dict[int, Any]:
+        """Return by layer the mask over what its next append of ``rows`` rows will return."""
+        seen = {index: cache.visible(rows) for index, cache in enumerate(caches) if isinstance(cache, LayerRows)}
+        made = {visible: attention_mask(visible) for visible in set(seen.values())}
+        return {index: made[visible] for index, visible in seen.items()}
 
     def _embedding_scale(self) -> Any:
         """Return what the model multiplies embeddings by, None for nothing."""

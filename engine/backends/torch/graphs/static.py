@@ -84,7 +84,7 @@ class StaticRows:
 class StaticCaches:
     """All layers of one sequence at a time, in the shape transformers' attention modules call.
 
-    ``begin``, ``mask`` and ``update`` are what a recording sees: they read device tensors only. The rest is host
+    ``begin``, ``masks`` and ``update`` are what a recording sees: they read device tensors only. The rest is host
     arithmetic around it.
     """
 
@@ -115,10 +115,15 @@ class StaticCaches:
         self._queries = block[:rows]
         return self._queries
 
-    def mask(self, layer_idx: int, rows: int, device: torch.device) -> torch.Tensor:
-        """Return which rows of a layer's buffer each query sees, bool ``[1, 1, rows, buffer rows]``."""
+    def masks(self, rows: int, device: torch.device) -> dict[int, torch.Tensor | None]:
+        """Return by layer which rows of its buffers each query sees, bool ``[1, 1, rows, buffer rows]``."""
         del rows, device
-        shape, queries = self.layers[layer_idx].shape, self._queries[:, None]
+        made = {shape: self.mask(shape) for shape in self._shapes}
+        return {index: made[layer.shape] for index, layer in enumerate(self.layers)}
+
+    def mask(self, shape: Shape) -> torch.Tensor:
+        """Return which rows of a buffer each query sees."""
+        queries = self._queries[:, None]
         held = self._numbers[: shape.rows]
         if shape.ring:
             # A ring's row holds the newest position that falls on it; one not reached yet comes out negative.

@@ -33,8 +33,8 @@ class KeyValueCaches(Protocol):
     def states(self) -> Mapping[int, RecurrentState]:
         """The states of recurrent layers, by layer."""
 
-    def mask(self, layer_idx: int, rows: int, device: torch.device) -> torch.Tensor | None:
-        """Return the mask over what the next ``update`` of a layer with ``rows`` rows will return."""
+    def masks(self, rows: int, device: torch.device) -> Mapping[int, torch.Tensor | None]:
+        """Return by layer the mask over what its next ``update`` with ``rows`` rows will return."""
 
 
 class Decoder:
@@ -58,6 +58,7 @@ class Decoder:
         self.structure = read_structure(config.to_dict())
         self.kinds = self.structure.kinds
         self.windows = self.structure.windows
+        self._sources = self.structure.sources
         layers = self.text.layers
         self.head_dims = tuple(int(layers[index].self_attn.head_dim) for index in self.structure.attending)
         self._eager = config._attn_implementation == "eager"
@@ -77,7 +78,8 @@ class Decoder:
 
     def rotary(self, position_ids: torch.Tensor) -> Table:
         """Return the rotary tables of positions ``[1, rows]``, by kind of layer."""
-        like, compute, kinds = self.text.embed_tokens.weight, self.text.rotary_emb, self.structure.first_of
+        like, compute = self.text.embed_tokens.weight, self.text.rotary_emb
+        kinds = dict.fromkeys(kind for kind in self.kinds if kind != LINEAR)
         if self._by_kind:
             return {kind: compute(like, position_ids, kind) for kind in kinds}
         return dict.fromkeys(kinds, compute(like, position_ids))
@@ -89,8 +91,7 @@ class Decoder:
         ids, rows = ids_S[None], ids_S.shape[0]
         hidden = self.text.embed_tokens(ids)
         extras = self._extras(ids, hidden)
-        first_of = self.structure.first_of.items()
-        masks = {kind: self._mask(caches.mask(index, rows, ids.device), rows, hidden) for kind, index in first_of}
+        masks = self._masks(caches.masks(rows, ids.device), rows, hidden)
         captured: list[torch.Tensor] = []
         for index, (layer, kind) in enumerate(zip(self.text.layers, self.kinds, strict=True)):
             if kind == LINEAR:
@@ -98,7 +99,7 @@ class Decoder:
             else:
                 hidden = layer(
                     hidden,
-                    attention_mask=masks[kind],
+                    attention_mask=masks[self._sources[index]],
                     past_key_values=caches,
                     position_embeddings=tables[kind],
                     **extras[index],
@@ -127,15 +128,22 @@ class Decoder:
                 extra["per_layer_input"] = own[:, :, index, :]
         return extras
 
-    def _mask(self, mask: torch.Tensor | None, rows: int, like: torch.Tensor) -> torch.Tensor | None:
-        """Return a mask in the form that the layers' attention reads: eager attention adds it to the scores."""
-        if not self._eager or (mask is None and rows == 1):
-            return mask
-        if mask is None:
-            mask = torch.ones((1, 1, rows, rows), dtype=torch.bool, device=like.device).tril()
-        return torch.zeros(mask.shape, dtype=like.dtype, device=like.device).masked_fill(
-            ~mask, torch.finfo(like.dtype).min
-        )
+    def _masks(
+        self, masks: Mapping[int, torch.Tensor | None], rows: int, like: torch.Tensor
+    ) -> Mapping[int, torch.Tensor | None]:
+        """Return masks in the form that the layers' attention reads: eager attention adds them to the scores."""
+        if not self._eager:
+            return masks
+        made: dict[int, torch.Tensor | None] = {}
+        for mask in masks.values():
+            if id(mask) in made or (mask is None and rows == 1):
+                continue
+            seen = torch.ones((1, 1, rows, rows), dtype=torch.bool).tril() if mask is None else mask
+            hidden = ~seen.to(like.device)
+            made[id(mask)] = torch.zeros(hidden.shape, dtype=like.dtype, device=like.device).masked_fill(
+                hidden, torch.finfo(like.dtype).min
+            )
+        return {index: made.get(id(mask)) for index, mask in masks.items()}
 
 
 class Weights:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from bridge.gate import judge
-from bridge.gate.facts.model_sizes import least_bytes, native_bytes
+from bridge.gate.facts.model_sizes import layout_bytes, native_bytes
 from bridge.records import CacheShape
 from tests.corpus.gate.breaks import honest
 
@@ -48,11 +48,27 @@ def test_a_native_cache_is_bounded_by_rows_windows_and_growth(dtype, backend, bo
         ("affine8", 20 * 107),
         ("affine4/32", 10 * 107),
         ("sink4+window16", 4 * 20 * (19 + 7)),
-        ("magic", None),
+        ("sink4+window16+exact0", 4 * 20 * 107),
+        ("sink4+window16+pages8x3", 4 * 20 * (19 + 24 + 7)),
+        ("sink4+window16+pages8x99", 4 * 20 * 107),
+        ("sink4+window16+stream+ftheta64", 4 * 20 * (19 + 7)),
     ],
 )
 def test_a_layout_keeps_at_least_what_its_name_says(layout, least):
-    assert least_bytes(layout, (FULL, SLIDING), report(), 100) == least
+    bounds = layout_bytes(layout, (FULL, SLIDING), report(), 100)
+    assert bounds[0] == least
+    assert bounds[1] is None if layout.startswith("affine") else least < bounds[1] < least + 4 * 20 * 1400
+
+
+def test_most_of_a_bounded_layout_does_not_grow_with_the_context():
+    most = [layout_bytes("sink4+window16+stream", (FULL,), report(), positions)[1] for positions in (1_000, 32_000)]
+    assert most[0] == most[1] < 4 * 20 * 600
+    whole = [layout_bytes("sink4+window16+exact0", (FULL,), report(), positions)[1] for positions in (1_000, 32_000)]
+    assert whole[1] - whole[0] == 4 * 20 * 31_000
+
+
+def test_a_name_that_says_no_layout_has_no_bytes():
+    assert layout_bytes("magic", (FULL,), report(), 100) is None
 
 
 def without_shapes(name):

@@ -12,6 +12,7 @@ from engine.backends.torch.caches import (
     sink_window_cache,
     window_cache,
 )
+from engine.backends.visibility import Visibility
 from engine.errors import CacheCropError
 
 HEADS, DIM = 2, 3
@@ -99,8 +100,8 @@ def test_measured_bytes_are_those_of_the_storages() -> None:
 @pytest.mark.parametrize("offset", [0, 1, 3, 4, 8, 9, 30])
 @pytest.mark.parametrize("rows", [1, 2, 5, 12])
 def test_the_mask_admits_exactly_causal_keys_within_the_window(rows: int, offset: int, window: int | None) -> None:
-    mask = attention_mask(rows, offset, window, torch.device("cpu"))
     first = 0 if window is None else max(0, offset - window + 1)
+    mask = attention_mask(Visibility(((first, offset + rows),), rows, window), torch.device("cpu"))
     for row in range(rows):
         query = offset + row
         for column, key in enumerate(range(first, offset + rows)):

@@ -36,7 +36,7 @@ def appended(caches: StaticCaches, keys: torch.Tensor) -> list[list[float]]:
     rows = keys.shape[2]
     caches.stand_at(rows)
     caches.begin(rows)
-    mask = caches.mask(0, rows, CPU)
+    mask = caches.masks(rows, CPU)[0]
     shown, values = caches.update(keys, -keys, 0)
     assert torch.isfinite(shown).all() or torch.isnan(keys).any()
     assert torch.equal(values[~torch.isnan(values)], -shown[~torch.isnan(shown)])
