@@ -6,11 +6,12 @@ chosen layers from the forward that is run anyway, caches that crop exactly past
 recurrent layers, and logits for only the rows that are needed. No class is patched and no layer keeps state, so one set
 of weights serves any number of sequences and threads.
 
-Shapes: S rows, D hidden size, K captured layers, V vocabulary.
+Shapes: S rows, D hidden size, E values of a head, K captured layers, V vocabulary.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -20,6 +21,8 @@ from engine.backends.caches import LayerRows, by_layer
 from engine.backends.mlx.caches import attention_mask, make_cache
 from engine.backends.mlx.models.delta_net import new_state, run_layer
 from engine.backends.recurrent import RecurrentState
+from engine.backends.rows import Rows
+from engine.errors import UsageError
 from engine.structure.decoder import Structure
 from engine.structure.families import LINEAR
 from engine.structure.layout import CacheLayout
@@ -79,6 +82,32 @@ class Decoder:
                 captured.append(hidden)
         return self.text.norm(hidden), mx.concatenate(captured, axis=-1)[0] if captured else None
 
+    def project(self, layer: int, hidden_SD: mx.array) -> Rows:
+        """Return the keys and values that a layer makes of its input, neither normed nor rotated ``[S, heads * E]``."""
+        block = self.text.layers[layer]
+        normed, projected = block.input_layernorm(hidden_SD[None]), getattr(block.self_attn, "v_proj", None)
+        keys = block.self_attn.k_proj(normed)[0]
+        return keys, keys if projected is None else projected(normed)[0]
+
+    def finish(self, layer: int, keys: mx.array, values: mx.array, positions: Sequence[int]) -> Rows:
+        """Return projected keys and values as the layer's cache keeps them, ``[1, heads, S, E]``.
+
+        Raises:
+            UsageError: If the layer does not rotate its keys by a module of its own.
+        """
+        attention, head_dim = self.text.layers[layer].self_attn, self.head_dims[self.structure.attending.index(layer)]
+        if not hasattr(attention, "rope"):
+            raise UsageError(
+                f"rows of model type {self.structure.model_type!r} cannot be made again from projections: its layers "
+                "have no rotation of their own"
+            )
+        sides = [side.reshape(1, len(positions), -1, head_dim) for side in (keys, values)]
+        norms = (getattr(attention, name, None) for name in ("k_norm", "v_norm"))
+        made = [side if norm is None else norm(side) for side, norm in zip(sides, norms, strict=True)]
+        turned, values = made[0].transpose(0, 2, 1, 3), made[1].transpose(0, 2, 1, 3)
+        runs = [attention.rope(turned[:, :, begin:end], offset=positions[begin]) for begin, end in _runs(positions)]
+        return mx.concatenate(runs, axis=2), values
+
     def head(self, hidden: mx.array, soft_capped: bool = True) -> mx.array:
         """Return logits of normed hidden states, soft-capped as the model defines unless told otherwise."""
         own = self.model.get("lm_head")
@@ -122,6 +151,12 @@ class Decoder:
             return rows
 
         return run
+
+
+def _runs(positions: Sequence[int]) -> list[tuple[int, int]]:
+    """Return where positions follow each other without a gap, as half-open ranges of indices."""
+    cuts = [index for index in range(1, len(positions)) if positions[index] != positions[index - 1] + 1]
+    return list(zip([0, *cuts], [*cuts, len(positions)], strict=True))
 
 
 class Weights:

@@ -6,20 +6,22 @@ layers without hooks, caches that crop exactly past the sliding window and behin
 the rows that are needed. No class or instance is patched and no layer keeps state, so one set of weights serves any
 number of sequences and threads.
 
-Shapes: S rows, D hidden size, K captured layers, V vocabulary.
+Shapes: S rows, D hidden size, E values of a head, K captured layers, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 
 from engine.backends.recurrent import RecurrentState
+from engine.backends.rows import Rows
 from engine.backends.torch.caches import LayerCaches
 from engine.backends.torch.models.delta_net import new_state, run_layer
-from engine.backends.torch.models.rotary import Table
+from engine.backends.torch.models.rotary import Table, rotated
+from engine.errors import UsageError
 from engine.structure.decoder import read_structure
 from engine.structure.families import LINEAR
 from engine.structure.layout import CacheLayout
@@ -107,6 +109,32 @@ class Decoder:
             if index in capture:
                 captured.append(hidden[0])
         return self.text.norm(hidden)[0], captured
+
+    def project(self, layer: int, hidden_SD: torch.Tensor) -> Rows:
+        """Return the keys and values that a layer makes of its input, neither normed nor rotated ``[S, heads * E]``."""
+        block = self.text.layers[layer]
+        normed, projected = block.input_layernorm(hidden_SD[None]), getattr(block.self_attn, "v_proj", None)
+        keys = block.self_attn.k_proj(normed)[0]
+        return keys, keys if projected is None else projected(normed)[0]
+
+    def finish(self, layer: int, keys: torch.Tensor, values: torch.Tensor, positions: Sequence[int]) -> Rows:
+        """Return projected keys and values as the layer's cache keeps them, ``[1, heads, S, E]``.
+
+        Raises:
+            UsageError: If the layer's rotation is not that of half-split pairs over the whole head.
+        """
+        attention, kind = self.text.layers[layer].self_attn, self.kinds[layer]
+        where = torch.tensor([list(positions)], device=keys.device)
+        cos, sin = self.rotary(where)[kind]
+        if cos.shape[-1] != attention.head_dim:
+            raise UsageError(
+                f"rows of model type {self.structure.model_type!r} cannot be made again from projections: its rotation "
+                f"takes {cos.shape[-1]} of {attention.head_dim} values of a head"
+            )
+        sides = [side.view(1, len(positions), -1, attention.head_dim) for side in (keys, values)]
+        norms = (getattr(attention, name, None) for name in ("k_norm", "v_norm"))
+        made = [side if norm is None else norm(side) for side, norm in zip(sides, norms, strict=True)]
+        return rotated(made[0].transpose(1, 2), cos[:, None], sin[:, None]), made[1].transpose(1, 2)
 
     def head(self, hidden: torch.Tensor, soft_capped: bool = True) -> torch.Tensor:
         """Return logits of normed hidden states, soft-capped as the model defines unless told otherwise."""
