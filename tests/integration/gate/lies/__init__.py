@@ -14,13 +14,14 @@ from tests.integration.gate.lies import (
     substituted,
     timed,
 )
-from tests.integration.gate.lies.registry import EARLIER, HONEST, LIES, RUN_FOR_REAL, TWINS
+from tests.integration.gate.lies.registry import EARLIER, HONEST, LIES, RUN_FOR_REAL, SECONDS_LONG, TWINS
 
 __all__ = [
     "EARLIER",
     "HONEST",
     "LIES",
     "RUN_FOR_REAL",
+    "SECONDS_LONG",
     "TWINS",
     "claimed",
     "endings",

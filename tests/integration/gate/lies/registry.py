@@ -60,11 +60,11 @@ RUN_FOR_REAL = {
     "says-evidence": "what it prints goes through the log",
     "changes-the-report-after-the-end": "a process is left behind that holds the file",
     "the-engine-then-a-program": "the runner starts both commands",
-    "sleeps-for-seconds": "the kernel says what processor time was used",
-    "both-arms-sleep": "the runner reads who worked in stretches alone",
     "garbage-after-a-right-first-token": "a process of the host's computes every output again",
 }
 """Lies that need a run of their own, each with what only the runner can see of it."""
+SECONDS_LONG = ("sleeps-for-seconds",)
+"""Lies that the study alone tells; every other one in turns is told there, too, but for those above."""
 
 
 def lie(name: str, *codes: str, preset: str = "decode", **expected: str) -> Callable[[Callable[[], Behaviour]], None]:
