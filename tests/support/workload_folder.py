@@ -17,7 +17,8 @@ def _bare_python() -> str:
     top.chmod(0o755)
     base = Path(os.path.realpath(sys.executable))
     (top / "bin").mkdir()
-    (top / "bin" / "python3").symlink_to(base)
+    for name in ("python", "python3"):
+        (top / "bin" / name).symlink_to(base)
     (top / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages").mkdir(parents=True)
     (top / "pyvenv.cfg").write_text(f"home = {base.parent}\ninclude-system-site-packages = false\n")
     return str(top / "bin" / "python3")

@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from bridge import strictjson
 from bridge.gate.claims.workload import counts, earlier_rows, rows_of
+from bridge.gate.facts.launch_series import solo_ratios
 from bridge.gate.facts.pair_series import processor_shares, series_named
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.reports.workload import found_at, number_at
 from bridge.gate.rule import report_rule
 from bridge.gate.rules.launches import SLEPT_MOST_S, STUDIED, WORKED_LEAST
-from bridge.launches.checks import is_clock
+from bridge.launches.checks import is_clock, solo_disagrees
 from bridge.launches.stopping import decide, seconds_needed, stopping_point
 from bridge.launches.wording import too_few
 from bridge.records import ConfirmedMetric, JobSpec, MetricDefinition, RunRecord, WorkloadDefinition, seed_of
@@ -100,12 +101,10 @@ def _unknown_programs(spec: JobSpec, definition: WorkloadDefinition) -> Iterator
     timers = {one.path for one in definition.programs if one.role == "timer"}
     for command in spec.commands:
         argv = command.argv
-        if command.launches is None:
-            arms = [argv]
-        elif len(argv) > 3 and argv[3] in timers:
-            arms = list(_arms(argv))
-        else:
-            arms = [()]
+        paired = command.launches is not None and len(argv) > 3 and argv[3] in timers
+        # Who times its own processes has to be the runner's program; who takes turns itself is also seen alone.
+        own_word = command.launches is not None and command.launches.solo_s <= 0.0
+        arms = list(_arms(argv)) if paired else [()] if own_word else [argv]
         for words in arms:
             if words[:1] == ("--@in",) and spec.base is not None and spec.tree is not None:
                 continue  # the trees of two commits, which the job spec names
@@ -246,7 +245,7 @@ def require_pairs(_report: Report, evidence: Evidence) -> Iterator[Violation]:
             yield Violation(said, "launches", severity="reject", claims=(name,))
         shortest = min((t.done_s - t.go_s for one in series.counted for t in one.turns), default=math.inf)
         if shortest < _PAIR_LEAST_S:
-            said = f"a process lasted {shortest * 1000:.0f} ms, which is mostly its start"
+            said = f"a turn lasted {shortest * 1000:.0f} ms, which is mostly its start"
             yield Violation(said, "launches", claims=(name,))
 
 
@@ -256,8 +255,9 @@ def require_pairs(_report: Report, evidence: Evidence) -> Iterator[Violation]:
 def require_work(_report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Neither program mostly slept while the other worked, and the clock is one.
 
-    wait4 says to the microsecond how long each process was on a processor. A baseline that sleeps makes any candidate
-    fast.
+    wait4 says to the microsecond how long each process was on a processor; of a program that holds both sides the
+    runner reads it while each side works alone, and what they take alone has to agree with their turns. A baseline that
+    sleeps makes any candidate fast.
     """
     for name, record in _ratios(evidence):
         series = series_named(name, evidence, record)
@@ -270,6 +270,9 @@ def require_work(_report: Report, evidence: Evidence) -> Iterator[Violation]:
             lazy = series.plan.arms[shares.index(min(shares))]
             said = f"{lazy} was on a processor {min(shares):.2f} of its time, the other {max(shares):.2f}"
             yield Violation(said, "launches", claims=(name,))
+        solo, turns = solo_ratios(series)
+        if solo and solo_disagrees(solo, turns):
+            yield Violation("what each side takes alone disagrees with its turns", "launches", claims=(name,))
         for arm in series.plan.arms:
             if not is_clock([t.done_s - t.go_s for one in series.counted for t in one.turns if t.arm == arm]):
                 yield Violation(f"times of {arm} repeat each other", "launches", claims=(name,))

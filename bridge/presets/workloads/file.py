@@ -64,23 +64,25 @@ class Items(Record):
 
 
 class TwoPrograms(Record):
-    """Two programs that the runner times by turns; or one, in the trees of two commits.
+    """Two programs that the runner times by turns; or one, in the trees of two commits, or with both sides in it.
 
     Attributes:
         commits: the command that is timed in both trees.
         build: run in each tree before anything is timed.
+        turns: a program that holds both sides and takes the turns itself (docs/turns.md), e.g. as it starts slowly.
     """
 
     baseline: Tokens | None = None
     candidate: Tokens | None = None
     commits: Tokens | None = None
     build: Tokens | None = None
+    turns: Tokens | None = None
 
     @model_validator(mode="after")
-    def _is_one_of_two(self) -> Self:
+    def _is_one_of_three(self) -> Self:
         pair = (self.baseline is not None, self.candidate is not None)
-        if pair not in {(True, True), (False, False)} or (self.commits is not None) == all(pair):
-            raise ValueError("name baseline and candidate, or commits")
+        if pair not in {(True, True), (False, False)} or sum((all(pair), bool(self.commits), bool(self.turns))) != 1:
+            raise ValueError("name baseline and candidate, or commits, or turns")
         if self.build is not None and self.commits is None:
             raise ValueError("build goes with commits; build two programs of the folder before you allow it")
         return self

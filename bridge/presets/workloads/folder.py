@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from bridge import strictjson
+from bridge.launches.stopping import MODELS, PROCESS_PAIRS
 from bridge.limits import REPORT_MAX_BYTES, WALL_DEFAULT_S
 from bridge.presets.model import CommandTemplate, Preset, Repeat, SeriesTemplate
 from bridge.presets.parameters import CommitParameter
@@ -38,6 +39,7 @@ AGAINST: Final = "against"
 SEPARATOR: Final = "--@"
 BARE: Final = "-S"
 SHARE_OF_WALL: Final = 0.7  # what a series may take of a run's time: the launch that runs then still ends
+SOLO_S: Final = 0.5  # each side of a program that takes turns itself, alone: its processor time is read around it
 _FILE_MAX_BYTES: Final = 1 << 20
 _PACKAGES: Final = ("lib/python3*/site-packages", "lib/python3/dist-packages", "local/lib/python3*/dist-packages")
 
@@ -137,7 +139,7 @@ def commands_in(file: WorkloadFile) -> Iterator[tuple[tuple[str, ...], tuple[str
         if preset.argv is not None:
             yield ("presets", name, "argv"), preset.argv
     for name, metric in file.metrics.items():
-        for part in ("baseline", "candidate"):
+        for part in ("baseline", "candidate", "turns"):
             argv = None if metric.ratio is None else getattr(metric.ratio, part)
             if argv is not None:
                 yield ("metrics", name, "ratio", part), argv
@@ -166,7 +168,7 @@ def programs_of(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[
         yield digests.of_file("interpreter", Path(os.path.realpath(runs)))
         if not _is_bare(file):
             yield from (digests.of_folder("environment", path) for path in packages_of(runs))
-    if any(metric.ratio is not None for metric in file.metrics.values()):
+    if any(metric.ratio is not None and metric.ratio.turns is None for metric in file.metrics.values()):
         yield digests.of_file("timer", pair_program())
     for pinned in file.inputs.values():
         yield digests.of_file("input", Path(_within(folder, pinned.path)))
@@ -243,6 +245,8 @@ def _label(table: PresetTable, file: WorkloadFile, metrics: Mapping[str, MetricT
     pair = next((metric.ratio for metric in metrics.values() if metric.ratio is not None), None)
     if pair is not None and pair.commits is not None:
         return f"{Path(pair.commits[0]).name} of two commits"
+    if pair is not None and pair.turns is not None:
+        return Path(file.environment.binary or pair.turns[0]).name
     if pair is None or pair.candidate is None or pair.baseline is None:
         return file.name
     return f"{Path(pair.candidate[0]).name} against {Path(pair.baseline[0]).name}"
@@ -291,14 +295,26 @@ def _commands(
         yield CommandTemplate(name="repeat", argv=argv, repeat=repeat, seeded=True)
     for name, metric in metrics.items():
         if metric.ratio is not None:
-            argv = _pair(folder, file, interpreter, metric.ratio)
-            wall_s = table.limits.claim.wall_s or table.limits.wall_s or WALL_DEFAULT_S
-            rule = StopRule(least=8, most=240, allowed_s=wall_s * SHARE_OF_WALL)
-            series = LaunchSeries(arms=ARMS, rule=rule, unit="samples", solo_s=0.0)
+            argv, series = _timed(table, folder, file, interpreter, metric.ratio)
             yield CommandTemplate(name=name, argv=argv, launches=SeriesTemplate(smoke=series, claim=series))
     if confirmed and file.recompute is not None and table.argv is not None:
         argv = program_argv(folder, file, interpreter, file.recompute.argv)
         yield CommandTemplate(name="recompute", argv=argv, repeat=repeat, seeded=True, confirms=True)
+
+
+def _timed(
+    table: PresetTable, folder: Path, file: WorkloadFile, interpreter: str, pair: TwoPrograms
+) -> tuple[tuple[str, ...], LaunchSeries]:
+    """Return the command of a ratio and how it is launched: a pair of processes, or a process that takes turns."""
+    wall_s = table.limits.claim.wall_s or table.limits.wall_s or WALL_DEFAULT_S
+    allowed_s = wall_s * SHARE_OF_WALL
+    if pair.turns is None:
+        rule = StopRule(least=PROCESS_PAIRS.least, most=PROCESS_PAIRS.most, allowed_s=allowed_s)
+        series = LaunchSeries(arms=ARMS, rule=rule, unit="samples", solo_s=0.0)
+        return _pair(folder, file, interpreter, pair), series
+    rule = StopRule(least=MODELS.least, most=MODELS.most, allowed_s=allowed_s)
+    series = LaunchSeries(arms=ARMS, rule=rule, unit="samples", solo_s=SOLO_S)
+    return program_argv(folder, file, interpreter, pair.turns), series
 
 
 def _pair(folder: Path, file: WorkloadFile, interpreter: str, pair: TwoPrograms) -> tuple[str, ...]:
