@@ -38,7 +38,7 @@ def test_all_slots_of_all_runners_of_a_host_stay_within_one_budget_and_no_lease_
             renewals.append(ClaimRenewal(link, held, clock=clock, beacon=lambda: None, asked_s=clock.steady_s()))
     clock.advance(120.0)
     before = sum(len(store.pushes) for store in stores)
-    turns = log_every_second(renewals, clock, tmp_path, 300)
+    turns = log_every_second(renewals, clock, tmp_path, 450)
     made = sum(len(store.pushes) for store in stores) - before
 
     assert [renewal.lost() for renewal in renewals] == [None] * 4
