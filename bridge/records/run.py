@@ -131,6 +131,9 @@ class OutputRecord(Record):
     after_start: bool
 
 
+_OPTIONAL = frozenset({"answer", "weight"})
+
+
 class CommandResult(Record):
     """One command's end. Exactly one of exit_code and signal is set when the process ended by itself.
 
@@ -139,6 +142,8 @@ class CommandResult(Record):
         survivors: processes that were still there after the kill; 0 is the only good number.
         before: what lay in the report directory when a command that confirms began; None for any other.
         answer: the last line that a command which confirms a workload's repeat wrote; written only where there is one.
+        weight: of the command against other processes that want a processor, such as ``cpu.weight 50`` or ``nice 10``;
+            None where it has none of its own, and in records from before there were any.
     """
 
     name: Name
@@ -152,10 +157,11 @@ class CommandResult(Record):
     survivors: Count
     before: tuple[OutputRecord, ...] | None = None
     answer: Annotated[str, Field(max_length=ANSWER_MAX_CHARS)] | None = None
+    weight: Text | None = None
 
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in serialise(self).items() if value is not None or name != "answer"}
+        return {name: value for name, value in serialise(self).items() if value is not None or name not in _OPTIONAL}
 
 
 class LimitHit(Record):

@@ -2,7 +2,8 @@
 
 A version 2 group kills everything inside at once, whatever the processes did to hide. Memory and process bounds are set
 where the parent has those controllers enabled for its children, the process bound also by a version 1 group on hosts
-that have it; the executor's own sampling holds the bounds elsewhere. Never moves the runner itself.
+that have it; the executor's own sampling holds the bounds elsewhere. A run weighs half of what others do when a
+processor is wanted by both, however many threads it has. Never moves the runner itself.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ from bridge.system.clock import SystemClock
 
 _CLOCK: Final = SystemClock()
 _EMPTY_S: Final = 5.0
+_FURTHER: Final = {
+    "pids": "pids.max",
+    "cpu": "cpu.weight",
+}  # version 1 hierarchies, used where version 2 lacks the file
+_WEIGHTS: Final = {"cpu.weight": 50, "cpu.shares": 512}  # half of each version's default
 
 
 class Cgroup:
@@ -24,11 +30,13 @@ class Cgroup:
     Attributes:
         paths: directories the command joins, the version 2 one first.
         bounds: names of the bounds the kernel holds.
+        weight: what the command weighs against others, or None where the kernel weighs no groups.
     """
 
     def __init__(self, path: Path) -> None:
         self.paths = [path]
         self.bounds: list[str] = []
+        self.weight: str | None = None
 
     @classmethod
     def create(cls, name: str, *, memory_bytes: int, threads: int) -> Cgroup | str:
@@ -36,21 +44,25 @@ class Cgroup:
         parents = _own_groups()
         if isinstance(parents, str):
             return parents
-        group = cls(parents[0] / f"kakeya-{name}")
+        group = cls(parents[""] / f"kakeya-{name}")
         try:
             group.paths[0].mkdir()
         except OSError as error:
-            return f"cannot create a cgroup below {parents[0]}: {error.strerror}"
+            return f"cannot create a cgroup below {parents['']}: {error.strerror}"
         if not (group.paths[0] / "cgroup.kill").exists():
             group.remove()
             return "this kernel's cgroups have no cgroup.kill (Linux 5.14 or later has it)"
-        if len(parents) > 1 and not (group.paths[0] / "pids.max").exists():
-            with contextlib.suppress(OSError):
-                (parents[1] / f"kakeya-{name}").mkdir()
-                group.paths.append(parents[1] / f"kakeya-{name}")
+        for controller in [name for name, file in _FURTHER.items() if not (group.paths[0] / file).exists()]:
+            if controller in parents:
+                with contextlib.suppress(OSError):
+                    (parents[controller] / f"kakeya-{name}").mkdir()
+                    group.paths.append(parents[controller] / f"kakeya-{name}")
         group._bound("memory.max", memory_bytes)
         group._bound("memory.swap.max", 0)
         group._bound("pids.max", threads)
+        for file, weight in _WEIGHTS.items():
+            group._bound(file, weight)
+            group.weight = f"{file} {weight}" if file in group.bounds else group.weight
         return group
 
     @classmethod
@@ -59,7 +71,7 @@ class Cgroup:
         parents = _own_groups()
         if isinstance(parents, str):
             return []
-        return [cls(path) for parent in parents for path in sorted(parent.glob(f"kakeya-{prefix}-*"))]
+        return [cls(path) for parent in parents.values() for path in sorted(parent.glob(f"kakeya-{prefix}-*"))]
 
     def _bound(self, file: str, value: int) -> None:
         for path in self.paths:
@@ -114,8 +126,8 @@ def _removed(path: Path) -> bool:
     return True
 
 
-def _own_groups() -> list[Path] | str:
-    """Return the directories of our own version 2 group and, where there is one, version 1 process group."""
+def _own_groups() -> dict[str, Path] | str:
+    """Return the directories of our own groups: version 2's without a name, version 1's by their controller."""
     if sys.platform != "linux":
         return f"{sys.platform} has no cgroups"
     try:
@@ -123,13 +135,14 @@ def _own_groups() -> list[Path] | str:
         own = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     except OSError as error:
         return f"cannot read our own cgroup: {error.strerror}"
-    found = []
-    for kind, controllers in (("cgroup2", ""), ("cgroup", "pids")):
-        mount = next((fields[1] for fields in mounts if _is_mount(fields, kind, controllers)), None)
-        path = next((fields[2] for fields in own if fields[1] == controllers), None)
+    found = {}
+    for controller in ("", *_FURTHER):
+        kind = "cgroup" if controller else "cgroup2"
+        mount = next((fields[1] for fields in mounts if _is_mount(fields, kind, controller)), None)
+        path = next((fields[2] for fields in own if controller in fields[1].split(",")), None)
         if mount is not None and path is not None:
-            found.append(Path(mount) / path.lstrip("/"))
-        elif kind == "cgroup2":
+            found[controller] = Path(mount) / path.lstrip("/")
+        elif not controller:
             return "no cgroup version 2 hierarchy is mounted"
     return found
 

@@ -218,6 +218,7 @@ class Subreaper:
             for number in (*IGNORED, signal.SIGCHLD, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
             os.umask(0o022)
+            os.nice(plan["nice"])
             with contextlib.suppress(OSError):
                 Path("/proc/self/oom_score_adj").write_text("500")
             for name, bound in plan["rlimits"].items():

@@ -35,6 +35,7 @@ _READ_BYTES: Final = 1 << 18
 # Read once and handed over a pipe: an upgrade may replace the file while a run goes on.
 _SUBREAPER: Final = Path(subreaper.__file__).read_bytes()
 _LOAD: Final = "import os,sys;f=os.fdopen(int(sys.argv.pop(1)),'rb');s=f.read();f.close();exec(s)"
+NICE: Final = 10  # of a run where the kernel weighs no groups
 _DRAIN_MAX_BYTES: Final = 1 << 20  # what may still be in a pipe when everybody is dead
 
 
@@ -131,6 +132,7 @@ class Supervisor:
             "rlimits": plan.rlimits,
             "pass_fds": [plan.marks_fd, *wrapped.pass_fds],
             "cgroups": [str(path) for path in group.paths] if isinstance(group, Cgroup) else [],
+            "nice": 0 if _weight(group) else NICE,
         }
         return json.dumps(order).encode() + b"\n"
 
@@ -269,11 +271,16 @@ class Supervisor:
             peak_rss_bytes=watched.peak_rss_bytes,
             cpu_s=watched.cpu_s,
             survivors=survivors,
+            weight=_weight(group) or f"nice {NICE}",
         )
         notes: list[str] = []
         if watched.killed_after and watched.began and watched.stop is None:
             notes.append(f"{watched.killed_after} processes outlived the command and were killed")
         return CommandEnd(result, stop, watched.failed, killed, watched.began or killed is not None, notes)
+
+
+def _weight(group: Cgroup | str) -> str | None:
+    return group.weight if isinstance(group, Cgroup) else None
 
 
 def oom_kills() -> int:

@@ -45,7 +45,7 @@ class Alone:
             os.close(descriptor)
         argv = [sys.executable, "-I", "-S", "-c", DAEMON, str(seconds), token]
         plan = {"argv": argv, "env": {}, "cwd": str(folder), "wrappers": 0, "pass_fds": [], "rlimits": {}}
-        self.say(json.dumps(plan | {"cgroups": [], "stage": {}, "cover": []}))
+        self.say(json.dumps(plan | {"cgroups": [], "nice": 0, "stage": {}, "cover": []}))
         with self.out.stdout as lines:
             self.daemon = int(lines.readline())
 

@@ -212,3 +212,21 @@ def test_reports_come_back_from_their_archive():
     reports = {"a.json": b"{}", "deep/er/ünï.bin": bytes(range(256)), "x" * 200: b""}
 
     assert unpacked(packed(reports)) == reports
+
+
+WEIGHED = """
+import os
+print("nice", os.nice(0))
+for line in open("/proc/self/cgroup"):
+    _, names, path = line.strip().split(":", 2)
+    for file in (f"/sys/fs/cgroup/{names}{path}/cpu.shares", f"/sys/fs/cgroup{path}/cpu.weight"):
+        if os.path.exists(file): print(os.path.basename(file), open(file).read().strip())
+"""
+
+
+def test_a_run_weighs_less_than_others_that_want_a_processor_and_its_record_says_how(plain):
+    execution = plain.run(WEIGHED)
+    (command,) = execution.commands
+    said = execution.log.decode().splitlines()
+    assert command.weight in said
+    assert command.weight == "nice 10" or (command.weight in {"cpu.weight 50", "cpu.shares 512"} and "nice 0" in said)
