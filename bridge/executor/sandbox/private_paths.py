@@ -16,21 +16,36 @@ from bridge.errors import SandboxUnavailableError
 
 _MAX_ENTRIES: Final = 200_000
 _PREFIX_DEPTH: Final = 2  # an interpreter's own settings lie at its top; its packages are too many to walk every run
-_CREDENTIAL_FOLDERS: Final = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", "gcloud")
+_CREDENTIAL_FOLDERS: Final = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".oci", "gcloud", "doctl")
 _CREDENTIAL_FILES: Final = (
+    ".boto",
+    ".databrickscfg",
+    ".dockercfg",
     ".git-credentials",
+    ".my.cnf",
     ".netrc",
     "_netrc",
     ".npmrc",
     ".pgpass",
     ".pypirc",
     ".s3cfg",
+    ".terraformrc",
+    ".vault-token",
+    "application_default_credentials.json",
+    "credentials.tfrc.json",
+    "kaggle.json",
+    "rclone.conf",
     "pip.conf",
     "pip.ini",
     "id_dsa",
     "id_ecdsa",
     "id_ed25519",
+    "id_ecdsa_sk",
+    "id_ed25519_sk",
     "id_rsa",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
     "huggingface/token",
     "huggingface/stored_tokens",
     "gh/hosts.yml",

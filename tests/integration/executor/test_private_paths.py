@@ -43,6 +43,11 @@ FILES = (
     "deep/er/pip.conf",
     "huggingface/token",
     "model/id_ed25519",
+    "model/id_ed25519_sk",
+    ".cargo/credentials.toml",
+    "application_default_credentials.json",
+    "kaggle/kaggle.json",
+    ".my.cnf",
 )
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these are about a Linux sandbox")
