@@ -46,7 +46,7 @@ def two_users(folder: Path = FOLDER) -> str | None:
 
 
 def hogs(folder: Path = FOLDER) -> str | None:
-    """Return the slowest end of each kind of hog, and what was left of it, from the committed report."""
+    """Return the slowest end of each kind of hog, its neighbour's least share, and what was left, from the report."""
     entries = report_of("executor", "hogs", folder).entries()
     slowest: dict[str, float] = {}
     left = []
@@ -58,6 +58,8 @@ def hogs(folder: Path = FOLDER) -> str | None:
     if not entries:
         return None
     said = ", ".join(f"{hog} {seconds:.1f} s" for hog, seconds in slowest.items())
+    shares = [(entry["rows"][0]["neighbour_processors"], entry["case"]) for entry in entries]
+    said += "; a neighbour with one thread had at least {:.2f} of a processor ({})".format(*min(shares))
     open_cases = len(cases()) - len({entry["case"] for entry in entries})
     return f"{said}; left: {'; '.join(left) or 'nothing'}" + (f"; not run yet: {open_cases}" if open_cases else "")
 
@@ -98,7 +100,8 @@ LINES = (
         holes,
     ),
     Line(
-        "hogs at default bounds, with and without cgroup controllers: ended ≤ 2 s after the limit, 0 left",
+        "hogs at default bounds, with and without cgroup controllers: ended ≤ 2 s after the limit, a one-threaded "
+        "neighbour keeps its fair share, 0 left",
         STUDIES,
         hogs,
     ),
