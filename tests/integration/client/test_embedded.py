@@ -21,13 +21,15 @@ from bridge.trust.keyring import pin
 from tests.fakes.clone import Clone, until
 from tests.fakes.git_servers import git
 
+QUICK = ("pytest-path", "-p", "path=checks/test_quick.py")
+QUICK_TEST = "def test_quick():\n    assert True\n"
 SLOW_TEST = "import pathlib, time\n\n\ndef test_waits():\n    time.sleep(15)\n    print('slept well')\n"
 
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
     clone = Clone(tmp_path_factory.mktemp("requester"))
-    clone.commit({"checks/test_quick.py": "def test_quick():\n    assert True\n", "checks/test_slow.py": SLOW_TEST})
+    clone.commit({"checks/test_quick.py": QUICK_TEST, "checks/test_slow.py": SLOW_TEST})
     yield clone
     clone.stop_runners()
 
@@ -123,7 +125,7 @@ def bus_with_a_key(folder):
 
 
 def test_a_run_without_a_sandbox_is_asked_for_by_name_here_and_refused_by_a_bus(clone, tmp_path):
-    ran = clone.mac("run", "mlx-env-probe", "--unsandboxed", "--wait")
+    ran = clone.mac("run", *QUICK, "--unsandboxed", "--new", "--wait")
     assert ran.stdout.splitlines()[0].endswith("NO SANDBOX"), ran.stdout + ran.stderr
     assert re.search(r"^sandbox +none: asked for with --unsandboxed; it ran as user \d+$", ran.stdout, re.MULTILINE)
     other, _ = bus_with_a_key(tmp_path)
@@ -144,13 +146,13 @@ def test_looking_from_a_second_terminal(clone, probed):
 
 
 def test_request_code_runs_from_the_clone_and_a_failing_test_is_rejected_with_its_name(clone):
-    passed = clone.document("run", "pytest-path", "-p", "path=checks/test_quick.py", "--wait")
+    passed = clone.document("run", *QUICK, "--new", "--wait")
     assert (passed["outcome"]["exit_code"], passed["outcome"]["reason"]) == (0, "passed"), passed["log_tail"]
     assert passed["request"]["workload"]["dirty"] is False
     before = clone.state_of_repository()
     (clone.top / "checks" / "test_quick.py").write_text("def test_quick():\n    assert 1 == 2\n")
     dirty = clone.state_of_repository()
-    ran = clone.mac("run", "pytest-path", "-p", "path=checks/test_quick.py", "--dirty", "--wait", "--json")
+    ran = clone.mac("run", *QUICK, "--dirty", "--wait", "--json")
     assert clone.state_of_repository() == dirty
     assert "1 changed files" in ran.stderr
     assert ran.returncode in {1, 4}
@@ -238,13 +240,14 @@ def test_a_runner_that_cannot_start_is_named_and_the_request_waits(tmp_path):
     journal = embedded_folder(tmp_path / "home" / ".local" / "share" / "kakeya") / "runner" / "journal.jsonl"
     journal.parent.mkdir(parents=True, mode=0o700)
     journal.write_text("not a line of a journal\n" * 2)
-    ran = clone.mac("run", "mlx-env-probe", "--wait", "--json")
+    clone.commit({"checks/test_quick.py": QUICK_TEST})
+    ran = clone.mac("run", *QUICK, "--wait", "--json")
     document = json.loads(ran.stdout)
     assert (ran.returncode, document["outcome"]["reason"]) == (3, "infrastructure")
     assert "journal.jsonl" in document["outcome"]["message"]
     assert document["id"] in clone.mac("ls", "--ids").stdout.split()
     journal.unlink()
-    again = clone.document("run", "mlx-env-probe", "--wait")
+    again = clone.document("run", *QUICK, "--wait")
     assert (again["outcome"]["reason"], again["request"]["reattached"]) == ("passed", True)
     clone.stop_runners()
 
