@@ -20,6 +20,8 @@ from bridge.errors import InfrastructureError
 from bridge.system.clock import Clock
 
 STARTS_MAX: Final = 3
+# A runner that cannot start holds its lock, too, until it finds out: on a busy machine for more than one look.
+SERVES_LOOKS: Final = 10
 
 
 @dataclass
@@ -37,6 +39,7 @@ class EmbeddedRunner:
     def __post_init__(self) -> None:
         self._pid: int | None = None
         self._starts = 0
+        self._held_looks = 0
 
     @property
     def log(self) -> Path:
@@ -50,8 +53,11 @@ class EmbeddedRunner:
             InfrastructureError: it ends as soon as it is started.
         """
         if _is_held(self.folder / "runner" / "lock"):
-            self._starts = 0
+            self._held_looks += 1
+            if self._held_looks >= SERVES_LOOKS:
+                self._starts = 0
             return False
+        self._held_looks = 0
         if self._pid is not None and _is_alive(self._pid):
             return False
         if self._starts >= STARTS_MAX:
