@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bridge.cli.mac.context import Invocation
-from bridge.client.connection.pins import pins
+from bridge.cli.mac.results import find_result, keys_for, say_first
+from bridge.client.clone.store import id_in
+from bridge.client.connection.pins import Pins
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence.gate_files import Judged, NoReport, judge_paths
-from bridge.client.evidence.judged import JudgedResult
 from bridge.errors import UsageError
 from bridge.records import ClaimResult, Verdict
 from bridge.run.requirement import satisfied
@@ -20,7 +21,11 @@ from bridge.run.requirement import satisfied
 def check(call: Invocation) -> int:
     """Judge files and folders; exit 1 when one is below what is required or does not verify."""
     required = call.required()
-    trusted = pins(call.settings(), option=call.args.runner_key or ())
+    option = tuple(call.args.runner_key or ())
+
+    def trusted(folder: Path) -> Pins:
+        return keys_for(call, id_in(folder), option)
+
     found = list(judge_paths([Path(call.directory, path) for path in call.args.paths], trusted))
     judged = [one for one in found if isinstance(one, Judged)]
     others = [one for one in found if isinstance(one, NoReport)]
@@ -81,11 +86,7 @@ def explain(call: Invocation) -> int:
 
 def _judged(call: Invocation, where: str) -> Verdict:
     """Return what the gate here says of a run, or of a result in a folder."""
-    folder = Path(call.directory, where)
-    if folder.is_dir():
-        found = JudgedResult.of_folder(folder, call.settings())
-    else:
-        found = JudgedResult.of_run(call.find_run(where))
+    _, found = find_result(call, where)
     if found.verdict is None:
         raise UsageError(f"run {found.result.id} was not judged", remedy=f"kakeya-mac status {found.result.id}")
     return found.verdict
@@ -113,6 +114,8 @@ def _print(call: Invocation, judged: Judged) -> None:
             text = render.annotations(verdict)
         case _:
             text = render.table(verdict, judged.record)
+            if judged.answer is not None:
+                say_first(call, verdict.id, verdict, judged.answer)
             call.output.row("path", str(judged.path))
     for problem in judged.problems:
         call.output.say("error", f" {judged.path}: {clean_line(problem)}")

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from bridge.cli.mac.context import Invocation
+from bridge.cli.mac.results import find_result, say_first
+from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
+from bridge.client.evidence.quote import quote as quoted_result
 from bridge.client.evidence.quote import quote_run
 from bridge.client.run.present import document
+from bridge.ids import short
+from bridge.trust.judgement import UNCHECKED
 
 
 def quote(call: Invocation) -> int:
-    """Print a pasteable block, or refuse loudly."""
-    run = call.find_run(call.args.id)
-    quoted = quote_run(run, markdown=call.args.markdown)
+    """Print a pasteable block of a run, or of the result in a folder, or refuse loudly."""
+    run, judged = find_result(call, call.args.id)
+    result, answer, markdown = judged.result, judged.answer or UNCHECKED, call.args.markdown
+    if not markdown:
+        say_first(call, result.id, judged.verdict, judged.answer)
+    quoted = quoted_result(result, answer, markdown=markdown) if run is None else quote_run(run, markdown=markdown)
     for line in quoted.lines:
         call.output.data(line)
     for claim, why in quoted.refused:
         call.output.say("warn", f"{clean_line(claim)} may NOT be quoted: {why}")
-    status = run.status()
     code = 0 if quoted.lines else 1
-    if code and status.answer is not None:
-        call.output.row("signature", clean_line(status.answer.text))
     if code:
-        call.output.say("error", f" nothing of {run.short} may be quoted")
-    call.output.document({**document(run, status, "quote", exit_code=code), "data": quoted.data()})
+        call.output.row("signature", clean_line(answer.text))
+        call.output.say("error", f" nothing of {short(result.id)} may be quoted")
+    if run is None:
+        call.output.document(of_data("quote", quoted.data(), exit_code=code))
+    else:
+        call.output.document({**document(run, run.status(), "quote", exit_code=code), "data": quoted.data()})
     return code

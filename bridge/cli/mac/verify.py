@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from bridge.cli.mac.context import Invocation
+from bridge.cli.mac.results import pins_of, say_first
 from bridge.client.clone.git_door import find_request_branch, read_branch_result
 from bridge.client.clone.store import Store, id_in
 from bridge.client.connection.pins import Pins, pins
-from bridge.client.connection.run_bus import is_own, pinned_bus, require_same_bus, sent_from
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import verify as checking
@@ -24,6 +24,9 @@ def verify(call: Invocation) -> int:
     found = [_verification(call, what) for what in call.args.what]
     verification = found[0] if len(found) == 1 else checking.together(found)
     output = call.output
+    for one in found:
+        if one.run_id is not None:
+            say_first(call, one.run_id, one.verdict, one.answer)
     for check in verification.checks:
         output.row(_WORDS[check.level], f"{clean_line(check.name)}: {clean_line(check.text)}")
     name = verification.run_id or verification.source
@@ -52,7 +55,7 @@ def _verification(call: Invocation, what: str) -> checking.Verification:
     option = tuple(call.args.runner_key or ())
     folder = Path(call.directory, what)
     if folder.is_dir():
-        return checking.verify_folder(folder, _pins_of(call, id_in(folder), option))
+        return checking.verify_folder(folder, pins_of(call, id_in(folder), option))
     settings = call.settings()
     top = settings.repository.top if settings.repository is not None else None
     if "/" in what:
@@ -63,20 +66,11 @@ def _verification(call: Invocation, what: str) -> checking.Verification:
         run = call.find_on_bus(what, quiet=True)
         return checking.verify_id(run.bus, run.id, run.bus.pins(option))
     except (InfrastructureError, RunNotFoundError) as error:
-        here = _from_here(call, what, _pins_of(call, what, option))
+        here = _from_here(call, what, pins_of(call, what, option))
         if here is None:
             raise
         call.output.say("note", f"the bus was not asked: {error.message}")
         return here
-
-
-def _pins_of(call: Invocation, what: str | None, option: tuple[str, ...]) -> Pins:
-    """Return what to go by for a run of which only a result is here, no bus having been asked."""
-    settings = call.settings(what)
-    sent = sent_from(settings, what)
-    if sent is not None and not option:
-        require_same_bus(settings, sent.id, pinned_bus(settings), "verify")
-    return pins(settings, option=option, own=is_own(settings, sent))
 
 
 def _from_here(call: Invocation, what: str, trusted: Pins) -> checking.Verification | None:

@@ -22,6 +22,7 @@ _BUS = Argument(
     metavar="ROUTE[#ID]",
 )
 _ID = Argument(("id",), "run id, a unique prefix or suffix of one, or @last", metavar="ID", complete="run")
+_RESULT = Argument(("id",), "run id, @last or result folder", metavar="ID|PATH", complete="run")
 _WAIT_TIMEOUT = Argument(
     ("--wait-timeout",),
     "wait, but no longer than this, e.g. 90s or 1h30m (exit 8); the run goes on",
@@ -179,7 +180,7 @@ _JUDGE = (
             ("kakeya-mac verify @last", "kakeya-mac verify origin/mac-bridge/mlx-env-probe-01k9x3…"),
             (0, 1, 9, 10, 11, 12, 13)),
     Verb("quote", "Judge", "bridge.cli.mac.quote:quote", "print a pasteable block: the only wording allowed",
-            (_ID, Argument(("--markdown",), "as markdown", "flag"), _JSON, _BUS),
+            (_RESULT, Argument(("--markdown",), "as markdown", "flag"), _JSON, _BUS),
             "Claims that may not be quoted are refused, loudly, with the reason.",
             ("kakeya-mac quote @last",), (0, 1, 8, 11, 12)),
     Verb("compare", "Judge", "bridge.cli.mac.tables.compare:compare", "put two runs side by side and say what differs",

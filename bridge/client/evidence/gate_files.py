@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from bridge.gate import judge, judge_bytes
 from bridge.gate.judging import BARE_ID
 from bridge.limits import REPORT_MAX_BYTES
 from bridge.records import RunRecord, Verdict
+from bridge.trust.judgement import TrustAnswer
 from bridge.trust.verifier import verify_tree
 
 
@@ -26,6 +27,7 @@ class Judged:
     Attributes:
         problems: those of the tree itself.
         otherwise: what the verdict in the tree says where the gate here says something else.
+        answer: whether the runner of a result may say what it says; None for a bare report.
     """
 
     path: Path
@@ -33,6 +35,7 @@ class Judged:
     record: RunRecord | None
     problems: tuple[str, ...] = ()
     otherwise: str | None = None
+    answer: TrustAnswer | None = None
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,13 @@ class NoReport:
     reason: str
 
 
-def judge_paths(paths: list[Path], trusted: Pins) -> Iterator[Judged | NoReport]:
+def judge_paths(paths: list[Path], trusted: Callable[[Path], Pins]) -> Iterator[Judged | NoReport]:
     """Judge every report file and every result folder, in order; a file that is named is always judged.
 
     Args:
         paths: files and folders.
-        trusted: keys; a result that one of them signed is judged as on its host, any other as unattested.
+        trusted: returns the keys for the result in a folder; one that they signed is judged as on its host, any other
+            as unattested.
 
     Raises:
         UsageError: a path is neither, or nothing is there.
@@ -57,19 +61,19 @@ def judge_paths(paths: list[Path], trusted: Pins) -> Iterator[Judged | NoReport]
         if path.is_file():
             yield _bare(path)
         elif (path / "manifest.json").is_file():
-            yield _folder(path, trusted)
+            yield _folder(path, trusted(path))
         elif path.is_dir():
             yield from _inside(path, trusted)
         else:
             raise UsageError(f"there is no {path}")
 
 
-def _inside(folder: Path, trusted: Pins) -> Iterator[Judged | NoReport]:
+def _inside(folder: Path, trusted: Callable[[Path], Pins]) -> Iterator[Judged | NoReport]:
     found = sorted(folder.glob("*/manifest.json"))
     files = {one: _is_report(one) for one in sorted(folder.glob("*.json")) if one.is_file()}
     if not found and not any(files.values()):
         raise UsageError(f"{folder} holds no report and no result folder")
-    yield from (_folder(one.parent, trusted) for one in found)
+    yield from (_folder(one.parent, trusted(one.parent)) for one in found)
     yield from (_bare(one) if is_report else _other(one) for one, is_report in files.items())
 
 
@@ -110,8 +114,8 @@ def _folder(path: Path, trusted: Pins) -> Judged:
         problems = (*problems, error.message)
         verdict = judge_bytes(BARE_ID, reports, tree.files.get("run.json"), tree.files.get("spec.json"))
         return Judged(path, verdict, None, problems)
-    answer = answer_about(tree.files, trusted)
-    if answer.refused:
-        problems = (*problems, answer.text)
+    answer = TrustAnswer("altered", problems[0]) if problems else answer_about(tree.files, trusted)
+    if answer.refused and not problems:
+        problems = (answer.text,)
     verdict = result.judged(signed=answer.signed and not problems)
-    return Judged(path, verdict, result.record, problems, said_otherwise(result, verdict))
+    return Judged(path, verdict, result.record, problems, said_otherwise(result, verdict), answer)

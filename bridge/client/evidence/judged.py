@@ -5,26 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from bridge.client.clone.config import ClientSettings
-from bridge.client.connection.pins import Pins, answer_about, pins
+from bridge.client.connection.pins import Pins, answer_about
 from bridge.client.run.result import Result, read_folder_result
 from bridge.client.run.run import Run
 from bridge.records import Verdict
+from bridge.trust.judgement import TrustAnswer
+from bridge.trust.verifier import verify_tree
 
 
 @dataclass(frozen=True)
 class JudgedResult:
-    """A result, judged again; `verdict` is None where nothing was judged."""
+    """A result, judged again.
+
+    Attributes:
+        verdict: None where nothing was judged.
+        answer: whether its runner may say what it says; None where that was not asked.
+    """
 
     result: Result
     verdict: Verdict | None
+    answer: TrustAnswer | None = None
 
     @classmethod
     def of(cls, result: Result, trusted: Pins) -> JudgedResult:
         """Judge a result by the keys of this reader."""
-        if result.stored is None:
-            return cls(result, None)
-        return cls(result, result.judged(signed=answer_about(result.tree.files, trusted).signed))
+        problems = verify_tree(result.tree.files, run_id=result.id)
+        answer = TrustAnswer("altered", str(problems[0])) if problems else answer_about(result.tree.files, trusted)
+        return cls(result, None if result.stored is None else result.judged(signed=answer.signed), answer)
 
     @classmethod
     def of_run(cls, run: Run) -> JudgedResult:
@@ -35,17 +42,23 @@ class JudgedResult:
         """
         result, answer = run.result(), run.status().answer
         if result.stored is None or answer is None:
-            return cls(result, None)
-        return cls(result, result.judged(signed=answer.signed))
+            return cls(result, None, answer)
+        return cls(result, result.judged(signed=answer.signed), answer)
 
     @classmethod
-    def of_folder(cls, folder: Path, settings: ClientSettings) -> JudgedResult:
+    def of_folder(cls, folder: Path, trusted: Pins) -> JudgedResult:
         """Judge the result in a folder.
 
         Raises:
             IntegrityError: it holds no result tree.
         """
-        return cls.of(read_folder_result(folder), pins(settings))
+        return cls.of(read_folder_result(folder), trusted)
+
+
+def first_line(run_id: str, verdict: Verdict | None, answer: TrustAnswer | None) -> str:
+    """Return what every command says first of a result: whose it is, the verdict of the gate here, the signature."""
+    said = "not judged" if verdict is None else f"{verdict.decision} ({verdict.profile})"
+    return f"{run_id}   {said}   {'no signature was looked for' if answer is None else answer.word}"
 
 
 def said_otherwise(result: Result, verdict: Verdict) -> str | None:

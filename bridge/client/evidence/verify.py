@@ -21,7 +21,7 @@ from bridge.client.run.result import Result, read_result
 from bridge.diagnostics import Check, checked, has_failed
 from bridge.errors import IntegrityError, RunNotFoundError
 from bridge.gate import identity, judge
-from bridge.records import StoredVerdict
+from bridge.records import StoredVerdict, Verdict
 from bridge.run.outcomes import ANSWER_CODES, JUDGED_DIFFERENTLY
 from bridge.trust.attestation import Attested
 from bridge.trust.judgement import TrustAnswer
@@ -36,6 +36,7 @@ class Verification:
         run_id: None when there is no manifest to read it from.
         answer: whether its runner may say what it says; ``altered`` where the tree is not whole.
         differs: whether the gate here judges its reports differently.
+        verdict: what it says of them; None where nothing was judged.
     """
 
     source: str
@@ -44,6 +45,7 @@ class Verification:
     answer: TrustAnswer
     attested: Attested | None = None
     differs: bool = False
+    verdict: Verdict | None = None
 
     @property
     def ok(self) -> bool:
@@ -157,22 +159,23 @@ def verify(
             checks.append(Check("result", "fail", error.message))
         return Verification(source, None, tuple(checks), TrustAnswer("altered", error.message))
     judged = judge_result(tree.files, trusted.authority, runner=runner, signs=trusted.signs, archived_at=archived_at)
-    again, differs = _judged_again(result, signed=judged.answer.signed)
     answer = TrustAnswer("altered", str(problems[0])) if problems else judged.answer
+    verdict = None if result.stored is None else result.judged(signed=answer.signed)
+    again, differs = _judged_again(result, verdict)
     if judged.answer.signed or judged.answer.refused:
         checks.append(checked("signature", not judged.answer.refused, judged.answer.text))
-    return Verification(source, result.id, (*checks, *again), answer, judged.attested, differs)
+    return Verification(source, result.id, (*checks, *again), answer, judged.attested, differs, verdict)
 
 
-def _judged_again(result: Result, *, signed: bool) -> tuple[list[Check], bool]:
+def _judged_again(result: Result, verdict: Verdict | None) -> tuple[list[Check], bool]:
     """Judge the reports with the gate here, always; return what came out, and whether the host's verdict is another.
 
     A host saw its run; a reader goes by a signature for that. So the two are compared with the host's eyes.
     """
     stored = result.stored
-    if stored is None:
+    if stored is None or verdict is None:
         return [Check("verdict", "warn", "there is none: nothing was judged")], False
-    verdict, record = result.judged(signed=signed), result.record
+    record = result.record
     said = f"{verdict.decision}, judged again with gate {identity().version}: {verdict.headline}"
     checks = [Check("verdict", "ok", said)]
     if record is not None and record.attempt is not None and record.attempt.number > 1:

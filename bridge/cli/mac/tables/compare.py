@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 
 from bridge.cli.mac.context import Invocation
+from bridge.cli.mac.results import find_result, say_first
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import compare as comparing
 from bridge.client.evidence import sweep as sweeping
-from bridge.client.evidence.judged import JudgedResult
-from bridge.client.run.run import Run
 from bridge.client.send.sweep import find_sweep, runs_of
 from bridge.ids import short
 
@@ -21,7 +19,9 @@ def compare(call: Invocation) -> int:
     """Put two runs side by side, with the gate's statistics where both measured the same; alone, a sweep's runs."""
     if call.args.b is None:
         return _compare_sweep(call)
-    (run, a), (_, b) = (_side(call, what) for what in (call.args.a, call.args.b))
+    (run, a), (_, b) = (find_result(call, what) for what in (call.args.a, call.args.b))
+    for side in (a, b):
+        say_first(call, side.result.id, side.verdict, side.answer)
     first, second = a.result, b.result
     lines, measured = comparing.compare(a, b), comparing.measured(a, b)
     for text in _side_by_side((short(first.id), short(second.id)), lines):
@@ -64,12 +64,3 @@ def _side_by_side(ids: tuple[str, str], lines: list[comparing.Line]) -> Iterator
     yield f"  {'':<{label}}  {ids[0]:<{column}}  {ids[1]}"
     for same, name, a, b in cleaned:
         yield f"= {name:<{label}}  {a}" if same else f"* {name:<{label}}  {a:<{column}}  {b}"
-
-
-def _side(call: Invocation, what: str) -> tuple[Run | None, JudgedResult]:
-    """Return a result by run id, or from a folder that holds one, judged again."""
-    folder = Path(call.directory, what)
-    if folder.is_dir():
-        return None, JudgedResult.of_folder(folder, call.settings())
-    run = call.find_run(what)
-    return run, JudgedResult.of_run(run)

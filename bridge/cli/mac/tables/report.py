@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.cli.mac.context import Invocation
+from bridge.cli.mac.results import find_result, say_first
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence.history import history_table, rows_of_preset
@@ -33,12 +34,12 @@ def _reports(call: Invocation) -> int:
     if path.is_file():
         found = {path.name: read_report(path)}
     else:
-        run = call.find_run(call.args.what)
-        result = run.result()
+        _, judged = find_result(call, call.args.what)
+        result = judged.result
+        say_first(call, result.id, judged.verdict, judged.answer)
         found = {name: dict(value) for name, value in result.reports.items()}
         if not found:
             raise UsageError(f"run {result.id} left no report", remedy=f"kakeya-mac logs {result.id}")
-        judged = JudgedResult.of_run(run)
         _print_verdict(call, judged)
         claims = [] if judged.verdict is None else claim_parts(judged.verdict)
     for name, value in found.items():

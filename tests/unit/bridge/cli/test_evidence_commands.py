@@ -106,3 +106,21 @@ def test_gate_check_judges_folders_and_bare_reports_and_never_grants_evidence(re
         assert requester.run("gate", "check", str(bare), "--format", form).out
     assert requester.run("gate", "check", str(bare), "--require", "evidence").code == 1
     assert requester.run("gate", "check", str(tmp_path / "nothing")).code == 2
+
+
+def first_lines(requester, what):
+    """Return what each command that is about a result says first of it, in its own words after the label."""
+    commands = [["verify", what], ["quote", what], ["report", what], ["compare", what, what], ["gate", "check", what]]
+    return {requester.run(*words).out.splitlines()[0] for words in commands}
+
+
+def test_every_command_about_a_result_says_the_same_first_also_of_a_folder(requester, host, sent):
+    take(host, sent, decision="evidence", claims=(claim(),))
+    requester.run("fetch", "@last")
+    folder = requester.run("open", "@last").out.strip()
+    assert first_lines(requester, folder) == {f"result      {sent}   rejected (smoke)   unsigned"}
+    by_id = [requester.run(*words).out.splitlines()[0] for words in (["verify", sent], ["report", sent])]
+    assert set(by_id) == first_lines(requester, folder)
+    log = requester.folder / folder / "log.txt"
+    log.write_bytes(log.read_bytes() + b"more\n")
+    assert first_lines(requester, folder) == {f"result      {sent}   rejected (smoke)   altered"}

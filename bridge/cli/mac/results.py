@@ -1,0 +1,49 @@
+"""Find the result that a command is about, by its run or by its folder, and say the same of it first everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bridge.cli.mac.context import Invocation
+from bridge.client.clone.store import id_in
+from bridge.client.connection.pins import Pins, pins
+from bridge.client.connection.run_bus import is_own, pinned_bus, require_same_bus, sent_from
+from bridge.client.document.untrusted import clean_line
+from bridge.client.evidence.judged import JudgedResult, first_line
+from bridge.client.run.run import Run
+from bridge.records import Verdict
+from bridge.trust.judgement import TrustAnswer
+
+
+def find_result(call: Invocation, what: str) -> tuple[Run | None, JudgedResult]:
+    """Return a result by the id of its run, or from the folder that holds it, judged again.
+
+    Raises:
+        IntegrityError: the folder holds no result tree.
+        PendingError: the run has no result yet.
+    """
+    folder = Path(call.directory, what)
+    if folder.is_dir():
+        return None, JudgedResult.of_folder(folder, pins_of(call, id_in(folder)))
+    run = call.find_run(what)
+    return run, JudgedResult.of_run(run)
+
+
+def pins_of(call: Invocation, run_id: str | None, option: tuple[str, ...] = ()) -> Pins:
+    """Return what to go by for a run of which only a result is here, no bus having been asked."""
+    settings = call.settings(run_id)
+    sent = sent_from(settings, run_id)
+    if sent is not None and not option:
+        require_same_bus(settings, sent.id, pinned_bus(settings), call.command.name)
+    return keys_for(call, run_id, option)
+
+
+def keys_for(call: Invocation, run_id: str | None, option: tuple[str, ...]) -> Pins:
+    """Return the keys of the bus that a run was sent to, whichever that is."""
+    settings = call.settings(run_id)
+    return pins(settings, option=option, own=is_own(settings, sent_from(settings, run_id)))
+
+
+def say_first(call: Invocation, run_id: str, verdict: Verdict | None, answer: TrustAnswer | None) -> None:
+    """Print whose result it is, what the gate here says of it, and whether its signature holds."""
+    call.output.row("result", clean_line(first_line(run_id, verdict, answer)))
