@@ -8,16 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from bridge.launches.distributions import t_quantile
 
 SOLO_MOST: Final = math.log(1.10)
-SOLO_KNOWN: Final = 0.02
-SOLO_LONGEST_S: Final = 60.0
 HANDICAP_MOST: Final = 0.05
 EQUAL_TIMES_MOST: Final = 0.05
-Order = Literal["turns", "whole samples"]
 
 
 @dataclass(frozen=True)
@@ -54,24 +51,6 @@ def solo_disagrees(solo: Sequence[float], turns: Sequence[float]) -> bool:
         turns: log ratio of the turns of the same launches.
     """
     return mean_interval([a - b for a, b in zip(solo, turns, strict=True)]).excludes(SOLO_MOST)
-
-
-def choose_order(differences: Sequence[float], spent_s: float) -> Order | None:
-    """Return how the run's samples are ordered; None while the calibration has to repeat its solo stretches.
-
-    Turns may hit a program's few long steps harder, where a queue drains between them. It is known to 2 %, or the time
-    for it is over; where it then excludes 0 and exceeds 2 %, whole samples are taken in drawn order.
-
-    Args:
-        differences: solo log ratio minus turns' log ratio of every repeat so far.
-        spent_s: seconds spent on them.
-    """
-    if len(differences) < 2:
-        return None if spent_s < SOLO_LONGEST_S else "whole samples"
-    found = mean_interval(differences)
-    if found.high - found.mean > SOLO_KNOWN and spent_s < SOLO_LONGEST_S:
-        return None
-    return "whole samples" if found.excludes(0.0) and abs(found.mean) > SOLO_KNOWN else "turns"
 
 
 def handicap(baseline_token_s: Sequence[float], reference_token_s: Sequence[float]) -> float:

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from bridge.launches.attempts import ShownInterval, corrected_confidence, count_looks, too_many_unseen, weaker
-from bridge.launches.checks import HANDICAP_MOST, choose_order, handicap, is_clock, mean_interval, solo_disagrees
+from bridge.launches.checks import HANDICAP_MOST, handicap, is_clock, mean_interval, solo_disagrees
 from bridge.launches.estimate import Estimate, Launch, over_launches
 from bridge.launches.sittings import agree, pool
 from bridge.launches.wording import effect, shown, sittings, too_few, wide
@@ -35,15 +35,6 @@ def test_the_interval_of_a_mean_equals_scipys():
     low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
     found = mean_interval(values)
     assert (found.low, found.high) == pytest.approx((low, high))
-
-
-def test_calibration_repeats_until_it_knows_whether_turns_are_fair():
-    assert choose_order([], 0.0) is None
-    assert choose_order([0.10, -0.08, 0.05], 20.0) is None
-    assert choose_order([0.010, 0.011, 0.009, 0.010], 20.0) == "turns"
-    assert choose_order([0.030, 0.031, 0.029, 0.030], 20.0) == "whole samples"
-    assert choose_order([0.10, -0.08, 0.05], 60.0) == "turns"
-    assert choose_order([0.05], 61.0) == "whole samples"
 
 
 def test_a_handicapped_baseline_is_found_and_an_honest_one_is_not():
