@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Each names a function () -> {path relative to the root: text}.
 GENERATORS = (
     "tests.generated.client_documents:generate",
+    "tests.generated.forgeries:generate",
     "tests.generated.gate_pages:generate",
     "tests.generated.record_schemas:generate",
     "tests.generated.report_views:generate",

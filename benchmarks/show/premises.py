@@ -6,6 +6,8 @@ from collections import Counter
 
 from benchmarks.show.line import Line
 from benchmarks.show.source import ROOT
+from benchmarks.simulation.page import rows
+from benchmarks.studies import forgeries
 from bridge.client.connection.pins import Pins
 from bridge.client.evidence.gate_files import Judged, judge_paths
 from bridge.gate import rules_catalogue
@@ -51,7 +53,19 @@ def archived() -> str:
     return "; ".join(found) + (f"; {len(missing)} NOT FOUND" if missing else "")
 
 
+def forged() -> str | None:
+    """Return how many coordinated cheats lost the premise that was written down before, through the real runner."""
+    found = rows(forgeries.STUDY.name)
+    return forgeries.summary(found) if found else None
+
+
 LINES = (
+    Line(
+        "a forgery workshop through the real runner: which premise fell is compared with a column written beforehand; "
+        "the rest is named in docs/gate/forgeries.md; honest twins are not refused",
+        "make studies AREA=evidence STUDY=forgeries",
+        forged,
+    ),
     Line("every existing rule guards a premise", "make show AREA=evidence", guarded),
     Line("outputs are computed again", "make show AREA=evidence", confirmed),
     Line("docs/evidence, judged again by this gate", "kakeya-mac gate check docs/evidence", judged_again),

@@ -70,6 +70,17 @@ def run(case: str) -> list[Row]:
     ]
 
 
+def summary(found: Sequence[Row]) -> str:
+    """Return in a sentence how many cheats lost what was written down beforehand."""
+    seen, unseen = [row for row in found if row["expected"]], [row for row in found if row["unseen"]]
+    honest = [row for row in found if row not in seen and row not in unseen]
+    said = [f"{sum(row['as_written'] for row in rows)} of {len(rows)}" for rows in (seen, unseen, honest)]
+    return (
+        f"{len(found)} of {len(cases())} told: {said[0]} lost the premise written down beforehand, {said[1]} that "
+        f"nothing was expected to see lost none, {said[2]} that change nothing kept all"
+    )
+
+
 def _taken(ended: Ended) -> set[tuple[str, str, str]]:
     """Return the premises that rules took from a run, each with the rule and what it looked at."""
     findings: list[dict[str, Any]] = ended.verdict["findings"]
