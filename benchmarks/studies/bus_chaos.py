@@ -1,7 +1,8 @@
 """Five clients, three runners as processes and sixty requests over real git, runners killed and stalled at random.
 
-A run's program counts its starts on disk. Afterwards every request has one end whose result verifies, and no program
-began twice. A case is a seed: it decides when requests are sent and what happens to which runner.
+A run's program counts its starts on disk. Afterwards every request has one end whose result verifies, and its program
+began once, or never where its runner was killed as it started. A case is a seed: it decides when requests are sent and
+what happens to which runner.
 """
 
 from __future__ import annotations
@@ -34,6 +35,14 @@ LEASE_S = 60.0
 WORK = "sleep 0.5"
 PAUSE_S = (2.0, 6.0)  # between two things that happen to a runner
 AWAY_S = (0.0, 4.0)  # how long it is gone or stopped, well below its lease
+
+
+@dataclass(frozen=True)
+class End:
+    """How a request ended, and after how long."""
+
+    reason: str
+    wait_s: float
 
 
 @dataclass
@@ -78,10 +87,10 @@ def run(case: str) -> list[Row]:
         for number in range(RUNNERS):
             fleet.serve(f"runner-{number}")
         began_s, done = time.monotonic(), threading.Event()
-        waits: dict[str, float] = {}
+        ends: dict[str, End] = {}
         plans = [sorted(chance.uniform(0.0, SPREAD_S) for _ in range(REQUESTS // CLIENTS)) for _ in range(CLIENTS)]
         clients = [
-            threading.Thread(target=_client, args=(site, number, plan, waits)) for number, plan in enumerate(plans)
+            threading.Thread(target=_client, args=(site, number, plan, ends)) for number, plan in enumerate(plans)
         ]
         disturber = threading.Thread(target=fleet.disturb, args=(done,))
         for thread in (*clients, disturber):
@@ -91,17 +100,20 @@ def run(case: str) -> list[Row]:
         done.set()
         disturber.join()
         starts = Counter(site.starts())
-        row = _row(waits, starts, fleet, time.monotonic() - began_s)
-    if row["lost"] or row["begun twice"]:
-        raise RuntimeError(f"{row['lost']} requests lost, {row['begun twice']} begun twice")
+        row = _row(ends, starts, fleet, time.monotonic() - began_s)
+    if row["lost"] or row["begun twice"] or row["begun once"] + row["ended before they began"] != REQUESTS:
+        raise RuntimeError(f"{row}")
     return [row]
 
 
-def _row(waits: dict[str, float], starts: Counter[str], fleet: Fleet, seconds: float) -> Row:
-    ordered = sorted(waits.values())
+def _row(ends: dict[str, End], starts: Counter[str], fleet: Fleet, seconds: float) -> Row:
+    ordered = sorted(end.wait_s for end in ends.values())
+    never = Counter(end.reason for run_id, end in ends.items() if run_id not in starts)
     return {
         "requests": REQUESTS,
-        "lost": REQUESTS - len(waits),
+        "lost": REQUESTS - len(ends),
+        "ended as": dict(sorted(Counter(end.reason for end in ends.values()).items())),
+        "ended before they began": never["runner_lost"] + never["interrupted"],
         "begun twice": sum(count > 1 for count in starts.values()),
         "begun once": sum(count == 1 for count in starts.values()),
         **{f"{what}s": count for what, count in sorted(fleet.happened.items())},
@@ -111,7 +123,7 @@ def _row(waits: dict[str, float], starts: Counter[str], fleet: Fleet, seconds: f
     }
 
 
-def _client(site: Site, number: int, plan: Sequence[float], waits: dict[str, float]) -> None:
+def _client(site: Site, number: int, plan: Sequence[float], ends: dict[str, End]) -> None:
     """Send requests at these moments and wait for the end of each; note how long each took."""
     bus = open_bus(site.route, repository=None, state=site.folder / f"client-{number}", clock=CLOCK)
     began_s = time.monotonic()
@@ -125,7 +137,7 @@ def _client(site: Site, number: int, plan: Sequence[float], waits: dict[str, flo
             if view.claim is None or view.claim.claim.result_oid is None:
                 continue
             if not verify_tree(bus.read_result(view.claim.claim.result_oid).files, run_id=ref.id):
-                waits[ref.id] = time.monotonic() - sent_s
+                ends[ref.id] = End(view.claim.claim.reason or "", time.monotonic() - sent_s)
             sent.remove((ref, sent_s))
         time.sleep(1.0)
 
@@ -133,6 +145,7 @@ def _client(site: Site, number: int, plan: Sequence[float], waits: dict[str, flo
 @contextmanager
 def _site() -> Iterator[Site]:
     with tempfile.TemporaryDirectory(prefix="kakeya-study-") as name:
+        Path(name).chmod(0o755)  # a root runner's programs run as another user
         site = Site(Path(name), work=WORK, lease_s=LEASE_S)
         site.create_bus()
         try:
