@@ -19,7 +19,13 @@ class Task(Protocol):
 
 
 class Tasks(Protocol):
-    """Starts work and waits; the only way a runner does either."""
+    """Starts work and waits; the only way a runner does either.
+
+    Attributes:
+        glance_s: how long a wait may take before what sets no event, such as an owner's file, is looked at again.
+    """
+
+    glance_s: float
 
     def start(self, work: Callable[[], None], name: str) -> Task:
         """Start work that ends with the program at the latest."""
@@ -32,6 +38,8 @@ class Tasks(Protocol):
 
 class Threads:
     """`Tasks` with a thread each."""
+
+    glance_s = 0.1
 
     def start(self, work: Callable[[], None], name: str) -> Task:
         """Start work in a thread of its own."""

@@ -50,9 +50,13 @@ class SteppedTask:
 class Stepping:
     """A virtual clock whose sleepers are stepped; implements `Clock` and `Tasks`.
 
+    A task that looks out for something looks every second: each look is a change of threads.
+
     Args:
         seed: decides the order of tasks that are due at the same moment.
     """
+
+    glance_s = 1.0
 
     def __init__(self, seed: int = 0) -> None:
         self._random = random.Random(seed)

@@ -220,7 +220,7 @@ class ClaimRenewal:
         return self._next_chunk(final=True) if self._left else None
 
     def _work(self) -> None:
-        while not self._tasks.wait(self._stop, min(0.25, max(0.02, self._lease.due_in_s()))):
+        while not self._tasks.wait(self._stop, min(max(0.25, self._tasks.glance_s), max(0.02, self._lease.due_in_s()))):
             self._look()
             with self._lock:
                 waiting = bool(self._pending) or self._has_progress()

@@ -43,8 +43,7 @@ from bridge.runner.state.log import for_run
 from bridge.system.clock import Clock, parse_rfc3339
 from bridge.system.tasks import THREADS, Task, Tasks
 
-_WAKE_S = 0.1
-_GLANCE_S = 0.02  # between two looks at the folders of a bus on this machine
+_MARK_S = 0.02  # between two looks at the folders of a bus on this machine
 
 
 class Runner:
@@ -168,12 +167,13 @@ class Runner:
 
         While nothing runs, what is new on a bus of this machine's own ends the wait as well.
         """
-        glances = self._mark is not None and not self.busy
+        marked = self._mark is not None and not self.busy
+        slice_s = _MARK_S if marked else self._tasks.glance_s
         due_s = self.clock.steady_s() + self._pace.wait_s(busy=self.busy)
         while (left_s := due_s - self.clock.steady_s()) > 0 and not self._run_ended.is_set():
-            if self.asked_to_end() or self._tasks.wait(self.stopping, min(left_s, _GLANCE_S if glances else _WAKE_S)):
+            if self.asked_to_end() or self._tasks.wait(self.stopping, min(left_s, slice_s)):
                 break
-            if glances and self._link.bus.mark() != self._mark:
+            if marked and self._link.bus.mark() != self._mark:
                 break
         self._run_ended.clear()
 
