@@ -342,6 +342,7 @@ class RefBus:
         self._pacer.pushed()
         delivery = self._requests.copy_result(ref, result_oid)
         self._store.drop(ref.id)
+        self._store.keep(ref.id, None)
         return delivery
 
     def claim_commits(self, chain: tuple[str, ...]) -> tuple[tuple[bytes, bytes], ...]:

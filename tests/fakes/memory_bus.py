@@ -113,6 +113,9 @@ class MemoryStore:
     def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
         self.objects.update((one.oid, one) for one in objects)
 
+    def keep(self, name: str, oid: str | None) -> None:
+        """Nothing is ever pruned."""
+
     def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         if all(self._get(oid) is not None for oid in refs.values()):
             return

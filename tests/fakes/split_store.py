@@ -43,6 +43,9 @@ class SplitStore:
     def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
         self._requester.write(objects, durable=durable)
 
+    def keep(self, name: str, oid: str | None) -> None:
+        self._requester.keep(name, oid)
+
     def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         self._requester.obtain(refs, max_bytes=max_bytes)
 

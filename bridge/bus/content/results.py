@@ -35,6 +35,7 @@ class Results:
         head = commit(top.oid, (), unix_ms(run_id) // 1000, f"result {run_id}")
         # On the disk before a claim names it: after a crash exactly this id is published again.
         self._store.write([*objects, head], durable=True)
+        self._store.keep(run_id, head.oid)
         return head.oid
 
     def read(self, oid: str) -> Tree:

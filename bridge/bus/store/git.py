@@ -53,7 +53,8 @@ _LOST = re.compile(
 )
 _MALFORMED = re.compile(r"error in (tree|commit|blob|tag|object) [0-9a-f]{40}|fsck error|invalid object", re.IGNORECASE)
 _TOO_LARGE = re.compile(r"signal 25|signal 31|File size limit|File too large", re.IGNORECASE)
-_TIDY_EVERY: Final = 256
+_TEND_EVERY: Final = 64
+_KEPT_S: Final = 2 * 24 * 3600.0
 _ISOLATED_MAX: Final = 64
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
 
@@ -115,7 +116,7 @@ class GitStore:
             GitSettings(config=route.config, alternates=tuple(alternates), environment=_ssh(route)),
         )
         self._repository.create()
-        self._written = 0
+        self._changes, self._is_main = 0, folder is None
         self._asked_to_stop: Callable[[], bool] | None = None
 
     @property
@@ -158,14 +159,26 @@ class GitStore:
         said = _said(finished.stdout.decode("utf-8", "replace"))
         if not said:
             raise explain(finished, f"cannot push to {self.route}")
+        for one in updates:  # what was pushed stays here as long as what was fetched
+            if said.get(one.ref):
+                self._repository.set_ref(_kept(one.ref), one.new)
         return said
 
     def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
-        """Store objects in the local repository, and pack loose ones now and then."""
+        """Store objects in the local repository."""
         self._repository.write(objects, durable=durable)
-        self._written += 1
-        if self._written % _TIDY_EVERY == 0:
+        self._tend()
+
+    def keep(self, name: str, oid: str | None) -> None:
+        """Keep an object that is here until the same name keeps another one or none; see the interface."""
+        self._repository.set_ref(f"refs/kept/{name}", oid)
+
+    def _tend(self) -> None:
+        """Pack what is many, and delete what was fetched or pushed long ago, now and then."""
+        self._changes += 1
+        if self._is_main and self._changes % _TEND_EVERY == 1:
             self._repository.tidy()
+            self._repository.prune("refs/fetched", _KEPT_S)
 
     def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         """Make tips, with all that they reach, readable here; see the interface."""
@@ -174,6 +187,7 @@ class GitStore:
             return
         specs = [f"+{ref}:{_kept(ref)}" if ref else oid for ref, oid in missing.items()]
         finished = self._fetch(specs, max_bytes)
+        self._tend()
         left = self._missing(missing)
         if left and finished.exit_code != 0 and not _ABSENT.search(finished.stderr):
             raise _fetch_error(finished, self.route)

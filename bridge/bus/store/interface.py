@@ -101,6 +101,10 @@ class RefStore(Protocol):
         """Store objects locally; `durable` means that they survive a power cut once this returns."""
         ...
 
+    def keep(self, name: str, oid: str | None) -> None:
+        """Keep an object that is here, and what it reaches, until the same name keeps another one or none."""
+        ...
+
     def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         """Make tips (ref -> oid), with all that they reach, readable here; what is here already costs nothing.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -32,13 +34,43 @@ def test_many_small_objects_are_packed_and_stay_readable(store: GitStore, tmp_pa
     made = [blob(f"object {number}".encode()) for number in range(6000)]
     store.write(made)
     control = tmp_path / "state" / "control.git"
-    before = loose(control)
-    for number in range(300):
+    for number in range(80):
         store.write([blob(f"more {number}".encode())])
-    assert loose(control) < before / 2
+    assert loose(control) < len(made) / 2
     with store.reader() as reader:
         for one in made[::97]:
             assert reader.read(one.oid, "blob", 100) == one.data
+
+
+def test_what_was_fetched_or_pushed_long_ago_goes_and_what_was_built_stays(store: GitStore, tmp_path: Path) -> None:
+    control, day_s = tmp_path / "state" / "control.git", 24 * 3600
+    top = tree([])
+    made = [commit(top.oid, (), number, "x") for number in range(3)]
+    pushed, built, new = made
+    store.write([top, *made])
+    store.keep("run-1", built.oid)
+    store.push([RefUpdate("refs/x/old", pushed.oid, None), RefUpdate("refs/x/new", new.oid, None)])
+    old_ref = next(path for path in (control / "refs" / "fetched").iterdir() if pushed.oid in path.read_text())
+    for path in (old_ref, control / "pruned", *(control / "objects").glob("??/*")):
+        os.utime(path, (time.time() - 3 * day_s,) * 2)
+    for number in range(64):
+        store.write([blob(f"{number}".encode())])
+    assert set(store._missing({one.oid: one.oid for one in made})) == {pushed.oid}
+    store.obtain({"refs/x/old": pushed.oid}, max_bytes=10**6)
+    assert not store._missing({"": pushed.oid})
+
+
+def test_packs_are_joined_when_they_are_many(store: GitStore, tmp_path: Path) -> None:
+    packs, top = tmp_path / "state" / "control.git" / "objects" / "pack", tree([])
+    made = [commit(top.oid, (), number, "x") for number in range(52)]
+    for one in made:
+        store._repository.write([top, one], durable=False)
+        argv, listed = ["git", "pack-objects", "objects/pack/pack"], f"{one.oid}\n".encode()
+        subprocess.run(argv, input=listed, cwd=packs.parents[1], check=True, capture_output=True)
+    git("prune-packed", cwd=packs.parents[1])
+    store.write([blob(b"one more")])
+    assert len(list(packs.glob("*.pack"))) < 5
+    assert not store._missing({one.oid: one.oid for one in made})
 
 
 def test_isolated_stores_are_kept_within_bounds(store: GitStore, tmp_path: Path) -> None:
