@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
@@ -67,9 +68,21 @@ def set_up(
     left = _take(policy_steps(options), dry_run=arguments.dry_run) or left
     now, service = service_commands(options)
     doctor = f"kakeya-runner doctor --policy {policy} --state {state.root}"
-    for what, command in (("try it", doctor), ("serve now", now), ("serve for good", service)):
+    for what, command in (("try it", doctor), ("serve for good", service)):
         print(f"{what}: {command}")
+    print(f"here:  {now}")
+    if options.bus is not None:
+        print(f"there: {shlex.join(['kakeya-mac', 'init', '--bus', options.bus, *_key_words(state)])}")
     return 1 if left else 0
+
+
+def _key_words(state: StateFolder) -> list[str]:
+    """Return the option with which requesters pin this runner's key; nothing while it has none."""
+    from bridge.runner.state.attestations import newest
+    from bridge.trust import runner_key as keys
+    from bridge.trust.keyring import pin
+
+    return ["--runner-key", pin(newest(state.root))] if keys.has_key(state.root) else []
 
 
 def _take(steps: Iterable[SetupStep], *, dry_run: bool) -> bool:

@@ -29,7 +29,7 @@ def init(call: Invocation) -> int:
     """Check a bus, pin its id, and write this clone's own configuration."""
     from bridge.cli.table.documents import write_agents_section
     from bridge.client.clone.config import check_template, write_clone_config
-    from bridge.client.connection.pins import key_lines, root_pin
+    from bridge.client.connection.pins import compared_with_bus, key_lines, root_pin
     from bridge.client.connection.signing import choose, identity_of
     from bridge.client.document.envelope import of_data
     from bridge.errors import UsageError
@@ -57,6 +57,9 @@ def init(call: Invocation) -> int:
     call.output.row("bus", f"{choice.route} {session.record.bus_id}")
     for line in key_lines(session.record, trusted):
         call.output.row("results", line)
+    known = None if session.roots is None else session.roots.known
+    for same, line in compared_with_bus(call.args.runner_key or (), session.record, known):
+        call.output.row("key" if same else "warn", line)
     who = identity_of(replace(session, settings=replace(settings, signing=signing)))
     if who is None:
         call.output.row("signing", "off: requests are unsigned; on with: kakeya-mac init --signing-key auto")

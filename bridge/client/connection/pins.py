@@ -187,6 +187,27 @@ def key_lines(record: BusRecord, trusted: Pins) -> list[str]:
     ]
 
 
+def compared_with_bus(texts: Sequence[str], record: BusRecord, root: KnownRoot | None) -> list[tuple[bool, str]]:
+    """Return for each key that somebody was told whether the bus names it too, and that in words.
+
+    What a bus names makes no key trusted; a difference is most likely a slip, or another host's key.
+    """
+    named = [(one.name, one.public) for one in record.keys]
+    named += [] if root is None else [(one.name, one.key) for one in root.root.authority(vouched=False).keys]
+    found = []
+    for text in texts:
+        told = keyring.pinned(text, "--runner-key")
+        on_bus = [key for name, key in named if name == told.name]
+        if told.public in on_bus:
+            found.append((True, f"{told.name}: the key that the bus names too"))
+        elif on_bus:
+            said = f"{told.name}: got {told.public[:16]}, but the bus names {on_bus[-1][:16]}"
+            found.append((False, f"{said}: compare with what kakeya-runner keygen --bus ROUTE prints there"))
+        else:
+            found.append((False, f"{told.name}: the bus names no key of this name"))
+    return found
+
+
 def _pinned(texts: Sequence[str], where: str, record: BusRecord | None) -> KeyAuthority:
     keys = tuple(keyring.pinned(text, where) for text in texts)
     return KeyAuthority(tuple(NamedKey(one.name, one.public) for one in keys), where=where, bus_id=_id_of(record))

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from bridge.cli.host.main import main
+from bridge.cli.table.commands import find
+from bridge.cli.table.parser import parse
 from bridge.runner.maintenance.setup import SetupOptions, policy_text, serve_argv, service_commands, template, unit
 from bridge.runner.policy.file import load_policy
 from bridge.runner.state.folder import StateFolder
@@ -60,7 +62,12 @@ def test_a_machine_is_a_runner_after_one_command(machine):
     modes = {name: mode for name, (mode, _) in everything(machine.folder).items()}
     assert modes["config/policy.toml"] == 0o600
     assert modes["state"] == modes["config"] == 0o700
-    assert "serve" in out
+    here, there = out.splitlines()[-2:]
+    assert here.startswith("here:  ")
+    assert "serve" in here
+    assert there.startswith(f"there: kakeya-mac init --bus '{policy.bus}' --runner-key desk=")
+    command, rest = find(shlex.split(there.removeprefix("there: "))[1:])
+    assert parse(command, rest).bus == policy.bus
     assert machine("once")[0] == 0  # the policy alone says where the bus is
 
 

@@ -14,6 +14,9 @@ from bridge.cli.table.commands import BY_NAME
 from bridge.client.document.data import DATA
 from bridge.records import Finding
 from bridge.run.outcomes import JUDGED_DIFFERENTLY
+from bridge.trust.keyring import pin
+from bridge.trust.runner_key import generate
+from tests.fakes.requester import Requester
 from tests.unit.bridge.cli.looking import SCHEMAS, claim, take
 
 
@@ -318,3 +321,16 @@ def test_a_watched_listing_is_shown_anew_as_it_changes_until_it_is_stopped(reque
     assert ran.code == 130
     assert [part.splitlines()[1].split()[1] for part in ran.out.split("\n\n")] == ["queued", "claimed"]
     assert requester.run("ls", "-w", "--json").code == 2
+
+
+def test_init_compares_a_key_that_it_was_told_with_the_one_that_the_bus_names(tmp_path):
+    (tmp_path / "keys").mkdir(mode=0o700)
+    (tmp_path / "other").mkdir(mode=0o700)
+    named, other = generate(tmp_path / "keys", "mini"), generate(tmp_path / "other", "mini")
+    requester = Requester(tmp_path, record={"keys": (named,), "attestation": "dsse"})
+    same = requester.run("init", "--bus", "memory", "--runner-key", pin(named)).out
+    assert "key         mini: the key that the bus names too" in same
+    differs = requester.run("init", "--bus", "memory", "--runner-key", pin(other)).out
+    assert f"warn        mini: got {other.public[:16]}, but the bus names {named.public[:16]}" in differs
+    unknown = requester.run("init", "--bus", "memory", "--runner-key", pin(other.evolve(name="maxi"))).out
+    assert "warn        maxi: the bus names no key of this name" in unknown
