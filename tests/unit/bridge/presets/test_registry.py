@@ -10,6 +10,7 @@ from bridge.errors import PresetNotFoundError, UsageError
 from bridge.gate import profiles
 from bridge.gate.report_kinds import KINDS
 from bridge.presets import find, load, registry
+from bridge.presets.registry import installed_names
 
 NAMES = [
     "mlx-env-probe",
@@ -132,3 +133,7 @@ def test_the_test_suites_that_presets_name_are_there():
     ]
     assert named
     assert [path for path in named if not (root / path).exists()] == []
+
+
+def test_the_names_of_installed_presets_are_known_without_reading_one():
+    assert installed_names() == tuple(registry())
