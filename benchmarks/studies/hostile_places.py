@@ -25,6 +25,7 @@ from benchmarks.studies.study import Row, Study
 from bridge.bus.open.embedded import embedded_folder
 from bridge.executor.sandbox.seccomp import program
 
+PRESET = "place-probe"
 PLACES = ("container", "apparmor")
 BWRAP = Path("/usr/bin/bwrap")
 HOME = Path("/root")
@@ -34,7 +35,7 @@ echo 'bwrap: setting up uid map: Permission denied' >&2
 exit 1
 """
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
-_WALL_S = 600
+_WALL_S = 1800
 
 
 def run(case: str) -> list[Row]:
@@ -48,6 +49,7 @@ def run(case: str) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="kakeya-place-") as name:
         folder = Path(name)
         folder.chmod(0o755)
+        _policy(folder)
         inside = _container(folder) if case == "container" else _apparmor(folder)
         try:
             return [_doctor(inside, folder), _host_preset(inside, folder), _request_code(inside, folder)]
@@ -75,6 +77,20 @@ def _apparmor(folder: Path) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", f'mount --bind {stub} {BWRAP} && exec "$@"', "sh"]
 
 
+def _policy(folder: Path) -> None:
+    """Allow the installed probe under another name, with time for a machine that others keep busy."""
+    presets, policy = folder / "presets", folder / "config" / "kakeya" / "policy.toml"
+    presets.mkdir()
+    policy.parent.mkdir(parents=True)
+    text = (ROOT / "bridge" / "presets" / "mlx-env-probe.toml").read_text("utf-8")
+    text = text.replace('"mlx-env-probe"', f'"{PRESET}"').replace("300.0", "1500.0").replace("120.0", "1500.0")
+    (presets / f"{PRESET}.toml").write_text(text)
+    allowed = f'[presets]\nfolder = "{presets}"\n'
+    policy.write_text(f'schema = 1\nname = "place"\ninterpreter = "{sys.executable}"\n{allowed}')
+    for path in (policy, presets / f"{PRESET}.toml"):
+        path.chmod(0o600)
+
+
 def _doctor(inside: Sequence[str], folder: Path) -> Row:
     done = _call(inside, folder, "kakeya-runner", "doctor", "--json", "--state", str(folder / "state"))
     found = [one for one in json.loads(done.stdout) if one["name"] == "sandbox"]
@@ -82,7 +98,7 @@ def _doctor(inside: Sequence[str], folder: Path) -> Row:
 
 
 def _host_preset(inside: Sequence[str], folder: Path) -> Row:
-    words = ("run", "mlx-env-probe", "--bus", "embedded", "--wait")
+    words = ("run", PRESET, "--bus", "embedded", "--wait")
     done = _call(inside, folder, "kakeya-mac", *words, cwd=_clone(folder))
     said = [line for line in done.stdout.splitlines() if "SANDBOX" in line or line.startswith("sandbox")]
     return {"what": "host preset", "exit_code": done.returncode, "said": said}
