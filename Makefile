@@ -8,7 +8,7 @@ PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest
 # Tests start many Python processes: without bytecode files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test unit lint ruff types imports check drift evidence workflows release-ready bench engine-study gate-score planted fuzz slow studies hardware-kit show locks audit release clean
+.PHONY: help demo test unit lint ruff types imports check drift evidence workflows release-ready bench engine-study gate-score planted fuzz slow studies hardware-kit show locks audit release site clean
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -100,6 +100,9 @@ audit: $(VENV)/.release ## known weaknesses of what set-up installs; needs the n
 
 release: $(VENV)/.release ## dist/: the wheel, built twice with the same bytes, the models' weights, SBOMs, checksums
 	$(BIN)/python -m tests.release
+
+site: $(VENV)/.release ## build/site: the pages of this repository, links checked
+	$(BIN)/python -m tests.site
 
 clean: ## remove what make made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
