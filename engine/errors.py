@@ -91,6 +91,10 @@ class ObservationError(EngineError):
             raise cls(f"observed tokens start at position {start}; expected {seen}, {kind} would shift all later ones")
 
 
+class PageError(EngineError):
+    """A page of evicted rows could not be written, or is not what was written."""
+
+
 class CacheCropError(EngineError):
     """Report a crop to a length whose rows are gone."""
 

@@ -14,6 +14,7 @@ from benchmarks.show import (
     hardware,
     identity,
     premises,
+    restoration,
     rooms,
     statistics,
     supervisor,
@@ -30,5 +31,6 @@ LINES: dict[str, tuple[Line, ...]] = dict.fromkeys(AREAS, ()) | {
     "workloads": workloads.LINES,
     "front-door": front_door.LINES,
     "hardware": hardware.LINES,
+    "restoration": restoration.LINES,
     "engine": (*engine_folders.LINES, *engine_models.LINES, *engine_drafting.LINES),
 }

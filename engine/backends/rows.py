@@ -51,12 +51,21 @@ class Library:
         joined: arrays one after the other along the rows.
         size: the bytes an array really holds.
         affine: the codec of so many bits with groups of so many values.
+        packed: keys and values as bytes.
+        unpacked: those bytes as keys and values of a shape, in the dtype and on the device of an array.
+        attended: what queries from a position on make of chunks of rows (keys, values, first position) that together
+            are all they see, under a softmax that runs along: ``[1, heads, rows, head_dim]``.
+        alone: such results as rows of so many key heads, one for each query.
     """
 
     grown: Callable[[Array | None, Array, int, int, int], Array]
     joined: Callable[[list[Array]], Array]
     size: Callable[[Array], int]
     affine: Callable[[int, int], Codec]
+    packed: Callable[[Array, Array], bytes]
+    unpacked: Callable[[bytearray, tuple[int, ...], Array], Rows]
+    attended: Callable[[Array, int, Iterable[tuple[Array, Array, int]], float], Array]
+    alone: Callable[[Array, int], Rows]
 
     def codec(self, layout: CacheLayout, head_dim: int) -> Codec:
         """Return how ``layout`` stores the rows of heads of ``head_dim`` values."""

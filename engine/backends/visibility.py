@@ -20,12 +20,15 @@ class Visibility:
         rows: how many rows are new.
         window: newest positions that a row sees, None for all of them.
         sink: first positions that a row sees whatever the window.
+        alone: query heads, and how many share a key head, where an append returns one row for each query and head,
+            which that query sees alone.
     """
 
     runs: tuple[Run, ...]
     rows: int
     window: int | None = None
     sink: int = 0
+    alone: tuple[int, int] | None = None
 
     @property
     def start(self) -> int:

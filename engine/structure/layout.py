@@ -148,9 +148,9 @@ class CacheLayout:
             raise UsageError(f"cache layout {self}: layer {unknown[0]} is none of the full-attention layers {full}")
         if list(self.exact) == full:
             raise UsageError(f"cache layout {self} leaves no full-attention layer of {full} to bound; use native")
-        decoded = replace(self, pages=None, stream=False, rank=None)
+        decoded = replace(self, pages=None, rank=None)
         if decoded != self:
-            beyond = str(self).removeprefix(str(decoded))
+            beyond = f"+pages{self.pages[0]}x{self.pages[1]}" if self.pages is not None else f"+ftheta{self.rank}"
             raise UsageError(f"cache layout {self}: {beyond} cannot be decoded yet; expected {decoded}")
 
 

@@ -7,6 +7,7 @@ import mlx.core as mx
 from engine.backends.caches import FullRows, LayerRows, SinkWindowRows, WindowRows, layer_rows
 from engine.backends.mlx.rows import LIBRARY
 from engine.backends.rows import RowStore
+from engine.backends.streaming import StreamedRows
 from engine.backends.visibility import Visibility
 from engine.structure.layout import CacheLayout
 
@@ -36,6 +37,8 @@ def sink_window_cache(sink: int, window: int) -> SinkWindowRows:
 
 def make_cache(window: int | None, layout: CacheLayout, head_dim: int) -> LayerRows:
     """Return the cache of one layer; ``window`` is None on a full-attention layer."""
+    if window is None and layout.window is not None and layout.stream:
+        return StreamedRows(RowStore(LIBRARY), layout.sink, layout.window, slack_of(layout.window), GROW_ROWS)
     return layer_rows(window, layout, head_dim, LIBRARY, (slack_of, GROW_ROWS))
 
 
@@ -44,6 +47,11 @@ def attention_mask(visible: Visibility) -> mx.array | str | None:
 
     None lets every query see every key, ``"causal"`` is MLX's fused causal mask aligned at the end.
     """
+    if visible.alone is not None:
+        heads, group = visible.alone
+        wanted = mx.arange(visible.rows)[:, None] * group
+        mine = mx.arange(heads)[:, None, None] % group
+        return (wanted + mine == mx.arange(visible.rows * group))[None]
     if visible.rows == 1:
         return None
     if visible.causal or visible.window is None:

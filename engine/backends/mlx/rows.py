@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 
-from engine.backends.rows import CODES_PER_BYTE, Library
+from engine.backends.rows import CODES_PER_BYTE, Library, Rows
 
 
 class Affine:
@@ -68,4 +70,52 @@ def _size(array: mx.array) -> int:
     return int(array.nbytes)
 
 
-LIBRARY = Library(grown=_grown, joined=_joined, size=_size, affine=Affine)
+def _packed(keys: mx.array, values: mx.array) -> bytes:
+    return np.asarray(mx.contiguous(mx.stack([keys, values])).view(mx.uint8)).tobytes()
+
+
+def _unpacked(page: bytearray, shape: tuple[int, ...], like: mx.array) -> Rows:
+    # A copy: the next page comes into the same buffer.
+    both = mx.array(np.frombuffer(page, np.uint8)).view(like.dtype).reshape(2, *shape)
+    return both[0], both[1]
+
+
+def _attended(
+    queries: mx.array, start: int, chunks: Iterable[tuple[mx.array, mx.array, int]], scale: float
+) -> mx.array:
+    """Return softmax attention over chunks of which each is seen once and let go; sums are kept in float32."""
+    _, heads, rows, head_dim = queries.shape
+    positions, most, weight, total = mx.arange(start, start + rows)[:, None], None, mx.array(0.0), mx.array(0.0)
+    for keys, values, first in chunks:
+        key_heads, count = keys.shape[1], keys.shape[2]
+        grouped = queries.astype(mx.float32).reshape(1, key_heads, heads // key_heads, rows, head_dim)
+        scores = grouped @ keys.astype(mx.float32)[:, :, None].swapaxes(-1, -2) * scale
+        if first + count - 1 > start:
+            scores = mx.where(mx.arange(first, first + count) > positions, -mx.inf, scores)
+        highest = mx.max(scores, axis=-1, keepdims=True)
+        above = highest if most is None else mx.maximum(most, highest)
+        shrunk = mx.zeros_like(above) if most is None else mx.exp(most - above)
+        shares = mx.exp(scores - above)
+        weight = weight * shrunk + mx.sum(shares, axis=-1, keepdims=True)
+        total, most = total * shrunk + shares @ values.astype(mx.float32)[:, :, None], above
+        mx.eval(weight, total, most)
+    return (total / weight).reshape(1, heads, rows, head_dim).astype(queries.dtype)
+
+
+def _alone(attended: mx.array, key_heads: int) -> Rows:
+    _, heads, rows, head_dim = attended.shape
+    grouped = attended.reshape(1, key_heads, heads // key_heads, rows, head_dim).swapaxes(2, 3)
+    values = grouped.reshape(1, key_heads, -1, head_dim)
+    return mx.zeros_like(values), values
+
+
+LIBRARY = Library(
+    grown=_grown,
+    joined=_joined,
+    size=_size,
+    affine=Affine,
+    packed=_packed,
+    unpacked=_unpacked,
+    attended=_attended,
+    alone=_alone,
+)

@@ -18,6 +18,7 @@ from engine.backends.caches import (
 )
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows, RowStore
+from engine.backends.streaming import StreamedRows
 from engine.backends.torch.rows import LIBRARY
 from engine.backends.visibility import Visibility
 from engine.errors import UsageError
@@ -76,6 +77,8 @@ class LayerCaches:
     ) -> None:
         self.states = dict(states or {})
         self.layers = by_layer(list(zip(windows, head_dims, strict=True)), layout, self.states, make_cache)
+        self.streams = {index: layer for index, layer in enumerate(self.layers) if isinstance(layer, StreamedRows)}
+        """The layers whose evicted rows are read for every block."""
 
     @property
     def length(self) -> int:
@@ -138,6 +141,8 @@ def _movable(layer: LayerRows | RecurrentState) -> FullRows | WindowRows:
 
 def make_cache(window: int | None, layout: CacheLayout, head_dim: int) -> LayerRows:
     """Return the cache of one layer; ``window`` is None on a full-attention layer."""
+    if window is None and layout.window is not None and layout.stream:
+        return StreamedRows(RowStore(LIBRARY), layout.sink, layout.window, slack_of(layout.window), GROW_ROWS)
     return layer_rows(window, layout, head_dim, LIBRARY, (slack_of, GROW_ROWS))
 
 
@@ -149,6 +154,11 @@ def attention_mask(visible: Visibility, device: torch.device) -> torch.Tensor | 
         key it is given, and a first chunk within the window is plainly causal (torch aligns that at the start, so a
         chunk after other rows always carries its mask).
     """
+    if visible.alone is not None:
+        heads, group = visible.alone
+        wanted = torch.arange(visible.rows, device=device)[:, None] * group
+        mine = torch.arange(heads, device=device)[:, None, None] % group
+        return (wanted + mine == torch.arange(visible.rows * group, device=device))[None]
     start, causal = visible.start, visible.causal
     if visible.rows == 1 or (start == 0 and causal):
         return None

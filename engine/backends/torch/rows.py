@@ -5,9 +5,11 @@ Writes go into a buffer in place: whatever an earlier forward still reads has be
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 
-from engine.backends.rows import CODES_PER_BYTE, Library
+from engine.backends.rows import CODES_PER_BYTE, Library, Rows
 
 
 class Affine:
@@ -68,4 +70,48 @@ def _size(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage().nbytes())
 
 
-LIBRARY = Library(grown=_grown, joined=_joined, size=_size, affine=Affine)
+def _packed(keys: torch.Tensor, values: torch.Tensor) -> bytes:
+    return bytes(torch.stack([keys, values]).contiguous().view(torch.uint8).cpu().numpy().tobytes())
+
+
+def _unpacked(page: bytearray, shape: tuple[int, ...], like: torch.Tensor) -> Rows:
+    keys, values = torch.frombuffer(page, dtype=torch.uint8).view(like.dtype).view(2, *shape).to(like.device)
+    return keys, values
+
+
+def _attended(
+    queries: torch.Tensor, start: int, chunks: Iterable[tuple[torch.Tensor, torch.Tensor, int]], scale: float
+) -> torch.Tensor:
+    """Return softmax attention over chunks of which each is seen once; sums are kept in float32."""
+    device, most, weight, total = queries.device, None, torch.tensor(0.0), torch.tensor(0.0)
+    positions = torch.arange(start, start + queries.shape[2], device=device)[:, None]
+    for keys, values, first in chunks:
+        group, count = queries.shape[1] // keys.shape[1], keys.shape[2]
+        seen, brought = (side.float().repeat_interleave(group, dim=1) for side in (keys, values))
+        scores = queries.float() @ seen.transpose(2, 3) * scale
+        if first + count - 1 > start:
+            scores.masked_fill_(torch.arange(first, first + count, device=device) > positions, float("-inf"))
+        highest = scores.amax(dim=-1, keepdim=True)
+        above = highest if most is None else torch.maximum(most, highest)
+        shrunk = torch.zeros_like(above) if most is None else (most - above).exp()
+        shares = (scores - above).exp()
+        weight = weight * shrunk + shares.sum(dim=-1, keepdim=True)
+        total, most = total * shrunk + shares @ brought, above
+    return (total / weight).to(queries.dtype)
+
+
+def _alone(attended: torch.Tensor, key_heads: int) -> Rows:
+    values = attended.unflatten(1, (key_heads, -1)).transpose(2, 3).flatten(2, 3)
+    return torch.zeros_like(values), values
+
+
+LIBRARY = Library(
+    grown=_grown,
+    joined=_joined,
+    size=_size,
+    affine=Affine,
+    packed=_packed,
+    unpacked=_unpacked,
+    attended=_attended,
+    alone=_alone,
+)

@@ -25,7 +25,7 @@ from engine.structure.layout import CacheLayout
 from tests.corpus.gate.breaks import honest
 
 LENGTHS = ((5, 3), (63, 2), (64, 3), (400, 4))
-LAYOUTS = ("native", "full", "affine8", "affine4", "sink4+window64", "sink4+window64+exact5")
+LAYOUTS = ("native", "full", "affine8", "affine4", "sink4+window64", "sink4+window64+exact5", "sink4+window64+stream")
 RULES = ("G2-MODELS", "G4-ERRORS", "G4-PROMPTS", "G7-NATIVE")
 
 

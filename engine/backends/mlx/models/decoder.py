@@ -22,6 +22,7 @@ from engine.backends.mlx.caches import attention_mask, make_cache
 from engine.backends.mlx.models.delta_net import new_state, run_layer
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows
+from engine.backends.streaming import StreamedRows, check_streams
 from engine.errors import UsageError
 from engine.structure.decoder import Structure
 from engine.structure.families import LINEAR
@@ -52,7 +53,13 @@ class Decoder:
         self._scale = self._embedding_scale()
 
     def caches(self, layout: CacheLayout) -> Caches:
-        """Return empty caches of one sequence, by layer."""
+        """Return empty caches of one sequence, by layer.
+
+        Raises:
+            UsageError: If the layout streams rows past an attention that does not compute with them.
+        """
+        if layout.stream:
+            check_streams(self.structure)
         reach = None if layout.every_row else 1
         states = {index: new_state(self.text.layers[index].linear_attn, reach) for index in self.structure.recurrent}
         return by_layer(list(zip(self.windows, self.head_dims, strict=True)), layout, states, make_cache)
@@ -75,9 +82,9 @@ class Decoder:
             if kind == LINEAR:
                 hidden = run_layer(layer, hidden, held[index])
             elif run is not None:
-                hidden = run(index, hidden, masks[self._sources[index]])
+                hidden = run(index, hidden, self._mask(index, hidden, caches, masks))
             else:
-                hidden = layer(hidden, masks[index], held[index])
+                hidden = layer(hidden, self._mask(index, hidden, caches, masks), held[index])
             if index in capture:
                 captured.append(hidden)
         return self.text.norm(hidden), mx.concatenate(captured, axis=-1)[0] if captured else None
@@ -120,6 +127,19 @@ class Decoder:
         seen = {index: cache.visible(rows) for index, cache in enumerate(caches) if isinstance(cache, LayerRows)}
         made = {visible: attention_mask(visible) for visible in set(seen.values())}
         return {index: made[visible] for index, visible in seen.items()}
+
+    def _mask(self, index: int, hidden: mx.array, caches: Caches, masks: dict[int, Any]) -> Any:
+        """Return a layer's mask; a layer that streams its rows is asked for them first."""
+        streamed = caches[index] if index < len(caches) else None
+        if not isinstance(streamed, StreamedRows):
+            return masks[self._sources[index]]
+        block = self.text.layers[index]
+        attention, normed = block.self_attn, block.input_layernorm(hidden)
+        queries = attention.q_proj(normed).reshape(*normed.shape[:2], attention.n_heads, -1)
+        norm = getattr(attention, "q_norm", None)
+        queries = (queries if norm is None else norm(queries)).transpose(0, 2, 1, 3)
+        turned = attention.rope(queries, offset=streamed.offset)
+        return attention_mask(streamed.ask(turned, attention.n_kv_heads, attention.scale))
 
     def _embedding_scale(self) -> Any:
         """Return what the model multiplies embeddings by, None for nothing."""

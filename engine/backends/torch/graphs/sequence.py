@@ -106,7 +106,7 @@ class GraphedSequence(TorchSequence):
         """Hold a slot with room for one more block; return why there is none."""
         if self.target.family.structure.recurrent:
             return "recurrent states are not kept at fixed addresses"
-        if not self._layout.lossless:
+        if self._layout.bits is not None or self._layout.window is not None:
             return f"cache layout {self._layout} is not kept at fixed addresses"
         length = self.length
         if length == 0:

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows
+from engine.backends.streaming import StreamedRows
 from engine.backends.torch.caches import HeldRows
 from engine.errors import CacheCropError
 
@@ -102,6 +103,8 @@ class StaticCaches:
         self._length = self._floor = self._written = 0
         self.states: dict[int, RecurrentState] = {}
         """None: a recurrent state is replaced by every append, and its addresses with it."""
+        self.streams: dict[int, StreamedRows] = {}
+        """None: reading pages is no part of a recording."""
 
     @property
     def length(self) -> int:

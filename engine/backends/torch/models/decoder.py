@@ -18,7 +18,8 @@ import torch
 
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows
-from engine.backends.torch.caches import LayerCaches
+from engine.backends.streaming import StreamedRows, check_streams
+from engine.backends.torch.caches import LayerCaches, attention_mask
 from engine.backends.torch.models.delta_net import new_state, run_layer
 from engine.backends.torch.models.rotary import Table, rotated
 from engine.errors import UsageError
@@ -34,6 +35,10 @@ class KeyValueCaches(Protocol):
     @property
     def states(self) -> Mapping[int, RecurrentState]:
         """The states of recurrent layers, by layer."""
+
+    @property
+    def streams(self) -> Mapping[int, StreamedRows]:
+        """The layers whose evicted rows are read for every block."""
 
     def masks(self, rows: int, device: torch.device) -> Mapping[int, torch.Tensor | None]:
         """Return by layer the mask over what its next ``update`` with ``rows`` rows will return."""
@@ -69,7 +74,13 @@ class Decoder:
         self._shares = self.structure.model_type.startswith("gemma4")
 
     def caches(self, layout: CacheLayout) -> LayerCaches:
-        """Return empty caches of one sequence."""
+        """Return empty caches of one sequence.
+
+        Raises:
+            UsageError: If the layout streams rows past an attention that does not compute with them.
+        """
+        if layout.stream:
+            check_streams(self.structure)
         reach = None if layout.every_row else 1
         states = {index: new_state(self.text.layers[index].linear_attn, reach) for index in self.structure.recurrent}
         return LayerCaches(self.windows, self.head_dims, layout, states)
@@ -101,7 +112,7 @@ class Decoder:
             else:
                 hidden = layer(
                     hidden,
-                    attention_mask=masks[self._sources[index]],
+                    attention_mask=self._mask(index, hidden, caches, masks, tables[kind]),
                     past_key_values=caches,
                     position_embeddings=tables[kind],
                     **extras[index],
@@ -135,6 +146,26 @@ class Decoder:
         norms = (getattr(attention, name, None) for name in ("k_norm", "v_norm"))
         made = [side if norm is None else norm(side) for side, norm in zip(sides, norms, strict=True)]
         return rotated(made[0].transpose(1, 2), cos[:, None], sin[:, None]), made[1].transpose(1, 2)
+
+    def _mask(
+        self,
+        index: int,
+        hidden: torch.Tensor,
+        caches: KeyValueCaches,
+        masks: Mapping[int, torch.Tensor | None],
+        table: tuple[torch.Tensor, torch.Tensor],
+    ) -> torch.Tensor | None:
+        """Return a layer's mask; a layer that streams its rows is asked for them first."""
+        streamed = caches.streams.get(index)
+        if streamed is None:
+            return masks[self._sources[index]]
+        block, (cos, sin) = self.text.layers[index], table
+        attention = block.self_attn
+        queries = attention.q_proj(block.input_layernorm(hidden)).unflatten(-1, (-1, attention.head_dim))
+        norm = getattr(attention, "q_norm", None)
+        queries = rotated((queries if norm is None else norm(queries)).transpose(1, 2), cos[:, None], sin[:, None])
+        key_heads = queries.shape[1] // attention.num_key_value_groups
+        return attention_mask(streamed.ask(queries, key_heads, attention.scaling), hidden.device)
 
     def head(self, hidden: torch.Tensor, soft_capped: bool = True) -> torch.Tensor:
         """Return logits of normed hidden states, soft-capped as the model defines unless told otherwise."""

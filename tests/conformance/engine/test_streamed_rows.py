@@ -1,0 +1,105 @@
+"""Reading every evicted row for every block emits the tokens of the native cache, from memory that does not grow."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.backends.pages import PageFile
+from engine.backends.streaming import PAGE_ROWS, StreamedRows
+from engine.decoding.autoregressive import autoregressive
+from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
+from engine.drafters.ngram import NgramModel
+from engine.errors import PageError, UsageError
+from engine.loading import load_backend
+from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
+
+torch = pytest.importorskip("torch", reason="the checkpoints are written with torch")
+pytest.importorskip("mlx.core", reason="conformance needs both backends")
+
+from tests.fakes import tiny_torch  # noqa: E402
+
+STREAMED = CacheLayout.parse("sink4+window16+stream")
+BUDGET = 12
+KINDS = ("gemma4", "qwen3")
+
+
+@pytest.fixture(scope="module", params=["mlx", "torch"])
+def loaded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Any, dict[str, Any], Path]:
+    torch.set_num_threads(1)
+    root = tmp_path_factory.mktemp("streamed")
+    tiny_torch.write_dflash(root / "dflash")
+    backend = load_backend(request.param, device="cpu" if request.param == "torch" else None)
+    kinds = (*KINDS, "gemma4-shared")
+    return backend, {kind: backend.load_target(tiny_torch.write_target(root / kind, kind)) for kind in kinds}, root
+
+
+def prompt_of(length: int) -> tuple[int, ...]:
+    chooser = random.Random(length)
+    return tuple(chooser.randrange(5, tiny_torch.VOCAB) for _ in range(length))
+
+
+def streams(sequence: Any) -> list[StreamedRows]:
+    return [cache for cache in getattr(sequence.caches, "layers", sequence.caches) if isinstance(cache, StreamedRows)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("length", [1, 60, 300])
+def test_tokens_are_those_of_the_native_cache(loaded: Any, kind: str, length: int) -> None:
+    backend, targets, root = loaded
+    target, prompt = targets[kind], prompt_of(length)
+    accept = backend.greedy(target)
+    plain = autoregressive(target.open((), CacheLayout.NATIVE), accept, prompt, Stopping(BUDGET), 512)
+    expected = [token for step in plain for token in step.tokens]
+    for drafter, depth, chunk in (
+        (NgramModel(min_tokens=1), 0, 512),
+        (NgramModel(min_tokens=1), 5, 33),
+        (backend.load_dflash(root / "dflash", target), 7, 100),
+    ):
+        sequence = target.open(drafter.capture, STREAMED)
+        parts = Parts(sequence, drafter.open(), accept, FixedDepth(depth), backend.clock)
+        steps = list(speculative(parts, prompt, Stopping(BUDGET), chunk))
+        assert [token for step in steps for token in step.tokens] == expected, (drafter.info.name, depth)
+        assert streams(sequence)
+        assert all((stream.bytes_read > 0) == (length > 2 * PAGE_ROWS) for stream in streams(sequence))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_does_not_grow_with_the_context(loaded: Any, kind: str) -> None:
+    _, targets, _ = loaded
+    held = []
+    for length in (120, 480):
+        sequence = targets[kind].open((), STREAMED)
+        for _ in sequence.prefill(prompt_of(length), 32):
+            pass
+        list(sequence.decode_ahead(7, 2))
+        held.append(sum(stream.measured_bytes() for stream in streams(sequence)))
+    assert held[1] <= 1.02 * held[0]
+
+
+def test_a_family_whose_attention_is_another_is_refused_by_name(loaded: Any) -> None:
+    _, targets, _ = loaded
+    with pytest.raises(UsageError, match="'gemma4_text' cannot be decoded yet: it has layers that share the rows"):
+        targets["gemma4-shared"].open((), STREAMED)
+
+
+def test_a_page_that_is_not_what_was_written_is_an_error() -> None:
+    pages = PageFile(8)
+    pages.write(b"12345678")
+    pages.write(b"abcdefgh")
+    assert [bytes(page) for page in pages.read()] == [b"12345678", b"abcdefgh"]
+    assert pages.bytes_read == 16
+    pages._file.seek(9)
+    pages._file.write(b"x")
+    with pytest.raises(PageError, match="page 1 of evicted rows is not what was written"):
+        list(pages.read())
+    pages._file.truncate(12)
+    with pytest.raises(PageError, match="page 1"):
+        list(pages.read())
