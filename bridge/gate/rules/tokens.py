@@ -69,7 +69,7 @@ def rescore_answers(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """An answer is right exactly when its text says so.
 
     `answer_text=""` made every answer of the seed right. A prompt without a known answer has no right one, and where
-    most prompts have the same answer, saying it always is no recall.
+    most prompts have the same answer, saying it always is no recall; nor is naming what others are asked for.
     """
     for arm in arms_of(report, evidence).all:
         for sample in arm.samples:
@@ -81,6 +81,7 @@ def rescore_answers(report: Report, evidence: Evidence) -> Iterator[Violation]:
             elif expected is not None and answered(expected, sample["text"]) != correct:
                 yield Violation(f"correct is {correct}, the text says otherwise", arm.pointer(sample))
         yield from _common_answer(arm)
+        yield from _listed_answers(arm)
 
 
 def _common_answer(arm: Arm) -> Iterator[Violation]:
@@ -91,10 +92,25 @@ def _common_answer(arm: Arm) -> Iterator[Violation]:
             yield Violation(f"{answer!r} is the answer of {count} of {len(asked)} prompts", f"/arms/{arm.index}")
 
 
+def _listed_answers(arm: Arm) -> Iterator[Violation]:
+    """Yield the first answer that counts as right and names what another prompt asks for."""
+    known = {sample["expected"] for sample in arm.samples if sample["expected"] is not None}
+    for sample in arm.samples:
+        others = _first_words(sample["text"]) & known - {sample["expected"]} if sample["correct"] else ()
+        if others:
+            said = f"its first line names {len(others)} answers of other prompts beside its own: a list is no answer"
+            yield Violation(said, arm.pointer(sample), severity="violation", arms=(arm.name,))
+            return
+
+
 def answered(expected: str, text: str) -> bool:
     """Return whether the answer's first line holds the expected value as a whole word."""
+    return expected in _first_words(text)
+
+
+def _first_words(text: str) -> set[str]:
     first = text.strip().split("\n", 1)[0]
-    return expected in {word.strip(".,;:!?'\"()") for word in first.split()}
+    return {word.strip(".,;:!?'\"()") for word in first.split()}
 
 
 @report_rule(

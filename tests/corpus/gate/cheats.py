@@ -132,6 +132,14 @@ def _(case: Case) -> None:
     samples(case, 2)[0]["text"] = "I do not know"
 
 
+@cheat("every answer in the first line", "G4-ANSWERS", "needle_recall", at_best="valid")
+def _(case: Case) -> None:
+    every = " ".join(sorted({sample["expected"] for arm in case.report["arms"] for sample in arm["samples"]}))
+    for arm in case.report["arms"]:
+        for sample in arm["samples"]:
+            sample.update(text=f"{every} {sample['text']}")
+
+
 @cheat("a timer that runs slow for the candidate", "G4-MARKS")
 def _(case: Case) -> None:
     for sample in candidate(case)["samples"]:
