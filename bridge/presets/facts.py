@@ -87,13 +87,13 @@ class Trust:
     Attributes:
         principal: who signed the request, a name of the host's list; ``unsigned`` without a signature.
         signer: fingerprint of the key that signed it, or None.
-        request_code: trust class of the code the request brings.
+        sent_code: trust class of the code the request brings.
         why: what makes that code trusted, or what is missing; one line, shown by ``explain``.
     """
 
     principal: str = "unsigned"
     signer: str | None = None
-    request_code: Literal["trusted", "untrusted"] = "untrusted"
+    sent_code: Literal["trusted", "untrusted"] = "untrusted"
     why: str = "nobody has looked at it"
 
     @property

@@ -131,7 +131,7 @@ def _check_policy(request: Request, preset: Preset, facts: PolicyFacts, trust: T
         note = "; the workload it brings is not used" if request.workload is not None else ""
         whose = "the host's installed engine" if preset.workload is None else f"the owner's {preset.workload.label}"
         return "host", [*said, f"code: {whose}{note}"]
-    if trust.request_code == "trusted":
+    if trust.sent_code == "trusted":
         return "trusted", [*said, f"code: the request's tree, trusted ({trust.why})"]
     if preset.has_peer:
         return "untrusted", [*said, f"code: the request's tree, untrusted ({trust.why}), asked by the host's own code"]
@@ -185,7 +185,7 @@ def _labels(request: Request, preset: Preset, facts: PolicyFacts, trust: Trust) 
     yield from host_labels(facts, trust)
     if request.unsandboxed:
         yield "unsandboxed"
-    if preset.code == "request" and trust.request_code == "untrusted":
+    if preset.code == "request" and trust.sent_code == "untrusted":
         yield "untrusted_code"
 
 

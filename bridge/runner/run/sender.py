@@ -112,7 +112,7 @@ class Sender:
             for base in (request.params.get(one) for one in preset.commits):
                 if code.trust_class == "trusted" and is_commit_id(base):  # resolving refuses any other value
                     code = judge_base(self._rules.policy, self._rules.signers, history, self._ref, str(base))
-        return Trust(principal=name, signer=key, request_code=code.trust_class, why=code.why)
+        return Trust(principal=name, signer=key, sent_code=code.trust_class, why=code.why)
 
     def no_longer(self) -> str | None:
         """Return why a signed request is no longer one this host accepts, or None; cheap while no list changes."""

@@ -23,7 +23,7 @@ def allowed(facts: PolicyFacts, trust: Trust, *, request_code: bool) -> bool:
     """The rule in one expression: who may ask, and whose code may run."""
     may_ask = facts.embedded or trust.signed or not facts.require_signature
     may_ask_for_code = facts.embedded or trust.signed or facts.trust_pushers
-    may_run = facts.embedded or trust.request_code == "trusted" or facts.sandbox_uid is not None
+    may_run = facts.embedded or trust.sent_code == "trusted" or facts.sandbox_uid is not None
     return may_ask and (not request_code or (may_ask_for_code and may_run))
 
 
@@ -38,7 +38,7 @@ def test_every_combination_of_policy_and_trust_gives_the_lesser_of_both(request_
             FACTS, embedded=embedded, trust_pushers=pushers, require_signature=require, sandbox_uid=uid,
             sandbox_mode=mode, sandbox_network=network,
         )  # fmt: skip
-        trust = Trust(request_code=code, **(SIGNER if signed else {}))
+        trust = Trust(sent_code=code, **(SIGNER if signed else {}))
         expected = allowed(facts, trust, request_code=request_code)
         seen[expected] += 1
         if not expected:

@@ -65,7 +65,7 @@ def test_the_hosts_code_asks_and_the_requests_code_answers(profile):
 )
 @pytest.mark.parametrize("request_code", ["trusted", "untrusted"])
 def test_a_host_that_cannot_keep_two_users_apart_refuses_whoever_vouches(change, request_code):
-    trust = Trust(principal="who", signer="SHA256:key", request_code=request_code)
+    trust = Trust(principal="who", signer="SHA256:key", sent_code=request_code)
     with pytest.raises(PolicyRefusedError, match="two users") as caught:
         ask(facts=replace(FACTS, **change), trust=trust)
     assert "sandbox.peer_uid" in str(caught.value.remedy)

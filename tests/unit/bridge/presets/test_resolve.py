@@ -147,7 +147,7 @@ def test_a_request_without_a_sandbox_is_refused_by_every_host_but_the_requesters
     tests = registry()["pytest-path"]
     for facts in (FACTS, replace(FACTS, sandbox_mode="off"), replace(FACTS, trust_pushers=True, sandbox_uid=1000)):
         with pytest.raises(PolicyRefusedError, match=r"only sandbox\.mode in policy\.toml") as caught:
-            resolve(code, tests, facts, Trust(principal="agent", signer="SHA256:x", request_code="trusted"))
+            resolve(code, tests, facts, Trust(principal="agent", signer="SHA256:x", sent_code="trusted"))
         assert "--bus embedded --unsandboxed" in str(caught.value)
         with pytest.raises(PolicyRefusedError, match="--unsandboxed"):
             resolve(ask(unsandboxed=True), preset(), facts, Trust())
