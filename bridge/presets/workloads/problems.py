@@ -175,6 +175,9 @@ def _programs(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[Sa
             yield where, f"program {word!r} is not there", f"did you mean {near[0]}?" if near else f"put it in {folder}"
         elif full[0] == str(path) and not os.access(path, os.X_OK):
             yield where, f"program {word!r} may not be executed", f"chmod +x {path}"
+        elif full[0] == str(path) and _is_script(path):
+            said = f"program {word!r} is a script of {_shebang(path)}, which no run sees and no digest names"
+            yield where, said, "write it in Python (NAME.py), or compile it"
         for token in argv[1:]:
             if re.fullmatch(r"[^{}$]*", token) is None and re.fullmatch(r"\{[a-z0-9][a-z0-9._-]*\}", token) is None:
                 said = f"{token!r} mixes text and a placeholder"
@@ -204,6 +207,12 @@ def _environment(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator
         yield ("environment", key), said, f"write what `{runs} -c 'import sys; print(sys.executable)'` prints"
     if on.binary is not None and not (folder / on.binary).is_file():
         yield ("environment", "binary"), f"program {on.binary!r} is not there", f"build it in {folder}"
+
+
+def _shebang(path: Path) -> str:
+    """Return the program that a script names in its first line."""
+    with path.open("rb") as stream:
+        return stream.readline(200)[2:].decode("utf-8", "replace").strip()[:80] or "nothing"
 
 
 def _is_script(path: Path) -> bool:

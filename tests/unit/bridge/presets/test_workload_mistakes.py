@@ -56,6 +56,10 @@ MISTAKES = {
         lambda folder: (file("run.sh", "#!/bin/sh\n")(folder), edit(folder, ('["train.py"', '["run.sh"'))),
         "chmod +x",
     ),
+    "a script of a shell": (
+        lambda folder: (file("run", "#!/bin/sh\n", 0o755)(folder), edit(folder, ('["train.py"', '["run"'))),
+        "is a script of /bin/sh",
+    ),
     "no interpreter": (toml((INTERPRETER, "/nowhere/python3")), "cannot be run"),
     "a relative interpreter": (toml((INTERPRETER, "python3")), "no absolute path"),
     "an environment that is not there": (toml((f'interpreter = "{INTERPRETER}"', 'venv = ".venv"')), "cannot be run"),
