@@ -277,6 +277,7 @@ class Bounds:
 def _over(name: str, bound: float, observed: float, ending: Ending, slept_s: float = 0.0) -> Stop:
     hit = LimitHit(limit=name, bound=float(bound), observed=float(observed), action="killed")
     unit = "seconds" if name.endswith("_s") else name.rpartition("_")[2]
-    message = f"{name.rpartition('_')[0] or name} limit reached: {observed:.6g} {unit}, at most {bound:.6g}"
+    seen, most = (f"{one:.6g}" if unit == "seconds" else f"{one:,.0f}" for one in (observed, bound))
+    message = f"{name.rpartition('_')[0] or name} limit reached: {seen} {unit}, at most {most} (limits.{name})"
     message += f"; the machine slept for {slept_s:.0f} of them" if slept_s >= 1.0 else ""
     return Stop(ending, message, hit, graceful=ending == "timed_out")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bridge.ids import short
-from bridge.records import ClaimResult, RunRecord, Verdict
+from bridge.records import ClaimResult, Finding, RunRecord, Verdict
 
 NAME_COLUMNS: Final = 12
 CLAIM_COLUMNS: Final = 66
@@ -59,11 +59,23 @@ def rows(verdict: Verdict, record: RunRecord | None) -> Iterator[tuple[str, str]
     if reason is not None:
         yield "reason", reason
     shown = [finding for finding in verdict.findings if finding.severity != "note"]
-    for finding in shown[:MOST_FINDINGS]:
+    yield from _findings(shown)
+    if verdict.decision == "rejected" and shown and (record is None or record.program_exit == 0):
+        yield "remedy", shown[0].remedy
+
+
+def _findings(shown: list[Finding]) -> Iterator[tuple[str, str]]:
+    """Yield a line for each thing that was found, wherever it was: of six repeats with one fault it is said once."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for finding in shown:
         place = " ".join(part for part in (finding.report or "", finding.where) if part)
-        yield finding.premise or "reject", f"{finding.code}  {finding.message}{f'  ({place})' if place else ''}"
-    if len(shown) > MOST_FINDINGS:
-        yield "", f"and {len(shown) - MOST_FINDINGS} more findings in verdict.json"
+        said = (finding.premise or "reject", f"{finding.code}  {finding.message}")
+        places.setdefault(said, []).append(place)
+    for (premise, text), where in list(places.items())[:MOST_FINDINGS]:
+        more = f" and {len(where) - 1} more" if len(where) > 1 else ""
+        yield premise, f"{text}  ({where[0]}{more})" if where[0] else text
+    if len(places) > MOST_FINDINGS:
+        yield "", f"and {len(places) - MOST_FINDINGS} more findings in verdict.json"
 
 
 def _first(verdict: Verdict, record: RunRecord | None) -> Iterator[str]:

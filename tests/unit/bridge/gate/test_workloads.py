@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bridge import strictjson
-from bridge.gate import judge
+from bridge.gate import judge, render
 from bridge.gate.claims.workload import median_interval
 from tests.corpus.gate.workloads import FOLDER, LOSSES, paired, trained
 
@@ -119,6 +119,17 @@ def test_a_number_that_was_not_declared_so_refuses_the_report(loss):
     judged = verdict(case.seal())
     assert judged.decision == "rejected"
     assert "G4-METRICS" in {one.code for one in judged.findings}
+
+
+def test_a_fault_of_every_repeat_is_one_line_with_one_remedy():
+    case = trained(again=False)
+    for path in sorted(case.reports):
+        case.reports[path]["metrics"] = {}
+    lines = render.table(verdict(case.seal()), None).splitlines()
+    said = [line for line in lines if "G4-METRICS" in line]
+    (line,) = said
+    assert line.endswith("final_loss: nothing is at /metrics/final_loss  (repeats repeat-0/report.json and 5 more)")
+    assert [line.split()[0] for line in lines].count("remedy") == 1
 
 
 def test_a_nan_refuses_the_report_by_name():
