@@ -25,7 +25,7 @@ SAID: Final = {
     "identical": ("no difference shown", "not slower (5 %)", "equivalent within 5 %"),
     "sleeping": ("times",),
 }
-_SLEEPS: Final = "#!/bin/sh\nexec /bin/sleep 0.5\n"
+_SLEEPS: Final = "#include <unistd.h>\nint main(void) { return usleep(500000); }\n"
 _TOY: Final = """schema = 1
 name = "toy"
 
@@ -75,7 +75,8 @@ def _of_programs(place: Path, kind: str) -> dict[str, Any]:
     shutil.copytree(ROOT / "examples" / "two-sums", folder, ignore=shutil.ignore_patterns("old", "new"))
     subprocess.run(["make", "-s", f"SLOW={int(kind == 'slower')}"], cwd=folder, check=True)
     if kind == "sleeping":
-        (folder / "old").write_text(_SLEEPS)
+        (folder / "old.c").write_text(_SLEEPS)
+        subprocess.run(["cc", "-o", "old", "old.c"], cwd=folder, check=True)
     subprocess.run(["chmod", "-R", "go-w", str(folder)], check=True)
     _kakeya(place, "runner", place, "workload", "allow", str(folder))
     return _ran(place, place, "run", "two-sums")
