@@ -38,6 +38,41 @@ REF: Final[Schema] = {
 }
 
 
+SWEEP: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        "preset": {
+            "type": "string", "pattern": "^[a-z0-9][a-z0-9._@-]{0,120}$", "description": "name of a preset of this bus",
+        },
+        "values": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "array", "minItems": 1, "maxItems": 64,
+                "items": {"type": ["string", "number", "boolean"], "pattern": "^[^,\u0000-\u001f]{1,200}$"},
+            },
+            "default": {},
+            "description": "the values of each parameter; one value for what stays as it is",
+        },
+        "repeat": {"type": "integer", "minimum": 1, "maximum": 64, "default": 1},
+        "profile": PROFILE,
+        "runner": RUNNER,
+    },
+    "required": ["preset"],
+    "additionalProperties": False,
+}  # fmt: skip
+"""The arguments of a sweep, which names its preset."""
+
+
+def sweep_words(arguments: Mapping[str, Any]) -> list[str]:
+    """Return the command line of a sweep; its arguments fit the schema."""
+    found = ["run", arguments["preset"], "--repeat", str(arguments["repeat"])]
+    for name, values in arguments["values"].items():
+        found += ["-p", f"{name}={','.join(_text(value, quoted=False) for value in values)}"]
+    for option in ("profile", "runner"):
+        found += [f"--{option}", arguments[option]] if option in arguments else []
+    return found
+
+
 def of_preset(preset: Preset) -> Schema:
     """Return the input schema of an installed preset."""
     params = {name: of_parameter(parameter) for name, parameter in preset.params.items()}

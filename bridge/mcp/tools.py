@@ -116,8 +116,18 @@ FIXED: Final = (
         "Return the only wording in which numbers of a run may be quoted, and which claims may not be, and why.",
         _object(("id",), id=_ID), _about("quote"),
     ),
-    ToolSpec("compare", "Compare two runs", "Put two runs side by side and say what differs; not quotable.",
-             _object(("a", "b"), a=_ID, b=_ID), lambda given: ["compare", given["a"], given["b"]]),
+    ToolSpec(
+        "sweep", "Run a preset over values",
+        "Run a preset once for each combination of values, and each of them `repeat` times; at most 64 runs. Returns "
+        "the ids of the sweep and of its runs at once: call `wait` with each, then `compare` with the id of the sweep. "
+        "The same call finds the same runs. What a sweep shows is a first look, never quotable.",
+        schemas.SWEEP, schemas.sweep_words, changes="adds",
+    ),
+    ToolSpec(
+        "compare", "Compare two runs",
+        "Put two runs side by side and say what differs; `a` alone: the runs of a sweep. Not quotable.",
+        _object(("a",), a=_ID, b=_ID), lambda given: ["compare", given["a"], *([given["b"]] if "b" in given else [])],
+    ),
     ToolSpec(
         "verify", "Verify a result",
         "Check a result's digests, manifest, claim chain and signature. Exit code 0 takes a signature by a pinned key; "

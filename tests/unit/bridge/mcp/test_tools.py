@@ -178,7 +178,18 @@ def test_tools_say_what_they_change(server):
     reads = {name for name, tool in tools.items() if tool.annotations.read_only_hint}
     ends = {name for name, tool in tools.items() if tool.annotations.destructive_hint}
     assert ends == {"cancel"}
-    assert {name for name in tools if not name.startswith("run_")} - {"cancel"} == reads
+    assert {name for name in tools if not name.startswith("run_")} - {"cancel", "sweep"} == reads
+
+
+def test_a_sweep_is_sent_at_once_and_found_again(server, requester):
+    async def act(client):
+        sent = await client.call("sweep", preset="mlx-env-probe", repeat=2)
+        again = await client.call("sweep", preset="mlx-env-probe", repeat=2)
+        return sent["data"], again["data"]
+
+    sent, again = with_client(server, act)
+    assert len(requester.bus.snapshot().requests) == 2
+    assert again == sent
 
 
 class TaskHandle(types.Result):
@@ -255,7 +266,7 @@ def test_every_preset_has_a_valid_schema_that_its_defaults_fit(name):
 
 
 def test_every_fixed_tool_is_a_command_line_that_parses():
-    samples = {"id": "@last", "a": "@last", "b": "@last"}
+    samples = {"id": "@last", "a": "@last", "b": "@last", "preset": "my-train", "values": {"lr": [0.1, 0.01]}}
     for tool in FIXED:
         given = tool.checked({key: samples[key] for key in tool.schema["required"]})
         command, *rest = tool.words(given)
