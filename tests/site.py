@@ -1,7 +1,7 @@
 """Build the pages of this repository as a site, without the network, into build/site.
 
-MkDocs builds a copy of the Markdown files in its strict mode: a link to no page or to no heading fails. A link to a file
-that is no page takes the file along; one to a folder becomes text. `python -m tests.site`.
+MkDocs builds a copy of the Markdown files in its strict mode: a link to no page or to no heading fails. A link to a
+file that is no page takes the file along; one to a folder becomes text. `python -m tests.site`.
 """
 
 from __future__ import annotations
