@@ -61,6 +61,7 @@ def main() -> int:
 def serve(connection: socket.socket) -> int:
     """Hold runs until there is a reason to end, or the runner has gone; return the exit code."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # whoever outlives a supervisor is found here
+    version = metadata.version("kakeya")  # an upgrade may replace its file under us
     preload()
     gc.collect()
     gc.freeze()
@@ -73,7 +74,7 @@ def serve(connection: socket.socket) -> int:
             os.set_inheritable(passed, False)
         if order == SUPERVISE and len(found) == _COUNT + 2:
             files, (tree, told) = FolderFiles(*found[:_COUNT]), found[_COUNT:]
-            if not hold(files, tree, socket.socket(fileno=told), connection):
+            if not hold(files, tree, socket.socket(fileno=told), connection, version):
                 return 0
             with contextlib.suppress(OSError):  # the runner may be gone
                 connection.sendall(FREE)
@@ -97,7 +98,7 @@ def refuse(connection: socket.socket, error: KakeyaError) -> int:
     return 1
 
 
-def hold(files: FolderFiles, tree: int, told: socket.socket, connection: socket.socket) -> bool:
+def hold(files: FolderFiles, tree: int, told: socket.socket, connection: socket.socket, version: str) -> bool:
     """Have a child supervise a run in folders of this user's; return whether this process may hold another.
 
     Writes down the run's end if the child does not.
@@ -107,8 +108,8 @@ def hold(files: FolderFiles, tree: int, told: socket.socket, connection: socket.
         tree: an archive of what its working directory holds.
         told: to the runner, which says go and need not live until the end.
         connection: over which orders come; not the child's.
+        version: of the bridge that was imported.
     """
-    version = metadata.version("kakeya")
     sweep(_PREFIX, _OWN_TMP)
     with held_folder(_PREFIX, _OWN_TMP) as top:
         directory = make_directory(top / "files")
