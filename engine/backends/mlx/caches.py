@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from engine.backends.caches import FullRows, LayerRows, SinkWindowRows, WindowRows, layer_rows
+from engine.backends.caches import FullRows, LayerRows, SinkWindowRows, WindowRows
+from engine.backends.layers import layer_rows
 from engine.backends.mlx.rows import LIBRARY
 from engine.backends.rows import RowStore
 from engine.backends.streaming import StreamedRows

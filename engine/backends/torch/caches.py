@@ -7,15 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from engine.backends.caches import (
-    FullRows,
-    LayerRows,
-    SinkWindowRows,
-    WindowRows,
-    by_layer,
-    crop_all,
-    layer_rows,
-)
+from engine.backends.caches import FullRows, LayerRows, SinkWindowRows, WindowRows
+from engine.backends.layers import by_layer, crop_all, layer_rows
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows, RowStore
 from engine.backends.streaming import StreamedRows

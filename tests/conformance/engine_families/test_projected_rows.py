@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.backends.caches import held_rows
+from engine.backends.layers import held_rows
 from engine.errors import UsageError
 from engine.structure.layout import CacheLayout
 from tests.conformance.engine_families.test_against_stock import prompt_of

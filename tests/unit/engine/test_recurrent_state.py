@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from engine.backends.caches import crop_all
+from engine.backends.layers import crop_all
 from engine.backends.recurrent import CROPPABLE_ROWS, RecurrentState
 from engine.errors import CacheCropError
 

@@ -17,7 +17,8 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.gemma4_text import logit_softcap
 
-from engine.backends.caches import LayerRows, by_layer
+from engine.backends.caches import LayerRows
+from engine.backends.layers import by_layer
 from engine.backends.mlx.caches import attention_mask, make_cache
 from engine.backends.mlx.models.delta_net import new_state, run_layer
 from engine.backends.recurrent import RecurrentState

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import mlx.core as mx
 
-from engine.backends.caches import crop_all, held_rows
+from engine.backends.layers import crop_all, held_rows
 from engine.backends.mlx.accept import predictions, read
 from engine.backends.mlx.models.decoder import Weights
 from engine.backends.mlx.rows import LIBRARY, squared

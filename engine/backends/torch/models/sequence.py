@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from engine.backends.caches import held_rows
+from engine.backends.layers import held_rows
 from engine.backends.rows import stored_errors
 from engine.backends.torch.accept import GreedyAccept, predictions
 from engine.backends.torch.models.decoder import Weights
