@@ -11,6 +11,7 @@ from benchmarks.studies import (
     bus_delays,
     bus_fleet,
     bus_listings,
+    bus_service,
     dispatch,
     drafting_choice,
     families,
@@ -36,7 +37,14 @@ from benchmarks.studies.study import Study
 
 STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
     "rooms": (fresh_clone.STUDY, slow_tests.STUDY),
-    "bus": (bus_listings.STUDY, bus_chaos.STUDY, bus_delays.STUDY, bus_fleet.SMALL_STUDY, bus_fleet.LARGE_STUDY),
+    "bus": (
+        bus_listings.STUDY,
+        bus_chaos.STUDY,
+        bus_delays.STUDY,
+        bus_service.STUDY,
+        bus_fleet.SMALL_STUDY,
+        bus_fleet.LARGE_STUDY,
+    ),
     "executor": (
         escapes.STUDY,
         escapes.HOLES,
