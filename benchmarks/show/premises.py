@@ -34,7 +34,11 @@ def confirmed() -> str:
 
 def judged_again() -> str:
     """Return what the gate here says of the committed results, and where that is not what is stored."""
-    found = [one for one in judge_paths([EVIDENCE], Pins()) if isinstance(one, Judged) and one.record is not None]
+    found = [
+        one
+        for one in judge_paths([EVIDENCE], lambda _folder: Pins())
+        if isinstance(one, Judged) and one.record is not None
+    ]
     decisions = Counter(one.verdict.decision for one in found)
     claims = Counter(claim.decision for one in found for claim in one.verdict.claims)
     said = ", ".join(f"{count} {name}" for name, count in decisions.items())
