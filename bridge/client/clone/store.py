@@ -215,7 +215,7 @@ def read_folder(folder: Path) -> Tree:
 def id_in(folder: Path) -> str | None:
     """Return the id a stored result says of itself, None when it is no result."""
     try:
-        document = json.loads((folder / "manifest.json").read_bytes())
+        document = strictjson.decode((folder / "manifest.json").read_bytes(), max_bytes=RESULT_MAX_BYTES)
         run_id = document["id"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
