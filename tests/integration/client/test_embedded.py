@@ -86,6 +86,24 @@ def test_the_result_verifies_from_its_id_and_from_a_copy_of_its_folder(clone, pr
     assert "FAILED      log.txt" in forged.stdout
 
 
+def test_every_command_gives_one_answer_about_a_run(clone):
+    """The verdict that the host stored, and what verify, gate check, quote, compare, summary and report say of it."""
+    ran = clone.mac("run", *QUICK, "--wait", "--new")
+    folder = clone.top / clone.mac("open", "@last").stdout.strip()
+    stored = json.loads((folder / "verdict.json").read_bytes())
+    decision, claims = stored["decision"], {one["id"]: one["decision"] for one in stored["claims"]}
+    assert f"verdict: {decision}, judged again" in clone.mac("verify", "@last").stdout
+    for words in (("gate", "check", str(folder)), ("report", "@last")):
+        assert f" {decision} (smoke) " in clone.mac(*words).stdout, words
+    assert re.search(rf"^= +verdict +{decision}\b", clone.mac("compare", "@last", "@last").stdout, re.MULTILINE)
+    assert re.search(rf"\bgate\b.*\b{decision}\b", (folder / "summary.md").read_text())
+    reported = clone.document("report", "@last")["claims"]
+    assert {one["id"]: one["decision"] for one in reported} == claims
+    assert claims, ran.stdout + ran.stderr
+    refused = {one["claim"] for one in clone.document("quote", "@last")["data"]["refused"]}
+    assert refused == {name for name, said in claims.items() if said != "evidence"}
+
+
 def test_a_run_of_this_machine_is_judged_by_its_own_bus_in_a_clone_that_pins_another(clone, probed, tmp_path):
     """The README's demo inside a clone that was set up for a remote bus: nobody has to say `--bus embedded`."""
     run_id = clone.document("status", "@last")["id"]
@@ -135,14 +153,14 @@ def test_a_run_without_a_sandbox_is_asked_for_by_name_here_and_refused_by_a_bus(
 
 
 def test_looking_from_a_second_terminal(clone, probed):
-    status = clone.document("status", "@last")
+    probe = probed[0].stdout.split()[3]  # other tests of this module run something after it
+    status = clone.document("status", probe)
     assert (status["state"], status["terminal"], status["outcome"]["reason"]) == ("published", True, "passed")
-    rows = clone.document("ls")["data"]
-    assert rows[0]["id"] == status["id"]
-    assert rows[0]["verdict"] in {"evidence", "valid", "recorded"}
-    assert "untrusted log" in clone.mac("logs", "@last").stdout
-    assert "check       ok     mlx" in clone.mac("report", "@last").stdout
-    assert clone.mac("explain", "@last").stdout.startswith("preset mlx-env-probe: allowed")
+    row = next(one for one in clone.document("ls")["data"] if one["id"] == status["id"])
+    assert row["verdict"] in {"evidence", "valid", "recorded"}
+    assert "untrusted log" in clone.mac("logs", probe).stdout
+    assert "check       ok     mlx" in clone.mac("report", probe).stdout
+    assert clone.mac("explain", probe).stdout.startswith("preset mlx-env-probe: allowed")
 
 
 def test_request_code_runs_from_the_clone_and_a_failing_test_is_rejected_with_its_name(clone):
