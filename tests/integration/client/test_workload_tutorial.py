@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
 import shlex
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
+from bridge.cli.host.main import main as host
+from bridge.cli.mac.program import main as mac
 from tests.fakes.clone import Clone
 from tests.support.workload_folder import INTERPRETER
 
 PAGE = Path(__file__).parents[3] / "docs" / "guides" / "ten-minutes-workload.md"
 STEP = re.compile(r"(?:<!-- (file|append): (\S+) -->\n)?```(\w*)\n(.*?)```", re.DOTALL)
-PROGRAMS = {"kakeya-mac": "bridge.cli.mac.main", "kakeya-runner": "bridge.cli.host.main"}
+
+
+def carry_out(clone: Clone, line: str) -> subprocess.CompletedProcess[str]:
+    """Do a command as it is printed: what runs something as a process of its own, what only reads and writes here."""
+    program, *words = shlex.split(line)
+    if program == "kakeya-mac" and words[0] == "run":
+        argv = [sys.executable, "-m", "bridge.cli.mac.main", *words]
+        return subprocess.run(
+            argv, cwd=clone.top, env=clone.env, capture_output=True, text=True, timeout=240, check=False
+        )
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(clone.top)
+        for name in {*os.environ} - {*clone.env}:
+            patch.delenv(name)
+        for name, value in clone.env.items():
+            patch.setenv(name, value)
+        code = (mac if program == "kakeya-mac" else host)(words)
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +56,7 @@ def said(tmp_path_factory):
             path.chmod(0o644)
             continue
         for line in text.splitlines():
-            program, *words = shlex.split(line)
-            argv = [sys.executable, "-m", PROGRAMS[program], *words]
-            ran = subprocess.run(
-                argv, cwd=clone.top, env=clone.env, capture_output=True, text=True, timeout=240, check=False
-            )
+            ran = carry_out(clone, line)
             done.append((line, ran))
     clone.stop_runners()
     return done
