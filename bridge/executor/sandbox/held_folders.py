@@ -95,9 +95,14 @@ def within_reach(directory: RunDirectory, uid: int) -> Iterator[RunDirectory]:
         return
     with held_folder(_PREFIX, _OPEN_TO_ALL) as root:
         root.chmod(0o711)
+        # By the same names as before: a result says where its run was started, and the gate asks for its own folder.
+        moved = root / directory.root.parent.name / directory.root.name
+        moved.mkdir(parents=True)
+        for folder in (moved.parent, moved):
+            folder.chmod(0o711)
         for folder in folders:
-            shutil.move(folder, root / folder.name)
-        yield RunDirectory(root, *(root / folder.name for folder in folders))
+            shutil.move(folder, moved / folder.name)
+        yield RunDirectory(moved, *(moved / folder.name for folder in folders))
 
 
 def sweep_run_folders() -> int:

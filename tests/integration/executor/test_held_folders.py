@@ -60,9 +60,11 @@ with run_folders.within_reach(make_directory(Path({str(tmp_path / "run")!r})), 5
     killed = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert killed.stdout is not None
     left = Path(killed.stdout.readline().strip())
+    assert left.parts[-2:] == (tmp_path.name, "run")  # the run's own names go with it
+    work, left = left / "work", left.parents[1]
     assert left.name.startswith("kakeya-run-")
-    (left / "work" / "note").write_text("x")
-    os.chown(left / "work", 54321, 54321)
+    (work / "note").write_text("x")
+    os.chown(work, 54321, 54321)
     assert sweep_run_folders() == 0  # its runner lives
     assert left.exists()
     killed.kill()
