@@ -16,8 +16,9 @@ ASKED = """#!/bin/sh
 if [ "$2" = "-c" ]; then
   kept={kept}/$(printf %s "$PWD $*" | cksum | tr -d ' ')
   [ -s "$kept" ] && exec cat "$kept"
-  [ "$PWD" = / ] || exec {python} "$@"
+  {{ [ "$PWD" = / ] && [ -w {kept} ]; }} || exec {python} "$@"
   {python} "$@" > "$kept.$$" && mv "$kept.$$" "$kept" && exec cat "$kept"
+  exit 1
 fi
 """
 
