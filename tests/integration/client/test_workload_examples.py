@@ -70,6 +70,7 @@ def started(folder, program, out, python):
         ("line-fit", "train.py", INTERPRETER, {"report.json", "weights.json"}),
         ("checks", "suite.py", sys.executable, {"report.json"}),
     ],
+    ids=["line-fit", "checks"],
 )
 def test_a_report_holds_what_is_declared_and_nothing_else_is_left(examples, tmp_path, name, program, python, files):
     started(examples / name, program, tmp_path, python)
