@@ -14,7 +14,7 @@ from bridge.bus.views import RunView
 from bridge.client.connection.liveness import look, spooled_at
 from bridge.client.connection.session import BusSession
 from bridge.client.document.untrusted import LineJoiner
-from bridge.client.run.status import EndReason, state_of_view
+from bridge.client.run.status import EndReason, may_be_over, state_of_view
 from bridge.errors import BusError, RemoteError, UntrustedLogError
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.records import Claim, RunProgress
@@ -238,7 +238,7 @@ class Follower:
     def _is_spooled(self) -> bool:
         """Whether the runner says that the run is over and its result cannot be delivered; asked when it takes long."""
         now_s = self.session.clock.steady_s()
-        if self._state is not RunState.JUDGING or self._view is None:
+        if self._view is None or not may_be_over(self._view, self._state):
             self._judging_since_s = None
             return False
         if self._judging_since_s is None:

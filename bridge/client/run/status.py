@@ -138,7 +138,7 @@ def run_status(
     )
     if state.terminal or (state is RunState.UNKNOWN and session.store.has_result(run_id)):
         return _ended(base, *_result(session, run_id, claim, fetch=fetch))
-    reason, message, remedy = _unfinished(run_id, view, end, _spooled(session, run_id, state, end))
+    reason, message, remedy = _unfinished(run_id, view, end, _spooled(session, run_id, view, state, end))
     if remedy is not None:
         remedy = shlex.join([*shlex.split(remedy), *session.settings.bus.words])
     return replace(base, reason=reason, exit_code=OUTCOMES[reason].exit_code, message=message, remedy=remedy)
@@ -240,9 +240,16 @@ def _request(session: BusSession, run_id: str, view: RunView) -> Request | None:
         return None  # not a request, which the host says in its result; or done, and the result holds the request
 
 
-def _spooled(session: BusSession, run_id: str, state: RunState, end: EndReason | None) -> str | None:
+def may_be_over(view: RunView, state: RunState) -> bool:
+    """Whether a run without an end on the bus may be over: judged, or so short that its start was all that was sent."""
+    return state is RunState.JUDGING or (
+        state is RunState.RUNNING and view.claim is not None and view.claim.claim.beat == 0
+    )
+
+
+def _spooled(session: BusSession, run_id: str, view: RunView, state: RunState, end: EndReason | None) -> str | None:
     """Return the runner that holds this run's result in its spool; asked only where that can be."""
-    if end in {"pending", "expired"} or state not in {RunState.CLAIMED, RunState.JUDGING}:
+    if end in {"pending", "expired"} or not (state is RunState.CLAIMED or may_be_over(view, state)):
         return None
     from bridge.client.connection.liveness import spooled_at
 
