@@ -75,8 +75,9 @@ def test_marks_on_the_pipe_name_every_sample_in_order(
             # The reader ends at the end of the stream only: without this a failing run would be waited for for ever.
             os.close(writing)
             reader.join()
-    marks = [json.loads(line) for line in lines]
+    plan, *marks = [json.loads(line) for line in lines]
     samples = sorted((row["order_index"], row) for arm in report["arms"] for row in arm["samples"])
+    assert (plan["event"], plan["samples"]) == ("plan", len(samples))
     assert [mark["event"] for mark in marks] == ["start", "first_token", "end"] * len(samples)
     assert [mark["sample"] for mark in marks[::3]] == [row["id"] for _, row in samples]
     assert [mark["token_digest"] for mark in marks[2::3]] == [row["token_digest"] for _, row in samples]

@@ -22,9 +22,10 @@ DAEMON = """
 import os, sys, time
 if os.fork() == 0:
     os.setsid()
-    if os.fork() == 0:
-        print(os.getpid(), flush=True)
+    daemon = os.fork()
+    if daemon == 0:
         time.sleep(600)
+    print(daemon, flush=True)
     os._exit(0)
 os.wait()
 time.sleep(float(sys.argv[1]))

@@ -16,7 +16,7 @@ from bridge.run.stop_rule import decide, log_ratio
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs
 
-# Arm "candidate" takes half the time a token; a sample has 40 tokens.
+# Arm "candidate" takes half the time a token; a sample has 160 tokens.
 PROGRAM = """
 import importlib.util, json, os, sys, time
 spec = importlib.util.spec_from_file_location("turns", sys.argv[1])
@@ -33,11 +33,11 @@ for order in turns:
             tokens += 1
             sum(range(2000)) if order.arm == "baseline" else time.sleep(0.002)
     else:
-        aim = 40 if order.tokens is None else min(40, (at[order.arm] // order.tokens + 1) * order.tokens)
+        aim = 160 if order.tokens is None else min(160, (at[order.arm] // order.tokens + 1) * order.tokens)
         tokens = aim - at[order.arm]
         while time.monotonic() - began < tokens * token_s[order.arm]:
             pass
-        over = aim == 40
+        over = aim == 160
         at[order.arm] = 0 if over else aim
         own_s.append(time.monotonic() - began)
     turns.done(tokens, over=over)

@@ -48,6 +48,7 @@ def changed_documents(document: dict) -> dict[str, dict]:
         "expires": rfc3339(dt.datetime.fromisoformat(document["expires"]) + dt.timedelta(seconds=1)),
         "workload": {"commit": "a" * 40, "tree": "b" * 40, "origin": "", "dirty": False},
         "confirms": "01k9x3m2q7r8s9t0v1w2x3y4z5", "unsandboxed": True,
+        "sweep": {"id": "01k9x3m2q7r8s9t0v1w2x3y4z5", "repeat": 1, "count": 2},
     }  # fmt: skip
     assert set(value) - {"unknown"} == set(Request.model_fields)
     return {name: {**copy.deepcopy(document), name: changed} for name, changed in value.items()}

@@ -52,7 +52,10 @@ def test_every_value_of_another_form_is_named_with_the_examples_line():
     assert set(seen) == {"schema", "name", "slots", "only_when.0", "sandbox.mode"}
     assert seen["slots"] == (
         'Input should be a valid integer; got "two"',
-        "as in: slots = 1                        # runs at the same time",
+        (
+            "as in: slots = 1                        # runs at the same time; each NVIDIA card is one run's, "
+            "a Mac's GPU is everybody's"
+        ),
     )
     assert "idle" in seen["only_when.0"][1]
 
