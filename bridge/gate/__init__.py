@@ -6,10 +6,10 @@ code judges on the host, at the requester and in CI.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bridge.gate.identity import identity  # at once: the module has the same name
+from bridge.lazy import importing
 
 if TYPE_CHECKING:
     from bridge.gate.catalogue import explain, needs, rules_catalogue
@@ -35,12 +35,4 @@ _MODULES = {
     "comparison": "Comparison compare",
     "judging": "judge judge_bytes",
 }
-_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> Any:
-    """Return what the gate offers, its module imported now: whoever reads a kind's name needs no rule."""
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
-    return found
+__getattr__ = importing(__name__, _MODULES)

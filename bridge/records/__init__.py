@@ -5,8 +5,9 @@ Knows shapes, not meaning: whether a request is allowed, a lease is live or a nu
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from bridge.lazy import importing
 
 if TYPE_CHECKING:
     from bridge.records.archive import ArchivedRun, ArchiveHead
@@ -140,12 +141,4 @@ _MODULES = {
     ),
     "workload": "ConfirmedMetric MetricDefinition ProgramDigest WorkloadDefinition seed_of",
 }
-_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> Any:
-    """Return a record, its module imported now: a command reads a few of them and would pay for all."""
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
-    return found
+__getattr__ = importing(__name__, _MODULES)
