@@ -10,15 +10,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.drift import ROOT
 
 LOCKS = ROOT / "runner-setup" / "locks"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-
-def normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def pinned(lock: Path) -> dict[str, str]:
@@ -27,7 +24,7 @@ def pinned(lock: Path) -> dict[str, str]:
     for entry in lock.read_text("ascii").replace("\\\n", " ").splitlines():
         name, version = entry.split(";")[0].split()[0].split("==")
         assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry), entry
-        found[normal(name)] = version
+        found[canonicalize_name(name)] = version
     return found
 
 
@@ -36,17 +33,19 @@ def test_a_lock_pins_all_that_its_host_is_given_to_the_versions_that_are_tested(
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     wanted = project["dependencies"] + [one for extra in extras for one in project["optional-dependencies"][extra]]
     lines = (ROOT / "constraints.txt").read_text("ascii").splitlines()
-    tested = {normal(name): version for name, _, version in (line.partition("==") for line in lines) if version}
+    tested = {
+        canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines) if version
+    }
     lock = pinned(LOCKS / f"{host}.txt")
 
-    assert {normal(_NAME.match(one).group()) for one in wanted} <= lock.keys()
+    assert {canonicalize_name(Requirement(one).name) for one in wanted} <= lock.keys()
     assert {name: version for name, version in lock.items() if tested.get(name, version) != version} == {}
     script = "setup_mac.sh" if host == "mac" else "setup_gpu.sh"
     assert f"\nEXTRAS={','.join(extras)}\n" in (ROOT / "runner-setup" / script).read_text()
 
 
 def test_an_environment_that_is_not_the_locked_one_is_named_package_by_package(tmp_path):
-    installed = {normal(one.name): one.version for one in importlib.metadata.distributions()}
+    installed = {canonicalize_name(one.name): one.version for one in importlib.metadata.distributions()}
     lock = tmp_path / "lock.txt"
     lock.write_text("".join(f"{name}=={version} \\\n    --hash=sha256:00\n" for name, version in installed.items()))
 
