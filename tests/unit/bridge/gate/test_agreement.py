@@ -25,6 +25,7 @@ from bridge.gate.rules.arms import shuffled
 from bridge.records.workload import KIND as WORKLOAD
 from bridge.runner.machine.models import ModelDigests
 from engine.checkpoint import folder_digest, number_format
+from engine.measurement.schedule import PROFILES, in_turns
 from engine.measurement.schedule import shuffled as engine_shuffled
 from engine.reports import tokens as engine_tokens
 from engine.studies import acceptance
@@ -169,6 +170,14 @@ def test_the_engines_acceptance_study_meets_the_claim_profile():
     assert warmups >= wanted["warmups_per_arm_and_launch"]
     held = json.loads((files("engine") / "assets" / "prompts" / "code-raw.json").read_text("utf-8"))["prompts"]
     assert len({row["text"] for row in held}) >= prompts + warmups
+
+
+@pytest.mark.parametrize("name", ["smoke", "claim"])
+def test_the_engines_launches_in_turns_meet_the_profile(name):
+    """One warm-up too few would take the inputs from every claim of a run of a quarter of an hour."""
+    made, wanted = in_turns(PROFILES[name]), profiles.named("default", name)
+    assert made.warmups >= wanted["warmups_per_arm_and_launch"]
+    assert name == "smoke" or made.prompts_per_launch * made.blocks >= wanted["prompts_min_count"]
 
 
 @pytest.mark.parametrize("kept", [59, 20])
