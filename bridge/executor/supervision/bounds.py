@@ -42,15 +42,17 @@ class DiskUse:
 def disk_use(root: Path, *, stop_at_files: int) -> DiskUse:
     """Count entries and bytes below a directory without following links; with too many entries, those alone.
 
-    Entries first: to ask for the size of each takes several times as long, and a run that makes them goes on meanwhile.
-    A sparse file counts with what it occupies; a file that vanishes while being counted does not count.
+    Entries first: to ask for the size of each takes several times as long, and a run that makes them goes on meanwhile;
+    what it makes after the count ends the second look too. A sparse file counts with what it occupies; a file that
+    vanishes while being counted does not count.
     """
     files = size = 0
-    for _ in _entries(root):
-        files += 1
+    for files, _ in enumerate(_entries(root), 1):
         if files > stop_at_files:
             return DiskUse(files, 0, complete=False)
-    for entry in _entries(root):
+    for seen, entry in enumerate(_entries(root), 1):
+        if seen > stop_at_files:
+            return DiskUse(seen, 0, complete=False)
         with contextlib.suppress(OSError):
             if not entry.is_dir(follow_symlinks=False):
                 size += entry.stat(follow_symlinks=False).st_blocks * 512
@@ -64,8 +66,9 @@ def _entries(root: Path) -> Iterator[os.DirEntry[str]]:
         with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
             for entry in entries:
                 yield entry
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(entry.path)
+                with contextlib.suppress(OSError):  # this entry's alone: the rest of its folder counts
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
 
 
 def free_bytes(path: Path) -> int:

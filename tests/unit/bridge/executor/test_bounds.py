@@ -159,6 +159,23 @@ def test_counting_files_stops_when_there_are_too_many(tmp_path):
     assert disk_use(tmp_path, stop_at_files=1000).files == 30
 
 
+def test_files_made_between_the_count_and_the_look_at_their_sizes_end_both(tmp_path):
+    for folder, files in (("before", 5), ("after", 30)):
+        (tmp_path / folder).mkdir()
+        for index in range(files):
+            (tmp_path / folder / str(index)).touch()
+
+    class Filling:
+        """A directory that has more files at each look."""
+
+        looks = iter(("before", "after"))
+
+        def __fspath__(self) -> str:
+            return str(tmp_path / next(self.looks))
+
+    assert disk_use(Filling(), stop_at_files=10) == DiskUse(11, 0, complete=False)
+
+
 def test_counting_follows_no_link_and_counts_what_a_sparse_file_occupies(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path)
     with (tmp_path / "sparse").open("wb") as file:
