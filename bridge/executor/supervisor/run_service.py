@@ -2,7 +2,8 @@
 
 The connection carries the folder's open files and the run's tree, so nothing is given to another user, and the service
 manager is the supervisor's parent, gives it its user and kills what it leaves. What answers is `run_unit`. Runs that go
-on together are different users; one that begins later may get the process, and so the user, of one that has ended.
+on together are different users; one that begins later may get the process, and so the user, of one of the host's own
+code that has ended.
 """
 
 from __future__ import annotations

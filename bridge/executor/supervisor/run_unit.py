@@ -3,7 +3,7 @@
 This process is another user than the runner. A run's folders are made here, below this user's own temporary folder,
 and its tree comes in an archive. The supervisor is a child of this process, which writes the end down if it is killed.
 A fresh interpreter takes half a second of processor time, a fork some milliseconds: so the process holds another run
-after one that was in a sandbox and of which nothing is left. It ends with the connection.
+after one of the host's own code that was in a sandbox and of which nothing is left. It ends with the connection.
 
 Run as `python -I -m bridge.executor.supervisor.run_unit`, with the connection as standard input.
 """
@@ -24,7 +24,7 @@ from typing import Final
 
 from bridge.errors import KakeyaError
 from bridge.executor.interface import RunDirectory
-from bridge.executor.process.subreaper import PR_SET_CHILD_SUBREAPER, descendants, prctl
+from bridge.executor.process.subreaper import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, descendants, prctl
 from bridge.executor.sandbox.confinement import nothing
 from bridge.executor.sandbox.held_folders import held_folder, sweep
 from bridge.executor.supervisor.folder import (
@@ -61,6 +61,7 @@ def main() -> int:
 def serve(connection: socket.socket) -> int:
     """Hold runs until there is a reason to end, or the runner has gone; return the exit code."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # whoever outlives a supervisor is found here
+    prctl(PR_SET_DUMPABLE, 0)  # a run that got out of its sandbox is this user too, and must not write our memory
     version = metadata.version("kakeya")  # an upgrade may replace its file under us
     preload()
     gc.collect()
@@ -126,7 +127,7 @@ def hold(files: FolderFiles, tree: int, told: socket.socket, connection: socket.
         os.close(files.lock)  # before the connection: who sees its end finds the folder free
         told.close()
         make_durable(files)
-    clean = status == 0 and not stopped and _in_sandbox(files) and not descendants(os.getpid())
+    clean = status == 0 and not stopped and _may_be_followed(files) and not descendants(os.getpid())
     for descriptor in files.all():
         if descriptor != files.lock:
             os.close(descriptor)
@@ -150,10 +151,13 @@ def _wait(child: int) -> tuple[int, bool]:
     return status, bool(stopped)
 
 
-def _in_sandbox(files: FolderFiles) -> bool:
-    """Whether whatever ran was in a sandbox: what was not may have left something that is this user's."""
-    job = json.loads(read_all(files.job))
-    return bool(job["spec"]["sandbox"]["mode"] == "required")
+def _may_be_followed(files: FolderFiles) -> bool:
+    """Whether another run may be this user: only after the host's own code in a sandbox.
+
+    What was in none may have left something that is this user's; what code of a request did is nobody's to vouch for.
+    """
+    spec = json.loads(read_all(files.job))["spec"]
+    return bool(spec["code"] == "host" and spec["sandbox"]["mode"] == "required")
 
 
 def _supervise(files: FolderFiles, connection: socket.socket, version: str, directory: RunDirectory) -> None:

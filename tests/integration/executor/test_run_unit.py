@@ -58,12 +58,12 @@ def executor(address, private) -> LocalExecutor:
 class Begun:
     """A run of the slow program, in the middle."""
 
-    def __init__(self, executor: LocalExecutor, folder: Path, mode: str = "required", token: str = "") -> None:
+    def __init__(self, executor: LocalExecutor, folder: Path, mode="required", token: str = "", code="host") -> None:
         self.handle, self.log = folder / "handle", bytearray()
         directory = make_directory(folder / "run")
         (directory.work / "brought.txt").write_text("by the request")
         argv = (sys.executable, "-I", "-S", "-c", SLOW, token)
-        spec = Jobs(executor, folder).spec(argv=[argv], sandbox=SandboxSpec(mode=mode))
+        spec = Jobs(executor, folder).spec(argv=[argv], sandbox=SandboxSpec(mode=mode), code=code)
         with executor.start(spec, directory, self.handle, ()) as starting:
             self.running = starting.go(quiet(self.log))
         until(lambda: b"brought" in (self.handle / "log").read_bytes(), "it never wrote its first line")
@@ -101,6 +101,7 @@ def test_the_sandbox_of_the_unit_is_tried_as_the_unit_s_user(executor) -> None:
 def test_a_run_is_another_user_in_folders_of_its_own_and_outlives_who_follows_it(executor, tmp_path, token) -> None:
     begun = Begun(executor, tmp_path, token=token)
     status = Path(f"/proc/{begun.facts.pid}/status").read_text()
+    memory_of = {Path(f"/proc/{pid}/mem").stat().st_uid for pid in (begun.facts.pid, begun.holder.pid)}
     del begun.running  # the runner is gone
     again = executor.recover(begun.handle, quiet(begun.log))
     place = Path(begun.facts.out).parent
@@ -108,6 +109,7 @@ def test_a_run_is_another_user_in_folders_of_its_own_and_outlives_who_follows_it
     execution = again.wait()
 
     assert f"Uid:\t{UID}\t{UID}\t{UID}\t{UID}" in status
+    assert memory_of == {0}, "a run that got out of its sandbox could take over who holds it"
     assert (execution.ok, execution.ending, execution.program_exit) == (True, "exited", 0)
     assert (execution.sandbox.kind, execution.sandbox.uid, execution.reports) == ("bwrap", UID, {"report.json": b"{}"})
     assert bytes(begun.log) == execution.log == f"['brought.txt'] {UID}\n".encode()
@@ -116,13 +118,13 @@ def test_a_run_is_another_user_in_folders_of_its_own_and_outlives_who_follows_it
     assert {path.stat().st_uid for path in tmp_path.rglob("*")} == {0}
 
 
-def test_a_process_holds_runs_one_after_another_but_none_after_one_without_a_sandbox(executor, tmp_path) -> None:
+def test_a_process_holds_runs_one_after_another_but_none_after_one_that_may_leave_something(executor, tmp_path) -> None:
     folders = (tmp_path / str(number) for number in itertools.count())
 
-    def held_by(mode: str) -> psutil.Process:
+    def held_by(mode: str, code: str = "host") -> psutil.Process:
         folder = next(folders)
         folder.mkdir()
-        return Begun(executor, folder, mode).end()
+        return Begun(executor, folder, mode, code=code).end()
 
     seen: list[psutil.Process] = []
     for pause_s in range(12):  # longer and longer: a busy machine takes its time to clear up after a run
@@ -131,8 +133,9 @@ def test_a_process_holds_runs_one_after_another_but_none_after_one_without_a_san
             break
         time.sleep(pause_s)
     assert seen[-1] in seen[:-1], "each run has a process of its own"
-    bare = held_by("off")
-    until(lambda: gone(bare), "the process of a run without a sandbox stayed")
+    for mode, code in (("off", "host"), ("required", "request")):
+        spent = held_by(mode, code)
+        until(lambda spent=spent: gone(spent), f"the process of a run stayed: sandbox {mode}, code of the {code}")
 
 
 @pytest.mark.parametrize("whom", ["supervisor", "unit"])
