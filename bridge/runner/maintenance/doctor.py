@@ -17,6 +17,7 @@ from bridge.bus.interface import RunnerBus
 from bridge.diagnostics import Check, Level
 from bridge.errors import KakeyaError, PolicyRefusedError, install_remedy
 from bridge.executor.interface import Executor, RunKind
+from bridge.executor.observe.accelerators.find import VISIBLE_DEVICES
 from bridge.executor.observe.condition import tool_output
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.presets import registry
@@ -72,7 +73,8 @@ def examine(context: DoctorContext) -> Iterator[Check]:
     yield from _presets(policy)
     if policy is not None:
         yield from _code(policy, context.executor.host().drivers)
-        yield from check_slots(policy.slots, cards_of(policy))
+        listed = policy.environment.get(VISIBLE_DEVICES)
+        yield from check_slots(policy.slots, cards_of(policy), listed=listed)
     if sys.platform == "darwin":
         yield from check_mac(tool_output)
         yield from () if policy is None else check_folders(policy, context.state.root, Path.home())

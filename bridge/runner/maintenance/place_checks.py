@@ -90,16 +90,27 @@ def why_no_sandbox(applied: SandboxApplied, place: Place) -> tuple[str, str]:
     return said, "install bubblewrap and allow user namespaces; until then runs that require it are refused"
 
 
-def check_slots(slots: int, cards: tuple[Card, ...] | None, platform: str = sys.platform) -> Iterator[Check]:
-    """Yield whether each slot has a card of its own; nothing where there is neither a card nor more than one slot."""
+def check_slots(
+    slots: int, cards: tuple[Card, ...] | None, platform: str = sys.platform, listed: str | None = None
+) -> Iterator[Check]:
+    """Yield whether each slot has a card of its own; nothing where there is neither a card nor more than one slot.
+
+    Args:
+        slots: how many the policy asks for.
+        cards: what they share out.
+        platform: of this machine.
+        listed: what the policy's own CUDA_VISIBLE_DEVICES says, or None.
+    """
     if platform == "darwin":
         if slots > 1:
             text = f"slots = {slots}, and a Mac has one GPU: runs take each other's time and memory"
             yield Check("slots", "warn", text, "slots = 1 in policy.toml, unless only small runs come here")
         return
     if cards is None:
-        text = "there are NVIDIA devices and nobody names them: one run at a time"
-        yield Check("slots", "warn", text, "install nvidia-ml-py beside kakeya (extra torch); see nvidia-smi -L")
+        which = f"that CUDA_VISIBLE_DEVICES = {listed} in [env] lists " if listed else ""
+        text = f"there are NVIDIA devices {which}and nobody names them: one run at a time"
+        rest = "; list whole cards as it has them" if listed else ""
+        yield Check("slots", "warn", text, f"install nvidia-ml-py beside kakeya (extra torch); see nvidia-smi -L{rest}")
     elif cards and slots > len(cards):
         text = f"slots = {slots}, and there are {len(cards)} cards: {len(cards)} runs at a time, each with its own"
         yield Check("slots", "warn", text, f"slots = {len(cards)} in policy.toml")

@@ -30,6 +30,8 @@ class Card:
 def find_cards(among: Collection[str] | None = None, nodes: Path = _NODES) -> tuple[Card, ...] | None:
     """Return the cards of this machine, none where there is no driver; None where there are some and nobody names them.
 
+    A list that names no card (a typo, a part of one: ``MIG-…``) lists some that nobody names.
+
     Args:
         among: numbers (as nvidia-smi counts) or UUIDs of those that count; None for all.
         nodes: the folder of device nodes.
@@ -50,7 +52,7 @@ def find_cards(among: Collection[str] | None = None, nodes: Path = _NODES) -> tu
                 found.append(Card(uuid, _node(pynvml, handle)))
     except pynvml.NVMLError:
         return unnamed
-    return tuple(found)
+    return tuple(found) or (unnamed if among else ())
 
 
 def _node(library: Any, handle: Any) -> str | None:

@@ -7,6 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from bridge.executor.observe.accelerators.cards import find_cards
 from bridge.executor.observe.accelerators.find import find_meter, given_devices
 from bridge.executor.observe.accelerators.interface import GpuReading
 from bridge.executor.observe.accelerators.nvidia import NvidiaMeter, conditions, slowed_by
@@ -109,6 +110,13 @@ def test_load_and_memory_are_those_of_all_devices_and_strangers_are_counted_once
 def test_only_the_devices_that_a_run_was_given_are_read(nvml, given, places):
     meter = find_meter(given)
     assert meter.read(()).memory_bytes == sum(1000 * (place + 1) for place in places)
+
+
+def test_a_list_that_names_none_of_the_cards_is_no_machine_without_cards(nvml, tmp_path):
+    (tmp_path / "nvidia0").touch()
+    assert [card.uuid for card in find_cards(("1", "GPU-0000"), tmp_path)] == ["GPU-0000-11", "GPU-1111-11"]
+    assert find_cards(("MIG-1f2e",), tmp_path) is None
+    assert find_cards((), tmp_path) == ()
 
 
 def test_devices_that_are_not_there_and_a_driver_that_is_not_are_said(nvml):

@@ -69,6 +69,12 @@ def test_slots_are_compared_with_what_they_share_out(slots, cards, platform, lev
     assert all(said in one.text and (one.remedy or level == "ok") for one in found)
 
 
+def test_a_list_that_names_no_card_is_said():
+    (found,) = check_slots(2, None, "linux", "MIG-1f2e")
+    assert "devices that CUDA_VISIBLE_DEVICES = MIG-1f2e in [env] lists and nobody names" in found.text
+    assert "list whole cards" in found.remedy
+
+
 @pytest.mark.parametrize(
     ("packages", "cuda"),
     [
