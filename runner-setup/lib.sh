@@ -339,10 +339,29 @@ pip_install() { # prefix words…
   "$prefix/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
 }
 
-ensure_locked() { # prefix: what is installed is what the lock names
+# A line for each package of a lock that is missing or another version; a build's own suffix (2.9.0+cu128) is none.
+UNLIKE_LOCK='
+import importlib.metadata, sys
+from pip._vendor.packaging.requirements import Requirement
+
+for line in open(sys.argv[1], encoding="ascii"):
+    if not line[0].isalnum():
+        continue
+    wanted = Requirement(line.strip().removesuffix("\\").strip())
+    if wanted.marker is not None and not wanted.marker.evaluate():
+        continue
+    try:
+        version = importlib.metadata.version(wanted.name)
+    except importlib.metadata.PackageNotFoundError:
+        print(f"{wanted.name} (missing)")
+    else:
+        if not wanted.specifier.contains(version, prereleases=True):
+            print(f"{wanted.name}=={version}")
+'
+
+ensure_locked() { # prefix: what the lock names is installed; what else is there is not the lock's
   local others
-  others=$(comm -23 <("$1/bin/python" -I -m pip list --format=freeze --disable-pip-version-check | versions) <(versions <"$LOCK") \
-    | grep -Ev '^(kakeya|pip|setuptools)==' | paste -sd ' ' -) || true
+  others=$("$1/bin/python" -I -c "$UNLIKE_LOCK" "$LOCK" | paste -sd ' ' -)
   if [ -z "$others" ]; then
     right "packages as $LOCK has them"
   elif [ "$MODE" = check ]; then
@@ -350,11 +369,6 @@ ensure_locked() { # prefix: what is installed is what the lock names
   else
     act "install the packages of $LOCK again, instead of $others" pip_install "$1" --require-hashes -r "$LOCK"
   fi
-}
-
-# Lines name==version as the index compares names, of a lock or of what pip lists.
-versions() {
-  awk -F== '/^[A-Za-z0-9]/ && NF > 1 { name = tolower($1); gsub(/[-_.]+/, "-", name); split($2, version, /[ ;]/); print name "==" version[1] }' | sort -u
 }
 
 policy_text() { # interpreter
