@@ -96,6 +96,7 @@ class ClaimRenewal:
     def start(self) -> None:
         """Begin to renew, unless it has begun."""
         if self._task is None:
+            self._looked_s = self._clock.steady_s()  # nobody looked before, however long the preparation took
             self._task = self._tasks.start(self._work, f"renewal-{self._held.claim.id[-8:]}")
 
     def feed(self, data: bytes) -> None:
@@ -239,6 +240,8 @@ class ClaimRenewal:
                 return
             except InfrastructureError:
                 continue  # the budget stretches; the lease decides how long this may go on
+            finally:
+                self._looked_s = self._clock.steady_s()  # a push that hung is no machine that slept
 
     def _has_progress(self) -> bool:
         """Whether the bus shows an older progress, and has for long enough to be told for that alone."""

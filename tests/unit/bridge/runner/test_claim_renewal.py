@@ -8,34 +8,62 @@ import time
 import pytest
 
 from bridge.errors import FencedError
-from bridge.limits import LOG_CHUNK_MAX_BYTES
+from bridge.limits import LOG_CHUNK_MAX_BYTES, WAKE_GRACE_S
 from bridge.records import Claim, RunProgress
 from bridge.runner.connection.link import link_to
 from bridge.runner.run.claim_renewal import ClaimRenewal, following
 from bridge.system.clock import rfc3339
+from bridge.system.tasks import THREADS
 from tests.fakes.asking import make_request, push
+from tests.fakes.bus_actors import FakeClock
 from tests.fakes.clone import until
 from tests.fakes.memory_bus import Faults, MemoryBus, MemoryRemote, bus_record
 
 
-@pytest.fixture
-def keep(clock):
-    """Return a function that claims a fresh request with a short lease and keeps it."""
+class Steps:
+    """`Tasks` whose work goes on in the test's own thread, for as many waits as it is given."""
+
+    glance_s = 0.1
+
+    def start(self, work, name):
+        self._work = work
+        return self
+
+    def go(self, waits):
+        self._left = waits
+        self._work()
+
+    def wait(self, event, timeout_s):
+        self._left -= 1
+        return self._left < 0
+
+    def join(self):
+        """Nothing goes on beside the test."""
+
+
+def claimed(clock, lease_s=1.5, tasks=THREADS):
+    """Claim a fresh request; return who keeps the claim, its bus, the request and what goes wrong."""
     remote = MemoryRemote()
-    MemoryBus(remote, clock=clock).create(bus_record(clock, lease_s=1.5))
+    MemoryBus(remote, clock=clock).create(bus_record(clock, lease_s=lease_s))
     faults = Faults()
     bus = MemoryBus(remote, clock=clock, faults=faults)
     link = link_to(bus, clock)
     ref = push(bus, make_request(bus.identity().bus_id, "mlx-env-probe"))
     claim = Claim(
         id=ref.id, request_oid=ref.oid, state="claimed", runner="mini", nonce=secrets.token_hex(16), sequence=0,
-        lease_s=1.5, phase="preparing", time=rfc3339(clock.now()),
+        lease_s=lease_s, phase="preparing", time=rfc3339(clock.now()),
     )  # fmt: skip
     renewal = ClaimRenewal(
-        link, bus.claim(claim), clock=clock, beacon=lambda: None, asked_s=clock.steady_s(), progress_s=0.1
+        link, bus.claim(claim), clock=clock, beacon=lambda: None, asked_s=clock.steady_s(), progress_s=0.1, tasks=tasks
     )
-    yield renewal, bus, ref, faults
-    renewal.stop()
+    return renewal, bus, ref, faults
+
+
+@pytest.fixture
+def keep(clock):
+    kept = claimed(clock)
+    yield kept
+    kept[0].stop()
 
 
 def test_a_long_preparation_keeps_the_claim_and_the_start_is_not_lost_to_a_renewal(keep):
@@ -108,6 +136,29 @@ def test_the_lease_counts_from_when_a_slow_push_was_asked(keep, clock):
     faults.decide = lambda operation: None
     # A lease of 1.5 s is the owner's for 1 s after the push was asked; after its answer there are 0.3 s left.
     clock.sleep(max(0.0, asked_s + 1.2 - clock.steady_s()))
+    assert renewal.lost() == "the lease could not be renewed in time"
+
+
+def test_a_remote_that_hangs_is_no_machine_that_slept():
+    clock = FakeClock()
+    renewal, *_ = claimed(clock, WAKE_GRACE_S, Steps())
+    clock.advance(WAKE_GRACE_S + 1.0)  # in the preparation, before anybody looks
+    renewal.start()
+    assert renewal.lost() == "the lease could not be renewed in time"
+
+    steps = Steps()
+    renewal, _, _, faults = claimed(clock, WAKE_GRACE_S, steps)
+
+    def hang(operation: str) -> str | None:
+        if operation == "push":
+            clock.advance(WAKE_GRACE_S + 1.0)
+            return "lost"
+        return None
+
+    faults.decide = hang
+    renewal.start()
+    clock.advance(WAKE_GRACE_S / 2)
+    steps.go(1)
     assert renewal.lost() == "the lease could not be renewed in time"
 
 
