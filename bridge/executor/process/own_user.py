@@ -26,6 +26,8 @@ CLONE_NEWUSER: Final = 0x10000000
 MOST: Final = (
     64  # processes that hold runs at a time; folders that a killed one left are swept by the next of its number
 )
+WHOLE_RANGE_COUNT: Final = 65_536
+_CONTAINERS_OWN: Final = 64  # at the end of a whole range: `nobody` (65534) and `nonroot` (65532) of its containers
 _MAP_S: Final = 20.0
 _LISTS: Final = ("/etc/subuid", "/etc/subgid")
 _PROGRAMS: Final = ("newuidmap", "newgidmap")
@@ -44,6 +46,12 @@ class UserRange:
     first_uid: int
     first_gid: int
     count: int
+
+    def user(self, number: int) -> tuple[int, int]:
+        """Return a user and a group, counted from the end: from the beginning on they are those of its containers."""
+        spared = _CONTAINERS_OWN if self.count >= WHOLE_RANGE_COUNT else 0
+        place = self.count - 1 - spared - number
+        return self.first_uid + place, self.first_gid + place
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,7 @@ def listed(path: Path, uid: int, name: str) -> tuple[int, int]:
 
 
 def become(users: OwnUsers) -> int:
-    """Make this process, which has one thread, the first user of the range that no other process is; return its number.
+    """Make this process, which has one thread, a user of the range that no other process is; return which.
 
     The lock on a number ends with the last process that holds runs as that user.
 
@@ -129,7 +137,7 @@ def become(users: OwnUsers) -> int:
         SandboxUnavailableError: every number is taken, or the kernel or newuidmap does not let us.
     """
     number = _take_number(Path(users.locks), min(users.numbers.count, MOST))
-    uid, gid = users.numbers.first_uid + number, users.numbers.first_gid + number
+    uid, gid = users.numbers.user(number)
     _enter(uid, gid)
     try:
         if users.cover:

@@ -47,7 +47,7 @@ class OwnUserProcesses:
         numbers = own_range()
         declared = allow_list([self._paths.interpreter or sys.executable], self._paths.read_only).declared
         ours = (sys.prefix, os.path.realpath(sys.base_prefix), str(Path(bridge.__file__).parents[1]))
-        closed = closed_to(numbers.first_uid, dict.fromkeys((*ours, *declared)))
+        closed = closed_to(numbers.user(0)[0], dict.fromkeys((*ours, *declared)))
         return OwnUsers(
             numbers, str(self._locks), tuple(dict.fromkeys(closed.values())), {path: path for path in closed}
         )

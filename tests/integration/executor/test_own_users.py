@@ -14,7 +14,7 @@ import pytest
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.interface import HostPaths, RunKind
 from bridge.executor.local import LocalExecutor
-from bridge.executor.process.own_user import listed
+from bridge.executor.process.own_user import MOST, UserRange, listed
 from bridge.executor.process.subreaper import stage
 from bridge.executor.sandbox.user import closed_to
 from bridge.executor.supervisor.folder import RunFolder
@@ -25,7 +25,7 @@ from tests.fakes.local_jobs import Jobs
 from tests.integration.executor.test_supervisor import quiet, until
 
 ROOT = Path(__file__).parents[3]
-UID, FIRST = 65531, 300000
+UID, FIRST, COUNT = 65531, 300000, 1000
 PROGRAM = """
 import os, sys, time
 print(os.getuid(), flush=True)
@@ -88,7 +88,7 @@ def came_to(tmp_path_factory, missing) -> dict[str, object]:
     os.chown(base, UID, UID)
     etc = tmp_path_factory.mktemp("etc")
     for name in ("subuid", "subgid"):
-        (etc / name).write_text(f"other:100000:65536\nranger:{FIRST}:1000\n")
+        (etc / name).write_text(f"other:100000:65536\nranger:{FIRST}:{COUNT}\n")
     account = f"ranger:x:{UID}:{UID}::{base}:/bin/sh\n"
     (etc / "passwd").write_text(Path("/etc/passwd").read_text() + account)
 
@@ -118,14 +118,14 @@ def main() -> None:
 
 def test_the_sandbox_is_tried_as_such_a_user(came_to) -> None:
     kind, uid, reason = came_to["trial"]
-    assert (kind, uid) == ("bwrap", FIRST), reason
+    assert (kind, uid) == ("bwrap", FIRST + COUNT - 1), reason
     assert came_to["open"] == []
 
 
 def test_runs_that_go_on_together_are_different_users_of_the_range_who_give_their_reports(came_to) -> None:
     first, second = came_to["users"]
     assert first != second
-    assert {first, second} < set(range(FIRST, FIRST + 1000))
+    assert {first, second} < set(range(FIRST + COUNT - MOST, FIRST + COUNT))
     for uid, end in zip((first, second), came_to["ends"], strict=True):
         assert end == {"ending": "interrupted", "log": f"{uid}\n", "reports": ["report.json"]}
 
@@ -143,6 +143,13 @@ def test_the_first_range_of_a_user_counts_by_name_or_number(tmp_path, line) -> N
     assert "usermod --add-subuids" in told.value.remedy
     with pytest.raises(SandboxUnavailableError, match="no range"):
         listed(tmp_path / "subgid", UID, "ranger")
+
+
+def test_users_of_runs_are_none_that_containers_of_the_range_are_likely_to_be() -> None:
+    whole = UserRange(100000, 200000, 65536)
+    runs = {whole.user(number)[0] - 100000 for number in range(MOST)}
+    assert not runs & {*range(60000), 65532, 65534}
+    assert UserRange(7, 9, 3).user(2) == (7, 9)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="a root runner is refused")
