@@ -20,6 +20,7 @@ from typing import Final
 
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.process.subreaper import stage
+from bridge.executor.process.tree import processes_of
 from bridge.system.process import run
 
 CLONE_NEWUSER: Final = 0x10000000
@@ -136,8 +137,7 @@ def become(users: OwnUsers) -> int:
     Raises:
         SandboxUnavailableError: every number is taken, or the kernel or newuidmap does not let us.
     """
-    number = _take_number(Path(users.locks), min(users.numbers.count, MOST))
-    uid, gid = users.numbers.user(number)
+    uid, gid = users.numbers.user(take_number(Path(users.locks), users.numbers))
     _enter(uid, gid)
     try:
         if users.cover:
@@ -150,7 +150,15 @@ def become(users: OwnUsers) -> int:
     return uid
 
 
-def _take_number(locks: Path, count: int) -> int:
+def take_number(locks: Path, numbers: UserRange) -> int:
+    """Lock the first number of a range whose user nobody is, for as long as this process and its forks live; return it.
+
+    Who locked a number may be killed before the rest of its run has been cleared up: processes keep their user taken.
+
+    Raises:
+        SandboxUnavailableError: every number is taken.
+    """
+    count = min(numbers.count, MOST)
     locks.mkdir(mode=0o700, parents=True, exist_ok=True)
     for number in range(count):
         descriptor = os.open(locks / str(number), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -159,7 +167,9 @@ def _take_number(locks: Path, count: int) -> int:
         except BlockingIOError:
             os.close(descriptor)
         else:
-            return number  # the descriptor stays open for as long as this process and its children live
+            if not processes_of(numbers.user(number)[0]):
+                return number  # and leave the descriptor open
+            os.close(descriptor)
     raise SandboxUnavailableError(
         f"all {count} users that runs may have here are taken",
         remedy="give the runner's user a larger range in /etc/subuid and /etc/subgid",

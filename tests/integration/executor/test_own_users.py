@@ -14,7 +14,7 @@ import pytest
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.interface import HostPaths, RunKind
 from bridge.executor.local import LocalExecutor
-from bridge.executor.process.own_user import MOST, UserRange, listed
+from bridge.executor.process.own_user import MOST, UserRange, listed, take_number
 from bridge.executor.process.subreaper import stage
 from bridge.executor.sandbox.user import closed_to
 from bridge.executor.supervisor.folder import RunFolder
@@ -150,6 +150,17 @@ def test_users_of_runs_are_none_that_containers_of_the_range_are_likely_to_be() 
     runs = {whole.user(number)[0] - 100000 for number in range(MOST)}
     assert not runs & {*range(60000), 65532, 65534}
     assert UserRange(7, 9, 3).user(2) == (7, 9)
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="root makes a process another user's")
+def test_a_user_whose_processes_outlive_who_locked_it_is_not_taken_again(tmp_path) -> None:
+    numbers = UserRange(FIRST + 5000, FIRST + 5000, 4)
+    program = f"import os, sys; os.setuid({numbers.user(0)[0]}); print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-I", "-S", "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as left:
+        left.stdout.readline()
+        assert take_number(tmp_path, numbers) == 1
+    assert take_number(tmp_path, numbers) == 0
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="a root runner is refused")
