@@ -57,6 +57,7 @@ class Evidence:
         files: every file the run left, reports included, by relative path.
         earlier: well-formed reports of earlier attempts, by run id.
         earlier_records: what the runner saw of earlier attempts, cut ones too, by run id.
+        earlier_specs: what earlier attempts of an owner's own program were to run, by run id.
         problems: what G0 found while reading, by path.
         gate: the gate that judges.
         facts: derived values, computed once and shared by rules.
@@ -71,6 +72,7 @@ class Evidence:
     files: Mapping[str, bytes] = field(default_factory=dict)
     earlier: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
     earlier_records: Mapping[str, RunRecord] = field(default_factory=dict)
+    earlier_specs: Mapping[str, JobSpec] = field(default_factory=dict)
     problems: Mapping[str, tuple[ReportProblem, ...]] = field(default_factory=dict)
     gate: GateIdentity | None = None
     facts: dict[object, Any] = field(default_factory=dict, compare=False)

@@ -26,6 +26,7 @@ _SEVERITIES: Final = ("reject", "violation", "note")
 _Stored = TypeVar("_Stored", RunRecord, JobSpec)
 BARE_ID: Final = "0" * 26
 RECORD_NAME: Final = "/run.json"  # no report has an absolute path
+SPEC_NAME: Final = "/spec.json"
 _SAID: Final = {"rejected": "Rejected", "recorded": "Recorded", "valid": "Valid"}
 
 
@@ -47,10 +48,11 @@ def judge(
         spec: what was to run; None for report files outside a run.
         authority: who vouches for the record; see `Evidence`.
         earlier: reports of earlier attempts of the same configuration on the same host, by run id; under `RECORD_NAME`
-            the record of one.
+            the record of one, under `SPEC_NAME` what it was to run.
     """
     before = {run_id: dict(files) for run_id, files in (earlier or {}).items()}
-    records = {run_id: data for run_id, files in before.items() if (data := files.pop(RECORD_NAME, None)) is not None}
+    records = _taken(before, RECORD_NAME, RunRecord)
+    specs = _taken(before, SPEC_NAME, JobSpec)
     loaded, problems = _loaded(reports, spec)
     evidence = Evidence(
         reports=loaded,
@@ -60,8 +62,9 @@ def judge(
         run_id=run_id,
         authority=authority,
         files=reports,
-        earlier={key: _attempted(value, spec) for key, value in before.items() if value},
-        earlier_records={key: RunRecord.parse(data, max_bytes=REPORT_MAX_BYTES) for key, data in records.items()},
+        earlier={key: _attempted(value, spec, specs.get(key)) for key, value in before.items() if value},
+        earlier_records=records,
+        earlier_specs=specs,
         problems=problems,
         gate=identity(),
     )
@@ -134,11 +137,28 @@ def _loaded(
     return load({path: reports[path] for path in names[:REPORTS_MAX_COUNT]})
 
 
-def _attempted(reports: Mapping[str, bytes], spec: JobSpec | None) -> tuple[Report, ...]:
-    """Return the reports of an earlier attempt; of an owner's own program, none where it left no repeat."""
+def _taken(before: Mapping[str, dict[str, bytes]], name: str, model: type[_Stored]) -> dict[str, _Stored]:
+    """Take what lies under a name out of the files of earlier attempts; return it by run id."""
+    found = {run_id: data for run_id, files in before.items() if (data := files.pop(name, None)) is not None}
+    return {run_id: model.parse(data, max_bytes=REPORT_MAX_BYTES) for run_id, data in found.items()}
+
+
+def _attempted(reports: Mapping[str, bytes], spec: JobSpec | None, then: JobSpec | None) -> tuple[Report, ...]:
+    """Return the reports of an earlier attempt; of an owner's own program, none where it left no repeat.
+
+    Args:
+        reports: its files.
+        spec: of the run that is judged.
+        then: of the attempt, which says its seeds.
+    """
     if spec is None or spec.workload is None:
         return load(reports)[0]
-    (report,) = load_workload(reports, spec, spec.workload)[0]
+    if then is None:
+        return ()  # the rule on attempts says so
+    (report,), problems = load_workload(reports, then, spec.workload)
+    if problems:
+        read = {path: data for path, data in reports.items() if path not in problems}
+        (report,), _ = load_workload(read, then, spec.workload)
     return (report,) if report.value is not None and rows_of(report) else ()
 
 

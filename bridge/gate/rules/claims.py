@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from bridge.gate.claims import claim_drafts
@@ -101,7 +101,8 @@ def require_pooled_attempts(record: RunRecord, evidence: Evidence) -> Iterator[V
     The best of ten reruns of identical code is "faster" 22 % of the time. The runner counts; the earlier reports are
     read. One that was not this question, or that no gate would have let pass, is in no pool. An attempt that ended
     before it left a report is unseen: two of them bar nothing, since a run may be cancelled, three do.
-    The seeds of an owner's own program are pooled too; a share or count of one repeat has to come out as before.
+    The seeds of an owner's own program are pooled too, so a repeat that ended must have left a report that can be read;
+    a share or count of one repeat has to come out as before.
     """
     if record.attempt is None:
         yield Violation("the runner did not count this attempt", "attempt")
@@ -126,16 +127,13 @@ def _earlier_attempts(evidence: Evidence, attempt: Attempt) -> Iterator[Violatio
     if too_many_unseen(len(unseen)):
         yield Violation(f"{len(unseen)} earlier attempts within {LOOK_DAYS} days left nothing to pool", "attempt")
     left = [one for one in attempt.earlier if one not in unseen]
-    missing = [
-        one
-        for one in left
-        if one not in evidence.earlier_records and not any(r.value for r in evidence.earlier.get(one, ()))
-    ]
+    missing = [one for one in left if not _is_there(one, evidence, own)]
     if missing:
         yield Violation(
             f"attempt {attempt.number}: {len(missing)} earlier attempts are not pooled, e.g. {missing[0]}", "attempt"
         )
     if own is not None:
+        yield from _left_out(evidence, left, len(unseen))
         yield from _unlike_repeats(evidence, own)
         return
     ours = {report.path: report for report in evidence.reports if report.value is not None}
@@ -146,6 +144,38 @@ def _earlier_attempts(evidence: Evidence, attempt: Attempt) -> Iterator[Violatio
             why = _other_question(name, other, ours[other.path]) or _refusal(name, other, evidence)
             if why is not None:
                 yield Violation(f"earlier attempt {name} cannot be pooled: {why}", "attempt", report=other.path)
+
+
+def _is_there(name: str, evidence: Evidence, own: WorkloadDefinition | None) -> bool:
+    """Whether what an earlier attempt left can be pooled."""
+    if own is not None:
+        return name in evidence.earlier_records and name in evidence.earlier_specs
+    return name in evidence.earlier_records or any(report.value for report in evidence.earlier.get(name, ()))
+
+
+def _left_out(evidence: Evidence, names: Sequence[str], unseen: int) -> Iterator[Violation]:
+    """Yield repeats of earlier attempts of an owner's own program that are in no pool.
+
+    One that ended well and left no report that can be read was thrown away. One that did not end may have been
+    cancelled: its attempt is pooled with those that did, and counts with the attempts that left nothing.
+    """
+    rows, cut = earlier_rows(evidence), 0
+    for name in names:
+        spec, record = evidence.earlier_specs.get(name), evidence.earlier_records.get(name)
+        if spec is None or record is None:
+            continue
+        asked = [one for one in spec.commands if one.folder is not None and not one.confirms]
+        known = {row["path"].rpartition("/")[0] for row in rows.get(name, ())}
+        ended = {one.name for one in record.commands if one.exit_code == 0}
+        lost = [one for one in asked if one.folder not in known]
+        gone = sum(one.name in ended for one in lost)
+        cut += bool(lost) and not gone
+        if gone:
+            said = f"{gone} of {len(asked)} repeats ended and left no report that can be read"
+            yield Violation(f"earlier attempt {name} cannot be pooled: {said}", "attempt")
+    if cut and too_many_unseen(unseen + cut):
+        said = f"{unseen + cut} earlier attempts within {LOOK_DAYS} days were cut before all their repeats had ended"
+        yield Violation(said, "attempt")
 
 
 def _unlike_repeats(evidence: Evidence, own: WorkloadDefinition) -> Iterator[Violation]:

@@ -26,7 +26,7 @@ from bridge.system.clock import parse_rfc3339, rfc3339
 from bridge.system.durable import write_atomically
 
 _PREFIX = "reports/"
-RECORD_NAME = "/run.json"  # as the gate looks for it; no report has an absolute path
+RECORD_NAME, SPEC_NAME = "/run.json", "/spec.json"  # as the gate looks for them; no report has an absolute path
 _LOADED_MAX_COUNT = 64  # more attempts than that of one configuration are not pooled, and the gate says so
 
 
@@ -110,11 +110,21 @@ class Attempts:
 
 
 def save_reports(folder: Path, run_id: str, files: Mapping[str, bytes]) -> None:
-    """Store the reports of a result tree, and its record where it holds what is pooled: pairs, or confirmed numbers."""
+    """Store the reports of a result tree, and its record where it holds what is pooled: pairs, or confirmed numbers.
+
+    Beside the reports of an owner's own program lie its record and job spec: which repeats were asked for, with which
+    seeds, and which of them ended.
+    """
     reports = {path.removeprefix(_PREFIX): data.hex() for path, data in files.items() if path.startswith(_PREFIX)}
-    record = files.get("run.json")
-    if record is not None and _is_pooled(RunRecord.parse(record, max_bytes=REPORT_MAX_BYTES)):
+    record, spec = files.get("run.json"), files.get("spec.json")
+    own = spec is not None and JobSpec.parse(spec, max_bytes=REPORT_MAX_BYTES).workload is not None
+    kept = bool(own and reports) or (
+        record is not None and _is_pooled(RunRecord.parse(record, max_bytes=REPORT_MAX_BYTES))
+    )
+    if record is not None and kept:
         reports[RECORD_NAME] = record.hex()
+    if spec is not None and own and kept:
+        reports[SPEC_NAME] = spec.hex()
     if reports:
         write_atomically(folder / f"{run_id}.json.gz", gzip.compress(json.dumps(reports).encode(), 1, mtime=0))
 

@@ -37,7 +37,7 @@ def definition(*metrics: str, confirms: bool = True) -> dict[str, Any]:
     }
 
 
-def trained(losses: tuple[float, ...] = LOSSES, *, again: bool = True) -> Case:
+def trained(losses: tuple[float, ...] = LOSSES, *, again: bool = True, basis: str = RUN_ID) -> Case:
     """Return six repeats, each confirmed by the recompute command."""
     case = around({}, profile="smoke", commands=[(0.1, 1.1 * len(losses) * (1 + again))])
     reports = {f"repeat-{n}/report.json": {"metrics": {"final_loss": loss}} for n, loss in enumerate(losses)}
@@ -46,7 +46,7 @@ def trained(losses: tuple[float, ...] = LOSSES, *, again: bool = True) -> Case:
         for number, loss in enumerate(losses):
             name = f"{part}-{number}" if len(losses) > 1 else part
             argv = [PYTHON, f"{FOLDER}/{'train' if part == 'repeat' else 'recompute'}.py"]
-            command = {"name": name, "argv": argv, "seed": seed_of(RUN_ID, number), "folder": f"repeat-{number}"}
+            command = {"name": name, "argv": argv, "seed": seed_of(basis, number), "folder": f"repeat-{number}"}
             commands.append(command | {"confirms": part == "recompute"})
             result = {"name": name, "argv": argv, "started_s": now, "ended_s": now + 1.0, "exit_code": 0,
                       "signal": None, "peak_rss_bytes": 1 << 20, "cpu_s": 0.9, "survivors": 0}  # fmt: skip
@@ -54,7 +54,7 @@ def trained(losses: tuple[float, ...] = LOSSES, *, again: bool = True) -> Case:
                 result |= {"before": [], "answer": json.dumps({"final_loss": loss})}
             results.append(result)
             now += 1.1
-    return _own(case, reports, commands, results, definition("median", confirms=again))
+    return _own(case, reports, commands, results, definition("median", confirms=again), basis)
 
 
 def paired(logs: tuple[float, ...] = (0.1,) * 8, *, busy: tuple[float, float] = (0.98, 0.98)) -> Case:
@@ -89,7 +89,12 @@ def paired(logs: tuple[float, ...] = (0.1,) * 8, *, busy: tuple[float, float] = 
 
 
 def _own(
-    case: Case, reports: dict[str, Any], commands: list[Any], results: list[Any], definition: dict[str, Any]
+    case: Case,
+    reports: dict[str, Any],
+    commands: list[Any],
+    results: list[Any],
+    definition: dict[str, Any],
+    basis: str = RUN_ID,
 ) -> Case:
     case.reports = reports
     outputs = [{"path": path, "kind": "workload", "required": True} for path in reports]
@@ -97,7 +102,7 @@ def _own(
         "commands": commands,
         "outputs": outputs,
         "workload": definition,
-        "seed_basis": RUN_ID,
+        "seed_basis": basis,
         "primary_claim": definition["metrics"][0]["name"],
     }
     code = {"identity": f"workload sha256:{sha('workload')}", "interpreter": commands[0]["argv"][0],

@@ -52,19 +52,25 @@ def test_a_loss_that_is_not_reproduced_rejects_the_run():
     assert all(one.decision == "nothing" for one in verdict(case).claims)
 
 
-def again(case, losses=(1.80, 1.81, 1.82, 1.83, 1.84, 1.85), *, answers=None):
+EARLIER = "01k9x3m4n5p6q7r8s9t0v1w2x3"
+
+
+def again(case, losses=(1.80, 1.81, 1.82, 1.83, 1.84, 1.85), *, answers=None, spoil=None, basis=EARLIER):
     """Let a run be the second of its question, after one with these losses; return its verdict."""
     case.record["attempt"] |= {"number": 2, "earlier": [EARLIER]}
-    first = trained(losses)
+    first = trained(losses, again=bool(case.spec["workload"]["confirms"]), basis=basis)
     for command, answer in zip(first.record["commands"][6:], answers or (), strict=False):
         command["answer"] = answer
-    files = {path: json.dumps(value).encode() for path, value in first.reports.items()}
-    if answers is not None or case.spec["workload"]["confirms"]:
-        files["/run.json"] = strictjson.encode(first.record)
+    files = left_by(first, spoil)
     return judge(case.run_id, case.files(), case.record_value(), case.spec_value(), earlier={EARLIER: files})
 
 
-EARLIER = "01k9x3m4n5p6q7r8s9t0v1w2x3"
+def left_by(first, spoil=None):
+    """Return what the runner stored of an attempt, once something was done to its reports or its record."""
+    if spoil is not None:
+        spoil(first)
+    stored = {"/run.json": strictjson.encode(first.record), "/spec.json": strictjson.encode(first.spec)}
+    return {**{path: json.dumps(value).encode() for path, value in first.reports.items()}, **stored}
 
 
 @pytest.mark.parametrize("confirmed", [False, True])
@@ -87,6 +93,42 @@ def test_an_earlier_attempt_that_was_not_reproduced_takes_the_confirmation_from_
     found = again(trained(), answers=('{"final_loss": 1.0}',)).claims[0]
     assert (found.decision, found.missing) == ("valid", ("outputs",))
     assert f"G2-CONFIRMED: earlier attempt {EARLIER}" in found.why[0]
+
+
+def break_report(first):
+    first.reports["repeat-3/report.json"] = {"metrics": "none"}
+
+
+def leave_out_two(first):
+    for number in (2, 4):
+        del first.reports[f"repeat-{number}/report.json"]
+
+
+def cut_after_two(first):
+    """Let the run have been cancelled while its third repeat ran."""
+    for number in range(2, 6):
+        del first.reports[f"repeat-{number}/report.json"]
+    first.record["commands"] = first.record["commands"][:3]
+    first.record["commands"][2].update(exit_code=None, signal=15)
+
+
+@pytest.mark.parametrize(("spoil", "count"), [(break_report, 1), (leave_out_two, 2)])
+@pytest.mark.parametrize("confirmed", [False, True])
+def test_a_repeat_that_ended_without_a_readable_report_was_thrown_away(spoil, count, confirmed):
+    found = again(trained(again=confirmed), spoil=spoil).claims[0]
+    assert (found.decision, found.missing) == ("nothing", ("attempts",))
+    assert f"{count} of 6 repeats ended and left no report that can be read" in found.why[0]
+
+
+def test_a_cancelled_attempt_is_pooled_with_what_it_left_and_three_bar_the_number():
+    found = again(trained(again=False), spoil=cut_after_two).claims[0]
+    assert (found.decision, found.n) == ("evidence", 8), found.why
+    case, gone = trained(again=False), [f"01k9x3m4n5p6q7r8s9t0v1w2x{number}" for number in range(3)]
+    case.record["attempt"] |= {"number": 4, "earlier": gone}
+    before = {name: left_by(trained(again=False, basis=name), cut_after_two) for name in gone}
+    found = judge(case.run_id, case.files(), case.record_value(), case.spec_value(), earlier=before).claims[0]
+    assert found.missing == ("attempts",)
+    assert "3 earlier attempts within 30 days were cut" in found.why[0]
 
 
 def test_an_earlier_attempt_without_a_number_cannot_be_pooled():

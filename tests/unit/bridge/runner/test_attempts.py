@@ -7,6 +7,7 @@ import datetime as dt
 import pytest
 
 from bridge.runner.state.attempts import Attempts, load_reports, save_reports, unreported
+from tests.corpus.gate.workloads import trained
 
 NOW = dt.datetime(2026, 11, 22, 12, 0, tzinfo=dt.UTC)
 A, B, C = "a" * 64, "b" * 64, "c" * 64
@@ -43,6 +44,15 @@ def test_a_run_that_left_no_report_is_absent(tmp_path):
     assert load_reports(tmp_path, ["a", "b"]) == {}
     save_reports(tmp_path, "c", {"reports/r.json": b"{}"})
     assert unreported(tmp_path, ["a", "c", "b"]) == ("a", "b")
+
+
+def test_an_owners_own_attempt_keeps_what_it_was_asked_and_what_ended_beside_its_reports(tmp_path):
+    case = trained(again=False)
+    files = {"run.json": case.record_value().canonical(), "spec.json": case.spec_value().canonical()}
+    save_reports(tmp_path, "a", {**files, "reports/repeat-0/report.json": b"{}"})
+    assert set(load_reports(tmp_path, ["a"])["a"]) == {"/run.json", "/spec.json", "repeat-0/report.json"}
+    save_reports(tmp_path, "b", files)
+    assert unreported(tmp_path, ["b"]) == ("b",)
 
 
 @pytest.fixture
