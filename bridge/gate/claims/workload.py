@@ -69,7 +69,8 @@ def _over_repeats(
     """Return the median or mean over the repeats of this run and its earlier attempts, with its interval over seeds."""
     pointer = str(metric.pointer)
     pooled = [numbers for attempt in earlier.values() if (numbers := _numbers(attempt, pointer))]
-    values = sorted([*(number_at(row["value"], pointer) for row in rows), *itertools.chain(*pooled)])
+    mine = [(row["seed"], number_at(row["value"], pointer)) for row in rows]
+    values = sorted(_by_seed([*mine, *itertools.chain(*pooled)]))
     if not values:
         return None
     exact = metric.aggregate == "median"
@@ -103,10 +104,21 @@ def _over_repeats(
     )
 
 
-def _numbers(rows: Sequence[dict[str, Any]], pointer: str) -> list[float]:
-    """Return the numbers of an earlier attempt; none where one is missing, which the rule on attempts says."""
+def _by_seed(numbers: Sequence[tuple[int | None, float]]) -> Iterator[float]:
+    """Yield a value a seed, the mean where several runs had it: a sweep's cell that is tried again draws no new one."""
+    found: dict[int, list[float]] = {}
+    for seed, number in numbers:
+        if seed is None:
+            yield number
+        else:
+            found.setdefault(seed, []).append(number)
+    yield from (statistics.fmean(several) for several in found.values())
+
+
+def _numbers(rows: Sequence[dict[str, Any]], pointer: str) -> list[tuple[int | None, float]]:
+    """Return seeds and numbers of an earlier attempt; none where one is missing, which the rule on attempts says."""
     try:
-        return [number_at(row["value"], pointer) for row in rows]
+        return [(row["seed"], number_at(row["value"], pointer)) for row in rows]
     except (KeyError, ValueError):
         return []
 

@@ -82,6 +82,15 @@ def test_a_rerun_is_pooled_and_says_so(confirmed):
     assert found.wording.endswith("over 12 seeds of 2 runs")
 
 
+def test_a_cell_of_a_sweep_that_is_tried_again_has_the_same_seeds_and_no_more():
+    case = trained(LOSSES[:3], again=False)
+    found = again(case, losses=LOSSES[:3], basis=case.run_id).claims[0]
+    assert (found.n, found.decision, found.missing) == (3, "valid", ("inputs",))
+    other = again(trained(again=False), losses=LOSSES[:3], basis=case.run_id).claims[0]
+    assert (other.n, other.interval) == (6, (1.90, 1.97))
+    assert other.wording.endswith("over 6 seeds of 2 runs")
+
+
 def test_a_rerun_whose_earlier_attempt_is_not_there_is_not_citable():
     case = trained(again=False)
     case.record["attempt"] |= {"number": 2, "earlier": [EARLIER]}
