@@ -72,6 +72,11 @@ class PromptSet:
         return used[launch * per_launch : (launch + 1) * per_launch], used[per_launch * launches :]
 
 
+def packaged_sets() -> list[str]:
+    """Return the names of the sets that come with the package."""
+    return sorted(file.stem for file in (ASSETS / "prompts").glob("*.json") if file.stem != "digests")
+
+
 def load_prompts(name_or_path: str, tokenizer: Tokenizer, target: str) -> PromptSet:
     """Load a set by name from the package or by path, and check its pinned token digests.
 
@@ -82,8 +87,8 @@ def load_prompts(name_or_path: str, tokenizer: Tokenizer, target: str) -> Prompt
     packaged = ASSETS / "prompts" / f"{name_or_path}.json"
     path = packaged if packaged.is_file() else Path(name_or_path)
     if not path.is_file():
-        known = sorted(file.stem for file in (ASSETS / "prompts").glob("*.json") if file.stem != "digests")
-        raise UsageError(f"no prompt set {name_or_path!r}; known: {', '.join(known) or 'none'}, or give a file")
+        known = ", ".join(packaged_sets()) or "none"
+        raise UsageError(f"no prompt set {name_or_path!r}; known: {known}, or give a file")
     data = _read_set(path)
     prompts = []
     for row in data["prompts"]:
@@ -98,6 +103,23 @@ def load_prompts(name_or_path: str, tokenizer: Tokenizer, target: str) -> Prompt
         greedy_tokens = row.get("greedy_tokens", {}).get(target)
         prompts.append(Prompt(row["id"], row["kind"], ids, digest, row.get("expected"), greedy_tokens))
     return PromptSet(data["set"], data["rule"], tuple(prompts))
+
+
+def load_hosts_own(asked: str | None, named: str, tokenizer: Tokenizer, target: str) -> PromptSet:
+    """Load the set that the host asks for, else the packaged one that a report names.
+
+    A file that a report names is its author's: whoever may choose the set may choose the prompts.
+
+    Raises:
+        UsageError: If the host asks for none and the report names none that is packaged.
+        PromptError: As of `load_prompts`.
+    """
+    if asked is None and named not in packaged_sets():
+        known = ", ".join(packaged_sets()) or "none"
+        raise UsageError(
+            f"the report names the prompt set {named!r}; expected a packaged one: {known}, or `--set FILE`"
+        )
+    return load_prompts(asked or named, tokenizer, target)
 
 
 def _read_set(path: Path) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from engine.loading import Engine
 from engine.measurement import arms
 from engine.measurement.launch import agreement
 from engine.measurement.schedule import drawn
-from engine.measurement.selection import load_prompts
+from engine.measurement.selection import load_hosts_own
 from engine.options import add_model_options, add_out_option, open_selected
 from engine.reports import RunContext
 from engine.stopping import Stopping
@@ -226,21 +226,21 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def _samples_again(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) -> dict[str, Any]:
     engine = open_selected(argparse.Namespace(**(vars(options) | {"drafter": "none"})))
     tokenizer = Tokenizer(engine.folder)
-    known = options.set or report.get("config", {}).get("prompt_set", "")
-    return recompute(engine, tokenizer, report, nonce) | {"strange": strange(engine, tokenizer, report, known)}
+    return recompute(engine, tokenizer, report, nonce) | {"strange": strange(engine, tokenizer, report, options.set)}
 
 
-def strange(engine: Engine, tokenizer: Tokenizer, report: Mapping[str, Any], known: str) -> int | None:
+def strange(engine: Engine, tokenizer: Tokenizer, report: Mapping[str, Any], asked: str | None) -> int | None:
     """Return how many prompts of a report are none of a set's; None where the host has no such set.
 
     Args:
         engine: its target's pinned digests are compared.
         tokenizer: the target's.
         report: what the study wrote.
-        known: a packaged set's name, or the path of its file.
+        asked: the set that the host names, by name or file; None for the packaged one that the report names.
     """
+    named = str(report.get("config", {}).get("prompt_set", ""))
     try:
-        prompts = load_prompts(known, tokenizer, engine.target.info.name).prompts
+        prompts = load_hosts_own(asked, named, tokenizer, engine.target.info.name).prompts
     except UsageError:
         return None
     return len({output.prompt_digest for output in outputs_of(report)} - {prompt.digest for prompt in prompts})

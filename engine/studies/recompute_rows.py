@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from engine.measurement.selection import Prompt, load_prompts
+from engine.loading import Engine
+from engine.measurement.selection import Prompt, PromptSet, load_hosts_own
 from engine.options import open_selected
 from engine.structure.layout import CacheLayout
 from engine.studies import bounded_kv, drafter_parity, single_graph
@@ -28,7 +29,7 @@ def points(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, 
     """Return what each arm of a study of bytes holds at each context, all arms in this one process."""
     engine = open_selected(_without_drafter(options))
     config, rows = report["config"], report["rows"]["points"]
-    prompts = load_prompts(options.set or config["prompt_set"], Tokenizer(engine.folder), engine.target.info.name)
+    prompts = _prompt_set(options, config, engine)
     arms = {row["arm"]: row["role"] == "baseline" for row in rows}
     found: list[Any] = []
     for arm, native in arms.items():
@@ -61,9 +62,7 @@ def blocks(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, 
     """Return where the blocks of a graph probe were and what of them was accepted."""
     engine = open_selected(options)
     config, count = report["config"], len(report["rows"]["blocks"])
-    prompt = load_prompts(
-        options.set or config["prompt_set"], Tokenizer(engine.folder), engine.target.info.name
-    ).prompts[0]
+    prompt = _prompt_set(options, config, engine).prompts[0]
     timed = [asdict(one) for one in single_graph.probe(engine, prompt.ids, count, math.inf, config["depth"])]
     again = [{name: one[name] for name in BLOCK} for one in timed]
     return {"target": engine.target.info.digest, "exactly": {"blocks": again}}
@@ -79,6 +78,10 @@ ROWS: dict[str, Callable[[argparse.Namespace, Mapping[str, Any]], dict[str, Any]
 def rows_again(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is said of one report without samples."""
     return {"delta": 0.0, "rows": []} | ROWS[report["kind"]](options, report)
+
+
+def _prompt_set(options: argparse.Namespace, config: Mapping[str, Any], engine: Engine) -> PromptSet:
+    return load_hosts_own(options.set, config["prompt_set"], Tokenizer(engine.folder), engine.target.info.name)
 
 
 def _without_drafter(options: argparse.Namespace) -> argparse.Namespace:

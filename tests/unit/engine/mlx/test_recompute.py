@@ -89,6 +89,18 @@ def test_a_prompt_is_looked_for_in_the_hosts_own_set(engine, tokens):
     assert said == [0, 1]
 
 
+def test_a_set_that_a_program_brought_is_none_of_the_hosts(engine, tokens, tmp_path):
+    mine, tokenizer = tmp_path / "mine.json", Tokenizer(engine.folder)
+    mine.write_text(
+        json.dumps({"set": "mine", "rule": "none", "prompts": [{"id": "p", "kind": "k", "text": "def f():"}]})
+    )
+    (prompt,) = load_prompts(str(mine), tokenizer, engine.target.info.name).prompts
+    for named in (str(mine), "../prompts/code-structured"):
+        value = report(tokens, prompt=prompt.ids) | {"config": {"prompt_set": named}}
+        assert strange(engine, tokenizer, value, None) is None
+    assert strange(engine, tokenizer, value, str(mine)) == 0  # the host itself named it
+
+
 def test_a_report_without_its_prompts_is_an_error():
     with pytest.raises(UsageError, match="not in the report"):
         outputs_of({**report(PROMPT), "prompts": {}})
