@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft
 from bridge.gate.facts.accelerators import accelerator_of, seen_of
-from bridge.gate.facts.launch_series import SeriesRatio, load_of, series_of, series_ratio
+from bridge.gate.facts.launch_series import Series, SeriesRatio, load_of, series_of, series_ratio, worked
 from bridge.gate.facts.samples import Arm, Arms, Sample, StageName, arms_of, by_prompt, stage_means, steps_before
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.stats.multiple import holm
@@ -87,9 +87,7 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
     sd = None if decision.ratio is None else decision.ratio.sd
     shown = wording.shown(bounds, pooled.launches, looks=found.looks, sd=sd)
     shown += ", " + wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
-    device = accelerator_of(report)
-    if device is not None and not seen_of(evidence, own).somehow:
-        shown += f", who worked on {device} unseen"
+    shown += _unseen(report, evidence, own)
     return ClaimDraft(
         id="decode_speedup",
         role="primary",
@@ -117,6 +115,14 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
             "summary": f"{shown}, vs {baseline}",
         },
     )
+
+
+def _unseen(report: Report, evidence: Evidence, own: Series) -> str:
+    """Return the words for work that no source told the runner of; none where it was seen, or nobody was to look."""
+    device = accelerator_of(report)
+    if device is None:
+        return ", who worked on the processor unseen" if own.plan.solo_s > 0.0 and worked(own) is None else ""
+    return "" if seen_of(evidence, own).somehow else f", who worked on {device} unseen"
 
 
 def _part_over_launches(report: Report, evidence: Evidence, found: SeriesRatio, name: str, said: str) -> ClaimDraft:

@@ -155,15 +155,19 @@ def solo_ratios(series: Series) -> tuple[list[float], list[float]]:
 
 
 def worked(series: Series) -> tuple[float, float] | None:
-    """Return the processor time and run-queue wait by wall time of each arm alone; None where no source saw it."""
+    """Return processor time and run-queue wait by wall time of each arm alone; None where a stretch was not read.
+
+    Where the platform does not tell the wait none is counted: who had to wait is taken for one that slept, never one
+    that slept for one that had to wait.
+    """
     shares = []
     for arm in series.plan.arms:
         stretches = [one for record in series.counted for one in record.solos if one.arm == arm]
-        busy = [one.cpu_s + one.waited_s for one in stretches if one.cpu_s is not None and one.waited_s is not None]
-        wall = math.fsum(one.done_s - one.go_s for one in stretches)
-        if len(busy) < len(stretches) or wall <= 0.0:
+        busy = [one.cpu_s + (one.waited_s or 0.0) for one in stretches if one.cpu_s is not None]
+        wall_s = math.fsum(one.done_s - one.go_s for one in stretches)
+        if len(busy) < len(stretches) or wall_s <= 0.0:
             return None
-        shares.append(math.fsum(busy) / wall)
+        shares.append(math.fsum(busy) / wall_s)
     return shares[0], shares[1]
 
 

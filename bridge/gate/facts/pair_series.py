@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.gate.facts.launch_series import Series
+from bridge.gate.facts.launch_series import Series, worked
 from bridge.gate.interface import Evidence
 from bridge.records import RunRecord
 from bridge.run.stop_rule import finished
@@ -26,26 +26,13 @@ def processor_shares(series: Series) -> tuple[float, float] | None:
     anything of them; its sides are read around the stretches that each worked alone.
     """
     if series.plan.solo_s > 0.0:
-        return _alone(series)
+        return worked(series)
     shares = []
     for arm in series.plan.arms:
         turns = [turn for record in series.counted for turn in record.turns if turn.arm == arm]
         busy = [turn.cpu_s for turn in turns if turn.cpu_s is not None]
         wall_s = sum(turn.done_s - turn.go_s for turn in turns)
         if len(busy) < len(turns) or wall_s <= 0.0:
-            return None
-        shares.append(sum(busy) / wall_s)
-    return shares[0], shares[1]
-
-
-def _alone(series: Series) -> tuple[float, float] | None:
-    """Return processor time and run-queue wait by wall time of each side alone; the wait where the platform has it."""
-    shares = []
-    for arm in series.plan.arms:
-        stretches = [one for record in series.counted for one in record.solos if one.arm == arm]
-        busy = [one.cpu_s + (one.waited_s or 0.0) for one in stretches if one.cpu_s is not None]
-        wall_s = sum(one.done_s - one.go_s for one in stretches)
-        if len(busy) < len(stretches) or wall_s <= 0.0:
             return None
         shares.append(sum(busy) / wall_s)
     return shares[0], shares[1]

@@ -159,7 +159,24 @@ def test_an_arm_that_mostly_sleeps_is_found_and_a_missing_source_is_not_held_aga
     assert "arm 'speculative' alone kept the processor busy 0.00" in said(judged(case))["G5-SOLO"]
     for one in case.record["launches"]:
         one["solos"][1].update(cpu_s=None, waited_s=None)
+    verdict = judged(case)
+    assert said(verdict) == {}
+    assert "who worked on the processor unseen" in speed(verdict).wording
+
+
+@pytest.mark.parametrize("stretches", [slice(0, 1), slice(None)])
+def test_where_the_wait_is_not_told_the_time_on_a_processor_has_to_suffice(stretches):
+    case = launched(honest("claim"), scattered(8))
+    for one in case.record["launches"][1:][stretches]:
+        one["solos"][1]["waited_s"] = None
     assert said(judged(case)) == {}
+    for one in case.record["launches"]:
+        for solo in one["solos"]:
+            solo["cpu_s"] = 0.01
+    found = [
+        one for one in judged(case).findings if one.code == "G3-PROCESSOR" and "alone used or awaited" in one.message
+    ]
+    assert [one.severity for one in found] == ["violation"] * 2
 
 
 def test_times_from_a_table_and_a_machine_that_slept_are_no_clock():
