@@ -111,7 +111,7 @@ def compare(a: MeasuredRun, b: MeasuredRun) -> Comparison:
 def _own_metric(one: MetricDifference) -> Difference:
     """Return a metric of an owner's own program as a difference like any other."""
     interval, confidence = (None, None) if one.interval is None else (one.interval[:2], one.interval[2])
-    detail = {"effect": one.effect, "better": one.metric.better, "paired": one.paired}
+    detail = {"effect": one.effect, "better": one.metric.better, "paired": one.paired, "holm_p": one.p_value}
     return Difference(
         "", one.metric.name, "", "", one.value, interval, confidence, one.metric.unit, one.n, one.wording, detail
     )  # fmt: skip

@@ -6,18 +6,24 @@ there is. Knows reports and job specs.
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from bridge.gate.claims import CONFIDENCE
 from bridge.gate.claims.workload import mean_interval, median_interval, rows_of
 from bridge.gate.comparability import MeasuredRun, Reason
 from bridge.gate.declared.workload import OVER_SEEDS
 from bridge.gate.reports.workload import load, number_at
+from bridge.gate.stats.binomial import sign_test
+from bridge.gate.stats.multiple import holm
+from bridge.launches.distributions import t_cdf
 from bridge.records import MetricDefinition
 
 UNITLESS: Final = "1"
+_NOTHING: Final = "no difference shown"
 
 
 @dataclass(frozen=True)
@@ -27,9 +33,11 @@ class MetricDifference:
     Attributes:
         value: B less A: the median or mean of the differences by seed, or of the values.
         interval: over paired seeds; None where they are not paired, or too few.
-        effect: ``higher``, ``lower`` or ``no difference shown``.
+        effect: ``higher``, ``lower`` or ``no difference shown``: in 95 % over all metrics that are compared.
         paired: whether both runs had the same seeds.
         n: pairs, or the values of the smaller run.
+        p_value: of no difference, by the sign test or Student's, adjusted for the other metrics by `differences`; None
+            without an interval.
     """
 
     metric: MetricDefinition
@@ -38,6 +46,7 @@ class MetricDifference:
     effect: str
     paired: bool
     n: int
+    p_value: float | None = None
 
     @property
     def wording(self) -> str:
@@ -51,7 +60,9 @@ class MetricDifference:
         if self.interval is not None:
             low, high, confidence = self.interval
             said += f" [{low:+.4g}, {high:+.4g}] {confidence * 100:.3g} %"
-        return f"{said}, {self.n} {'paired seeds' if self.paired else 'seeds each, not paired'}"
+        said += f", {self.n} {'paired seeds' if self.paired else 'seeds each, not paired'}"
+        alone = _effect(self.interval) != self.effect
+        return f"{said}, p {self.p_value:.2g} among the metrics compared (Holm)" if alone else said
 
 
 def own_program(a: MeasuredRun, b: MeasuredRun) -> bool:
@@ -68,16 +79,30 @@ def differences(a: MeasuredRun, b: MeasuredRun, reasons: list[Reason]) -> Iterat
     if a.spec.workload.digest != b.spec.workload.digest:
         digests = f"{a.spec.workload.digest[:12]} and {b.spec.workload.digest[:12]}"
         reasons.append(Reason("weaker", f"the program or what it runs with was changed between them: {digests}"))
-    for name, metric in ours.items():
-        other = theirs.get(name)
-        if other is None or (metric.aggregate, metric.unit) != (other.aggregate, other.unit):
+    found = []
+    for name in dict.fromkeys((*ours, *theirs)):
+        one, other = ours.get(name), theirs.get(name)
+        if one is None or other is None or (one.aggregate, one.unit) != (other.aggregate, other.unit):
             reasons.append(Reason("impossible", f"metric {name} is not declared alike in both"))
-        elif metric.aggregate in OVER_SEEDS:
-            found = _difference(metric, _by_seed(a, metric), _by_seed(b, other))
-            if found is None:
+        elif one.aggregate not in OVER_SEEDS:
+            said = f"metric {name} (aggregate {one.aggregate}) is not compared: only medians and means over seeds are"
+            reasons.append(Reason("impossible", said))
+        else:
+            difference = _difference(one, _by_seed(a, one), _by_seed(b, other))
+            if difference is None:
                 reasons.append(Reason("impossible", f"metric {name} is missing in a run"))
             else:
-                yield found
+                found.append(difference)
+    yield from _adjusted(found)
+
+
+def _adjusted(found: Sequence[MetricDifference]) -> Iterator[MetricDifference]:
+    """Yield the differences with the words that are left once each is one question of several."""
+    adjusted = holm({one.metric.name: one.p_value for one in found if one.p_value is not None})
+    for one in found:
+        p_value = adjusted.get(one.metric.name)
+        kept = p_value is not None and p_value < 1.0 - CONFIDENCE
+        yield replace(one, p_value=p_value, effect=one.effect if kept else _NOTHING)
 
 
 def _by_seed(run: MeasuredRun, metric: MetricDefinition) -> dict[int, float]:
@@ -101,15 +126,26 @@ def _difference(
     shared = sorted(set(ours) & set(theirs))
     if len(shared) == len(ours) == len(theirs):
         pairs = sorted(theirs[seed] - ours[seed] for seed in shared)
-        interval = median_interval(pairs) if metric.aggregate == "median" else mean_interval(pairs)
-        return MetricDifference(metric, middle(pairs), interval, _effect(interval), paired=True, n=len(pairs))
+        exact = metric.aggregate == "median"
+        interval = median_interval(pairs) if exact else mean_interval(pairs)
+        p_value = None if interval is None else sign_test(pairs) if exact else _student(pairs)
+        effect = _effect(interval)
+        return MetricDifference(metric, middle(pairs), interval, effect, paired=True, n=len(pairs), p_value=p_value)
     apart = middle(list(theirs.values())) - middle(list(ours.values()))
     least = min(len(ours), len(theirs))
-    return MetricDifference(metric, apart, None, "no difference shown", paired=False, n=least)
+    return MetricDifference(metric, apart, None, _NOTHING, paired=False, n=least)
+
+
+def _student(values: Sequence[float]) -> float:
+    """Return the two-sided p-value of a mean of 0."""
+    mean, error = statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
+    if error == 0.0:
+        return 0.0 if mean else 1.0
+    return 2.0 * t_cdf(-abs(mean / error), len(values) - 1)
 
 
 def _effect(interval: tuple[float, float, float] | None) -> str:
     """Return the word that an interval of differences allows."""
     if interval is None or interval[0] <= 0.0 <= interval[1]:
-        return "no difference shown"
+        return _NOTHING
     return "higher" if interval[0] > 0.0 else "lower"

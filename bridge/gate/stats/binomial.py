@@ -1,4 +1,4 @@
-"""Bounds on success rates: Clopper and Pearson for one arm, Tango's score bound for the difference of paired arms.
+"""Bounds on success rates: Clopper and Pearson for one arm, Tango's score bound for paired arms; the sign test.
 
 Sources: Clopper & Pearson, Biometrika 26 (1934); Tango, Statistics in Medicine 17 (1998), 891-908.
 """
@@ -6,6 +6,7 @@ Sources: Clopper & Pearson, Biometrika 26 (1934); Tango, Statistics in Medicine 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import NormalDist
 
 from bridge.launches.distributions import beta_quantile
@@ -58,6 +59,13 @@ def _score(gained: int, lost: int, n: int, difference: float) -> float:
     if variance <= 0.0:
         return 0.0 if distance == 0.0 else math.copysign(math.inf, distance)
     return distance / math.sqrt(variance)
+
+
+def sign_test(values: Sequence[float]) -> float:
+    """Return the exact two-sided p-value of a median of 0 (Dixon & Mood, JASA 41, 1946); a 0 is for neither side."""
+    n = len(values)
+    more = max(sum(value > 0.0 for value in values), sum(value < 0.0 for value in values))
+    return min(1.0, 2.0 * math.fsum(math.comb(n, count) for count in range(more, n + 1)) / 2.0**n)
 
 
 def _check(successes: int, n: int) -> None:

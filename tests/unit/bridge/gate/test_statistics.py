@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from bridge.gate.stats.binomial import paired_difference_lower, rate_lower, rate_upper
+from bridge.gate.stats.binomial import paired_difference_lower, rate_lower, rate_upper, sign_test
 from bridge.gate.stats.multiple import holm
 from bridge.gate.stats.ratio import paired_ratio
 from bridge.gate.stats.spread import largest_ratio, robust_log_spread
@@ -31,6 +31,13 @@ def test_beta_functions_equal_scipys(x, a, b):
 def test_students_t_equals_scipys(p, df):
     assert t_quantile(p, df) == pytest.approx(stats.t.ppf(p, df), rel=1e-8, abs=1e-8)
     assert t_cdf(stats.t.ppf(p, df), df) == pytest.approx(p, abs=1e-10)
+
+
+@pytest.mark.parametrize("values", [[1, 2, 3, 4, 5, 6], [-1, 2, 3, -4, 5, 6, 7, 8], [-1] * 9 + [2, 3]])
+def test_the_sign_test_equals_scipys(values):
+    more = sum(value > 0 for value in values)
+    assert sign_test(values) == pytest.approx(stats.binomtest(more, len(values)).pvalue)
+    assert sign_test([0.0] * 5 + [1.0]) == 1.0
 
 
 def _data(seed, n, sigma, ratio=1.0):

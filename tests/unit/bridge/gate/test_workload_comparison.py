@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bridge.gate import MeasuredRun, compare
-from tests.corpus.gate.workloads import LOSSES, paired, trained
+from tests.corpus.gate.workloads import LOSSES, SETTINGS, paired, trained
 
 
 def run(case, decision="evidence"):
@@ -44,6 +44,28 @@ def test_a_changed_definition_is_named():
     said = reasons(compare(run(trained()), run(other)))
     assert any(text.startswith("the program or what it runs with was changed between them") for text in said)
     assert any(text.startswith(f"other definition of {other.record['preset']}") for text in said)
+
+
+def declaring(losses, *more):
+    case = trained(losses)
+    case.spec["workload"]["metrics"] += more
+    return run(case)
+
+
+def test_several_metrics_are_several_questions():
+    second = SETTINGS["median"] | {"name": "last_loss"}
+    alone = compare(declaring(LOSSES), declaring([loss + 0.5 for loss in LOSSES])).differences
+    both = compare(declaring(LOSSES, second), declaring([loss + 0.5 for loss in LOSSES], second)).differences
+    assert [one.detail["effect"] for one in alone] == ["higher"]
+    assert [one.detail["effect"] for one in both] == ["no difference shown"] * 2
+    assert both[0].wording.endswith("6 paired seeds, p 0.062 among the metrics compared (Holm)")
+
+
+def test_what_is_not_compared_is_named():
+    count = {"name": "solved", "aggregate": "count", "unit": "items", "items": "/items", "better": "higher"}
+    said = reasons(compare(declaring(LOSSES, count), declaring(LOSSES, count, count | {"name": "only_b"})))
+    assert "metric solved (aggregate count) is not compared: only medians and means over seeds are" in said
+    assert "metric only_b is not declared alike in both" in said
 
 
 def test_what_was_rejected_or_is_declared_otherwise_is_not_compared():
