@@ -84,7 +84,9 @@ def _bounded_rows(parts: re.Match[str], positions: int) -> tuple[int, int]:
     kept = int(parts["sink"]) + int(parts["window"])
     pool = int(parts["rows"]) * int(parts["count"]) if parts["rows"] else 0
     least = min(positions, kept - 1 + pool)
-    return least, _most_shown(kept, positions) + pool + _SLACK_ROWS + (_STREAM_ROWS if parts["stream"] else 0)
+    # Streamed rows leave in whole pages: until the next one is full, as many rows as the sink has stay beside it.
+    streamed = _STREAM_ROWS + int(parts["sink"]) if parts["stream"] else 0
+    return least, _most_shown(kept, positions) + pool + _SLACK_ROWS + streamed
 
 
 def most_bytes(bits: float, caches: tuple[CacheShape, ...], positions: int) -> float:

@@ -13,7 +13,7 @@ from bridge.gate.facts.model_sizes import layout_bytes, most_bytes, native_bytes
 from bridge.gate.interface import Evidence, Skip
 from bridge.gate.registry import rules
 from bridge.gate.reports.loading import load
-from bridge.records import ModelDigest
+from bridge.records import CacheShape, ModelDigest
 from bridge.runner.machine.models import ModelDigests
 from engine.checkpoint import ASSETS
 from engine.cli import eval as eval_cli
@@ -82,6 +82,28 @@ def test_real_caches_hold_what_arithmetic_says(tmp_path: Path, name: str, model:
             if layout.startswith("affine"):
                 bits = int(layout[-1]) + 64 / 32  # groups of 32 at least on these heads
                 assert sequence.measured_bytes() <= most_bytes(bits + 0.5, shape.caches, positions), (layout, length)
+
+
+@pytest.mark.parametrize(("sink", "window"), [(4, 64), (500, 64), (512, 1024), (1200, 64)])
+def test_a_layer_that_streams_holds_what_arithmetic_says(sink: int, window: int) -> None:
+    import mlx.core as mx
+
+    from engine.backends.mlx.caches import make_cache
+    from engine.backends.streaming import StreamedRows
+
+    layout, shape = f"sink{sink}+window{window}+stream", CacheShape(keys=4, values=4, window=None)
+    cache = make_cache(None, CacheLayout.parse(layout), 4)
+    assert isinstance(cache, StreamedRows)
+    report: Any = SimpleNamespace(body={"environment": {"backend": "mlx"}, "config": {"target": {"dtype": "float32"}}})
+    positions, blocks = 0, [512] * (2 * (sink + window) // 512) + [8] * 12  # more than a page of blocks
+    for rows in blocks:
+        cache.ask(mx.zeros((1, 1, rows, 4)), 1, 1.0)
+        mx.eval(*cache.append(mx.zeros((1, 1, rows, 4)), mx.zeros((1, 1, rows, 4))))
+        positions += rows
+        bounds = layout_bytes(layout, (shape,), report, positions)
+        assert bounds is not None
+        if rows == 8:
+            assert bounds[0] <= cache.measured_bytes() <= (bounds[1] or 0.0), positions
 
 
 @pytest.mark.parametrize(
