@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from engine.backends.lattices import LATTICES, Arithmetic, LatticeCodes
 from engine.structure.layout import CacheLayout
 from engine.types import StoredError
 
@@ -51,6 +52,7 @@ class Library:
         joined: arrays one after the other along the rows.
         size: the bytes an array really holds.
         affine: the codec of so many bits with groups of so many values.
+        arithmetic: what codes of a lattice are made with.
         packed: keys and values as bytes.
         unpacked: those bytes as keys and values of a shape, in the dtype and on the device of an array.
         attended: what queries from a position on make of chunks of rows (keys, values, first position) that together
@@ -62,6 +64,7 @@ class Library:
     joined: Callable[[list[Array]], Array]
     size: Callable[[Array], int]
     affine: Callable[[int, int], Codec]
+    arithmetic: Arithmetic
     packed: Callable[[Array, Array], bytes]
     unpacked: Callable[[bytearray, tuple[int, ...], Array], Rows]
     attended: Callable[[Array, int, Iterable[tuple[Array, Array, int]], float], Array]
@@ -69,7 +72,12 @@ class Library:
 
     def codec(self, layout: CacheLayout, head_dim: int) -> Codec:
         """Return how ``layout`` stores the rows of heads of ``head_dim`` values."""
-        return PlainRows() if layout.bits is None else self.affine(layout.bits, layout.group_of(head_dim))
+        if layout.bits is None:
+            return PlainRows()
+        group = layout.group_of(head_dim)
+        if layout.lattice is None:
+            return self.affine(layout.bits, group)
+        return LatticeCodes(LATTICES[layout.lattice], layout.bits, group, self.arithmetic)
 
 
 class RowStore:

@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from engine.errors import UsageError
 
-_AFFINE = re.compile(r"affine(?P<bits>[48])(/(?P<group>[1-9][0-9]{0,3}))?")
+_CODED = re.compile(r"(affine|(?P<lattice>d4|e8)x)(?P<bits>[48])(/(?P<group>[1-9][0-9]{0,3}))?")
+_BLOCKS = {None: 1, "d4": 4, "e8": 8}
 _BOUNDED = re.compile(
     r"sink(?P<sink>[0-9]{1,5})\+window(?P<window>[1-9][0-9]{0,6})(?P<exact>(\+exact[0-9]{1,3})*)"
     r"(\+pages(?P<page_rows>[1-9][0-9]{0,3})x(?P<page_count>[1-9][0-9]{0,4}))?"
@@ -21,15 +22,18 @@ _BOUNDED = re.compile(
 class CacheLayout:
     """Which rows of keys and values a target keeps, and in how many bits.
 
-    Written as ``native``, ``full``, ``affine8``, ``affine4``, ``affine8/32`` (groups of 32) or ``sink4+window64``.
+    Written as ``native``, ``full``, ``affine8``, ``affine4``, ``affine8/32`` (groups of 32), ``d4x4`` or ``e8x4``
+    (points of a lattice, 4 bits a value), or ``sink4+window64``.
     Behind a window may follow, in this order, ``+exact5`` for each layer that keeps every row, ``+pages16x10`` (10
     pages of 16 evicted rows), ``+stream`` and ``+ftheta64``.
 
     Attributes:
         every_row: sliding layers keep every row too, the window enforced by the mask: a labelled study. Otherwise they
             keep their window and one block.
-        bits: values are stored as 4- or 8-bit codes, affine per group; None keeps the target's dtype.
-        group_size: values that share a scale; None takes the largest divisor of the head's size up to 64.
+        bits: values are stored in codes of 4 or 8 bits; None keeps the target's dtype.
+        lattice: blocks of values are points of ``d4`` or ``e8``; None for codes of single values, affine per group.
+        group_size: values that share a scale; None takes the largest divisor of the head's size up to 64, in whole
+            blocks of the lattice.
         sink: full-attention layers keep this many first positions beside ``window``.
         window: full-attention layers attend to the newest this many positions; None to all.
         exact: full-attention layers that are not bounded, ascending.
@@ -40,6 +44,7 @@ class CacheLayout:
 
     every_row: bool = False
     bits: int | None = None
+    lattice: str | None = None
     group_size: int | None = None
     sink: int = 0
     window: int | None = None
@@ -58,22 +63,23 @@ class CacheLayout:
         Raises:
             UsageError: If it names none.
         """
-        affine, bounded = _AFFINE.fullmatch(text), _BOUNDED.fullmatch(text)
+        coded, bounded = _CODED.fullmatch(text), _BOUNDED.fullmatch(text)
         if text == "native":
             return cls.NATIVE
         if text == "full":
             return cls.FULL
-        if affine is not None:
-            return cls(bits=int(affine["bits"]), group_size=int(affine["group"]) if affine["group"] else None)
+        if coded is not None:
+            group = int(coded["group"]) if coded["group"] else None
+            return cls(bits=int(coded["bits"]), lattice=coded["lattice"], group_size=group)
         if bounded is not None:
             layout = cls._bounded(bounded)
             if str(layout) == text:
                 return layout
             raise UsageError(f"cache layout {text!r}; expected it as {str(layout)!r}: each part once, numbers in order")
         raise UsageError(
-            f"cache layout {text!r}; expected native, full, affine8, affine4, affine8/GROUP, affine4/GROUP or "
-            "sinkROWS+windowROWS with a window of at least 1, and behind that +exactLAYER for each layer, "
-            "+pagesROWSxPAGES, +stream and +fthetaRANK"
+            f"cache layout {text!r}; expected native, full, affine8, affine4, d4x8, d4x4, e8x8 or e8x4, one of those "
+            "with /GROUP behind it, or sinkROWS+windowROWS with a window of at least 1, and behind that +exactLAYER "
+            "for each layer, +pagesROWSxPAGES, +stream and +fthetaRANK"
         )
 
     @classmethod
@@ -91,7 +97,8 @@ class CacheLayout:
     def __str__(self) -> str:
         """Return the text that ``parse`` reads."""
         if self.bits is not None:
-            return f"affine{self.bits}" + (f"/{self.group_size}" if self.group_size else "")
+            name = "affine" if self.lattice is None else f"{self.lattice}x"
+            return f"{name}{self.bits}" + (f"/{self.group_size}" if self.group_size else "")
         if self.window is None:
             return "full" if self.every_row else "native"
         parts = [f"sink{self.sink}+window{self.window}", *(f"exact{layer}" for layer in self.exact)]
@@ -114,11 +121,15 @@ class CacheLayout:
         Raises:
             UsageError: If the asked groups do not divide the head.
         """
-        group = self.group_size or max(size for size in range(1, min(head_dim, 64) + 1) if head_dim % size == 0)
-        if head_dim % group or (self.bits == 4 and head_dim % 2):
+        block = _BLOCKS[self.lattice]
+        fitting = [size for size in range(block, min(head_dim, 64) + 1, block) if head_dim % size == 0]
+        group = self.group_size or max(fitting, default=0)
+        if not group or head_dim % group or group % block or (self.bits == 4 and head_dim % 2):
+            told = " and an even head for 4 bits" if self.bits == 4 else ""
+            told = f" and are whole blocks of {block}" if self.lattice else told
             raise UsageError(
-                f"cache layout {self} on heads of {head_dim} values; expected groups that divide them"
-                f"{' and an even head for 4 bits' if self.bits == 4 else ''}. Choose another group size."
+                f"cache layout {self} on heads of {head_dim} values; expected groups that divide them{told}. "
+                "Choose another group size, or affine codes."
             )
         return group
 

@@ -68,7 +68,9 @@ class QuantPlan:
             raise UsageError(f"layouts {', '.join(map(str, self.layouts)) or 'none'}; expected distinct quantised ones")
         for layout in self.layouts:
             if layout.bits is None:
-                raise UsageError(f"layout {layout} is not quantised; expected affine8, affine4 or one with /GROUP")
+                raise UsageError(
+                    f"layout {layout} is not quantised; expected affine8, affine4, d4x4, e8x4 or one with /GROUP"
+                )
             engine.target.open((), layout)
 
 

@@ -21,7 +21,9 @@ _SLACK_ROWS: Final = (
 )
 _VALUE_BYTES: Final = {"float32": (4.0, 4.0), "bfloat16": (2.0, 2.0), "float16": (2.0, 2.0)}
 _CODED: Final = (2.0, 4.0)  # weights in codes are computed with in one of these
-_AFFINE: Final = re.compile(r"affine([48])(/[0-9]+)?")
+_CODES: Final = re.compile(r"(?P<codec>affine|d4x|e8x)(?P<bits>[48])(/(?P<group>[1-9][0-9]{0,3}))?")
+_BLOCKS: Final = {"affine": 1, "d4x": 4, "e8x": 8}  # values that a group holds at least
+_GROUP_MOST: Final = 64  # of a name that says none
 _BOUNDED: Final = re.compile(
     r"sink(?P<sink>[0-9]{1,5})\+window(?P<window>[0-9]{1,7})(?P<exact>(\+exact[0-9]{1,3})*)"
     r"(\+pages(?P<rows>[0-9]{1,4})x(?P<count>[0-9]{1,5}))?(?P<stream>\+stream)?(\+ftheta[0-9]{1,5})?"
@@ -57,15 +59,12 @@ def native_bytes(caches: tuple[CacheShape, ...], report: Report, positions: int)
 
 def layout_bytes(
     layout: str, caches: tuple[CacheShape, ...], report: Report, positions: int
-) -> tuple[float, float | None] | None:
-    """Return the least and the most bytes of a cache layout, None for a name that says no layout.
-
-    The most is None for codes: how many bytes their scales take is not in the name.
-    """
+) -> tuple[float, float] | None:
+    """Return the least and the most bytes of a cache layout, None for a name that says no layout."""
     low, high = value_bytes(report)
-    affine, bounded = _AFFINE.fullmatch(layout), _BOUNDED.fullmatch(layout)
-    if affine is not None:
-        return int(affine[1]) / 8 * sum(_width(one) * _shown(one.window, positions) for one in caches), None
+    codes, bounded = _CODES.fullmatch(layout), _BOUNDED.fullmatch(layout)
+    if codes is not None:
+        return _coded_bytes(codes, (low, high), caches, positions)
     if bounded is None and layout not in {"native", "full"}:
         return None
     least = most = 0.0
@@ -77,6 +76,27 @@ def layout_bytes(
             rows = _shown(window, positions), _most_shown(window, positions) + _SLACK_ROWS
         least, most = least + low * _width(one) * rows[0], most + high * _width(one) * rows[1]
     return least, most
+
+
+def _coded_bytes(
+    parts: re.Match[str], scales: tuple[float, float], caches: tuple[CacheShape, ...], positions: int
+) -> tuple[float, float]:
+    """Return the least and the most bytes of rows in codes: a scale a group, and with affine codes an offset too.
+
+    Args:
+        parts: The layout's codec, bits and group.
+        scales: The least and the most bytes of a scale.
+        caches: What each layer keeps of a position.
+        positions: How many there are.
+    """
+    numbers, named = 2 if parts["codec"] == "affine" else 1, int(parts["group"] or 0)
+    least = int(parts["bits"]) / 8 + numbers * scales[0] / (named or _GROUP_MOST)
+    most = int(parts["bits"]) / 8 + numbers * scales[1] / (named or _BLOCKS[parts["codec"]])
+    rows = [(_width(one), one.window) for one in caches]
+    return (
+        least * sum(width * _shown(window, positions) for width, window in rows),
+        most * sum(width * (_most_shown(window, positions) + _SLACK_ROWS) for width, window in rows),
+    )
 
 
 def _bounded_rows(parts: re.Match[str], positions: int) -> tuple[int, int]:

@@ -184,5 +184,5 @@ def _cache_bytes(
         )
     elif kept < bounds[0]:
         yield Violation(f"{arm} holds {kept} bytes of {positions} positions, it keeps at least {bounds[0]:.0f}", where)
-    elif bounds[1] is not None and kept > bounds[1]:
+    elif kept > bounds[1]:
         yield Violation(f"{arm} holds {kept} bytes of {positions} positions, it keeps at most {bounds[1]:.0f}", where)

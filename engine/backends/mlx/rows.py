@@ -1,4 +1,4 @@
-"""How MLX stores rows of keys and values: affine codes, and growing arrays ``[1, heads, rows, head_dim]``."""
+"""How MLX stores rows of keys and values: codes, and growing arrays ``[1, heads, rows, head_dim]``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
+from engine.backends.lattices import Arithmetic
 from engine.backends.rows import CODES_PER_BYTE, Library, Rows
 
 
@@ -42,7 +43,7 @@ class Affine:
         """Return codes times scale plus offset."""
         codes, scale, low = parts
         if CODES_PER_BYTE[self.bits] == 2:
-            codes = mx.stack([codes & 15, codes >> 4], axis=-1).flatten(-2)
+            codes = _interleaved(codes & 15, codes >> 4)
         grouped = codes.astype(mx.float32).reshape(*scale.shape, self.group_size)
         rows = grouped * scale.astype(mx.float32)[..., None] + low.astype(mx.float32)[..., None]
         return rows.reshape(codes.shape).astype(self._dtype)
@@ -60,6 +61,10 @@ def _grown(old: mx.array | None, like: mx.array, begin: int, end: int, capacity:
     shape = [*like.shape[:2], capacity - (end - begin), like.shape[3]]
     room = mx.zeros(shape, like.dtype)
     return room if old is None or end == begin else mx.concatenate([old[..., begin:end, :], room], axis=2)
+
+
+def _interleaved(one: mx.array, other: mx.array) -> mx.array:
+    return mx.stack([one, other], axis=-1).flatten(-2)
 
 
 def _joined(arrays: list[mx.array]) -> mx.array:
@@ -114,6 +119,15 @@ LIBRARY = Library(
     joined=_joined,
     size=_size,
     affine=Affine,
+    arithmetic=Arithmetic(
+        cast=lambda rows, dtype: rows.astype(dtype),
+        single=mx.float32,
+        byte=mx.uint8,
+        spacing=lambda dtype: float(mx.finfo(dtype).eps),
+        ordered=lambda rows: mx.sort(rows, axis=-1),
+        places=lambda count, _: mx.arange(count),
+        interleaved=_interleaved,
+    ),
     packed=_packed,
     unpacked=_unpacked,
     attended=_attended,

@@ -1,4 +1,4 @@
-"""How torch stores rows of keys and values: affine codes, and growing tensors ``[1, heads, rows, head_dim]``.
+"""How torch stores rows of keys and values: codes, and growing tensors ``[1, heads, rows, head_dim]``.
 
 Writes go into a buffer in place: whatever an earlier forward still reads has been queued on the same stream before.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import torch
 
+from engine.backends.lattices import Arithmetic
 from engine.backends.rows import CODES_PER_BYTE, Library, Rows
 
 
@@ -43,7 +44,7 @@ class Affine:
         """Return codes times scale plus offset."""
         codes, scale, low = parts
         if CODES_PER_BYTE[self.bits] == 2:
-            codes = torch.stack([codes & 15, codes >> 4], dim=-1).flatten(-2)
+            codes = _interleaved(codes & 15, codes >> 4)
         grouped = codes.float().unflatten(-1, (-1, self.group_size))
         return (grouped * scale.float()[..., None] + low.float()[..., None]).flatten(-2).to(self._dtype)
 
@@ -60,6 +61,10 @@ def _grown(old: torch.Tensor | None, like: torch.Tensor, begin: int, end: int, c
     if old is not None and end > begin:
         room[:, :, : end - begin] = old[:, :, begin:end]
     return room
+
+
+def _interleaved(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return torch.stack([one, other], dim=-1).flatten(-2)
 
 
 def _joined(tensors: list[torch.Tensor]) -> torch.Tensor:
@@ -110,6 +115,15 @@ LIBRARY = Library(
     joined=_joined,
     size=_size,
     affine=Affine,
+    arithmetic=Arithmetic(
+        cast=lambda rows, dtype: rows.to(dtype),
+        single=torch.float32,
+        byte=torch.uint8,
+        spacing=lambda dtype: torch.finfo(dtype).eps,
+        ordered=lambda rows: rows.sort(dim=-1).values,
+        places=lambda count, like: torch.arange(count, device=like.device),
+        interleaved=_interleaved,
+    ),
     packed=_packed,
     unpacked=_unpacked,
     attended=_attended,

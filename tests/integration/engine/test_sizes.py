@@ -25,7 +25,15 @@ from engine.structure.layout import CacheLayout
 from tests.corpus.gate.breaks import honest
 
 LENGTHS = ((5, 3), (63, 2), (64, 3), (400, 4))
-LAYOUTS = ("native", "full", "affine8", "affine4", "sink4+window64", "sink4+window64+exact5", "sink4+window64+stream")
+LAYOUTS = (
+    "native",
+    "full",
+    "affine8",
+    "e8x4",
+    "sink4+window64",
+    "sink4+window64+exact5",
+    "sink4+window64+stream",
+)
 RULES = ("G2-MODELS", "G4-ERRORS", "G4-PROMPTS", "G7-NATIVE")
 
 
@@ -78,7 +86,7 @@ def test_real_caches_hold_what_arithmetic_says(tmp_path: Path, name: str, model:
             bounds = layout_bytes(layout, shape.caches, report, positions)
             assert bounds is not None
             assert bounds[0] <= sequence.measured_bytes(), (layout, length)
-            assert bounds[1] is None or sequence.measured_bytes() <= bounds[1], (layout, length)
+            assert sequence.measured_bytes() <= bounds[1], (layout, length)
             if layout.startswith("affine"):
                 bits = int(layout[-1]) + 64 / 32  # groups of 32 at least on these heads
                 assert sequence.measured_bytes() <= most_bytes(bits + 0.5, shape.caches, positions), (layout, length)

@@ -7,7 +7,18 @@ import pytest
 from engine.errors import UsageError
 from engine.structure.layout import CacheLayout
 
-TEXTS = ["native", "full", "affine8", "affine4", "affine8/32", "affine4/2", "sink0+window1", "sink4+window64"]
+TEXTS = [
+    "native",
+    "full",
+    "affine8",
+    "affine4",
+    "affine8/32",
+    "affine4/2",
+    "d4x4",
+    "e8x8/16",
+    "sink0+window1",
+    "sink4+window64",
+]
 PARTS = ["+exact5", "+exact0+exact12", "+pages16x10", "+stream", "+ftheta64", "+exact5+pages16x10+stream+ftheta64"]
 
 
@@ -45,6 +56,8 @@ def test_an_exact_layer_is_native_and_the_others_are_bounded() -> None:
         "affine16",
         "affine8/0",
         "affine8/",
+        "d4",
+        "e8x16",
         "sink4",
         "sink4+window0",
         "sink-1+window4",
@@ -63,6 +76,8 @@ def test_a_group_is_the_largest_divisor_of_the_head_up_to_64_unless_it_is_named(
     sizes = {head: CacheLayout.parse("affine8").group_of(head) for head in (8, 48, 64, 80, 128, 256, 512)}
     assert sizes == {8: 8, 48: 48, 64: 64, 80: 40, 128: 64, 256: 64, 512: 64}
     assert CacheLayout.parse("affine4/32").group_of(128) == 32
+    assert [CacheLayout.parse(text).group_of(80) for text in ("d4x4", "e8x4", "e8x4/8")] == [40, 40, 8]
+    assert [CacheLayout.parse(text).group_of(12) for text in ("affine8", "d4x8")] == [12, 12]
 
 
 @pytest.mark.parametrize(
@@ -70,6 +85,8 @@ def test_a_group_is_the_largest_divisor_of_the_head_up_to_64_unless_it_is_named(
     [
         ("affine8/32", (None, 8), (64, 48), "affine8/32 on heads of 48 values"),
         ("affine4", (None,), (7,), "an even head for 4 bits"),
+        ("e8x4", (None,), (12,), "groups that divide them and are whole blocks of 8"),
+        ("d4x8/6", (None,), (12,), "groups that divide them and are whole blocks of 4"),
         ("sink4+window64", (8, 8), (32, 32), "bounds full-attention layers and the target has none"),
         ("sink4+window64+exact6", (None, 8), (32, 32), r"layer 6 is none of the full-attention layers \[0\]"),
         ("sink4+window64+exact1", (None, 8), (32, 32), r"layer 1 is none of the full-attention layers \[0\]"),

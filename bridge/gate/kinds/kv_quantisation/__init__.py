@@ -20,7 +20,7 @@ from bridge.gate.stats.binomial import paired_difference_lower, rate_lower
 from bridge.gate.stats.ratio import paired_ratio
 from bridge.records import CacheShape
 
-_CODES = re.compile(r"affine([0-9]{1,2})(/[0-9]+)?")
+_CODES = re.compile(r"(?:affine|d4x|e8x)([0-9]{1,2})(/[0-9]+)?")
 _OFFSET_SQ_MAX: Final = 1e6  # values may lie this far, in squares of their range, from zero: their error looks smaller
 
 

@@ -108,7 +108,7 @@ def test_a_stored_result_that_was_edited_is_fetched_anew(requester, host, sent):
 
 def test_the_choices_of_a_parameter_read_as_words(requester):
     out = requester.run("presets", "show", "k3-kv-quant-eval").out
-    assert "choices affine8,affine4 | affine8/32,affine4/32" in out
+    assert "choices affine8,affine4 | affine8/32,affine4/32 | affine8,d4x4 | affine8,e8x4" in out
     assert out.startswith("preset      k3-kv-quant-eval\n")
 
 

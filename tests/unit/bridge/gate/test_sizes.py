@@ -45,8 +45,10 @@ def test_a_native_cache_is_bounded_by_rows_windows_and_growth(dtype, backend, bo
     [
         ("native", 4 * 20 * 107),
         ("full", 4 * 20 * 200),
-        ("affine8", 20 * 107),
-        ("affine4/32", 10 * 107),
+        ("affine8", 20 * 107 * (1 + 2 * 4 / 64)),
+        ("affine4/32", 20 * 107 * (0.5 + 2 * 4 / 32)),
+        ("d4x4", 20 * 107 * (0.5 + 4 / 64)),
+        ("e8x8/8", 20 * 107 * (1 + 4 / 8)),
         ("sink4+window16", 4 * 20 * (19 + 7)),
         ("sink4+window16+exact0", 4 * 20 * 107),
         ("sink4+window16+pages8x3", 4 * 20 * (19 + 24 + 7)),
@@ -57,7 +59,13 @@ def test_a_native_cache_is_bounded_by_rows_windows_and_growth(dtype, backend, bo
 def test_a_layout_keeps_at_least_what_its_name_says(layout, least):
     bounds = layout_bytes(layout, (FULL, SLIDING), report(), 100)
     assert bounds[0] == least
-    assert bounds[1] is None if layout.startswith("affine") else least < bounds[1] < least + 4 * 20 * 1400
+    assert least < bounds[1] < (4 * 20 * 1500 if layout == "affine8" else least + 4 * 20 * 1400)
+
+
+@pytest.mark.parametrize(("layout", "bytes_a_value"), [("affine8/32", 1.25), ("d4x4/16", 0.75), ("e8x8/64", 1.0625)])
+def test_a_group_that_is_named_leaves_only_the_rows_open(layout, bytes_a_value):
+    least, most = layout_bytes(layout, (FULL,), report(), 100)
+    assert (least, most) == (bytes_a_value * 20 * 100, bytes_a_value * 20 * (100 + 257))
 
 
 def test_most_of_a_bounded_layout_does_not_grow_with_the_context():
