@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections import Counter
 
+from benchmarks.show.identity import ran
 from benchmarks.show.line import Line
 from benchmarks.show.source import ROOT
 from benchmarks.studies import ratios, workload_mutations
@@ -21,10 +22,10 @@ PYTEST = "python -m pytest -n 0 -q"
 TUTORIAL = f"{PYTEST} tests/integration/client/test_workload_tutorial.py"
 GATE = f"{PYTEST} tests/unit/bridge/gate/test_workloads.py"
 MISTAKEN = f"{PYTEST} tests/unit/bridge/presets/test_workload_mistakes.py"
-OFFERS = f"{PYTEST} tests/unit/bridge/client/test_offers.py"
-CHANGED = f"{OFFERS} tests/unit/bridge/gate/test_workload_comparison.py -k changed"
-SWEEPS = f"{PYTEST} tests/unit/bridge/client/test_sweep.py"
-EXAMPLES = f"{PYTEST} tests/integration/client/test_workload_examples.py"
+OFFERS = "tests/unit/bridge/client/test_offers.py"
+CHANGED = f"{PYTEST} {OFFERS} tests/unit/bridge/gate/test_workload_comparison.py -k changed"
+SWEEPS = "tests/unit/bridge/client/test_sweep.py"
+EXAMPLES = "tests/integration/client/test_workload_examples.py"
 STUDIES = "make studies AREA=workloads"
 ROOMS = ("runner", "executor", "client", "bus", "cli")
 
@@ -101,11 +102,13 @@ LINES = (
          lambda: found_as_planted("slower", "identical", "sleeping")),
     Line("--against main does the same for a planted commit", STUDIES,
          lambda: found_as_planted("commit slower", "commit identical")),
-    Line("a requester who never saw the host sees name, parameters, bounds, metrics", OFFERS),
+    Line("a requester who never saw the host sees name, parameters, bounds, metrics", f"{PYTEST} {OFFERS}",
+         lambda: ran(OFFERS)),
     Line("a changed definition is said at run and in compare", CHANGED, changed),
     Line("mutation of definitions and reports (>= 100,000): no traceback", STUDIES, mutations),
     Line("no line of bridge/{runner,executor,client,bus,cli} names an engine kind",
          f"{PYTEST} tests/unit/bridge/test_workload_words.py", kinds_named),
-    Line("sweeps: one request each under one id, resumed by the same line, a table, compare", SWEEPS),
-    Line("every example is checked as a folder, and each program runs", EXAMPLES),
+    Line("sweeps: one request each under one id, resumed by the same line, a table, compare", f"{PYTEST} {SWEEPS}",
+         lambda: ran(SWEEPS)),
+    Line("every example is checked as a folder, and each program runs", f"{PYTEST} {EXAMPLES}", lambda: ran(EXAMPLES)),
 )  # fmt: skip
