@@ -48,7 +48,7 @@ SWEEP: Final[Schema] = {
             "type": "object",
             "additionalProperties": {
                 "type": "array", "minItems": 1, "maxItems": 64,
-                "items": {"type": ["string", "number", "boolean"], "pattern": "^[^,\u0000-\u001f]{1,200}$"},
+                "items": {"type": ["string", "number", "boolean"], "pattern": "^[^\u0000-\u001f]{1,200}$"},
             },
             "default": {},
             "description": "the values of each parameter; one value for what stays as it is",
@@ -67,7 +67,8 @@ def sweep_words(arguments: Mapping[str, Any]) -> list[str]:
     """Return the command line of a sweep; its arguments fit the schema."""
     found = ["run", arguments["preset"], "--repeat", str(arguments["repeat"])]
     for name, values in arguments["values"].items():
-        found += ["-p", f"{name}={','.join(_text(value, quoted=False) for value in values)}"]
+        for value in values:
+            found += ["-p", f"{name}={_text(value, quoted=False)}"]
     for option in ("profile", "runner"):
         found += [f"--{option}", arguments[option]] if option in arguments else []
     return found

@@ -18,7 +18,7 @@ from bridge.client.send.draft import (
     without_sandbox,
 )
 from bridge.client.send.offered import compared_with, preset_of
-from bridge.client.send.parameters import split, typed
+from bridge.client.send.parameters import listed, typed
 from bridge.client.send.submit import find_live
 from bridge.client.send.sweep import combinations, validity_s
 from bridge.client.send.workload import choose_workload, name_commits, send_code
@@ -37,7 +37,7 @@ def drafts_of(call: Invocation, session: BusSession) -> list[RequestDraft]:
 
     call.args.preset, preset, runner = preset_of(session, call.args.preset, call.local_presets, call.output.say)
     repeats = 1 if call.args.repeat is None else call.args.repeat
-    points = combinations(preset, split(call.args.param or ()), repeats)
+    points = combinations(preset, listed(call.args.param or ()), repeats)
     call.args.expires = validity_s(call.args.expires, len(points) * repeats)
     drafts = _offered(call, session, points) if preset is None else _installed(call, session, preset, points)
     if runner is not None:

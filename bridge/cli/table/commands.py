@@ -60,8 +60,8 @@ _SEND = (
         "run", "Send", "bridge.cli.mac.run:run", "send a request, and with --wait see it through",
         (
             _PRESET,
-            Argument(("-p", "--param"), "a parameter of the preset; K=V,V,... sweeps over values", "repeat",
-                     metavar="K=V"),
+            Argument(("-p", "--param"), "a parameter of the preset; several values sweep: K=V,V,... or, of texts, "
+                     "K=V again for each", "repeat", metavar="K=V"),
             _REPEAT,
             Argument(("--wait",), "wait for the result and end in its exit code", "flag"),
             _WAIT_TIMEOUT, _FOLLOW, _JSON, _JSON_LINES, _PROFILE, _REQUIRE,

@@ -26,16 +26,27 @@ def split(pairs: Iterable[str]) -> dict[str, str]:
     Raises:
         ParameterError: no ``=``, or a name given twice.
     """
-    texts: dict[str, str] = {}
+    texts = listed(pairs)
+    for name, given in texts.items():
+        if len(given) > 1:
+            raise ParameterError(f"parameter {name!r} is given twice")
+    return {name: given[0] for name, given in texts.items()}
+
+
+def listed(pairs: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return name → texts of ``k=v`` words, in order: several of a name that is given several times.
+
+    Raises:
+        ParameterError: no ``=``.
+    """
+    texts: dict[str, tuple[str, ...]] = {}
     for pair in pairs:
         name, mark, text = pair.partition("=")
         if not mark or not name:
             raise ParameterError(
                 f"got -p {pair[:80]!r}; expected -p NAME=VALUE", remedy="kakeya-mac presets show PRESET lists the names"
             )
-        if name in texts:
-            raise ParameterError(f"parameter {name!r} is given twice")
-        texts[name] = text
+        texts[name] = (*texts.get(name, ()), text)
     return texts
 
 

@@ -32,32 +32,39 @@ _ANY_ID: Final = "0" * 26
 _ANY_REF: Final = "refs/heads/any"
 
 
-def combinations(preset: Preset | None, texts: Mapping[str, str], repeats: int) -> list[dict[str, str]]:
+def combinations(preset: Preset | None, texts: Mapping[str, Sequence[str]], repeats: int) -> list[dict[str, str]]:
     """Return every combination of the values that the parameters of a command line list, in order.
 
-    A number, choice or flag lists values with commas; in any other text a comma is a comma.
+    A parameter that is given several times lists one value each time. Given once, a number, choice or flag lists
+    values with commas; in any other text a comma is a comma.
 
     Args:
         preset: None where only its host knows it: then a list of numbers or flags is one.
-        texts: the parameters as they were typed.
+        texts: the parameters as they were typed, each as often as it was given.
         repeats: how often each is to run.
 
     Raises:
         ParameterError: a list has an empty value, or one twice.
         UsageError: these are no runs at all, or more than a sweep has.
     """
-    listed = {name: _values(preset, name, text) for name, text in texts.items()}
+    listed = {name: _values(preset, name, given) for name, given in texts.items()}
     _check_size(math.prod(len(values) for values in listed.values()), repeats)
     return [dict(zip(listed, chosen, strict=True)) for chosen in itertools.product(*listed.values())]
 
 
-def _values(preset: Preset | None, name: str, text: str) -> tuple[str, ...]:
+def _values(preset: Preset | None, name: str, given: Sequence[str]) -> tuple[str, ...]:
+    values = tuple(given) if len(given) > 1 else _of_text(preset, name, given[0])
+    if len(set(values)) < len(values):
+        raise ParameterError(f"parameter {name!r}: got {', '.join(given)[:64]!r}, which lists a value twice")
+    return values
+
+
+def _of_text(preset: Preset | None, name: str, text: str) -> tuple[str, ...]:
     parts = tuple(part.strip() for part in text.split(","))
     if len(parts) == 1 or not _lists(preset, name, text, parts):
         return (text,)
-    if "" in parts or len(set(parts)) < len(parts):
-        wrong = "an empty value" if "" in parts else "a value twice"
-        raise ParameterError(f"parameter {name!r}: got {text[:64]!r}, which lists {wrong}")
+    if "" in parts:
+        raise ParameterError(f"parameter {name!r}: got {text[:64]!r}, which lists an empty value")
     return parts
 
 

@@ -155,12 +155,22 @@ def test_a_dry_run_shows_every_request_and_sends_none(requester, host):
 
 def test_a_comma_is_a_comma_where_a_value_may_hold_one():
     preset = find("pytest-path")
-    assert combinations(preset, {"path": "tests/a,b"}, 1) == [{"path": "tests/a,b"}]
-    assert combinations(None, {"name": "a,b", "n": "1,2"}, 1) == [{"name": "a,b", "n": "1"}, {"name": "a,b", "n": "2"}]
+    assert combinations(preset, {"path": ["tests/a,b"]}, 1) == [{"path": "tests/a,b"}]
+    several = combinations(None, {"name": ["a,b"], "n": ["1,2"]}, 1)
+    assert several == [{"name": "a,b", "n": "1"}, {"name": "a,b", "n": "2"}]
     with pytest.raises(UsageError, match="has at most 64"):
-        combinations(None, {name: ",".join(map(str, range(50))) for name in "abcdefgh"}, 1)
+        combinations(None, {name: [",".join(map(str, range(50)))] for name in "abcdefgh"}, 1)
     with pytest.raises(ParameterError):
-        combinations(None, {"n": "1,1"}, 1)
+        combinations(None, {"n": ["1,1"]}, 1)
+
+
+def test_texts_are_listed_by_giving_their_parameter_several_times(requester, host):
+    host.beat(presets=("my-notes",))
+    ran = requester.run("run", "my-notes", "-p", "note=a,b", "-p", "note=c", "--dry-run", "--json")
+    assert [run["params"] for run in ran.document["data"]["runs"]] == [{"note": "a,b"}, {"note": "c"}]
+    assert combinations(None, {"n": ["1,2", "3"]}, 1) == [{"n": "1,2"}, {"n": "3"}]
+    with pytest.raises(ParameterError, match="a value twice"):
+        combinations(None, {"name": ["a", "a"]}, 1)
 
 
 def test_a_run_of_no_sweep_is_compared_with_another_one(requester, host):

@@ -16,6 +16,8 @@ from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.output import Output
 from bridge.cli.table import parser
 from bridge.cli.table.commands import BY_NAME
+from bridge.client.send.parameters import listed
+from bridge.client.send.sweep import combinations
 from bridge.mcp import schemas
 from bridge.mcp.answers import ANSWER_MAX_BYTES, fitted
 from bridge.mcp.server import make_server
@@ -190,6 +192,14 @@ def test_a_sweep_is_sent_at_once_and_found_again(server, requester):
     sent, again = with_client(server, act)
     assert len(requester.bus.snapshot().requests) == 2
     assert again == sent
+
+
+def test_a_sweep_over_texts_is_a_run_a_text_whatever_is_in_them():
+    given = {"preset": "my-train", "values": {"note": ["a,b", "c"], "lr": [0.1], "quick": [True, False]}, "repeat": 1}
+    tool = next(one for one in FIXED if one.name == "sweep")
+    args = parser.parse(BY_NAME["run"], tool.words(tool.checked(given))[1:])
+    assert len(combinations(None, listed(args.param), args.repeat)) == 4
+    assert args.param == ["note=a,b", "note=c", "lr=0.1", "quick=true", "quick=false"]
 
 
 class TaskHandle(types.Result):
