@@ -27,6 +27,7 @@ from bridge.limits import EXPIRY_MAX_S, SWEEP_MAX_COUNT
 from bridge.presets import Preset
 from bridge.presets.parameters import ChoiceParameter, FlagParameter, FloatParameter, IntParameter
 from bridge.records import Request, SweepPlace
+from bridge.request import expired
 
 _ANY_ID: Final = "0" * 26
 _ANY_REF: Final = "refs/heads/any"
@@ -178,7 +179,9 @@ def sent_in_sweeps(session: BusSession) -> list[tuple[Sent, Request]]:
 
 
 def send_all(session: BusSession, drafts: Sequence[RequestDraft]) -> Iterator[Sending]:
-    """Send the requests of a sweep that this clone did not send before; one that never arrived is pushed again.
+    """Send the requests of a sweep that this clone did not send before.
+
+    One that never arrived is pushed again; one that expired before a runner took it is sent anew.
 
     Raises:
         RemoteError: the push failed; the same line goes on with the same id.
@@ -188,13 +191,17 @@ def send_all(session: BusSession, drafts: Sequence[RequestDraft]) -> Iterator[Se
         known.setdefault(request.idempotency_key, (sent, request))
     for draft in drafts:
         before = known.get(_key(session, draft))
-        if before is None:
-            yield send(session, draft, None)
-            continue
-        run_id = before[0].id
-        view = None if session.store.has_result(run_id) else session.view(run_id)
-        arrived = view is None or view.request is not None or view.claim is not None
-        yield send(session, draft, Sending(*before, reattached=arrived))
+        yield send(session, draft, None if before is None else _standing(session, *before))
+
+
+def _standing(session: BusSession, sent: Sent, request: Request) -> Sending | None:
+    """Return a request that was sent before as it stands on the bus; None where no runner will take it any more."""
+    if session.store.has_result(sent.id):
+        return Sending(sent, request, reattached=True)
+    view = session.view(sent.id)
+    if view.claim is None and expired(request, session.clock.now()):
+        return None
+    return Sending(sent, request, reattached=view.request is not None or view.claim is not None)
 
 
 def _key(session: BusSession, draft: RequestDraft) -> str:

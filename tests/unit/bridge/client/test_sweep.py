@@ -106,6 +106,21 @@ def test_a_line_that_was_stopped_after_two_requests_sends_the_other_two(requeste
     assert len(requests(requester)) == 4
 
 
+def test_what_expired_before_a_runner_took_it_is_sent_anew_by_the_same_line(requester, host, own):
+    first = requester.run(*LINE, "--expires", "1h").out.split()
+    end(host, first[0])
+    host.claim(first[1])
+    requester.clock.sleep(2 * 3600)
+    host.start(first[1])
+    host.offer(own)
+    again = requester.run(*LINE, "--expires", "1h")
+    assert "2 of them sent before" in again.err
+    assert again.out.split()[:2] == first[:2]
+    assert not set(again.out.split()[2:]) & set(first)
+    assert len({one.sweep.id for one in requests(requester)}) == 1
+    assert requester.run(*LINE, "--expires", "1h").out.split() == again.out.split()
+
+
 def test_the_table_names_what_was_set_how_it_ended_and_the_metric_with_unit_and_interval(requester, host):
     for number, run_id in enumerate(requester.run(*LINE).out.split()):
         end(host, run_id, loss=1.0 + number % 2, reason="program_failed" if number == 3 else "passed")
