@@ -42,10 +42,10 @@ class HostOffer:
 
 
 def offers_of(runners: Iterable[SeenRunner]) -> dict[str, tuple[HostOffer, ...]]:
-    """Return the offers of live runners by the preset's name."""
+    """Return the offers of runners by the preset's name."""
     found: dict[str, tuple[HostOffer, ...]] = {}
     for one in runners:
-        for value in one.beacon.offers if one.live else ():
+        for value in one.beacon.offers:
             try:
                 preset = Preset.model_validate_json(json.dumps(value))
             except (pydantic.ValidationError, ValueError, RecursionError):
@@ -57,7 +57,19 @@ def offers_of(runners: Iterable[SeenRunner]) -> dict[str, tuple[HostOffer, ...]]
 
 def offers_on(session: BusSession) -> dict[str, tuple[HostOffer, ...]]:
     """Return what the live runners of an open bus offer of their own."""
-    return offers_of(look(session.bus, session.record, session.clock.now()))
+    return offers_of(one for one in look(session.bus, session.record, session.clock.now()) if one.live)
+
+
+def offers_seen(session: BusSession, runner: str | None) -> dict[str, tuple[HostOffer, ...]]:
+    """Return what the runners of an open bus offer of their own, or offered when they were last seen.
+
+    Args:
+        session: the bus.
+        runner: the one that was named, if any: its last word counts. Of the others, one that is away counts only
+            where no live one offers the preset.
+    """
+    seen = look(session.bus, session.record, session.clock.now())
+    return offers_of(seen) | offers_of(one for one in seen if one.live or one.beacon.runner == runner)
 
 
 def choose(name: str, runner: str | None, offers: Mapping[str, tuple[HostOffer, ...]]) -> HostOffer | None:

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from bridge.client.connection.offers import AT, HERE, HostOffer, changed_since, choose, offers_on, remember_names
+from bridge.client.connection.offers import (
+    AT,
+    HERE,
+    HostOffer,
+    changed_since,
+    choose,
+    offers_on,
+    offers_seen,
+    remember_names,
+)
 from bridge.client.connection.session import BusSession
 from bridge.errors import UsageError
 from bridge.presets import Preset, find, registry
@@ -42,7 +51,7 @@ def preset_of(
         return name, preset, None
     if name in registry():
         return name, registry()[name], runner
-    offer = choose(name, runner, offers_on(session))
+    offer = choose(name, runner, offers_seen(session, runner))
     if offer is None:
         return name, None, runner
     _say_changed(session, offer, say)

@@ -9,8 +9,8 @@ import contextlib
 import itertools
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from bridge.client.clone.run_ids import resolve
@@ -21,6 +21,7 @@ from bridge.client.connection.signing import identity_of
 from bridge.client.send.draft import RequestDraft, request_of
 from bridge.client.send.parameters import untyped
 from bridge.client.send.submit import POLL_S, Sending, send
+from bridge.client.send.workflows import warnings
 from bridge.errors import ParameterError, RunNotFoundError, UsageError
 from bridge.ids import new_id, short
 from bridge.limits import EXPIRY_MAX_S, SWEEP_MAX_COUNT
@@ -31,6 +32,14 @@ from bridge.request import expired
 
 _ANY_ID: Final = "0" * 26
 _ANY_REF: Final = "refs/heads/any"
+
+
+@dataclass(frozen=True)
+class SweepSlot:
+    """One run of a sweep: its draft, and the request that stands for it; None where one is to be sent."""
+
+    draft: RequestDraft
+    standing: Sending | None
 
 
 def combinations(preset: Preset | None, texts: Mapping[str, Sequence[str]], repeats: int) -> list[dict[str, str]]:
@@ -133,15 +142,29 @@ def refuse_options(given: Mapping[str, object]) -> None:
             raise UsageError(f"--{name} is for one run, and this line asks for several", remedy=f"leave --{name} out")
 
 
-def require_one(session: BusSession, draft: RequestDraft) -> None:
-    """Refuse a sweep that no live runner would take.
+def check_new(
+    session: BusSession, slots: Sequence[SweepSlot], *, queue: bool, warn: Callable[[str], None]
+) -> None:  # fmt: skip
+    """Look before something new is sent whether a runner would take it; what was sent before needs none.
+
+    Args:
+        session: the bus.
+        slots: the places of the sweep.
+        queue: whether to send it although no live runner would take it.
+        warn: takes a line about what the host will refuse.
 
     Raises:
-        NoRunnerError: the message names every runner and why not.
+        NoRunnerError: no live runner would take it; the message names every runner and why not.
     """
-    require_runner(
-        session.bus, session.record, session.clock, preset=draft.preset, selector=draft.runner, poll_s=POLL_S
-    )
+    draft = next((one.draft for one in slots if one.standing is None or not one.standing.reattached), None)
+    if draft is None:
+        return
+    if not queue:
+        require_runner(
+            session.bus, session.record, session.clock, preset=draft.preset, selector=draft.runner, poll_s=POLL_S
+        )
+    for line in warnings(session, draft.workload, draft.preset):
+        warn(line)
 
 
 def id_of(placed: Sequence[RequestDraft]) -> str:
@@ -178,20 +201,23 @@ def sent_in_sweeps(session: BusSession) -> list[tuple[Sent, Request]]:
     return [(sent, request) for sent, request in every if request.sweep is not None]
 
 
-def send_all(session: BusSession, drafts: Sequence[RequestDraft]) -> Iterator[Sending]:
-    """Send the requests of a sweep that this clone did not send before.
+def slots_of(session: BusSession, drafts: Sequence[RequestDraft]) -> list[SweepSlot]:
+    """Return the places of a sweep, each with the request that this clone sent for it before."""
+    known: dict[str, tuple[Sent, Request]] = {}
+    for sent, request in sent_in_sweeps(session):
+        known.setdefault(request.idempotency_key, (sent, request))
+    found = ((draft, known.get(_key(session, draft))) for draft in drafts)
+    return [SweepSlot(draft, None if before is None else _standing(session, *before)) for draft, before in found]
 
-    One that never arrived is pushed again; one that expired before a runner took it is sent anew.
+
+def send_all(session: BusSession, slots: Sequence[SweepSlot]) -> Iterator[Sending]:
+    """Send what is missing of a sweep, and yield the request of each place; one that never arrived is pushed again.
 
     Raises:
         RemoteError: the push failed; the same line goes on with the same id.
     """
-    known: dict[str, tuple[Sent, Request]] = {}
-    for sent, request in sent_in_sweeps(session):
-        known.setdefault(request.idempotency_key, (sent, request))
-    for draft in drafts:
-        before = known.get(_key(session, draft))
-        yield send(session, draft, None if before is None else _standing(session, *before))
+    for slot in slots:
+        yield send(session, slot.draft, slot.standing)
 
 
 def _standing(session: BusSession, sent: Sent, request: Request) -> Sending | None:

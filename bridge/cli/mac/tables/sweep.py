@@ -29,9 +29,9 @@ def run_sweep(call: Invocation, session: BusSession, drafts: Sequence[RequestDra
     placed = sending.place_drafts(session, drafts, 1 if args.repeat is None else args.repeat, new=args.new)
     if args.dry_run:
         return _show(call, session, placed)
-    if not args.queue:
-        sending.require_one(session, placed[0])
-    sent = list(sending.send_all(session, placed))
+    slots = sending.slots_of(session, placed)
+    sending.check_new(session, slots, queue=args.queue, warn=lambda line: call.output.say("warn", line))
+    sent = list(sending.send_all(session, slots))
     sweep_id, runs = sending.id_of(placed), [call.run_on(session, one.sent.id) for one in sent]
     again = sum(one.reattached for one in sent)
     known = f", {again} of them sent before" if again else ""

@@ -121,6 +121,19 @@ def test_what_expired_before_a_runner_took_it_is_sent_anew_by_the_same_line(requ
     assert requester.run(*LINE, "--expires", "1h").out.split() == again.out.split()
 
 
+def test_a_sweep_that_is_sent_needs_no_runner_that_is_awake(requester, host):
+    first = requester.run(*LINE).out.split()
+    for run_id in first:
+        end(host, run_id)
+    requester.clock.sleep(24 * 3600)  # whoever took them is away
+    ran = requester.run(*LINE, "--wait")
+    assert ran.code == 0, ran.err
+    assert len(ran.out.splitlines()) == 1 + len(first)
+    anew = requester.run(*LINE, "--new")
+    assert anew.code == 3
+    assert "no live runner would take my-train: mini last seen 24h ago" in anew.err
+
+
 def test_the_table_names_what_was_set_how_it_ended_and_the_metric_with_unit_and_interval(requester, host):
     for number, run_id in enumerate(requester.run(*LINE).out.split()):
         end(host, run_id, loss=1.0 + number % 2, reason="program_failed" if number == 3 else "passed")
