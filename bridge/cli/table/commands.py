@@ -184,8 +184,8 @@ _JUDGE = (
             "Claims that may not be quoted are refused, loudly, with the reason.",
             ("kakeya-mac quote @last",), (0, 1, 8, 11, 12)),
     Verb("compare", "Judge", "bridge.cli.mac.tables.compare:compare", "put two runs side by side and say what differs",
-            (Argument(("a",), "run id, @last or result folder; alone, a sweep or a run of one", metavar="A",
-                      complete="run"),
+            (Argument(("a",), "run id, @last or result folder; alone, of a run of a sweep, or a sweep's id",
+                      metavar="A", complete="run"),
              Argument(("b",), "run id, @last or result folder", "optional", metavar="B", complete="run"), _JSON, _BUS),
             "Facts first; then, where both measured the same prompts, the gate's statistics of B against A with the "
             "noise floor of each run. Two runs at two times are not interleaved, so none of it may be quoted, and "

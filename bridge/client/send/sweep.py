@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bridge.client.clone.run_ids import resolve
+from bridge.client.clone.run_ids import LAST, resolve
 from bridge.client.clone.store import Sent
 from bridge.client.connection.liveness import require_runner
 from bridge.client.connection.session import BusSession
@@ -245,17 +245,18 @@ def runs_of(session: BusSession, sweep_id: str) -> list[str]:
 
 
 def find_sweep(session: BusSession, text: str) -> str:
-    """Return the sweep that a text means: its own id or a part of it, or a run of it.
+    """Return the sweep that a text means: its own id or a part of it, or a run of it, as ``@last`` is one.
 
     Raises:
         RunNotFoundError: this clone sent no such sweep.
     """
     sent = sent_in_sweeps(session)
     by_run = {one.id: request.sweep.id for one, request in sent if request.sweep is not None}
-    with contextlib.suppress(RunNotFoundError):
-        sweep_id = resolve(text, set(by_run.values()), tuple)
-        if sweep_id in by_run.values():
-            return sweep_id
+    if text.lower() != LAST:
+        with contextlib.suppress(RunNotFoundError):
+            sweep_id = resolve(text, set(by_run.values()), tuple)
+            if sweep_id in by_run.values():
+                return sweep_id
     run_id = session.find(text)
     if run_id not in by_run:
         raise RunNotFoundError(

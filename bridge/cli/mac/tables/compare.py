@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.results import find_result, say_first
+from bridge.client.clone.store import id_in
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import compare as comparing
@@ -43,8 +45,8 @@ def compare(call: Invocation) -> int:
 
 def _compare_sweep(call: Invocation) -> int:
     """Print the table of a sweep, and what its runs differ by from the first one of their repeat."""
-    session = call.connect(quiet=True)
-    sweep_id = find_sweep(session, call.args.a)
+    session, folder = call.connect(quiet=True), Path(call.directory, call.args.a)
+    sweep_id = find_sweep(session, (id_in(folder) if folder.is_dir() else None) or call.args.a)
     runs = [call.run_on(session, run_id) for run_id in runs_of(session, sweep_id)]
     found = sweeping.SweptRuns(sweep_id, runs, [run.status() for run in runs])
     for line in sweeping.table(found.rows):

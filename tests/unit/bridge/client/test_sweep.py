@@ -201,6 +201,17 @@ def test_texts_are_listed_by_giving_their_parameter_several_times(requester, hos
         combinations(None, {"name": ["a", "a"]}, 1)
 
 
+def test_last_is_the_last_run_and_a_folder_is_that_of_a_run(requester, host):
+    sweep = requester.run(*LINE, "--json").document["data"]
+    end(host, sweep["runs"][0]["id"])
+    folder = requester.run("open", sweep["runs"][0]["id"]).out.strip()
+    assert requester.run("compare", folder, "--json").document["data"]["sweep"] == sweep["sweep"]
+    plain = requester.run("run", "mlx-env-probe").out.strip()
+    ran = requester.run("compare", "@last")
+    assert ran.code == 2
+    assert f"{plain[-8:]} is no run of a sweep" in ran.err
+
+
 def test_a_run_of_no_sweep_is_compared_with_another_one(requester, host):
     run_id = requester.run("run", "my-train").out.strip()
     ran = requester.run("compare", run_id)
