@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from bridge.cli.mac.context import Invocation
@@ -75,11 +76,14 @@ def _print(call: Invocation, sweep: evidence.SweptRuns) -> int:
     for line in evidence.table(sweep.rows):
         call.output.data(line)
     call.output.say("note", evidence.EXPLORATORY)
-    call.output.say("next", f"  kakeya-mac compare {short(sweep.id)}")
+    bus = sweep.runs[0].bus_part()
+    compare = ["kakeya-mac", "compare", short(sweep.id), *sweep.runs[0].settings.bus.words]
+    call.output.say("next", f"  {shlex.join(compare)}")
     unwanted = [one for one in sweep.found if print_unwanted(call.output, one, call.args.fail_if)]
     code = 1 if sweep.exit_code == 0 and unwanted else sweep.exit_code
-    bus = sweep.runs[0].bus_part()
-    call.output.document(of_data("run", sweep.data(), exit_code=code, reason=sweep.reason, bus=bus))
+    call.output.document(
+        of_data("run", sweep.data(), exit_code=code, reason=sweep.reason, bus=bus, next_argv=[compare])
+    )  # fmt: skip
     return code
 
 

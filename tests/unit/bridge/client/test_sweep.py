@@ -151,6 +151,12 @@ def test_the_table_names_what_was_set_how_it_ended_and_the_metric_with_unit_and_
     assert document["differences"] == []  # nobody saw these runs: nothing they say may be used
 
 
+def test_what_follows_names_the_bus_that_the_line_named(requester, host):
+    (following,) = requester.run(*LINE, "--new", "--wait-timeout", "1s", "--bus", "memory", "--json").document["next"]
+    assert following[1:2] + following[3:] == ["compare", "--bus", "memory"]
+    assert requester.run(*following[1:]).code == 0
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
