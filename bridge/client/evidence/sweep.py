@@ -5,6 +5,7 @@ A table of several questions is exploratory: whoever picks the best row has to m
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,7 +19,7 @@ from bridge.gate.comparability import NEVER_CITABLE
 from bridge.ids import short
 from bridge.records import ClaimResult, Request
 from bridge.records.base import ParamValue
-from bridge.run.outcomes import strongest
+from bridge.run.outcomes import OUTCOMES, strongest
 
 EXPLORATORY: Final = "a sweep is exploratory: its best row is the best of several looks; run that one again to quote it"
 
@@ -50,7 +51,7 @@ class SweepRow:
 
 @dataclass
 class SweptRuns:
-    """The runs of a sweep, and what is known of those that were asked.
+    """The runs of a sweep, and what is known of those that were asked; of the others, what was sent.
 
     Attributes:
         found: the status of each run in turn, as far as they were waited for.
@@ -73,25 +74,30 @@ class SweptRuns:
     @property
     def rows(self) -> list[SweepRow]:
         """What each run was, and what it gave."""
-        names = _swept([status.request for status in self.found if status.request is not None])
-        return [_row(run, status, names) for run, status in zip(self.runs, self.found, strict=False)]
+        requests = self._requests()
+        names = _swept([one for one in requests if one is not None])
+        known = itertools.zip_longest(self.runs, requests, self.found)
+        return [_row(run, request, status, names) for run, request, status in known]
+
+    def _requests(self) -> list[Request | None]:
+        asked: list[Request | None] = [status.request for status in self.found]
+        return asked + [run.known_request for run in self.runs[len(asked) :]]
 
     def data(self) -> dict[str, Any]:
         """Return it as `--json` shows it."""
-        request = next((status.request for status in self.found if status.request is not None), None)
+        request = next((one for one in self._requests() if one is not None), None)
         differing = [{"a": a.id, "b": b.id, **value} for a, b, value in differences(self.rows)]
         return _data(self.id, "" if request is None else request.preset, [_shown(row) for row in self.rows], differing)
 
 
-def _row(run: Run, status: RunStatus, names: Sequence[str]) -> SweepRow:
-    request = status.request
+def _row(run: Run, request: Request | None, status: RunStatus | None, names: Sequence[str]) -> SweepRow:
     return SweepRow(
-        id=status.id,
+        id=run.id,
         params={} if request is None else {name: request.params[name] for name in names},
         repeat=0 if request is None or request.sweep is None else request.sweep.repeat,
-        reason=status.reason,
-        exit_code=status.exit_code,
-        judged=None if status.result is None else JudgedResult.of_run(run),
+        reason="pending" if status is None else status.reason,
+        exit_code=OUTCOMES["pending"].exit_code if status is None else status.exit_code,
+        judged=None if status is None or status.result is None else JudgedResult.of_run(run),
     )
 
 

@@ -9,7 +9,7 @@ from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.run_view import print_unwanted
 from bridge.cli.signals import DetachedError
 from bridge.client.connection.session import BusSession
-from bridge.client.document.envelope import of_data
+from bridge.client.document.envelope import BusPart, of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import sweep as evidence
 from bridge.client.run.run import Run
@@ -32,8 +32,13 @@ def run_sweep(call: Invocation, session: BusSession, drafts: Sequence[RequestDra
         return _show(call, session, placed)
     slots = sending.slots_of(session, placed)
     sending.check_new(session, slots, queue=args.queue, warn=lambda line: call.output.say("warn", line))
-    sent = list(sending.send_all(session, slots))
-    sweep_id, runs = sending.id_of(placed), [call.run_on(session, one.sent.id) for one in sent]
+    sweep_id = sending.id_of(placed)
+    try:
+        sent = list(sending.send_all(session, slots))
+    except DetachedError as detached:
+        runs = [call.run_on(session, run_id) for run_id in sending.runs_of(session, sweep_id)]
+        return _detach(call, evidence.SweptRuns(sweep_id, runs), session.bus_part(), detached)
+    runs = [call.run_on(session, one.sent.id) for one in sent]
     again = sum(one.reattached for one in sent)
     known = f", {again} of them sent before" if again else ""
     said = f" {short(sweep_id)} {placed[0].preset}: {len(runs)} runs{known}; the same line goes on with it"
@@ -59,10 +64,15 @@ def _see_through(call: Invocation, sweep: evidence.SweptRuns) -> int:
             number = f"{len(sweep.found)}/{len(sweep.runs)}"
             call.output.say(number, f" {run.short} {sweep.found[-1].reason}")
     except DetachedError as detached:
-        call.output.say("detach", f" the runs go on; the same line goes on with sweep {short(sweep.id)}")
-        call.output.document(of_data("run", sweep.data(), exit_code=detached.exit_code, reason="detached"))
-        return detached.exit_code
+        return _detach(call, sweep, sweep.runs[0].bus_part(), detached)
     return _print(call, sweep)
+
+
+def _detach(call: Invocation, sweep: evidence.SweptRuns, bus: BusPart, detached: DetachedError) -> int:
+    """Say what was sent; asks no bus, a signal is in a hurry."""
+    call.output.say("detach", f" the runs go on; the same line goes on with sweep {short(sweep.id)}")
+    call.output.document(of_data("run", sweep.data(), exit_code=detached.exit_code, reason="detached", bus=bus))
+    return detached.exit_code
 
 
 def _follow(call: Invocation, run: Run, timeout_s: float | None) -> None:

@@ -98,12 +98,29 @@ def test_a_line_that_was_stopped_after_two_requests_sends_the_other_two(requeste
         pushed(*given)
 
     requester.bus.submit = stops
-    assert requester.run(*LINE).code == 130
+    stopped = requester.run(*LINE, "--json")
+    assert (stopped.code, stopped.document["data"]["preset"]) == (130, "my-train")
+    assert [row["id"] for row in stopped.document["data"]["runs"][:2]] == [one.id for one in requests(requester)]
     requester.bus.submit = pushed
     ran = requester.run(*LINE)
     assert (ran.code, len(ran.out.split())) == (0, 4)
     assert len({one.sweep.id for one in requests(requester)}) == 1
     assert len(requests(requester)) == 4
+
+
+def test_a_wait_that_is_left_names_every_run_that_was_sent(requester, host):
+    sent = requester.run(*LINE, "--json").document["data"]["runs"]
+    end(host, sent[0]["id"])
+
+    def leaves():
+        raise DetachedError(15)
+
+    requester.clock.plan(1, leaves)
+    left = requester.run(*LINE, "--wait", "--json").document
+    jsonschema.validate(left["data"], json.loads((SCHEMAS / "data-run.schema.json").read_text()))
+    rows = left["data"]["runs"]
+    assert [(row["id"], row["params"]) for row in rows] == [(row["id"], row["params"]) for row in sent]
+    assert [row["reason"] for row in rows] == ["passed", "pending", "pending", "pending"]
 
 
 def test_what_expired_before_a_runner_took_it_is_sent_anew_by_the_same_line(requester, host, own):
