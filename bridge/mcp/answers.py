@@ -11,6 +11,7 @@ from bridge.mcp.interface import Document
 
 ANSWER_MAX_BYTES: Final = 8192
 _LINKS_BYTES: Final = 1024  # what links and the marks of a fence may take of it
+_HANDLES_BYTES: Final = 6144  # what the runs of a sweep may take of it
 _STEPS: Final = ((200, 2000), (60, 600), (20, 300), (10, 160), (5, 100), (2, 60), (1, 40))
 """Most items of a list and most characters of a text, tried in this order until the answer fits."""
 _LOG_LINES: Final = 12
@@ -31,7 +32,23 @@ def summary(document: Document) -> Document:
     for name in ("request", "where", "attempts", "times_s", "actions", "data"):
         if document.get(name) is not None:
             found[name] = document[name]
+    if document["command"] == "run" and _sweep_of(document) is not None:
+        found["data"] = _handles(document["data"])
     return found
+
+
+def _handles(sweep: Mapping[str, Any]) -> Document:
+    """Return what an agent needs of a sweep that was sent: its id, and which run is which."""
+    runs = [{"id": one["id"], "params": one["params"], "repeat": one["repeat"]} for one in sweep["runs"]]
+    if len(_text(runs)) > _HANDLES_BYTES:
+        runs = [{"id": one["id"], "repeat": one["repeat"]} for one in runs]
+    return {"sweep": sweep["sweep"], "preset": sweep["preset"], "caution": sweep["caution"], "runs": runs}
+
+
+def _sweep_of(document: Mapping[str, Any]) -> str | None:
+    """Return the id of the sweep that a document is about."""
+    data = document.get("data")
+    return data.get("sweep") if isinstance(data, Mapping) else None
 
 
 def _claim(claim: Mapping[str, Any]) -> Document:
@@ -80,8 +97,10 @@ def log_text(log: Mapping[str, Any], most_bytes: int, most_lines: int | None) ->
 
 
 def links(document: Document) -> list[tuple[str, str]]:
-    """Return uri and name of the resources of the run that a document is about."""
-    run = document.get("id")
+    """Return uri and name of the resources of the run or sweep that a document is about."""
+    run, sweep = document.get("id"), _sweep_of(document)
+    if sweep is not None:
+        return [(f"kakeya://sweep/{sweep}/document", f"every run of sweep {sweep}")]
     if run is None:
         return []
     kinds = ["document", "log"] + (["reports"] if document.get("terminal") else [])

@@ -125,7 +125,8 @@ FIXED: Final = (
     ),
     ToolSpec(
         "compare", "Compare two runs",
-        "Put two runs side by side and say what differs; `a` alone: the runs of a sweep. Not quotable.",
+        "Put two runs side by side and say what differs; `a` alone: the runs of a sweep, the first ones of a long one "
+        "with a link to all. Not quotable.",
         _object(("a",), a=_ID, b=_ID), lambda given: ["compare", given["a"], *([given["b"]] if "b" in given else [])],
     ),
     ToolSpec(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any, Literal
 
 import anyio
@@ -16,10 +17,11 @@ from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.output import Output
 from bridge.cli.table import parser
 from bridge.cli.table.commands import BY_NAME
+from bridge.client.document.envelope import of_data
 from bridge.client.send.parameters import listed
 from bridge.client.send.sweep import combinations
 from bridge.mcp import schemas
-from bridge.mcp.answers import ANSWER_MAX_BYTES, fitted
+from bridge.mcp.answers import ANSWER_MAX_BYTES, answer, fitted
 from bridge.mcp.server import make_server
 from bridge.mcp.tasks import EXTENSION
 from bridge.mcp.tools import FIXED, WAIT_MAX_S, of_preset
@@ -200,6 +202,31 @@ def test_a_sweep_over_texts_is_a_run_a_text_whatever_is_in_them():
     args = parser.parse(BY_NAME["run"], tool.words(tool.checked(given))[1:])
     assert len(combinations(None, listed(args.param), args.repeat)) == 4
     assert args.param == ["note=a,b", "note=c", "lr=0.1", "quick=true", "quick=false"]
+
+
+def test_of_the_longest_sweep_every_run_is_named_and_all_is_linked(server, requester):
+    async def act(client):
+        sent = await client.call("sweep", preset="mlx-env-probe", repeat=64)
+        compared = await client.raw("compare", a=sent["data"]["sweep"])
+        (link,) = [str(part.uri) for part in compared.content if part.type == "resource_link"]
+        pages, uri = [], link
+        while uri:
+            page = await client.client.read_resource(uri)
+            pages.append(page.contents[0].text)
+            uri = (page.meta or {}).get("kakeya/more")
+        return sent["data"]["runs"], json.loads("".join(pages))["data"]["runs"]
+
+    sent, whole = with_client(server, act)
+    assert {one["id"] for one in sent} == {ref.id for ref in requester.bus.snapshot().requests}
+    assert {one["id"]: one["repeat"] for one in whole} == {one["id"]: one["repeat"] for one in sent}
+    assert len(whole) == len(sent) == 64
+
+
+def test_runs_of_a_sweep_are_named_whatever_their_parameters_take():
+    runs = [{"id": f"{at:026}", "params": {"note": "x" * 200}, "repeat": 0, "claims": []} for at in range(64)]
+    data = {"sweep": "0" * 26, "preset": "my-notes", "caution": "a first look", "runs": runs, "differences": []}
+    (text,), _ = answer(of_data("run", data))
+    assert [one["id"] for one in json.loads(text)["data"]["runs"]] == [one["id"] for one in runs]
 
 
 class TaskHandle(types.Result):
