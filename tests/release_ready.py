@@ -1,7 +1,8 @@
 """Say whether the commit may be released; where no release tag points at it, there is nothing to say.
 
-A tag v1.2.3 needs that version in pyproject.toml, a heading of it in CHANGELOG.md, and an address at which weaknesses
-are reported in `[tool.kakeya] disclosure`. `python -m tests.release_ready` exits 1 with what is missing.
+A tag v1.2.3 needs a commit of main, that version in pyproject.toml, a heading of it in CHANGELOG.md, and an address at
+which weaknesses are reported in `[tool.kakeya] disclosure`. A tag v1.2 is none: whoever set it meant a release.
+`python -m tests.release_ready` exits 1 with what is missing.
 """
 
 from __future__ import annotations
@@ -15,23 +16,37 @@ from typing import Any
 
 from tests.drift import ROOT
 
+_MEANT = re.compile(r"v[0-9].*")
 _TAG = re.compile(r"v[0-9]+\.[0-9]+\.[0-9]+.*")
+_MAIN = ("refs/remotes/origin/main", "refs/heads/main")
 _ADDRESS = re.compile(r"https://\S+|mailto:[^\s@]+@[^\s@]+\.[^\s@]+")
 
 
 def tags(root: Path = ROOT) -> list[str]:
-    """Return the release tags of the commit that is checked out."""
+    """Return the tags of the commit that is checked out which are, or were meant to be, of a release."""
     found = subprocess.run(["git", "tag", "--points-at", "HEAD"], cwd=root, capture_output=True, text=True, check=True)
-    return [tag for tag in found.stdout.split() if _TAG.fullmatch(tag)]
+    return [tag for tag in found.stdout.split() if _MEANT.fullmatch(tag)]
+
+
+def on_main(root: Path = ROOT) -> bool:
+    """Return whether the commit that is checked out is one of main's."""
+    return any(
+        subprocess.run(
+            ["git", "merge-base", "--is-ancestor", "HEAD", ref], cwd=root, capture_output=True, check=False
+        ).returncode == 0
+        for ref in _MAIN
+    )  # fmt: skip
 
 
 def missing(tag: str, project: dict[str, Any], changes: str) -> list[str]:
     """Return what a release of this name still needs, a line each."""
     version, address = project["project"]["version"], project["tool"]["kakeya"]["disclosure"]
+    if _TAG.fullmatch(tag) is None:
+        return [f"tag {tag} names no release, expected v1.2.3: delete it, or set v{version}"]
     found = []
     if tag != f"v{version}":
         found.append(f"pyproject.toml has version {version}, the tag is {tag}: change one of them")
-    if re.search(rf"^## \[?{re.escape(tag[1:])}\b", changes, re.MULTILINE) is None:
+    if re.search(rf"^## \[?{re.escape(tag[1:])}(?=[\]\s]|$)", changes, re.MULTILINE) is None:
         found.append(f"CHANGELOG.md has no heading '## {tag[1:]}': say there what users get")
     if _ADDRESS.fullmatch(address) is None:
         found.append(
@@ -43,7 +58,10 @@ def missing(tag: str, project: dict[str, Any], changes: str) -> list[str]:
 
 def main() -> int:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    found = [line for tag in tags() for line in missing(tag, project, (ROOT / "CHANGELOG.md").read_text("utf-8"))]
+    named, changes = tags(), (ROOT / "CHANGELOG.md").read_text("utf-8")
+    found = [line for tag in named for line in missing(tag, project, changes)]
+    if named and not on_main():
+        found.append(f"the commit of {', '.join(named)} is not on main: release what was merged")
     for line in found:
         print(f"error: {line}", file=sys.stderr)
     return 1 if found else 0
