@@ -45,7 +45,7 @@ def looked_at() -> str | None:
     return (
         f"{', '.join(newest)}: {len(rows)} views, {said} console messages, most overflow {overflow} px, "
         f"verdict found in {sum(row['verdict'] for row in rows)}, "
-        f"at most {max(row['bytes'] for row in rows):,} bytes; no sweep yet"
+        f"at most {max(row['bytes'] for row in rows):,} bytes"
     )
 
 

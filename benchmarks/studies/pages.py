@@ -5,6 +5,7 @@ Needs a Chromium on the path and the package `playwright`, which drives it; neit
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -12,8 +13,10 @@ from pathlib import Path
 
 from benchmarks.studies.report import FOLDER, ROOT
 from benchmarks.studies.study import Row, Study
+from bridge.presets.workloads import read_folder
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
+from tests.support.workload_folder import INTERPRETER, write_workload
 
 WIDTHS = (360, 768, 1280, 1600)
 HEIGHT = 1100
@@ -85,6 +88,23 @@ def _failure(folder: Path) -> Path:
     return _page(requester, run_id)
 
 
+def _sweep(folder: Path) -> Path:
+    requester = Requester(folder)
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.offer(read_folder(write_workload(folder / "workload"), INTERPRETER).presets["my-train"])
+    words = ("run", "my-train", "-p", "lr=0.3,0.1,0.03", "--repeat", "4", "--json")
+    sent = requester.run(*words).document["data"]
+    for row in sent["runs"][:-1]:
+        host.claim(row["id"])
+        host.start(row["id"])
+        losses = [abs(math.log10(row["params"]["lr"]) + 1) + (row["repeat"] + at) / 50 for at in range(6)]
+        host.finish(
+            row["id"],
+            reports={f"repeat-{at}/report.json": {"metrics": {"final_loss": one}} for at, one in enumerate(losses)},
+        )
+    return _page(requester, sent["sweep"])
+
+
 def _forged(folder: Path) -> Path:
     forged = folder / "forged"
     shutil.copytree(EVIDENCE, forged)
@@ -103,6 +123,7 @@ def _page(requester: Requester, what: str) -> Path:
 _MAKE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "claim run": (_claim_run, "recorded"),
     "failure": (_failure, "rejected"),
+    "sweep": (_sweep, "exploratory"),
     "rejected forgery": (_forged, "does not verify"),
 }
 

@@ -152,9 +152,10 @@ _WATCH = (
     Verb("open", "Watch", "bridge.cli.mac.watch.look:open_result",
             "print the folder of a run's result, fetching it first",
             (_ID, Argument(("--html",), "write one self-contained page and print its path", "flag"), _JSON, _BUS),
-            "With --html also a folder that holds a result, whether or not it verifies. The page needs no network and "
-            "no script; its plots need the extra `report`.",
-            ('cd "$(kakeya-mac open @last)"', "kakeya-mac open --html @last"), (0, 1, 8)),
+            "With --html also a sweep, a preset whose results are stored here, and a folder that holds a result, "
+            "whether or not it verifies. The page needs no network and no script; its plots need the extra `report`.",
+            ('cd "$(kakeya-mac open @last)"', "kakeya-mac open --html @last", "kakeya-mac open --html SWEEP"),
+            (0, 1, 8)),
     Verb("runners", "Watch", "bridge.cli.mac.watch.listings:runners", "list the runners of the bus and what they offer",
             (_JSON, _BUS)),
     Verb("presets", "Watch", "bridge.cli.mac.presets:presets", "list what may be run",

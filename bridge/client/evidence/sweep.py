@@ -83,11 +83,16 @@ class SweptRuns:
         asked: list[Request | None] = [status.request for status in self.found]
         return asked + [run.known_request for run in self.runs[len(asked) :]]
 
+    @property
+    def preset(self) -> str:
+        """The preset of its runs, as they were sent; empty where that cannot be read."""
+        return next((one.preset for one in self._requests() if one is not None), "")
+
     def data(self) -> dict[str, Any]:
         """Return it as `--json` shows it."""
-        request = next((one for one in self._requests() if one is not None), None)
-        differing = [{"a": a.id, "b": b.id, **value} for a, b, value in differences(self.rows)]
-        return _data(self.id, "" if request is None else request.preset, [_shown(row) for row in self.rows], differing)
+        rows = self.rows
+        differing = [{"a": a.id, "b": b.id, **value} for a, b, value in differences(rows)]
+        return _data(self.id, self.preset, [_shown(row) for row in rows], differing)
 
 
 def _row(run: Run, request: Request | None, status: RunStatus | None, names: Sequence[str]) -> SweepRow:

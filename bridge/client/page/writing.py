@@ -1,4 +1,4 @@
-"""Write the page of a run or of a folder: find the result, verify it, gather its history, put the file down."""
+"""Write the page of a run, a folder, a sweep or a preset: verify what it shows, gather its history, put it down."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from bridge.client.clone.config import ClientSettings
 from bridge.client.clone.store import Store, id_in
 from bridge.client.connection.pins import Pins, pins
 from bridge.client.evidence import verify as checking
+from bridge.client.evidence.history import rows_of_preset
 from bridge.client.evidence.judged import JudgedResult
+from bridge.client.evidence.sweep import SweptRuns
+from bridge.client.page.history_page import page_of_history
 from bridge.client.page.result_page import Earlier, page_of, page_of_refused
+from bridge.client.page.sweep_page import page_of_sweep
 from bridge.client.run.result import read_folder_result, read_result
 from bridge.client.run.run import Run
 from bridge.errors import IntegrityError
@@ -38,6 +42,17 @@ def write_folder_page(settings: ClientSettings, folder: Path) -> Path:
         failed = "; ".join(check.text for check in verified.checks if check.level == "fail")
         return _put(settings, named, page_of_refused(named, failed or verified.reason, verified.checks))
     return _put(settings, named, _whole(settings, folder, trusted, verified, named))
+
+
+def write_sweep_page(settings: ClientSettings, sweep: SweptRuns) -> Path:
+    """Write the page of a sweep; return its path, beside the results' folders."""
+    return _put(settings, f"sweep-{short(sweep.id)}", page_of_sweep(sweep))
+
+
+def write_history_page(settings: ClientSettings, preset: str) -> Path | None:
+    """Write the page of the results of a preset that are stored here; None where none is."""
+    rows = tuple(rows_of_preset(settings, preset))
+    return _put(settings, f"preset-{preset}", page_of_history(preset, rows)) if rows else None
 
 
 def _whole(settings: ClientSettings, folder: Path, trusted: Pins, verified: checking.Verification, named: str) -> str:

@@ -5,16 +5,15 @@ The same line goes on with a sweep of it that is not through, and sends nothing 
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from bridge.client.clone.run_ids import LAST, resolve
-from bridge.client.clone.store import Sent
+from bridge.client.clone.store import Sent, Store
 from bridge.client.connection.liveness import require_runner
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import identity_of
@@ -244,6 +243,14 @@ def runs_of(session: BusSession, sweep_id: str) -> list[str]:
     return sorted(newest.values())
 
 
+def sent_sweep(store: Store, text: str) -> tuple[str, str] | None:
+    """Return the sweep of a text that is its id or a part of it, and a run of it; None where no such sweep was sent."""
+    every = ((sent.id, sent.request().sweep) for sent in store.all_sent())
+    runs = {place.id: run_id for run_id, place in every if place is not None}
+    sweep_id = _called(text, runs)
+    return None if sweep_id is None else (sweep_id, runs[sweep_id])
+
+
 def find_sweep(session: BusSession, text: str) -> str:
     """Return the sweep that a text means: its own id or a part of it, or a run of it, as ``@last`` is one.
 
@@ -252,11 +259,8 @@ def find_sweep(session: BusSession, text: str) -> str:
     """
     sent = sent_in_sweeps(session)
     by_run = {one.id: request.sweep.id for one, request in sent if request.sweep is not None}
-    if text.lower() != LAST:
-        with contextlib.suppress(RunNotFoundError):
-            sweep_id = resolve(text, set(by_run.values()), tuple)
-            if sweep_id in by_run.values():
-                return sweep_id
+    if (sweep_id := _called(text, by_run.values())) is not None:
+        return sweep_id
     run_id = session.find(text)
     if run_id not in by_run:
         raise RunNotFoundError(
@@ -264,3 +268,14 @@ def find_sweep(session: BusSession, text: str) -> str:
             remedy="kakeya-mac compare A B puts two runs side by side",
         )
     return by_run[run_id]
+
+
+def _called(text: str, sweeps: Collection[str]) -> str | None:
+    """Return the sweep whose id, or a part of it, a text is; ``@last`` is a run."""
+    if text.lower() == LAST:
+        return None
+    try:
+        sweep_id = resolve(text, set(sweeps), tuple)
+    except RunNotFoundError:
+        return None
+    return sweep_id if sweep_id in sweeps else None

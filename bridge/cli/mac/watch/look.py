@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.run_view import print_status
 from bridge.client.document.untrusted import PREFIX, clean_line, fenced, new_fence
@@ -74,28 +72,13 @@ def fetch(call: Invocation) -> int:
 def open_result(call: Invocation) -> int:
     """Print the folder of a run's result, or the page that shows it."""
     if call.args.html:
-        return _open_page(call)
+        from bridge.cli.mac.watch.pages import open_page
+
+        return open_page(call)
     run = call.find_run(call.args.id)
     run.result()
     call.output.data(str(run.status().folder))
     _document(call, run, run.status())
-    return 0
-
-
-def _open_page(call: Invocation) -> int:
-    from bridge.client.page.writing import write_folder_page, write_page
-
-    folder = Path(call.directory, call.args.id)
-    if folder.is_dir():
-        path = write_folder_page(call.settings(), folder)
-    else:
-        run = call.find_run(call.args.id)
-        path = write_page(run.settings, run)
-    call.output.data(str(path))
-    if call.output.json:
-        from bridge.client.document.envelope import of_data
-
-        call.output.document(of_data("open", {"page": str(path)}))
     return 0
 
 

@@ -15,9 +15,11 @@ from bridge.client.evidence.judged import JudgedResult
 from bridge.client.page import plots
 from bridge.client.page.writing import earlier
 from bridge.client.run.result import read_folder_result
+from bridge.presets.workloads import read_folder
 from tests.drift import ROOT
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
+from tests.support.workload_folder import INTERPRETER, write_workload
 from tests.unit.bridge.cli.looking import claim, take
 
 EVIDENCE = ROOT / "docs" / "evidence" / "k3-fused-allmlx-code-rpa4gwnn"
@@ -137,3 +139,25 @@ def test_history_lists_the_runs_of_the_preset_that_are_here_oldest_first(request
 def requester_settings(requester):
     around = requester.surroundings(io.StringIO(), io.StringIO())
     return discover(around.directory, around.environment, None)
+
+
+def test_a_sweep_and_its_preset_have_pages_of_their_own(requester, tmp_path_factory):
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.offer(read_folder(write_workload(tmp_path_factory.mktemp("w")), INTERPRETER).presets["my-train"])
+    sent = requester.run("run", "my-train", "-p", "lr=0.1,0.01", "--repeat", "2", "--json").document["data"]
+    for number, row in enumerate(sent["runs"][:3]):
+        host.claim(row["id"])
+        host.start(row["id"])
+        values = {f"repeat-{n}/report.json": {"metrics": {"final_loss": 1 + number + n / 100}} for n in range(6)}
+        host.finish(row["id"], reports=values)
+    page, said = page_of(requester, sent["sweep"])
+    assert "exploratory: 3 of 4 runs ended" in said
+    assert "svg" in page.tags
+    assert all(row["id"][-8:] in said for row in sent["runs"])
+    assert "3.025 nats [3, 3.05], lower is better" in said
+    _, of_preset = page_of(requester, "my-train")
+    assert "3 runs are stored here" in of_preset
+    assert "1.025 nats" in of_preset
+    _, of_run = page_of(requester, sent["runs"][0]["id"][-8:])
+    assert "exploratory" not in of_run
+    assert requester.run("open", "--html", "my-other").code == 2

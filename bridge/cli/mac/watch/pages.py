@@ -1,0 +1,59 @@
+"""`open --html`: the page of a run, a folder, a sweep or a preset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bridge.cli.mac.context import Invocation
+from bridge.client.clone.run_ids import resolve
+from bridge.client.clone.store import Store
+from bridge.client.document.envelope import of_data
+from bridge.client.evidence.sweep import SweptRuns
+from bridge.client.page.writing import write_folder_page, write_history_page, write_page, write_sweep_page
+from bridge.client.send.sweep import runs_of, sent_sweep
+from bridge.errors import RunNotFoundError, UsageError
+
+
+def open_page(call: Invocation) -> int:
+    """Write the page of what was named and print its path."""
+    folder = Path(call.directory, call.args.id)
+    path = write_folder_page(call.settings(), folder) if folder.is_dir() else _page_of(call, call.args.id)
+    call.output.data(str(path))
+    call.output.document(of_data("open", {"page": str(path)}))
+    return 0
+
+
+def _page_of(call: Invocation, name: str) -> Path:
+    """Write the page of a sweep, else of a run, else of the stored results of a preset.
+
+    Raises:
+        RunNotFoundError: it is none of them.
+        UsageError: it could be the name of no run, and nothing of a preset of that name is stored.
+    """
+    try:
+        sweep = None if _is_known(call, name) else sent_sweep(Store(call.settings().state_dir), name)
+        if sweep is not None:
+            return _sweep_page(call, *sweep)
+        run = call.find_run(name)
+        return write_page(run.settings, run)
+    except (RunNotFoundError, UsageError):
+        path = write_history_page(call.settings(), name)
+        if path is None:
+            raise
+        return path
+
+
+def _is_known(call: Invocation, name: str) -> bool:
+    """Whether a text means a run that this clone sent or fetched."""
+    ids = Store(call.settings().state_dir).ids()
+    try:
+        return resolve(name, ids, tuple) in ids
+    except RunNotFoundError:
+        return False
+
+
+def _sweep_page(call: Invocation, sweep_id: str, run_id: str) -> Path:
+    """Ask about every run of a sweep on the bus that it was sent to, and write its page."""
+    session = call.open(call.settings(run_id))
+    runs = [call.run_on(session, one) for one in runs_of(session, sweep_id)]
+    return write_sweep_page(session.settings, SweptRuns(sweep_id, runs, [run.status() for run in runs]))

@@ -1,0 +1,38 @@
+"""The page of a preset: what its runs gave over time, a plot and a table of each metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.client.evidence.history import HistoryRow
+from bridge.client.page import plots
+from bridge.client.page.markup import marked, page, section, table, text
+from bridge.ids import short
+
+
+def page_of_history(preset: str, rows: Sequence[HistoryRow]) -> str:
+    """Return the page of the results of a preset that are stored here.
+
+    Args:
+        preset: its name.
+        rows: a claim of a run each, oldest first.
+    """
+    runs = len({row.id for row in rows})
+    head = f'<h1>Preset {text(preset)}</h1><p class="verdict recorded">{runs} runs are stored here</p>'
+    metrics = dict.fromkeys(row.metric for row in rows)
+    return page(f"Kakeya preset {preset}", [head, *(_metric(name, rows) for name in metrics)])
+
+
+def _metric(name: str, rows: Sequence[HistoryRow]) -> str:
+    found = [row for row in rows if row.metric == name]
+    points = [(float(at), row.value) for at, row in enumerate(found) if row.value is not None]
+    cells = (
+        (text(row.ended), text(short(row.id)), text(row.code), text(row.host), text(row.text),
+         marked(row.decision, row.decision))
+        for row in found
+    )  # fmt: skip
+    return section(
+        f"{name} ({found[0].unit})",
+        plots.dots({name: points}, "run, oldest first", found[0].unit),
+        table(("ended", "run", "code", "host", "value", "it is"), cells),
+    )

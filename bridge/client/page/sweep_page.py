@@ -1,0 +1,70 @@
+"""The page of a sweep: what was set, how each run ended, what it measured, and what the runs differ by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from bridge.client.evidence.compare import claim_text
+from bridge.client.evidence.sweep import EXPLORATORY, SweepRow, SweptRuns, differences
+from bridge.client.page import plots
+from bridge.client.page.markup import marked, page, section, table, text
+from bridge.ids import short
+from bridge.records import ClaimResult
+
+_PLOTTED: Final = 4  # metrics with a plot of their own
+
+
+def page_of_sweep(sweep: SweptRuns) -> str:
+    """Return the page of a sweep whose runs were asked."""
+    rows = sweep.rows
+    ended = sum(row.reason != "pending" for row in rows)
+    head = (
+        f"<h1>Sweep {text(short(sweep.id))} {text(sweep.preset)}</h1>"
+        f'<p class="verdict recorded">exploratory: {ended} of {len(rows)} runs ended</p><p>{text(EXPLORATORY)}</p>'
+    )
+    parts = [head, section("Runs", *_plots(rows), _runs(rows)), section("Differences, not citable", _differing(rows))]
+    return page(f"Kakeya sweep {short(sweep.id)}", parts)
+
+
+def _plots(rows: Sequence[SweepRow]) -> Iterator[str]:
+    for metric in _metrics(rows)[:_PLOTTED]:
+        found = [(row, claim) for row in rows if (claim := _claim(row, metric)) is not None]
+        drawn = [(_name(row), one.value, one.interval or (one.value, one.value)) for row, one in found
+                 if one.value is not None]  # fmt: skip
+        unit = found[0][1].unit
+        yield plots.intervals(drawn, f"{metric} ({unit})", 1.0 if unit in {"x", "ratio"} else None)
+
+
+def _runs(rows: Sequence[SweepRow]) -> str:
+    names, metrics = tuple(rows[0].params) if rows else (), _metrics(rows)
+    return table((*names, "repeat", "run", "ended", *metrics), (_cells(row, names, metrics) for row in rows))
+
+
+def _cells(row: SweepRow, names: Sequence[str], metrics: Sequence[str]) -> list[str]:
+    verdict = None if row.judged is None else row.judged.verdict
+    decision = "" if verdict is None else f" {marked(verdict.decision, verdict.decision)}"
+    cells = [text(row.params[name]) for name in names]
+    cells += [text(row.repeat + 1), text(short(row.id)), f"{text(row.reason)}{decision}"]
+    claims = (_claim(row, metric) for metric in metrics)
+    return cells + ["-" if claim is None else text(claim_text(claim)) for claim in claims]
+
+
+def _differing(rows: Sequence[SweepRow]) -> str:
+    cells = ((text(f"{short(b.id)} vs {short(a.id)}"), text(value["wording"])) for a, b, value in differences(rows))
+    return table(("runs", "difference"), cells)
+
+
+def _metrics(rows: Sequence[SweepRow]) -> list[str]:
+    """Return the ids of what the runs claim, primary ones first."""
+    claims = sorted((claim for row in rows for claim in row.claims), key=lambda one: one.role != "primary")
+    return list(dict.fromkeys(claim.id for claim in claims))
+
+
+def _claim(row: SweepRow, name: str) -> ClaimResult | None:
+    return next((claim for claim in row.claims if claim.id == name), None)
+
+
+def _name(row: SweepRow) -> str:
+    said = " ".join(f"{name}={value}" for name, value in row.params.items())
+    return f"{said} #{row.repeat + 1}".strip()[:60]
