@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bridge.limits import GIT_LOCAL_WALL_S, MIB
-from bridge.system.clock import SystemClock
 from bridge.system.durable import write_atomically
 from bridge.system.git import CallStop, Finished, Process, collect, start
 from bridge.system.gitobjects import GitObject
@@ -57,9 +56,6 @@ _BOUNDED: Final = (
     'now=$(ulimit -f); if [ "$now" = unlimited ] || [ "$now" -gt "$1" ]; then ulimit -f "$1" || exit 125; fi; '
     'shift; exec "$@"'
 )
-_LOOSE_MANY: Final = 2560
-_PACKS_MANY: Final = 50  # each checked fetch keeps its objects in a pack of its own
-_PRUNE_EVERY_S: Final = 24 * 3600.0
 _CONFIG_FILE: Final = """[core]
 repositoryformatversion = 0
 bare = true
@@ -169,35 +165,6 @@ class BareRepository:
         lock = path.with_name(f"{path.name}-{threading.get_native_id()}.lock")  # a name that git takes for no ref
         lock.write_text(f"{oid}\n", "ascii")
         lock.replace(path)
-
-    def prune(self, refs: str, older_than_s: float) -> None:
-        """Delete refs below a folder that are so old, and what nothing leads to any more and is so old; once a day.
-
-        What went is fetched again where it is needed again.
-        """
-        stamp, now_s = self.path / "pruned", SystemClock().now().timestamp()
-        is_new = not stamp.exists()
-        if not is_new and now_s - stamp.stat().st_mtime < _PRUNE_EVERY_S:
-            return
-        stamp.touch()
-        if is_new:
-            return
-        for path in (self.path / refs).glob("*"):
-            with contextlib.suppress(FileNotFoundError):
-                if now_s - path.stat().st_mtime > older_than_s:
-                    path.unlink()
-        expiry = f"{int(older_than_s)}.seconds.ago"
-        self.run(["repack", "-A", "-d", "-l", "--quiet", f"--unpack-unreachable={expiry}"])
-        self.run(["prune", f"--expire={expiry}"])
-
-    def tidy(self) -> None:
-        """Pack loose objects, or small packs, when there are many; nothing is deleted, referenced or not."""
-        if sum(entry.name.endswith(".pack") for entry in os.scandir(self.objects / "pack")) > _PACKS_MANY:
-            self.run(["repack", "-d", "-l", "--quiet", "--geometric=2"])
-        sample = self.objects / "17"  # one of 256 folders, which ids fill evenly
-        if sample.is_dir() and sum(1 for _ in sample.iterdir()) > _LOOSE_MANY // 256:
-            self.run(["maintenance", "run", "--quiet", "--task=loose-objects"])
-            self.run(["prune-packed", "--quiet"])  # only what a pack holds now
 
     def without_a_process(self, oid: str, max_bytes: int) -> tuple[str, int, bytes] | None:
         """Return kind, size and up to `max_bytes` of an object, or None where it takes git to read it."""

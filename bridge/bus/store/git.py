@@ -28,6 +28,7 @@ from bridge.bus.store.interface import (
 )
 from bridge.bus.store.listing import parse_ls_remote, parse_trace
 from bridge.bus.store.route import Route
+from bridge.bus.store.upkeep import prune, tidy
 from bridge.errors import InfrastructureError, UsageError
 from bridge.limits import GIT_WALL_S, STOP_PUSH_S
 from bridge.system.git import CallStop, Finished, explain, run_in_work_tree
@@ -177,8 +178,8 @@ class GitStore:
         """Pack what is many, and delete what was fetched or pushed long ago, now and then."""
         self._changes += 1
         if self._is_main and self._changes % _TEND_EVERY == 1:
-            self._repository.tidy()
-            self._repository.prune("refs/fetched", _KEPT_S)
+            tidy(self._repository)
+            prune(self._repository, "refs/fetched", _KEPT_S)
 
     def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         """Make tips, with all that they reach, readable here; see the interface."""
