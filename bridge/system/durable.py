@@ -21,7 +21,7 @@ _TRIES = 10
 _PAUSE_S = 0.05
 
 
-def write_atomically(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600) -> None:
+def write_atomically(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600, suffix: str = "") -> None:
     """Replace a file so that a reader, also after a crash, finds the old content or the new one, never a part.
 
     Args:
@@ -29,10 +29,11 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True, mode: int
         data: its new content.
         durable: whether to wait for the disk, the name in its folder included.
         mode: its permissions.
+        suffix: how its name ends while it is written, where a reader of the folder would take it for one of its own.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     # A name of its own each time, as threads write at once; git and its gc ignore "tmp_" among its objects.
-    descriptor, name = tempfile.mkstemp(prefix="tmp_", dir=path.parent)
+    descriptor, name = tempfile.mkstemp(prefix="tmp_", suffix=suffix, dir=path.parent)
     try:
         try:
             _write_all(descriptor, data)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -155,16 +154,20 @@ class BareRepository:
         finally:
             reader.close()
 
-    def set_ref(self, ref: str, oid: str | None) -> None:
-        """Let a ref of ours lead to an object that is here, or to none; nobody else writes our refs."""
+    def set_ref(self, ref: str, oid: str | None, *, durable: bool) -> None:
+        """Let a ref of ours lead to an object that is here, or to none; nobody else writes our refs.
+
+        Args:
+            ref: its full name.
+            oid: the object, or None.
+            durable: whether to wait for the disk, which the object has to be on already.
+        """
         path = self.path / ref
         if oid is None:
             path.unlink(missing_ok=True)
-            return
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = path.with_name(f"{path.name}-{threading.get_native_id()}.lock")  # a name that git takes for no ref
-        lock.write_text(f"{oid}\n", "ascii")
-        lock.replace(path)
+        else:
+            # git takes a name that ends so for no ref
+            write_atomically(path, f"{oid}\n".encode("ascii"), durable=durable, suffix=".lock")
 
     def without_a_process(self, oid: str, max_bytes: int) -> tuple[str, int, bytes] | None:
         """Return kind, size and up to `max_bytes` of an object, or None where it takes git to read it."""

@@ -28,7 +28,7 @@ from bridge.bus.store.interface import (
 )
 from bridge.bus.store.listing import parse_ls_remote, parse_trace
 from bridge.bus.store.route import Route
-from bridge.bus.store.upkeep import prune, tidy
+from bridge.bus.store.upkeep import FETCHED, KEPT, prune, recover, tidy
 from bridge.errors import InfrastructureError, UsageError
 from bridge.limits import GIT_WALL_S, STOP_PUSH_S
 from bridge.system.git import CallStop, Finished, explain, run_in_work_tree
@@ -117,6 +117,7 @@ class GitStore:
             GitSettings(config=route.config, alternates=tuple(alternates), environment=_ssh(route)),
         )
         self._repository.create()
+        recover(self._repository)
         self._changes, self._is_main = 0, folder is None
         self._asked_to_stop: Callable[[], bool] | None = None
 
@@ -162,7 +163,7 @@ class GitStore:
             raise explain(finished, f"cannot push to {self.route}")
         for one in updates:  # what was pushed stays here as long as what was fetched
             if said.get(one.ref):
-                self._repository.set_ref(_kept(one.ref), one.new)
+                self._repository.set_ref(_fetched(one.ref), one.new, durable=False)
         return said
 
     def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
@@ -172,21 +173,21 @@ class GitStore:
 
     def keep(self, name: str, oid: str | None) -> None:
         """Keep an object that is here until the same name keeps another one or none; see the interface."""
-        self._repository.set_ref(f"refs/kept/{name}", oid)
+        self._repository.set_ref(f"{KEPT}/{name}", oid, durable=True)
 
     def _tend(self) -> None:
         """Pack what is many, and delete what was fetched or pushed long ago, now and then."""
         self._changes += 1
         if self._is_main and self._changes % _TEND_EVERY == 1:
             tidy(self._repository)
-            prune(self._repository, "refs/fetched", _KEPT_S)
+            prune(self._repository, FETCHED, _KEPT_S)
 
     def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         """Make tips, with all that they reach, readable here; see the interface."""
         missing = self._missing(refs)
         if not missing:
             return
-        specs = [f"+{ref}:{_kept(ref)}" if ref else oid for ref, oid in missing.items()]
+        specs = [f"+{ref}:{_fetched(ref)}" if ref else oid for ref, oid in missing.items()]
         finished = self._fetch(specs, max_bytes)
         self._tend()
         left = self._missing(missing)
@@ -339,9 +340,9 @@ def _written_ns(path: Path) -> int | None:
         return None
 
 
-def _kept(ref: str) -> str:
+def _fetched(ref: str) -> str:
     """Return the local ref under which a fetched tip is kept, so that later fetches send only what is new."""
-    return f"refs/fetched/{hashlib.sha256(ref.encode()).hexdigest()[:24]}"
+    return f"{FETCHED}/{hashlib.sha256(ref.encode()).hexdigest()[:24]}"
 
 
 def _fetch_error(finished: Finished, what: str) -> InfrastructureError:

@@ -1,20 +1,27 @@
-"""Keep a repository of ours small: pack what is many, delete what is old and leads nowhere.
+"""Keep a repository of ours small and whole: pack what is many, delete what is old, clear what a power cut left.
 
-Knows nothing about what its refs mean, but that some only spare another fetch.
+What a ref below `KEPT` leads to is on the disk. Refs below `FETCHED`, and the objects that only they lead to, spare
+another fetch and are written without waiting for the disk.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from bridge.system.clock import SystemClock
 from bridge.system.gitrepository import BareRepository
 
+KEPT: Final = "refs/kept"
+FETCHED: Final = "refs/fetched"
 _LOOSE_MANY: Final = 2560
 _PACKS_MANY: Final = 50  # each checked fetch keeps its objects in a pack of its own
 _PRUNE_EVERY_S: Final = 24 * 3600.0
+_OID = re.compile(r"[0-9a-f]{40}\n")
 
 
 def tidy(repository: BareRepository) -> None:
@@ -46,3 +53,56 @@ def prune(repository: BareRepository, refs: str, older_than_s: float) -> None:
     expiry = f"{int(older_than_s)}.seconds.ago"
     repository.run(["repack", "-A", "-d", "-l", "--quiet", f"--unpack-unreachable={expiry}"])
     repository.run(["prune", f"--expire={expiry}"])
+
+
+def recover(repository: BareRepository) -> None:
+    """Clear, once after each start of the machine, what it left of files that nobody waited for.
+
+    A ref or an object that is empty would fail every later fetch, repack and prune. Where an object was lost, only what
+    was kept stays: what else it belonged to is fetched again.
+    """
+    stamp, clock = repository.path / "recovered", SystemClock()
+    booted_s = clock.now().timestamp() - clock.steady_s()
+    if stamp.exists() and stamp.stat().st_mtime > booted_s:
+        return
+    damaged = [path for path in repository.objects.glob("??/" + "?" * 38) if not _is_deflated(path)]
+    for path in damaged:
+        path.unlink(missing_ok=True)
+    lost = [ref for ref in _refs(repository) if not _leads_somewhere(repository, ref)]
+    if damaged or lost:
+        _keep_only_kept(repository, lost)
+    stamp.touch()
+
+
+def _keep_only_kept(repository: BareRepository, lost: list[Path]) -> None:
+    """Delete these refs and all that spare a fetch, and every object that nothing leads to any more."""
+    for path in (*lost, *(repository.path / FETCHED).glob("*")):
+        path.unlink(missing_ok=True)
+    for path in _refs(repository):
+        if repository.run(["rev-list", "--objects", "--quiet", path.read_text("ascii").strip()]).exit_code != 0:
+            path.unlink(missing_ok=True)
+    repository.run(["repack", "-a", "-d", "-l", "--quiet"])
+    repository.run(["prune", "--expire=now"])
+
+
+def _refs(repository: BareRepository) -> Iterator[Path]:
+    for folder in (KEPT, FETCHED):
+        yield from (path for path in (repository.path / folder).glob("*") if path.suffix != ".lock")
+
+
+def _leads_somewhere(repository: BareRepository, ref: Path) -> bool:
+    try:
+        text = ref.read_text("ascii")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return _OID.fullmatch(text) is not None and repository.holds(text.strip()) is not False
+
+
+def _is_deflated(path: Path) -> bool:
+    """Whether a file begins as zlib's do (RFC 1950, section 2.2): a file system fills what it lost with zeros."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(2)
+    except FileNotFoundError:
+        return True
+    return len(head) == 2 and head[0] & 15 == 8 and int.from_bytes(head, "big") % 31 == 0

@@ -14,7 +14,7 @@ from bridge.bus.store.git import GitStore
 from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, ObjectBoundError, RefUpdate
 from bridge.bus.store.route import Route
 from bridge.system.git import run_in_work_tree
-from bridge.system.gitobjects import blob, commit, tree
+from bridge.system.gitobjects import REGULAR, TreeEntry, blob, commit, tree
 from tests.fakes.bus_actors import FakeClock
 from tests.fakes.git_servers import bare, git
 
@@ -58,6 +58,36 @@ def test_what_was_fetched_or_pushed_long_ago_goes_and_what_was_built_stays(store
     assert set(store._missing({one.oid: one.oid for one in made})) == {pushed.oid}
     store.obtain({"refs/x/old": pushed.oid}, max_bytes=10**6)
     assert not store._missing({"": pushed.oid})
+
+
+@pytest.mark.parametrize("emptied", ["ref", "commit", "tree"])
+def test_what_a_power_cut_left_empty_is_cleared_at_the_next_start(
+    store: GitStore, tmp_path: Path, emptied: str
+) -> None:
+    control, ref = tmp_path / "state" / "control.git", "refs/x/pushed"
+    trees = [tree([TreeEntry(REGULAR, b"file", blob(text).oid)]) for text in (b"pushed", b"built")]
+    pushed, built = (commit(top.oid, (), 0, "x") for top in trees)
+    store.write([blob(b"pushed"), blob(b"built"), *trees, pushed, built], durable=True)
+    store.keep("run-1", built.oid)
+    store.push([RefUpdate(ref, pushed.oid, None)])
+    (control / "refs" / "kept" / "run-2").write_bytes(b"")
+    if emptied == "ref":
+        next((control / "refs" / "fetched").iterdir()).write_bytes(b"")
+    else:
+        gone = (pushed if emptied == "commit" else trees[0]).oid
+        path = control / "objects" / gone[:2] / gone[2:]
+        path.unlink()
+        path.touch()
+    os.utime(control / "recovered", (0, 0))  # written before this machine was started
+
+    again = GitStore(store._route, tmp_path / "state")
+    again.obtain({ref: pushed.oid}, max_bytes=10**6)
+    with again.reader() as reader:
+        assert reader.read(trees[0].oid, "tree", 100) == trees[0].data
+    assert [path.name for path in (control / "refs" / "kept").iterdir()] == ["run-1"]
+    for verb in (["repack", "-A", "-d"], ["prune"], ["rev-list", "--objects", "--all"]):
+        assert "error" not in git(*verb, cwd=control)
+    assert not again._missing({"built": built.oid})
 
 
 def test_packs_are_joined_when_they_are_many(store: GitStore, tmp_path: Path) -> None:
