@@ -47,11 +47,13 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True, mode: int
         Path(name).unlink(missing_ok=True)
         raise
     if durable:
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file that is there, its name included, is on the disk."""
+    _sync(path)
+    _sync(path.parent)
 
 
 def write_folder_atomically(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -94,6 +96,14 @@ def append_whole(fd: int, data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.ftruncate(fd, size)
         raise
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bridge.limits import GIT_LOCAL_WALL_S, MIB
-from bridge.system.durable import write_atomically
+from bridge.system.durable import sync, write_atomically
 from bridge.system.git import CallStop, Finished, Process, collect, start
 from bridge.system.gitobjects import GitObject
 from bridge.system.gitreader import ObjectReader, Packs
@@ -139,11 +139,19 @@ class BareRepository:
         return ["git", verb, str(self.path)], self._environment()
 
     def write(self, objects: Iterable[GitObject], *, durable: bool) -> None:
-        """Store objects, each atomically; `durable` waits for the disk."""
+        """Store objects, each atomically; `durable` waits for the disk.
+
+        One that is here already becomes as new as the others: it may be so old that a prune is about to delete it.
+        """
         for one in objects:
             path = _loose(self.objects, one.oid)
-            if not path.exists():
+            try:
+                os.utime(path)
+            except FileNotFoundError:
                 write_atomically(path, zlib.compress(one.header + one.data, 1), durable=durable, mode=0o444)
+            else:
+                if durable:  # it may have been written without waiting
+                    sync(path)
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[ObjectReader]:

@@ -60,6 +60,16 @@ def test_what_was_fetched_or_pushed_long_ago_goes_and_what_was_built_stays(store
     assert not store._missing({"": pushed.oid})
 
 
+def test_an_object_that_is_written_again_is_not_pruned_as_an_old_one(store: GitStore, tmp_path: Path) -> None:
+    control, (old, again) = tmp_path / "state" / "control.git", (blob(b"old"), blob(b"written again"))
+    store.write([old, again])
+    for path in (control / "objects").glob("??/*"):
+        os.utime(path, (0, 0))
+    store.write([again])
+    git("prune", "--expire=1.day.ago", cwd=control)
+    assert set(store._missing({one.oid: one.oid for one in (old, again)})) == {old.oid}
+
+
 @pytest.mark.parametrize("emptied", ["ref", "commit", "tree"])
 def test_what_a_power_cut_left_empty_is_cleared_at_the_next_start(
     store: GitStore, tmp_path: Path, emptied: str
