@@ -98,4 +98,6 @@ STOP_PUSH_S: Final = (
 )
 WAKE_GRACE_S: Final = 60.0  # after a machine woke: how long a lease that ran out meanwhile may take to be renewed
 GIT_LOCAL_WALL_S: Final = 20.0  # one git call on this machine
+GIT_UPKEEP_WALL_S: Final = 600.0  # one that packs or prunes a repository of ours, while nothing else waits
+UPKEEP_EVERY_S: Final = 3600.0  # between two looks of an idle runner at what could be packed or pruned
 CLAIM_CHAIN_MAX_COUNT: Final = 10_000

@@ -176,6 +176,10 @@ class SharedBus(Protocol):
         """The claims, beacons and logs that were read and not accepted because of their signatures, oldest first."""
         ...
 
+    def tend(self) -> None:
+        """Pack and delete what this machine's copies have too much of; slow at times, so when nothing waits for it."""
+        ...
+
     def collect(self, *, older_than_s: float, dry_run: bool) -> Iterator[str]:
         """Delete branches and logs of runs that ended long ago, and dead beacons; yield each name.
 

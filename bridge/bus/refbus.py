@@ -170,6 +170,10 @@ class RefBus:
         """Give calls up soon after the program is asked to end; see the interface."""
         self._store.stop_when(asked)
 
+    def tend(self) -> None:
+        """Pack and delete what this machine's copies have too much of; see the interface."""
+        self._store.tend()
+
     def beside(self) -> RefBus:
         """Return this bus for work that goes on beside; see the interface."""
         record = self.identity()

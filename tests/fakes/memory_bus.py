@@ -116,6 +116,9 @@ class MemoryStore:
     def keep(self, name: str, oid: str | None) -> None:
         """Nothing is ever pruned."""
 
+    def tend(self) -> None:
+        """Nothing is ever too much."""
+
     def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         if all(self._get(oid) is not None for oid in refs.values()):
             return

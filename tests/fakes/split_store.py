@@ -46,6 +46,9 @@ class SplitStore:
     def keep(self, name: str, oid: str | None) -> None:
         self._requester.keep(name, oid)
 
+    def tend(self) -> None:
+        self._requester.tend()
+
     def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         self._requester.obtain(refs, max_bytes=max_bytes)
 

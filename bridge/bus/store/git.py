@@ -28,7 +28,7 @@ from bridge.bus.store.interface import (
 )
 from bridge.bus.store.listing import parse_ls_remote, parse_trace
 from bridge.bus.store.route import Route
-from bridge.bus.store.upkeep import FETCHED, KEPT, prune, recover, tidy
+from bridge.bus.store.upkeep import FETCHED, KEPT, is_half_pruned, prune, recover, tidy
 from bridge.errors import InfrastructureError, UsageError
 from bridge.limits import GIT_WALL_S, STOP_PUSH_S
 from bridge.system.git import CallStop, Finished, explain, run_in_work_tree
@@ -54,7 +54,6 @@ _LOST = re.compile(
 )
 _MALFORMED = re.compile(r"error in (tree|commit|blob|tag|object) [0-9a-f]{40}|fsck error|invalid object", re.IGNORECASE)
 _TOO_LARGE = re.compile(r"signal 25|signal 31|File size limit|File too large", re.IGNORECASE)
-_TEND_EVERY: Final = 64
 _KEPT_S: Final = 2 * 24 * 3600.0
 _ISOLATED_MAX: Final = 64
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
@@ -118,7 +117,6 @@ class GitStore:
         )
         self._repository.create()
         recover(self._repository)
-        self._changes, self._is_main = 0, folder is None
         self._asked_to_stop: Callable[[], bool] | None = None
 
     @property
@@ -169,27 +167,23 @@ class GitStore:
     def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
         """Store objects in the local repository."""
         self._repository.write(objects, durable=durable)
-        self._tend()
 
     def keep(self, name: str, oid: str | None) -> None:
         """Keep an object that is here until the same name keeps another one or none; see the interface."""
         self._repository.set_ref(f"{KEPT}/{name}", oid, durable=True)
 
-    def _tend(self) -> None:
-        """Pack what is many, and delete what was fetched or pushed long ago, now and then."""
-        self._changes += 1
-        if self._is_main and self._changes % _TEND_EVERY == 1:
-            tidy(self._repository)
-            prune(self._repository, FETCHED, _KEPT_S)
+    def tend(self) -> None:
+        """Pack what is many, and delete what was fetched or pushed long ago; see the interface."""
+        tidy(self._repository, self._stop(0.0))
+        prune(self._repository, _KEPT_S, self._stop(0.0))
 
     def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         """Make tips, with all that they reach, readable here; see the interface."""
-        missing = self._missing(refs)
+        missing = dict(refs) if is_half_pruned(self._repository) else self._missing(refs)
         if not missing:
             return
         specs = [f"+{ref}:{_fetched(ref)}" if ref else oid for ref, oid in missing.items()]
         finished = self._fetch(specs, max_bytes)
-        self._tend()
         left = self._missing(missing)
         if left and finished.exit_code != 0 and not _ABSENT.search(finished.stderr):
             raise _fetch_error(finished, self.route)
@@ -230,7 +224,8 @@ class GitStore:
         )
         store._asked_to_stop = self._asked_to_stop
         wanted = {oid: oid for oid in oids}
-        missing = store._missing(wanted) if commits == 1 else wanted
+        sure = commits == 1 and not (borrows and is_half_pruned(self._repository))
+        missing = store._missing(wanted) if sure else wanted
         if missing:
             finished = store._fetch([f"--depth={commits}", *missing], max_bytes, checked=checked)
             # What was not checked may be all here although git could not walk it, so its reader decides.

@@ -105,6 +105,10 @@ class RefStore(Protocol):
         """Keep an object that is here, and what it reaches, until the same name keeps another one or none."""
         ...
 
+    def tend(self) -> None:
+        """Pack and delete what one's own copies have too much of; slow at times, so when nothing waits for it."""
+        ...
+
     def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         """Make tips (ref -> oid), with all that they reach, readable here; what is here already costs nothing.
 

@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from bridge.limits import GIT_UPKEEP_WALL_S
 from bridge.system.clock import SystemClock
+from bridge.system.git import CallStop, Finished
 from bridge.system.gitrepository import BareRepository
 
 KEPT: Final = "refs/kept"
@@ -21,38 +23,47 @@ FETCHED: Final = "refs/fetched"
 _LOOSE_MANY: Final = 2560
 _PACKS_MANY: Final = 50  # each checked fetch keeps its objects in a pack of its own
 _PRUNE_EVERY_S: Final = 24 * 3600.0
+_PRUNING: Final = "pruning"
 _OID = re.compile(r"[0-9a-f]{40}\n")
 
 
-def tidy(repository: BareRepository) -> None:
-    """Pack loose objects, or small packs, when there are many; nothing is deleted, referenced or not."""
+def tidy(repository: BareRepository, stop: CallStop | None = None) -> None:
+    """Pack loose objects, or small packs, when there are many; nothing is deleted, referenced or not.
+
+    Args:
+        repository: one of ours.
+        stop: when that is given up; None: never.
+    """
     if sum(entry.name.endswith(".pack") for entry in os.scandir(repository.objects / "pack")) > _PACKS_MANY:
-        repository.run(["repack", "-d", "-l", "--quiet", "--geometric=2"])
+        _run(repository, ["repack", "-d", "-l", "--quiet", "--geometric=2"], stop)
     sample = repository.objects / "17"  # one of 256 folders, which ids fill evenly
     if sample.is_dir() and sum(1 for _ in sample.iterdir()) > _LOOSE_MANY // 256:
-        repository.run(["maintenance", "run", "--quiet", "--task=loose-objects"])
-        repository.run(["prune-packed", "--quiet"])  # only what a pack holds now
+        _run(repository, ["maintenance", "run", "--quiet", "--task=loose-objects"], stop)
+        _run(repository, ["prune-packed", "--quiet"], stop)  # only what a pack holds now
 
 
-def prune(repository: BareRepository, refs: str, older_than_s: float) -> None:
-    """Delete refs below a folder that are so old, and what nothing leads to any more and is so old; once a day.
+def prune(repository: BareRepository, older_than_s: float, stop: CallStop | None = None) -> None:
+    """Delete refs that spare a fetch and are so old, and what nothing leads to any more and is so old; once a day.
 
-    What went is fetched again where it is needed again.
+    What went is fetched again where it is needed again. One that failed, or was given up, is tried again next time.
     """
     stamp, now_s = repository.path / "pruned", SystemClock().now().timestamp()
-    is_new = not stamp.exists()
-    if not is_new and now_s - stamp.stat().st_mtime < _PRUNE_EVERY_S:
+    if not stamp.exists():
+        stamp.touch()
         return
-    stamp.touch()
-    if is_new:
+    if not is_half_pruned(repository) and now_s - stamp.stat().st_mtime < _PRUNE_EVERY_S:
         return
-    for path in (repository.path / refs).glob("*"):
+    for path in (repository.path / FETCHED).glob("*"):
         with contextlib.suppress(FileNotFoundError):
             if now_s - path.stat().st_mtime > older_than_s:
                 path.unlink()
-    expiry = f"{int(older_than_s)}.seconds.ago"
-    repository.run(["repack", "-A", "-d", "-l", "--quiet", f"--unpack-unreachable={expiry}"])
-    repository.run(["prune", f"--expire={expiry}"])
+    if _delete_unreachable(repository, f"{int(older_than_s)}.seconds.ago", stop):
+        stamp.touch()
+
+
+def is_half_pruned(repository: BareRepository) -> bool:
+    """Return whether a prune goes on or was cut off: an object may be here without what it leads to."""
+    return (repository.path / _PRUNING).exists()
 
 
 def recover(repository: BareRepository) -> None:
@@ -63,7 +74,7 @@ def recover(repository: BareRepository) -> None:
     """
     stamp, clock = repository.path / "recovered", SystemClock()
     booted_s = clock.now().timestamp() - clock.steady_s()
-    if stamp.exists() and stamp.stat().st_mtime > booted_s:
+    if (stamp.exists() and stamp.stat().st_mtime > booted_s) or not os.access(repository.path, os.W_OK):
         return
     damaged = [path for path in repository.objects.glob("??/" + "?" * 38) if not _is_deflated(path)]
     for path in damaged:
@@ -81,8 +92,32 @@ def _keep_only_kept(repository: BareRepository, lost: list[Path]) -> None:
     for path in _refs(repository):
         if repository.run(["rev-list", "--objects", "--quiet", path.read_text("ascii").strip()]).exit_code != 0:
             path.unlink(missing_ok=True)
-    repository.run(["repack", "-a", "-d", "-l", "--quiet"])
-    repository.run(["prune", "--expire=now"])
+    _delete_unreachable(repository, "now", None)
+
+
+def _delete_unreachable(repository: BareRepository, expiry: str, stop: CallStop | None) -> bool:
+    """Delete what nothing leads to and is older than git's `expiry`; return whether all of it went.
+
+    Where git fails by itself, it does so before it deletes anything; where it was killed, the mark stays.
+    """
+    mark = repository.path / _PRUNING
+    mark.touch()
+    # Only what was packed anew may go: a repack that failed has met an object that is missing or broken.
+    for call in (
+        ["repack", "-A", "-d", "-l", "--quiet", f"--unpack-unreachable={expiry}"],
+        ["prune", f"--expire={expiry}"],
+    ):
+        done = _run(repository, call, stop)
+        if done.exit_code > 0:
+            mark.unlink(missing_ok=True)
+        if done.exit_code != 0:
+            return False
+    mark.unlink(missing_ok=True)
+    return True
+
+
+def _run(repository: BareRepository, call: list[str], stop: CallStop | None) -> Finished:
+    return repository.run(call, timeout_s=GIT_UPKEEP_WALL_S, stop=stop)
 
 
 def _refs(repository: BareRepository) -> Iterator[Path]:

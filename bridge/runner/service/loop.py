@@ -38,6 +38,7 @@ from bridge.runner.service.archiving import Archiving
 from bridge.runner.service.beacons import BeaconSender
 from bridge.runner.service.owner_view import OwnerView
 from bridge.runner.service.recovery import Recovery
+from bridge.runner.service.upkeep import Upkeep
 from bridge.runner.state.folder import RUNS_TOO, OpenState
 from bridge.runner.state.log import for_run
 from bridge.system.clock import Clock, parse_rfc3339
@@ -92,6 +93,7 @@ class Runner:
             rules, machine, state.folder, link, running=self._running_ids, spooled=self._spool.waiting,
             clock=clock, stopping=stopping, log=log,
         )  # fmt: skip
+        self._upkeep = Upkeep(link, clock=clock, tasks=tasks, stopping=stopping, log=log)
         self._archiving = Archiving(rules, link, clock=clock, tasks=tasks, stopping=stopping, log=log)
         self._slots = RunSlots(rules.policy.slots, machine.cards, state.folder.runs)
         self._active: dict[str, Task] = {}
@@ -159,6 +161,8 @@ class Runner:
         self._view.look(self._queue.waiting)
         self._beacons.send()
         self._archiving.look()
+        if not self.busy:
+            self._upkeep.look()
         self._pace.listed(ok=True, took_s=took_s)
         return waiting
 
@@ -186,6 +190,10 @@ class Runner:
     def failed(self) -> None:
         """Note that the bus could not be listed, so that the next listing comes later."""
         self._pace.listed(ok=False)
+
+    def tend(self) -> None:
+        """Pack and prune this runner's copies of the bus, for one that never idles."""
+        self._upkeep.work()
 
     def announce_end(self) -> None:
         """Send the last beacon: this runner takes nothing any more."""

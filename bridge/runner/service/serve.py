@@ -156,6 +156,7 @@ def once(runner: Runner, *, branch: str | None = None) -> int:
     while runner.busy and not runner.stopping.is_set():
         runner.wait()
     runner.join()
+    runner.tend()
     return runner.outcomes[-1].exit_code if runner.outcomes else 0
 
 

@@ -13,6 +13,7 @@ from bridge.bus.open.embedded import embedded_route, ensure_embedded
 from bridge.bus.store.git import GitStore
 from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, ObjectBoundError, RefUpdate
 from bridge.bus.store.route import Route
+from bridge.bus.store.upkeep import is_half_pruned
 from bridge.system.git import run_in_work_tree
 from bridge.system.gitobjects import REGULAR, TreeEntry, blob, commit, tree
 from tests.fakes.bus_actors import FakeClock
@@ -34,8 +35,7 @@ def test_many_small_objects_are_packed_and_stay_readable(store: GitStore, tmp_pa
     made = [blob(f"object {number}".encode()) for number in range(6000)]
     store.write(made)
     control = tmp_path / "state" / "control.git"
-    for number in range(80):
-        store.write([blob(f"more {number}".encode())])
+    store.tend()
     assert loose(control) < len(made) / 2
     with store.reader() as reader:
         for one in made[::97]:
@@ -49,15 +49,53 @@ def test_what_was_fetched_or_pushed_long_ago_goes_and_what_was_built_stays(store
     pushed, built, new = made
     store.write([top, *made])
     store.keep("run-1", built.oid)
+    store.tend()
     store.push([RefUpdate("refs/x/old", pushed.oid, None), RefUpdate("refs/x/new", new.oid, None)])
     old_ref = next(path for path in (control / "refs" / "fetched").iterdir() if pushed.oid in path.read_text())
     for path in (old_ref, control / "pruned", *(control / "objects").glob("??/*")):
         os.utime(path, (time.time() - 3 * day_s,) * 2)
-    for number in range(64):
-        store.write([blob(f"{number}".encode())])
+    store.tend()
     assert set(store._missing({one.oid: one.oid for one in made})) == {pushed.oid}
     store.obtain({"refs/x/old": pushed.oid}, max_bytes=10**6)
     assert not store._missing({"": pushed.oid})
+
+
+def test_a_prune_that_was_cut_off_is_done_again_and_what_it_left_of_an_object_is_no_object(
+    store: GitStore, tmp_path: Path
+) -> None:
+    control, top = tmp_path / "state" / "control.git", tree([TreeEntry(REGULAR, b"file", blob(b"x").oid)])
+    head, ref = commit(top.oid, (), 0, "x"), "refs/x/one"
+    store.write([blob(b"x"), top, head])
+    store.push([RefUpdate(ref, head.oid, None)])
+    store.tend()
+    for path in (control / "pruned", *(control / "refs" / "fetched").iterdir()):
+        os.utime(path, (0, 0))
+    store.stop_when(lambda: True)
+    store.tend()  # killed, as its runner is to end
+    store.stop_when(lambda: False)
+    (control / "objects" / top.oid[:2] / top.oid[2:]).unlink()
+    store.obtain({ref: head.oid}, max_bytes=10**6)
+    with store.reader() as reader:
+        assert reader.read(top.oid, "tree", 100) == top.data
+    store.tend()
+    assert not is_half_pruned(store._repository)
+    assert (control / "pruned").stat().st_mtime > 0
+
+
+def test_nothing_is_pruned_where_packing_found_an_object_missing(store: GitStore, tmp_path: Path) -> None:
+    control, top = tmp_path / "state" / "control.git", tree([TreeEntry(REGULAR, b"file", blob(b"x").oid)])
+    head, alone = commit(top.oid, (), 0, "x"), blob(b"leads nowhere")
+    store.write([top, head, alone])  # but not the file
+    store.keep("run-1", head.oid)
+    store.tend()
+    for path in (control / "pruned", *(control / "objects").glob("??/*")):
+        os.utime(path, (0, 0))
+    store.tend()
+    assert not store._missing({"": alone.oid})
+    assert (control / "pruned").stat().st_mtime == 0
+    store.write([blob(b"x")])
+    store.tend()
+    assert store._missing({"": alone.oid})
 
 
 def test_an_object_that_is_written_again_is_not_pruned_as_an_old_one(store: GitStore, tmp_path: Path) -> None:
@@ -108,7 +146,7 @@ def test_packs_are_joined_when_they_are_many(store: GitStore, tmp_path: Path) ->
         argv, listed = ["git", "pack-objects", "objects/pack/pack"], f"{one.oid}\n".encode()
         subprocess.run(argv, input=listed, cwd=packs.parents[1], check=True, capture_output=True)
     git("prune-packed", cwd=packs.parents[1])
-    store.write([blob(b"one more")])
+    store.tend()
     assert len(list(packs.glob("*.pack"))) < 5
     assert not store._missing({one.oid: one.oid for one in made})
 

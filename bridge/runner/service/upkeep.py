@@ -1,0 +1,52 @@
+"""Pack and prune this runner's copies of the bus now and then, beside the polling and while nothing runs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from bridge.errors import InfrastructureError
+from bridge.limits import UPKEEP_EVERY_S
+from bridge.runner.connection.link import BusLink
+from bridge.system.clock import Clock
+from bridge.system.tasks import Tasks
+
+
+class Upkeep:
+    """The upkeep of one runner's copies.
+
+    Args:
+        link: the bus.
+        clock: times the rounds.
+        tasks: runs a round beside the polling.
+        stopping: ends a round early; it is gone on with after the next start.
+        log: takes what happens.
+    """
+
+    def __init__(
+        self, link: BusLink, *, clock: Clock, tasks: Tasks, stopping: threading.Event, log: logging.Logger
+    ) -> None:
+        self._link, self._clock, self._tasks = link, clock, tasks
+        self._stopping, self._log = stopping, log
+        self._due_s = clock.steady_s()
+        self._going = False
+
+    def look(self) -> None:
+        """Begin a round when one is due."""
+        if not self._going and self._clock.steady_s() >= self._due_s:
+            self._going = True
+            self._tasks.start(self.work, "upkeep")
+
+    def work(self) -> None:
+        """Do one round here and now."""
+        try:
+            bus = self._link.beside().bus
+            bus.stop_when(self._stopping.is_set)
+            bus.tend()
+        except (InfrastructureError, OSError) as error:
+            self._log.warning("its copies of the bus could not be packed and pruned: %s", error)
+        except Exception:  # noqa: BLE001 (nobody is above this thread; the runner goes on with larger copies)
+            self._log.exception("a bug ended a round of upkeep")
+        finally:
+            self._due_s = self._clock.steady_s() + UPKEEP_EVERY_S
+            self._going = False
