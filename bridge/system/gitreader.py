@@ -223,7 +223,10 @@ class ObjectReader:
         assert stream is not None  # noqa: S101
         data = stream.read(size)
         if len(data) != size:
-            raise GitError(f"git cat-file ended after {len(data)} of {size} bytes")
+            raise GitError(
+                f"git cat-file ended after {len(data)} of {size} bytes: the object may be damaged",
+                remedy="in each repository it may come from: git fsck",
+            )
         return data
 
     def _running(self) -> Process:

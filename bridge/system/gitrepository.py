@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from bridge.limits import GIT_LOCAL_WALL_S, MIB
+from bridge.limits import GIT_LOCAL_WALL_S, KIB, MIB
 from bridge.system.durable import sync, write_atomically
 from bridge.system.git import CallStop, Finished, Process, collect, start
 from bridge.system.gitobjects import GitObject
@@ -55,6 +55,8 @@ _BOUNDED: Final = (
     'now=$(ulimit -f); if [ "$now" = unlimited ] || [ "$now" -gt "$1" ]; then ulimit -f "$1" || exit 125; fi; '
     'shift; exec "$@"'
 )
+_HEADER_MAX_BYTES: Final = 64  # of a loose object: its kind and its size
+_PIECE_BYTES: Final = 64 * KIB
 _CONFIG_FILE: Final = """[core]
 repositoryformatversion = 0
 bare = true
@@ -214,14 +216,18 @@ def _loose(objects: Path, oid: str) -> Path:
 
 
 def _loose_content(objects: Path, oid: str, max_bytes: int) -> tuple[str, int, bytes] | None:
+    """Return kind, size and the first bytes of a loose object; None where there is none, or a broken one."""
+    unpacker, unpacked = zlib.decompressobj(), b""
     try:
-        packed = _loose(objects, oid).read_bytes()
-    except OSError:
+        with _loose(objects, oid).open("rb") as file:
+            while len(unpacked) < max_bytes + _HEADER_MAX_BYTES and (piece := file.read(_PIECE_BYTES)):
+                unpacked += unpacker.decompress(piece, max_bytes + _HEADER_MAX_BYTES - len(unpacked))
+        header, _, content = unpacked.partition(b"\0")
+        kind, _, digits = header.decode("ascii").partition(" ")
+        size = int(digits)
+    except (OSError, ValueError, zlib.error):
         return None
-    unpacked = zlib.decompressobj().decompress(packed, max_bytes + 64)
-    header, _, content = unpacked.partition(b"\0")
-    kind, _, size = header.decode("ascii").partition(" ")
-    return kind, int(size), content
+    return (kind, size, content[:max_bytes]) if min(size, max_bytes) <= len(content) <= size else None
 
 
 def _holds(objects: Path, oid: str) -> bool | None:

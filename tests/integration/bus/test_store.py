@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from bridge.bus.open.embedded import embedded_route, ensure_embedded
-from bridge.bus.store.git import GitStore
+from bridge.bus.store.git import GitStore, read_clone
 from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, ObjectBoundError, RefUpdate
 from bridge.bus.store.route import Route
 from bridge.bus.store.upkeep import is_half_pruned
+from bridge.errors import KakeyaError
 from bridge.system.git import run_in_work_tree
 from bridge.system.gitobjects import REGULAR, TreeEntry, blob, commit, tree
 from tests.fakes.bus_actors import FakeClock
@@ -181,6 +184,37 @@ def test_a_read_is_bounded_whether_loose_or_packed(store: GitStore, tmp_path: Pa
         git("maintenance", "run", "--quiet", "--task=loose-objects", cwd=tmp_path / "state" / "control.git")
         git("prune-packed", cwd=tmp_path / "state" / "control.git")
     assert loose(tmp_path / "state" / "control.git") == 0
+
+
+def test_no_more_of_a_large_object_is_read_than_asked_for(store: GitStore) -> None:
+    one = blob(os.urandom(4 << 20))
+    store.write([one])
+    oid = one.oid
+    tracemalloc.start()
+    found = store._repository.without_a_process(oid, 10)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == ("blob", len(one.data), one.data[:10])
+    assert peak < len(one.data) / 4
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: b"", lambda data: b"no zlib", lambda data: data[:40], lambda data: data[:-5000]]
+)
+def test_a_damaged_object_of_the_users_clone_is_an_error_and_never_half_an_object(
+    store: GitStore, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    clone = tmp_path / "clone"
+    git("init", "--quiet", str(clone))
+    (clone / "file").write_bytes(os.urandom(20_000))
+    oid = git("hash-object", "-w", "file", cwd=clone)
+    path = clone / ".git" / "objects" / oid[:2] / oid[2:]
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(damage(data))
+    (tmp_path / "own").mkdir()
+    with GitStore(store._route, tmp_path / "own", read_clone(clone)).reader() as reader, pytest.raises(KakeyaError):
+        reader.read(oid, "blob", 10**6)
 
 
 @pytest.mark.parametrize("deltas", [False, True])
