@@ -27,7 +27,6 @@ from bridge.executor.supervision.plan import CommandEnd, CommandPlan, command_en
 from bridge.executor.supervision.supervise import Supervisor
 from bridge.executor.turns.launch import LaunchTurns
 from bridge.executor.turns.series import SeriesOfLaunches, joined
-from bridge.limits import TEXT_MAX_CHARS
 from bridge.records import (
     Command,
     CommandResult,
@@ -41,6 +40,7 @@ from bridge.records import (
     PeerRecord,
     SampleMark,
 )
+from bridge.run.outcomes import one_line
 from bridge.system.clock import Clock, rfc3339
 
 
@@ -279,7 +279,6 @@ class RunExecution:
     def _fail(self, message: str, *, began: bool = False) -> None:
         """Note that the executor could not do its own work."""
         self._ok = False
-        line = " ".join(message.split())
-        self._message = "".join(char for char in line if char.isprintable())[:TEXT_MAX_CHARS]
+        self._message = one_line(message)
         if not self._results and not began:
             self._ending = "not_started"

@@ -38,8 +38,8 @@ from bridge.executor.supervisor.folder import (
     write_all,
     write_kept,
 )
-from bridge.limits import TEXT_MAX_CHARS
 from bridge.records import Record, RunProgress, SampleMark, SandboxApplied
+from bridge.run.outcomes import one_line
 from bridge.system.clock import SystemClock, rfc3339
 
 GO: Final = b"g"
@@ -70,11 +70,11 @@ def supervise(
         job = JobFile.parse(read_all(files.job), max_bytes=_JSON_MAX_BYTES, max_depth=32)
         execution = _execute(job, files, version, stopped.asked, here)
     except KakeyaError as error:
-        write_kept(files, version, None, (type(error).__name__, _line(error.message), error.remedy))
+        write_kept(files, version, None, (type(error).__name__, one_line(error.message), error.remedy))
     except Exception as error:  # noqa: BLE001 - nobody is above; the runner says it with the place
         where = traceback.extract_tb(error.__traceback__)[-1]
         said = f"a bug in the supervisor: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
-        write_kept(files, version, None, ("InfrastructureError", _line(said), None))
+        write_kept(files, version, None, ("InfrastructureError", one_line(said), None))
     else:
         write_kept(files, version, execution)
     return True
@@ -173,7 +173,3 @@ def _write_facts(lock: int, version: str, running: RunExecution, place: RunDirec
     )
     write_all(lock, json.dumps(facts.model_dump(mode="json")).encode())
     os.fsync(lock)
-
-
-def _line(text: str) -> str:
-    return "".join(char for char in " ".join(text.split()) if char.isprintable())[:TEXT_MAX_CHARS]

@@ -18,7 +18,7 @@ from bridge.hosting.door import Door, open_door
 from bridge.hosting.interface import StatusState
 from bridge.publish.markdown import escape
 from bridge.records import Request, Verdict
-from bridge.run.outcomes import Ending
+from bridge.run.outcomes import Ending, one_line
 from bridge.runner.policy.hosting import HostingPolicy
 from bridge.trust.judgement import NOBODY, KeyAuthority
 from bridge.trust.verifier import judge_result
@@ -183,4 +183,4 @@ def _headline(ended: RunAnnouncement) -> str:
     if data is not None:
         verdict = Verdict.parse(data)
         text = f"{verdict.decision}: {verdict.headline}" if ended.ending.reason == "passed" else text
-    return "".join(char if char.isprintable() else " " for char in text)
+    return one_line(text)

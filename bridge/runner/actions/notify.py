@@ -14,11 +14,11 @@ from bridge import strictjson
 from bridge.errors import InfrastructureError
 from bridge.records import Verdict
 from bridge.request import UNSIGNED
+from bridge.run.outcomes import one_line
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.system.process import run
 
 NOTIFY_WALL_S: Final = 60.0
-_TEXT_MAX_CHARS: Final = 500
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -68,12 +68,12 @@ class OwnerNotifier:
             "run_id": ended.ref.id,
             "runner": self._runner,
             "preset": None if request is None else request.preset,
-            "requester": UNSIGNED if request is None or request.principal is None else _plain(request.principal),
+            "requester": UNSIGNED if request is None or request.principal is None else one_line(request.principal),
             "reason": ended.ending.reason,
             "exit_code": ended.ending.exit_code,
-            "message": None if ended.ending.message is None else _plain(ended.ending.message),
+            "message": None if ended.ending.message is None else one_line(ended.ending.message),
             "verdict": None if verdict is None else verdict.decision,
-            "headline": None if verdict is None else _plain(verdict.headline),
+            "headline": None if verdict is None else one_line(verdict.headline),
         }
 
 
@@ -86,7 +86,3 @@ def each(*tell: Callable[[RunAnnouncement], None]) -> Callable[[RunAnnouncement]
             one(ended)
 
     return announce if told else announce_nothing
-
-
-def _plain(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)[:_TEXT_MAX_CHARS]

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import RequestRef
 from bridge.errors import FencedError, InfrastructureError
-from bridge.limits import STEP_REQUEST_FETCHES, STEP_SIGNATURES_COUNT, TEXT_MAX_CHARS
+from bridge.limits import STEP_REQUEST_FETCHES, STEP_SIGNATURES_COUNT
 from bridge.records import Claim
+from bridge.run.outcomes import one_line
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import BusLink
 from bridge.runner.queue.admission import Admission, NotTaken
@@ -76,7 +77,7 @@ class Queue:
             RemoteError: the bus does not answer.
         """
         left = self._take_in_turn(queue, forged)
-        self._waiting = tuple(Waiting(id=ref.id, why=self._told.get(ref.oid, "")[:TEXT_MAX_CHARS]) for ref in left)
+        self._waiting = tuple(Waiting(id=ref.id, why=one_line(self._told.get(ref.oid, ""))) for ref in left)
         return len(left)
 
     def _take_in_turn(self, queue: list[RequestRef], forged: Mapping[str, str]) -> list[RequestRef]:

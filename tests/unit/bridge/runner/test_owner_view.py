@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import stat
 
+from bridge.errors import RemoteError
 from bridge.records import HostRecord
 from bridge.runner.maintenance.owner_status import LAST_COUNT, owner_status, status_lines
 from bridge.runner.state.journal import Journal
@@ -72,6 +73,24 @@ def test_the_files_for_the_owner_follow_the_queue(world, tmp_path):
     assert len(declared) == len(set(declared)) == 6
     assert {line.partition("{")[0] for line in samples} <= set(declared)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("tmp_")] == []
+
+
+def test_a_reason_of_several_lines_keeps_a_request_waiting_and_its_runner_going(world):
+    w = world(policy_text=POLICY)
+    ref, runner = w.ask(), w.runner()
+
+    def refuse(operation):
+        if operation == "push":
+            raise RemoteError("the remote said:\n\x1b[31mno")
+
+    w.faults.decide = refuse
+    assert runner.step() == 1
+    (waiting,) = read_queue(w.process.folder.queue).requests
+    assert waiting.id == ref.id
+    assert waiting.why.endswith("the remote said: [31mno")
+    w.faults.decide = lambda operation: None
+    w.serve_once(runner)
+    assert w.claim(ref.id).state == "terminal"
 
 
 def test_a_file_that_cannot_be_written_is_said_once_and_ends_nothing(world, tmp_path):
