@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from bridge.bus.interface import RunnerBus
 from bridge.errors import InfrastructureError
-from bridge.runner.actions.announce import announce_nothing, announcer
-from bridge.runner.actions.notify import OwnerNotifier, each
+from bridge.runner.actions.announce import announcer
+from bridge.runner.actions.notify import NOTIFY_WALL_S, OwnerNotifier, each
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.known_keys import known_keys
 from bridge.runner.connection.link import link_to
@@ -36,6 +37,8 @@ from bridge.runner.state.log import keep_log
 from bridge.system.clock import Clock
 from bridge.system.durable import NameLock
 from bridge.trust.judgement import NOBODY
+
+_LAST_NOTIFY_S: Final = 1.0  # what a runner that is asked to end waits for its owner's program, which goes on alone
 
 
 @contextmanager
@@ -84,14 +87,14 @@ def runner_on(
     state = OpenState.open(folder, policy.name, clock)
     unkeep = keep_log(log, folder.log, versions, policy.secrets.values())
     unaudit = keep_audit(log, policy.audit)
+    owner = OwnerNotifier(policy.notify, policy.name, os.environ, log) if policy.notify else None
     try:
         log.debug("began: %s, policy %s, on %s", shlex.join(sys.argv), rules.facts.digest[:12], platform.platform())
         link = link_to(bus, clock, keys)
         site = announcer(
             policy.hosting, os.environ, log.info, summary, (lambda: NOBODY) if keys is None else keys.authority
         )
-        owner = OwnerNotifier(policy.notify, policy.name, os.environ, log) if policy.notify else announce_nothing
-        announce = each(site, owner)
+        announce = site if owner is None else each(site, owner)
         keeper = None if keys is None else RootKeeper(link, keys, clock, folder.root_contested, log)
         yield Runner(
             rules,
@@ -109,6 +112,9 @@ def runner_on(
         log.debug("ends: %s: %s", type(error).__name__, error, exc_info=error)
         raise
     finally:
+        if owner is not None:
+            asked = stopping.is_set() or (leaving is not None and leaving.is_set())
+            owner.finish(_LAST_NOTIFY_S if asked else NOTIFY_WALL_S)
         unaudit()
         unkeep()
         state.journal.close()

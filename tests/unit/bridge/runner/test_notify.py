@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -26,7 +27,9 @@ def ended(reason="passed", message=None):
 
 def told(argv, announcement, wall_s=30.0):
     said = io.StringIO()
-    OwnerNotifier(tuple(argv), "mini", SECRET, new_log(said), wall_s)(announcement)
+    notifier = OwnerNotifier(tuple(argv), "mini", SECRET, new_log(said), wall_s=wall_s)
+    notifier(announcement)
+    notifier.finish(60.0)
     return said.getvalue()
 
 
@@ -54,6 +57,30 @@ def test_a_program_that_hangs_or_fails_is_said_and_changes_nothing(code, wall_s,
 
 def test_a_program_that_is_not_there_is_said():
     assert "nobody was notified" in told(["/nonexistent/tell-me"], ended())
+
+
+def test_nobody_waits_for_the_program_and_results_are_told_one_after_the_other(tmp_path):
+    go_on, told_of, said = tmp_path / "go-on", tmp_path / "told", io.StringIO()
+    code = f"while [ ! -e {go_on} ]; do sleep 0.02; done; echo $KAKEYA_REASON >> {told_of}"
+    notifier = OwnerNotifier(("/bin/sh", "-c", code), "mini", SECRET, new_log(said))
+    notifier(ended("passed"))
+    notifier(ended("cancelled"))
+    notifier.finish(0.0)
+    assert "still runs, for the last results" in said.getvalue()
+    assert not told_of.exists()
+    go_on.touch()
+    notifier.finish(60.0)
+    assert told_of.read_text().split() == ["passed", "cancelled"]
+
+
+def test_a_result_whose_verdict_cannot_be_read_keeps_nobody_from_being_told_of_the_next(tmp_path):
+    out, said = tmp_path / "told", io.StringIO()
+    notifier = OwnerNotifier(("/bin/sh", "-c", f"echo $KAKEYA_REASON >> {out}"), "mini", SECRET, new_log(said))
+    notifier(replace(ended("program_failed"), files={"verdict.json": b"{"}))
+    notifier(ended("passed"))
+    notifier.finish(60.0)
+    assert "nobody was notified" in said.getvalue()
+    assert out.read_text() == "passed\n"
 
 
 def test_everybody_who_wants_to_know_is_told_in_turn():
