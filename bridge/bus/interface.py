@@ -376,6 +376,10 @@ class RunnerBus(SharedBus, Protocol):
         """
         ...
 
+    def forget(self, run_id: str) -> None:
+        """Let go of what is kept here of a run that is not this runner's any more: its result, its unsent log."""
+        ...
+
     def copy_result(self, ref: RequestRef, result_oid: str) -> Delivery:
         """Append the result below `.mac-bridge/result/` on the request branch if it is still where it was."""
         ...

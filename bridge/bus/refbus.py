@@ -340,13 +340,18 @@ class RefBus:
         self._logs.forget(claim.id)
         return moved
 
+    def forget(self, run_id: str) -> None:
+        """Let go of what is kept here of a run; see the interface."""
+        self._store.drop(run_id)
+        self._store.keep(run_id, None)
+        self._logs.forget(run_id)
+
     def copy_result(self, ref: RequestRef, result_oid: str) -> Delivery:
         """Append the result on the request branch if it is still where it was."""
         self.identity()
         self._pacer.pushed()
         delivery = self._requests.copy_result(ref, result_oid)
-        self._store.drop(ref.id)
-        self._store.keep(ref.id, None)
+        self.forget(ref.id)
         return delivery
 
     def claim_commits(self, chain: tuple[str, ...]) -> tuple[tuple[bytes, bytes], ...]:

@@ -74,6 +74,7 @@ class MemoryStore:
         self.remote = remote
         self.faults = faults or Faults()
         self.objects: dict[str, GitObject] = {}
+        self.kept: dict[str, str] = {}
         self._parent = parent
         self._isolated: dict[str, MemoryStore] = {}
 
@@ -114,7 +115,8 @@ class MemoryStore:
         self.objects.update((one.oid, one) for one in objects)
 
     def keep(self, name: str, oid: str | None) -> None:
-        """Nothing is ever pruned."""
+        """Nothing is ever pruned, but what is kept is known."""
+        self.kept = {**self.kept, name: oid} if oid else {one: at for one, at in self.kept.items() if one != name}
 
     def tend(self) -> None:
         """Nothing is ever too much."""

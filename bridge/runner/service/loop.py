@@ -283,8 +283,7 @@ class Runner:
                 self._outcomes.append(outcome)
         except FencedError as error:
             log.warning("left to its new owner: %s", error.message)
-            self.state.journal.append("fenced", run_id)
-            self._recovery.give_up(run_id)
+            self._recovery.leave(run_id)
         except LeftRunningError as error:
             log.debug("%s", error.message)
         except KakeyaError as error:

@@ -127,6 +127,13 @@ class Recovery:
             elif known[folder.name].stage >= JournalStage.BUILT:
                 shutil.rmtree(folder, ignore_errors=True)
 
+    def leave(self, run_id: str, tip: str | None = None) -> None:
+        """Leave a run to its new owner, whose claim is at this tip, and keep nothing of it that is for the bus."""
+        self._state.journal.append("fenced", run_id, tip)
+        with self._link.lock:
+            self._link.bus.forget(run_id)
+        self.give_up(run_id)
+
     def give_up(self, run_id: str) -> None:
         """End what still goes on of a run that is not ours any more; keep what it came to, readable on this host."""
         handle, log = self._state.folder.runs / run_id, for_run(self._log, run_id)
@@ -181,7 +188,7 @@ class Recovery:
                 on_bus, view = self._on_bus(history, refs, tip)
                 unfinished += self._act(ACTIONS[history.stage, on_bus], history, refs.get(history.id), tip, view)
             except FencedError:
-                self._state.journal.append("fenced", history.id)
+                self.leave(history.id)
             except InfrastructureError as error:
                 for_run(self._log, history.id).warning("cannot be recovered yet: %s", error.message)
         return unfinished
@@ -230,8 +237,7 @@ class Recovery:
             if action is Action.YIELD and history.ran:
                 why = "came to its end here, but too late: another runner has ended it meanwhile"
                 for_run(self._log, run_id).warning(why)
-            journal.append("fenced", run_id, tip)
-            self.give_up(run_id)
+            self.leave(run_id, tip)
         elif action is Action.NOTIFY:
             self._notify(history)
         elif view is not None:

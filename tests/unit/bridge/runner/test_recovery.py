@@ -138,6 +138,8 @@ def test_what_happens_is_what_the_table_says(world, stage, on_bus):
 
     told = action in {Action.DELIVER, Action.COPY, Action.NOTIFY}
     assert [one.ref for one in meeting.told] == ([meeting.ref] if told else [])
+    over = action in {Action.FORGET, Action.YIELD, Action.DELIVER, Action.COPY}
+    assert meeting.bus.store.kept == ({} if over else {meeting.ref.id: meeting.result_oid})
     if action in {Action.DELIVER, Action.COPY}:
         assert w.claim(meeting.ref.id).result_oid == meeting.result_oid
     too_late = on_bus is OnBus.FOREIGN and JournalStage.JUDGING <= stage < JournalStage.COPIED
