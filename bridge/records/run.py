@@ -300,6 +300,7 @@ class Attempt(Record):
     """How often this host has run this (preset, params, profile, code) within 30 days: `number` counts this one.
 
     Attributes:
+        earlier: the ones before it, oldest first, at most the latest `bridge.limits.ATTEMPTS_LISTED_COUNT`.
         unseen: which of the earlier ones had left neither a report nor a finished pair when this one was judged.
         looks: of how many questions that this host measured within 30 days this is one, presets, parameters and commits
             alike; 1 where it confirms an earlier run.

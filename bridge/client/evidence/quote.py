@@ -73,9 +73,7 @@ def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False) -> Quo
     backend = backend_of(result)
     device = " ".join(part for part in (*(backend or ()), record.host.cpu, record.host.os, record.host.machine) if part)
     attempt = record.attempt
-    tries = (
-        f"attempt {attempt.number} of {len(attempt.earlier) + 1} on this host" if attempt else "attempts not counted"
-    )
+    tries = f"attempt {attempt.number} of {attempt.number} on this host" if attempt else "attempts not counted"
     code = record.code.identity if record.code is not None else "unknown"
     lines = [
         *(line for claim in citable for line in (claim_line(claim), premise_line(claim))),

@@ -16,6 +16,7 @@ from bridge.gate.report_kinds import CODE_THROUGHPUT, PAIRED
 from bridge.gate.rule import record_rule, report_rule
 from bridge.gate.rules.workload import metric_problem
 from bridge.launches.attempts import LOOK_DAYS, too_many_unseen
+from bridge.limits import ATTEMPTS_LISTED_COUNT
 from bridge.records import Attempt, RunRecord, WorkloadDefinition
 
 _BY_ITSELF: Final = ("G3", "G4", "G5")
@@ -111,7 +112,8 @@ def require_pooled_attempts(record: RunRecord, evidence: Evidence) -> Iterator[V
 
 
 def _earlier_attempts(evidence: Evidence, attempt: Attempt) -> Iterator[Violation]:
-    if attempt.number != len(attempt.earlier) + 1 or len(set(attempt.earlier)) != len(attempt.earlier):
+    listed = min(attempt.number - 1, ATTEMPTS_LISTED_COUNT)
+    if len(attempt.earlier) != listed or len(set(attempt.earlier)) != listed:
         yield Violation(
             f"attempt {attempt.number} with {len(attempt.earlier)} earlier ones", "attempt", severity="reject"
         )
@@ -128,10 +130,10 @@ def _earlier_attempts(evidence: Evidence, attempt: Attempt) -> Iterator[Violatio
         yield Violation(f"{len(unseen)} earlier attempts within {LOOK_DAYS} days left nothing to pool", "attempt")
     left = [one for one in attempt.earlier if one not in unseen]
     missing = [one for one in left if not _is_there(one, evidence, own)]
-    if missing:
-        yield Violation(
-            f"attempt {attempt.number}: {len(missing)} earlier attempts are not pooled, e.g. {missing[0]}", "attempt"
-        )
+    count = len(missing) + attempt.number - 1 - listed
+    if count:
+        which = f"e.g. {missing[0]}" if missing else "as they are not listed"
+        yield Violation(f"attempt {attempt.number}: {count} earlier attempts are not pooled, {which}", "attempt")
     if own is not None:
         yield from _left_out(evidence, left, len(unseen))
         yield from _unlike_repeats(evidence, own)

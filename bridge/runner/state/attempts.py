@@ -18,7 +18,7 @@ from pathlib import Path
 from bridge import strictjson
 from bridge.errors import JournalError
 from bridge.launches.attempts import LOOK_DAYS, count_looks
-from bridge.limits import REPORT_MAX_BYTES
+from bridge.limits import ATTEMPTS_LISTED_COUNT, REPORT_MAX_BYTES
 from bridge.records import Attempt, JobSpec, RunRecord
 from bridge.records.base import Moment, Record, RunId, Sha256
 from bridge.runner.state.journal import append_line
@@ -27,7 +27,6 @@ from bridge.system.durable import write_atomically
 
 _PREFIX = "reports/"
 RECORD_NAME, SPEC_NAME = "/run.json", "/spec.json"  # as the gate looks for them; no report has an absolute path
-_LOADED_MAX_COUNT = 64  # more attempts than that of one configuration are not pooled, and the gate says so
 
 
 class _Line(Record):
@@ -101,7 +100,8 @@ class Attempts:
         same = [one.id for one in recent if one.key == key and (one.confirms is not None) == confirming]
         looked = (one.key for one in recent if one.look)
         looks = count_looks(looked, key, confirms=confirming) if line.look else 1
-        return Attempt(key=key, number=len(same) + 1, earlier=tuple(same), looks=looks, confirms=line.confirms)
+        listed = tuple(same[-ATTEMPTS_LISTED_COUNT:])
+        return Attempt(key=key, number=len(same) + 1, earlier=listed, looks=looks, confirms=line.confirms)
 
     def counted(self, key: str, run_id: str) -> bool:
         """Return whether a run of this question was counted here."""
@@ -151,7 +151,7 @@ def unreported(folder: Path, run_ids: Sequence[str]) -> tuple[str, ...]:
 def load_reports(folder: Path, run_ids: Sequence[str]) -> dict[str, dict[str, bytes]]:
     """Return the reports of the latest of these runs by run id; a run that left none is absent."""
     found: dict[str, dict[str, bytes]] = {}
-    for run_id in run_ids[-_LOADED_MAX_COUNT:]:
+    for run_id in run_ids[-ATTEMPTS_LISTED_COUNT:]:
         try:
             value = json.loads(gzip.decompress((folder / f"{run_id}.json.gz").read_bytes()))
         except FileNotFoundError:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from bridge.gate import judge
+from bridge.limits import ATTEMPTS_LISTED_COUNT
 from tests.corpus.gate.breaks import honest
 
 EARLIER = [f"01jd7zk3v8q4w2m6x9c5b7n{number}t0" for number in range(1, 5)]
 
 
-def said(earlier, unseen):
+def said(earlier, unseen, number=None):
     case = honest("claim")
-    case.record["attempt"].update(number=len(earlier) + 1, earlier=earlier, unseen=unseen)
+    case.record["attempt"].update(number=number or len(earlier) + 1, earlier=earlier, unseen=unseen)
     verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
     return [finding.message for finding in verdict.findings if finding.code == "G5-ATTEMPTS"]
 
@@ -29,3 +30,13 @@ def test_three_that_left_nothing_bar_the_claim():
 def test_one_that_left_a_report_is_missing_where_it_is_not_pooled():
     assert said(EARLIER[:2], EARLIER[:1]) == [f"attempt 3: 1 earlier attempts are not pooled, e.g. {EARLIER[1]}"]
     assert said(EARLIER[:1], EARLIER[:2]) == ["an unseen attempt is no earlier one"]
+
+
+def test_attempts_that_are_too_many_to_be_listed_are_counted_as_not_pooled():
+    listed = [f"01jd7zk3v8q4w2m6x9c5b7{number:04d}" for number in range(ATTEMPTS_LISTED_COUNT)]
+    assert said(listed, (), 300) == [f"attempt 300: 299 earlier attempts are not pooled, e.g. {listed[0]}"]
+    assert said(listed, listed, 300)[1:] == [
+        f"attempt 300: {299 - len(listed)} earlier attempts are not pooled, as they are not listed"
+    ]
+    for few in (listed[:-1], [*listed, EARLIER[0]], [*listed[:-1], listed[0]], []):
+        assert said(few, (), 300)[0] == f"attempt 300 with {len(few)} earlier ones"

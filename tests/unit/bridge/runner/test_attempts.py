@@ -6,6 +6,7 @@ import datetime as dt
 
 import pytest
 
+from bridge.limits import ATTEMPTS_LISTED_COUNT
 from bridge.runner.state.attempts import Attempts, load_reports, save_reports, unreported
 from tests.corpus.gate.workloads import trained
 
@@ -66,6 +67,17 @@ def test_what_ran_longer_ago_than_thirty_days_counts_no_more(attempts):
     late = attempts.count(A, IDS[2], NOW + dt.timedelta(days=31), look=True)
     assert (late.number, late.earlier) == (2, (IDS[1],))
     assert attempts.count(A, IDS[1], NOW + dt.timedelta(days=400)).earlier == (IDS[0],)  # asked again after a crash
+
+
+def test_of_very_many_attempts_the_latest_are_listed_and_all_are_counted(tmp_path):
+    path, ids = tmp_path / "attempts.jsonl", [f"01jd7zk3v8q4w2m6x9c5b7{number:04d}" for number in range(300)]
+    whole = Attempts(path)
+    whole.count(A, ids[0], NOW)
+    line = path.read_text()
+    path.write_text("".join(line.replace(ids[0], run_id) for run_id in ids[:-1]))
+    last = Attempts(path).count(A, ids[-1], NOW + dt.timedelta(days=1))
+    assert last.number == 300
+    assert last.earlier == tuple(ids[-1 - ATTEMPTS_LISTED_COUNT : -1])
 
 
 def test_every_question_of_the_host_is_a_look_and_a_repeat_is_none(attempts, tmp_path):
