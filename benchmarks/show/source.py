@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,41 @@ SAME_MEANING = {
 """Class names that bridge and engine both define for one thing, with the reason."""
 
 
+@dataclass(frozen=True)
+class Module:
+    """What the figures need of a module; its syntax tree would hold thousands of times as many objects.
+
+    Attributes:
+        imports: (module, name) of every import, inside functions too; no name for `import module`.
+        classes: names of its public classes.
+    """
+
+    imports: tuple[tuple[str, str | None], ...]
+    classes: tuple[str, ...]
+
+
 @cache
-def parsed(path: Path) -> ast.Module:
-    """Return the syntax tree of a module."""
-    return ast.parse(path.read_text("utf-8"))
+def read_module(path: Path) -> Module:
+    """Read a module's imports and classes."""
+    tree = ast.parse(path.read_text("utf-8"))
+    found: list[tuple[str, str | None]] = []
+    for node in _statements(tree):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, None) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            found += [(node.module, alias.name) for alias in node.names]
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    return Module(tuple(found), tuple(classes))
+
+
+def _statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """Yield every statement below a node; expressions, most of a tree, hold none."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        children = getattr(node, field, None)
+        for child in children if isinstance(children, list) else ():
+            if isinstance(child, ast.stmt):
+                yield child
+            yield from _statements(child)
 
 
 def modules(root: Path = ROOT) -> dict[str, Path]:
@@ -68,12 +100,9 @@ def imports(path: Path, known: Mapping[str, Path]) -> set[str]:
         known: all product modules.
     """
     found: set[str] = set()
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            below = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name if name in known else node.module for name in below}
+    for module, name in read_module(path).imports:
+        below = f"{module}.{name}"
+        found.add(below if name is not None and below in known else module)
     return found & known.keys()
 
 
@@ -106,11 +135,10 @@ def class_names_with_two_meanings(root: Path = ROOT) -> dict[str, list[str]]:
     """
     found: dict[str, list[str]] = defaultdict(list)
     for name, path in modules(root).items():
-        for node in parsed(path).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                mirrored = name.replace("engine.backends.mlx.", "engine.backends.torch.")
-                if mirrored not in found[node.name]:
-                    found[node.name].append(mirrored)
+        mirrored = name.replace("engine.backends.mlx.", "engine.backends.torch.")
+        for one in read_module(path).classes:
+            if mirrored not in found[one]:
+                found[one].append(mirrored)
     return {name: places for name, places in sorted(found.items()) if len(places) > 1 and name not in SAME_MEANING}
 
 
