@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -61,8 +64,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: rank.get(item.nodeid.split("::")[0], len(rank)))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Import every test without looking for garbage, and never look through what was imported later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+# What `git init` and `git clone` give every repository of a test: no sample hooks, and no look for garbage after each
+# push and commit, a process each.
+GIT_TEMPLATE = Path(__file__).parent / "data" / "git-template"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.update(
+        GIT_TEMPLATE_DIR=str(GIT_TEMPLATE),
         GIT_CONFIG_NOSYSTEM="1",
         GIT_CONFIG_GLOBAL=os.devnull,
         GIT_TERMINAL_PROMPT="0",

@@ -37,7 +37,7 @@ class Clone:
 
     @property
     def env(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        kept = {name: os.environ[name] for name in ("PATH", "LANG", "GIT_TEMPLATE_DIR") if name in os.environ}
         return {
             **kept,
             "HOME": str(self.root / "home"),

@@ -41,7 +41,7 @@ def git(*arguments: str, cwd: Path | None = None, env: dict[str, str] | None = N
 
 def bare(path: Path) -> Path:
     """Make a bare repository as a host would have it."""
-    git("init", "--quiet", "--bare", "--initial-branch=main", "--template=", str(path))
+    git("init", "--quiet", "--bare", "--initial-branch=main", str(path))
     return path
 
 
