@@ -178,6 +178,18 @@ class SamplingDrafterModel(DrafterModel, Protocol):
         """Return the proposer drawing its tokens, with their distribution in every draft."""
 
 
+@runtime_checkable
+class LateStartModel(DrafterModel, Protocol):
+    """A proposer whose context may begin late: what it shows of a long text is its end."""
+
+    @property
+    def context_tokens(self) -> int:
+        """How many of the newest positions the context shows."""
+
+    def open_at(self, position: int) -> Drafter:
+        """Start a proposer that is shown positions from ``position`` on."""
+
+
 class Accept(Protocol):
     """The rule that turns a forward into tokens: the only host synchronisation of a step."""
 
@@ -265,6 +277,15 @@ class Backend(Protocol):
 
     def load_dflash(self, folder: Path, target: Any) -> DrafterModel:
         """Load a DFlash drafter for ``target``, which this backend loaded."""
+
+    def row_dtype(self, target: Any) -> str:
+        """Return the name of the dtype of a target's features."""
+
+    def packed(self, features: Features, dtype: str) -> bytes:
+        """Return the bits of features in a dtype, row by row, little-endian."""
+
+    def unpacked(self, data: bytearray, shape: tuple[int, int], dtype: str) -> Features:
+        """Return features of such bits on the device."""
 
     def greedy(self, target: Any) -> Accept:
         """Return the greedy accept rule."""

@@ -39,13 +39,15 @@ class Draft:
     """Tokens proposed for the positions after the bonus.
 
     ``tokens`` is a tuple of host integers or a device array of ``count`` ids. ``probs`` (sampling only) holds the
-    drafter's distribution of each proposed row. A drafter that proposes nothing says why in ``skipped``.
+    drafter's distribution of each proposed row. A drafter that proposes nothing says why in ``skipped``. One from
+    elsewhere came ``came_s`` seconds after it was asked for.
     """
 
     tokens: Ids = ()
     count: int = 0
     probs: Rows | None = None
     skipped: str | None = None
+    came_s: float = 0.0
 
     def take(self, deadline_s: float | None = None) -> Draft:
         """Return the draft itself: what a local drafter is asked for is there or queued on the device."""

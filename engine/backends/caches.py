@@ -132,6 +132,11 @@ class WindowRows(LayerRows):
         self.slack_rows = slack_rows
         self._base = 0
         self._floor = 0
+        self._begin = 0
+
+    def begin(self, position: int) -> None:
+        """Begin, while empty, at a later position than 0: there are no rows before it."""
+        self._begin = self._base = self._floor = self._length = position
 
     def append(self, keys: Array, values: Array) -> Rows:
         """Append rows and return the last ``window - 1`` earlier rows with them, oldest first."""
@@ -153,7 +158,7 @@ class WindowRows(LayerRows):
 
     def kept(self) -> tuple[int, Rows]:
         """Return the rows that a crop to any allowed length may still need, and the position of the first."""
-        first = max(0, self._floor - self._reach)
+        first = max(self._begin, self._floor - self._reach)
         return first, self._store.rows(first - self._base, self._length - self._base)
 
     def resume(self, first: int, rows: Rows, floor: int) -> None:
@@ -166,7 +171,7 @@ class WindowRows(LayerRows):
     def _make_room(self, rows: int, like: list[Array]) -> int:
         """Let ``rows`` more rows fit and return the physical row of the oldest one they may see."""
         begin, end = self._length, self._length + rows
-        first = max(0, begin - self._reach)
+        first = max(self._begin, begin - self._reach)
         if end - self._base > self._store.capacity:
             capacity = end - first if rows > self.slack_rows else self._decode_capacity()
             self._store.move(like, first - self._base, begin - self._base, capacity)
@@ -199,7 +204,7 @@ class WindowRows(LayerRows):
         Raises:
             CacheCropError: If a row of it is gone, or ``length`` is beyond what was seen.
         """
-        if 0 <= length <= self._length and max(0, length - self._reach) >= self._base:
+        if self._begin <= length <= self._length and max(self._begin, length - self._reach) >= self._base:
             self._floor = min(self._floor, length)
         self.crop(length)
 

@@ -97,9 +97,21 @@ class DFlashModel(ABC):
         """Target layers it reads."""
         return self.config.target_layer_ids
 
+    @property
+    def context_tokens(self) -> int:
+        """How many of the newest positions the context shows."""
+        return self.config.context_tokens
+
     def open(self) -> Drafter:
         """Start with an empty context, proposing the most likely tokens."""
         return self.start(None)
+
+    def open_at(self, position: int) -> Drafter:
+        """Start with an empty context whose first position is ``position``."""
+        drafter = self.start(None)
+        if isinstance(drafter, DFlashDrafter):
+            drafter.begin(position)
+        return drafter
 
     def sampling(self, settings: Sampling) -> SampledDFlash:
         """Return the same drafter proposing by sampling, with the distribution of every proposal in its drafts."""
@@ -143,6 +155,11 @@ class DFlashDrafter(LocalDrafter, ABC):
         self._forwards = 0
         self._seen = 0
 
+    def begin(self, position: int) -> None:
+        """Begin, while nothing was observed, at a later position than 0."""
+        self._seen = position
+        self._begin_context(position)
+
     @property
     def forwards(self) -> int:
         """Drafter forwards run so far."""
@@ -171,6 +188,10 @@ class DFlashDrafter(LocalDrafter, ABC):
         self._seen = min(length, self._seen)
         self._rewind_context(self._seen)
         return self._seen
+
+    @abstractmethod
+    def _begin_context(self, position: int) -> None:
+        """Let the empty context begin at a position."""
 
     @abstractmethod
     def _rewind_context(self, length: int) -> None:

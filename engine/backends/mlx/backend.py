@@ -21,6 +21,7 @@ from engine.backends.mlx.dflash.affine import values_of
 from engine.backends.mlx.dflash.drafter import MlxDFlash
 from engine.backends.mlx.models.config import completed, settle_windows
 from engine.backends.mlx.native import MlxNative
+from engine.backends.mlx.rows import packed_features, unpacked_features
 from engine.backends.mlx.target import MlxTarget
 from engine.backends.mlx.wired import WiredWeights
 from engine.drafters import dflash
@@ -29,7 +30,7 @@ from engine.structure.decoder import structure_of
 from engine.structure.experts import check_experts
 from engine.structure.memory import DeviceMemory, metal_memory
 from engine.structure.stored import check_stored
-from engine.types import BlasInfo, Forward, TargetInfo
+from engine.types import BlasInfo, Features, Forward, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
 
@@ -125,6 +126,18 @@ class MlxBackend:
         parameters = sum(int(tensor.size) for tensor in tensors.values())
         info = dflash.info_of(config, folder.name, checkpoint.folder_digest(folder), parameters)
         return MlxDFlash(config, tensors, target, info)
+
+    def row_dtype(self, target: MlxTarget) -> str:
+        """Return the name of the dtype of a target's hidden states."""
+        return str(target.dtype).removeprefix("mlx.core.")
+
+    def packed(self, features: Features, dtype: str) -> bytes:
+        """Return the bits of features in a dtype."""
+        return packed_features(features, _dtype(dtype))
+
+    def unpacked(self, data: bytearray, shape: tuple[int, int], dtype: str) -> Features:
+        """Return features of such bits."""
+        return unpacked_features(data, shape, _dtype(dtype))
 
     def greedy(self, target: MlxTarget) -> GreedyAccept:
         """Return the greedy rule for a target's vocabulary."""

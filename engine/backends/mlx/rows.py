@@ -1,4 +1,7 @@
-"""How MLX stores rows of keys and values: codes, and growing arrays ``[1, heads, rows, head_dim]``."""
+"""How MLX stores rows of keys and values: codes, and growing arrays ``[1, heads, rows, head_dim]``.
+
+And hidden states as bytes, in a dtype that the other side names.
+"""
 
 from __future__ import annotations
 
@@ -83,6 +86,16 @@ def _unpacked(page: bytearray, shape: tuple[int, ...], like: mx.array) -> Rows:
     # A copy: the next page comes into the same buffer.
     both = mx.array(np.frombuffer(page, np.uint8)).view(like.dtype).reshape(2, *shape)
     return both[0], both[1]
+
+
+def packed_features(features_NF: mx.array, dtype: mx.Dtype) -> bytes:
+    """Return the bits of ``[rows, width]`` features in a dtype, row by row."""
+    return np.asarray(mx.contiguous(features_NF.astype(dtype)).view(mx.uint8)).tobytes()
+
+
+def unpacked_features(data: bytearray, shape: tuple[int, int], dtype: mx.Dtype) -> mx.array:
+    """Return features of such bits."""
+    return mx.array(np.frombuffer(data, np.uint8)).view(dtype).reshape(shape)
 
 
 def _attended(

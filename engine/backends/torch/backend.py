@@ -20,6 +20,7 @@ from engine.backends.torch.dflash.drafter import TorchDFlash
 from engine.backends.torch.graphs.recording import CudaGraphs, too_old
 from engine.backends.torch.graphs.slots import Slots
 from engine.backends.torch.native import TorchNative
+from engine.backends.torch.rows import packed_features, unpacked_features
 from engine.backends.torch.target import TorchTarget
 from engine.backends.torch.trial import refusal
 from engine.drafters import dflash
@@ -29,7 +30,7 @@ from engine.structure.decoder import Structure, structure_of
 from engine.structure.experts import check_experts
 from engine.structure.memory import DeviceMemory
 from engine.structure.stored import FLOATS, check_stored
-from engine.types import BlasInfo, Forward, TargetInfo
+from engine.types import BlasInfo, Features, Forward, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
 
@@ -143,6 +144,18 @@ class TorchBackend:
             if target.slots.refused is None:
                 target.slots.refused = refusal(target, self.clock, WARM_UP_ROWS, must_pay=self._must_pay)
         return target
+
+    def row_dtype(self, target: TorchTarget) -> str:
+        """Return the name of the dtype of a target's hidden states."""
+        return str(target.dtype).removeprefix("torch.")
+
+    def packed(self, features: Features, dtype: str) -> bytes:
+        """Return the bits of features in a dtype."""
+        return packed_features(features, getattr(torch, dtype))
+
+    def unpacked(self, data: bytearray, shape: tuple[int, int], dtype: str) -> Features:
+        """Return features of such bits on the device."""
+        return unpacked_features(data, shape, getattr(torch, dtype), self._device)
 
     def greedy(self, target: TorchTarget) -> GreedyAccept:
         """Return the greedy rule for a target's vocabulary."""

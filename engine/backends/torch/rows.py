@@ -1,5 +1,7 @@
 """How torch stores rows of keys and values: codes, and growing tensors ``[1, heads, rows, head_dim]``.
 
+And hidden states as bytes, in a dtype that the other side names.
+
 Writes go into a buffer in place: whatever an earlier forward still reads has been queued on the same stream before.
 """
 
@@ -82,6 +84,18 @@ def _packed(keys: torch.Tensor, values: torch.Tensor) -> bytes:
 def _unpacked(page: bytearray, shape: tuple[int, ...], like: torch.Tensor) -> Rows:
     keys, values = torch.frombuffer(page, dtype=torch.uint8).view(like.dtype).view(2, *shape).to(like.device)
     return keys, values
+
+
+def packed_features(features_NF: torch.Tensor, dtype: torch.dtype) -> bytes:
+    """Return the bits of ``[rows, width]`` features in a dtype, row by row."""
+    return bytes(features_NF.to(dtype).contiguous().view(torch.uint8).cpu().numpy().tobytes())
+
+
+def unpacked_features(
+    data: bytearray, shape: tuple[int, int], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """Return features of such bits."""
+    return torch.frombuffer(data, dtype=torch.uint8).view(dtype).view(shape).to(device)
 
 
 def _attended(

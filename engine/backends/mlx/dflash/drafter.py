@@ -190,6 +190,9 @@ class MlxDFlashDrafter(DFlashDrafter):
         cap = self.model.config.context_tokens
         self._shown = (keys[..., -cap:, :], values[..., -cap:, :])
 
+    def _begin_context(self, position: int) -> None:
+        self.context.begin(position)
+
     def _rewind_context(self, length: int) -> None:
         self.context.rewind(length)
         _, (keys, values) = self.context.kept()

@@ -187,6 +187,9 @@ class TorchDFlashDrafter(DFlashDrafter):
         keys, values = self.model.project_context(torch.cat(waiting), self._table, self.context.length)
         self.context.append(keys, values)
 
+    def _begin_context(self, position: int) -> None:
+        self.context.begin(position)
+
     def _rewind_context(self, length: int) -> None:
         self.context.rewind(length)
 
