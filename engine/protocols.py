@@ -222,6 +222,18 @@ class Depth(Protocol):
     def shadowed(self, drafted: int, accepted: int) -> bool:
         """Take how many tokens of a pause's shadow draft came true; return whether to end the pause now."""
 
+    def waited(self, waited_s: float, came_s: float | None) -> None:
+        """Take how long a draft from elsewhere was waited for, and after how long it came; None for not yet."""
+
+    def came_late(self, came_s: float, drafted: int, passed: int, right: int) -> None:
+        """Take a draft of ``drafted`` tokens that came when ``passed`` were committed already, ``right`` as it says.
+
+        If all of these are right, what is left of it is verified next.
+        """
+
+    def silent(self, passed_s: float) -> None:
+        """Take an ask that nothing came of for so long; it is not looked for any more."""
+
     def unanswered(self, position: int, asked: int, elapsed_s: float) -> None:
         """Take an ask for ``asked`` tokens that came to nothing after ``elapsed_s`` seconds; a plain step follows."""
 

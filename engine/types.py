@@ -75,11 +75,14 @@ class Choice:
     """How many tokens to draft next, 0 for none, and which of several drafters is asked; a single one has no name.
 
     Where a drafter's whole draft is what a match says too, the match's tokens follow it, up to ``extended`` in all.
+    A draft from elsewhere is waited for at most ``wait_s`` seconds, None for as long as its drafter does; whenever it
+    comes later, what is left of it is used.
     """
 
     count: int
     source: str = ""
     extended: int = 0
+    wait_s: float | None = 0.0
 
 
 @dataclass(frozen=True, slots=True)

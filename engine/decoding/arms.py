@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from engine.decoding.awaiting import UNTIMED_VERIFY, Latency, Way, best_way
 from engine.decoding.estimates import Acceptance, Costs, Waits
 
 BUCKET_POSITIONS = 512
@@ -33,6 +34,7 @@ class Source:
     longest: int
     acceptance: Acceptance
     waits: Waits = field(default_factory=Waits)
+    latency: Latency = field(default_factory=Latency)
 
     @classmethod
     def unknown(cls, longest: int) -> Source:
@@ -41,9 +43,19 @@ class Source:
 
     @property
     def trusted(self) -> int:
-        """The deepest depth whose acceptance is not pure extrapolation: one beyond the last reached position."""
+        """The deepest depth whose acceptance is not pure extrapolation: one beyond the last reached position.
+
+        Of a draft from elsewhere only what is still to come is worth anything, so all of it is asked for.
+        """
+        if self.latency.seconds is not None:
+            return self.longest
         reached = sum(1 for count in self.acceptance.reached if count)
         return min(self.longest, max(reached + 1, FIRST_DEPTH))
+
+    @property
+    def first_depth(self) -> int:
+        """How many tokens to ask for while nothing is known of its steps."""
+        return self.longest if self.latency.seconds is not None else min(FIRST_DEPTH, self.longest)
 
     def hoped_rate(self, costs: Bucket, name: str) -> float:
         """Return the rate if its drafts came nearer to being always right: the less is known of them, the nearer."""
@@ -51,6 +63,15 @@ class Source:
         expected = self.acceptance.committed(self.longest)
         hope = max(LEAST_HOPE, 1.0 / (1 + self.acceptance.reached[0]))
         return (expected + hope * (self.longest + 1 - expected)) / cost_s
+
+    def way(self, costs: Bucket, name: str, depth: int) -> Way | None:
+        """Return whether to wait for a draft from elsewhere, None for a drafter whose drafts are there at once."""
+        if self.latency.seconds is None or not costs.plain_s:
+            return None
+        timed, untimed_s = costs.of(name), UNTIMED_VERIFY * costs.plain_s
+        return best_way(
+            self.acceptance, depth, self.latency.seconds, costs.plain_s, lambda count: timed.of(count) or untimed_s
+        )
 
     @property
     def promised(self) -> float:

@@ -20,6 +20,8 @@ Five rules bound what learning may cost:
    verified once shadows say that it might pay.
 5. An ask that comes to nothing books all its time, and what such asks cost on average is part of what a draft costs: a
    drafter that answers late is asked only as often as the account can bear.
+6. A draft from elsewhere is waited for only where that was measured to be faster than to go on plainly until it comes
+   (``engine.decoding.awaiting``); every wait is booked, and a draft that was not waited for costs nothing to ask for.
 
 Knows neither clocks nor models; ``tests.fakes.replay`` runs it on invented and on recorded costs.
 """
@@ -29,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from engine.decoding.arms import FIRST_DEPTH, PLAIN, PROBE_COST_PRIOR, Arm, Bucket, bucket_at, sources_of
+from engine.decoding.awaiting import Way
 from engine.decoding.estimates import COST_WEIGHT, LARGEST_INNOVATION
 from engine.decoding.lookups import LOOKED_UP, Expected, Lookups
 from engine.types import Choice, Decision, Match, Pause
@@ -57,6 +60,8 @@ LARGEST_SHADOW_COST = 2.0
 UNANSWERED_SHADOWS = 2
 LONGEST_SHADOW = 8
 SURPRISING_BELOW = 0.4
+LEAST_ANSWERING = 0.5
+"""Share of asks that something must come of for gains to be spent on more of them."""
 
 
 class ControlledDepth:
@@ -83,11 +88,13 @@ class ControlledDepth:
         self._shadowed_source = ""
         self._awaited = 0
         self._unanswered = 0
+        self._asked_source = ""
+        self._passed = 0
         self._shadow_cost = SHADOW_COST_PRIOR
 
     def choose(self, position: int, limit: int, lookup: Callable[[], Match | None] = lambda: None) -> Choice:
         """Return the next step's draft: what a match promises where that is most, else what is known of the others."""
-        self._chosen, self._match, self._awaited = PLAIN, None, 0
+        self._chosen, self._match, self._awaited, self._passed = PLAIN, None, 0, 0
         if limit <= 0:
             return Choice(0)
         costs, self._match = bucket_at(self.buckets, position), lookup()
@@ -99,7 +106,7 @@ class ControlledDepth:
         arm = self._next(costs, matched=found is not None)
         if arm.depth == 0 and found is not None:
             return self._looked_up(costs, found, limit)
-        return self._taken(arm, limit, self._extended(costs, arm, limit))
+        return self._taken(costs, arm, limit, self._extended(costs, arm, limit))
 
     def interrupts(self, position: int, limit: int, lookup: Callable[[], Match | None]) -> bool:
         """Say whether the match here is expected to gain more than the row written ahead, which a draft drops."""
@@ -140,6 +147,32 @@ class ControlledDepth:
             return False
         self._pause, self._until_probe = FIRST_PAUSE_STEPS, 0
         return True
+
+    def waited(self, waited_s: float, came_s: float | None) -> None:
+        """Book a wait, and learn how long drafts take to come."""
+        self.account_s += waited_s
+        source = self.sources.get(self._asked_source)
+        if source is not None and came_s is not None:
+            source.latency.learn(came_s)
+        elif source is not None and waited_s:
+            source.latency.at_least(waited_s)
+
+    def came_late(self, came_s: float, drafted: int, passed: int, right: int) -> None:
+        """Learn from a draft that plain decoding overtook; what is left of one that was right so far is verified."""
+        source = self.sources.get(self._asked_source)
+        if source is None:
+            return
+        source.latency.learn(came_s)
+        if right == passed < drafted:
+            self._passed = passed
+        else:
+            source.acceptance.learn(min(drafted, passed, source.longest), min(right, source.longest))
+
+    def silent(self, passed_s: float) -> None:
+        """Learn that drafts take longer than anybody looked for one."""
+        source = self.sources.get(self._asked_source)
+        if source is not None:
+            source.latency.at_least(passed_s)
 
     def unanswered(self, position: int, asked: int, elapsed_s: float) -> None:
         """Book the time of an ask that came to nothing, and end a probe that the account cannot bear any more."""
@@ -194,7 +227,9 @@ class ControlledDepth:
         self.lookups.pass_by(len(outcome.tokens), came_true=arm.source == LOOKED_UP and outcome.accepted > 0)
         source = self.sources.get(arm.source) if arm.depth else None
         if source is not None:
-            source.acceptance.learn(min(arm.depth, source.longest), min(outcome.accepted, source.longest))
+            passed, self._passed = self._passed, 0
+            drafted, accepted = arm.depth + passed, outcome.accepted + passed
+            source.acceptance.learn(min(drafted, source.longest), min(accepted, source.longest))
             source.waits.learn(answered=True, lost_s=0.0)
             if match is not None and arm.depth >= source.longest:
                 self.lookups.learn_agreement(min(outcome.accepted, right) >= source.longest)
@@ -202,11 +237,12 @@ class ControlledDepth:
     def _looked_up(self, costs: Bucket, found: Expected, limit: int) -> Choice:
         """Return the draft of a match, short as long as no step with one was timed."""
         timed = bool(costs.of(LOOKED_UP).seconds)
-        return self._taken(Arm(LOOKED_UP, found.count if timed else min(found.count, FIRST_DEPTH)), limit)
+        return self._taken(costs, Arm(LOOKED_UP, found.count if timed else min(found.count, FIRST_DEPTH)), limit)
 
-    def _taken(self, arm: Arm, limit: int, extended: int = 0) -> Choice:
+    def _taken(self, costs: Bucket, arm: Arm, limit: int, extended: int = 0) -> Choice:
         self._chosen = Arm(arm.source, min(arm.depth, limit))
-        return Choice(self._chosen.depth, arm.source, extended)
+        self._asked_source = arm.source
+        return Choice(self._chosen.depth, arm.source, extended, self._wait_s(costs, self._chosen))
 
     def _paused(self, tokens: int, shadow: bool) -> Pause:
         """Return a pause, with a shadow draft that it is long enough to compare: of the drafter least is known of."""
@@ -214,6 +250,7 @@ class ControlledDepth:
             return Pause(tokens)
         self._shadowing = True
         self._shadowed_source = min(self.sources, key=lambda name: self.sources[name].acceptance.reached[0])
+        self._asked_source = self._shadowed_source
         self._awaited = min(self.sources[self._shadowed_source].longest, tokens, LONGEST_SHADOW)
         return Pause(tokens, self._awaited, self._shadowed_source)
 
@@ -268,8 +305,9 @@ class ControlledDepth:
         candidate = self._candidate(costs, best)
         self._look = best.depth == 0 and self._shadows and not matched and not self._promising()
         longest = SHADOW_PAUSE_STEPS if self._look else LONGEST_PAUSE_STEPS
-        if best.depth == 0 and self.account_s < 0:
-            # Earlier gains may be spent on looking more often.
+        answering = any(source.waits.answered > LEAST_ANSWERING for source in self.sources.values())
+        if best.depth == 0 and self.account_s < 0 and answering:
+            # Earlier gains may be spent on looking more often, but not at a drafter that has fallen silent.
             longest = CREDIT_PAUSE_STEPS
         self._until_probe, self._pause = min(self._pause, longest), min(self._pause * 2, longest)
         if candidate != best and not self._look and self._affordable(costs, self._loss(costs, candidate)):
@@ -284,8 +322,21 @@ class ControlledDepth:
         cost_s = costs.of(arm.source).of(arm.depth)
         return None if cost_s is None else cost_s + self.sources[arm.source].waits.per_draft_s
 
+    def _way(self, costs: Bucket, arm: Arm) -> Way | None:
+        """Return how a draft from elsewhere is best used, None where it is there at once."""
+        source = self.sources.get(arm.source) if arm.depth else None
+        return None if source is None else source.way(costs, arm.source, arm.depth)
+
+    def _wait_s(self, costs: Bucket, arm: Arm) -> float:
+        way = self._way(costs, arm)
+        return 0.0 if way is None else way.wait_s
+
     def _rate(self, costs: Bucket, arm: Arm) -> float:
-        cost_s = self._cost_s(costs, arm)
+        cost_s, way = self._cost_s(costs, arm), self._way(costs, arm)
+        if cost_s is not None and way is not None:
+            # Where nothing comes of an ask, plain decoding has gone on.
+            answered = self.sources[arm.source].waits.answered
+            return answered * way.rate + (1.0 - answered) / costs.plain_s
         return 0.0 if cost_s is None else self._committed(arm) / cost_s
 
     def _committed(self, arm: Arm) -> float:
@@ -308,7 +359,7 @@ class ControlledDepth:
 
     def _candidate(self, costs: Bucket, best: Arm) -> Arm:
         """Return what to probe: the best drafting arm when parked, else a neighbour, the deeper one first."""
-        untried = [Arm(name, min(FIRST_DEPTH, self.sources[name].longest)) for name in self.sources]
+        untried = [Arm(name, source.first_depth) for name, source in self.sources.items()]
         if best.depth == 0:
             known = [arm for arm in self._arms() if self._cost_s(costs, arm) is not None]
             return max(known or untried, key=lambda arm: (self._rate(costs, arm), self._committed(arm)))
@@ -328,6 +379,9 @@ class ControlledDepth:
     def _loss(self, costs: Bucket, arm: Arm) -> float:
         """Return the seconds a probe of ``arm`` is expected to lose against plain decoding."""
         if arm.depth == 0 or arm.source not in self.sources or not costs.plain.seconds:
+            return 0.0
+        way = self._way(costs, arm)
+        if way is not None and not way.wait_s:
             return 0.0
         # A single measurement of drafting may have been a bad moment.
         known_s = costs.of(arm.source).of(arm.depth) if costs.drafted_steps > 1 else None

@@ -23,6 +23,9 @@ from engine.stopping import Stopping
 from engine.types import LATE, Choice, Decision, Draft, Forward, Pause, Step, StopReason
 from engine.verification.greedy import accepted_length
 
+LATEST_TOKENS = 64
+"""How many plain tokens a draft from elsewhere may be late by before it is no longer looked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -94,12 +97,21 @@ def _decode(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Iterat
         position, forwards = sequence.length, drafter.forwards
         limit = 0 if force_plain else stopping.remaining_tokens - 1
         choice = depth.choose(position, limit, partial(drafter.lookup, bonus))
-        draft = _drafted(drafter, bonus, position, choice)
+        pending = _asked(drafter, bonus, position, choice)
+        draft = depth.take(pending, choice)
+        if draft.skipped == LATE:
+            late = _LateDraft(run, pending, forwards)
+            bonus = yield from _plain(run, bonus, Pause(LATEST_TOKENS), late, LATE)
+            draft = late.left()
+            if bonus is None or draft.count == 0:
+                continue
+            position, forwards = sequence.length, drafter.forwards
         if draft.count == 0:
             if choice.count > 0:
                 depth.unanswered(position, choice.count)
             pause = Pause(1) if force_plain or choice.count > 0 else depth.park(position)
-            bonus = yield from _plain(run, bonus, pause, draft.skipped)
+            shadow = _Shadow(run, bonus, pause)
+            bonus = yield from _plain(run, bonus, pause, shadow, draft.skipped)
             force_plain = False
             continue
 
@@ -129,12 +141,12 @@ def _decode(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Iterat
             bonus = decision.bonus if stop is None else None
 
 
-def _drafted(drafter: Drafter, bonus: int, position: int, choice: Choice) -> Draft:
-    """Return the draft that was chosen, none where none was."""
+def _asked(drafter: Drafter, bonus: int, position: int, choice: Choice) -> Pending:
+    """Ask for the draft that was chosen, none where none was."""
     if choice.count == 0:
         return Draft()
     drafter.select(choice)
-    return drafter.ask(bonus, position, choice.count).take()
+    return drafter.ask(bonus, position, choice.count)
 
 
 def _prefill(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Generator[Step, None, int | None]:
@@ -166,11 +178,52 @@ def _prefill(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Gener
     return None if stop is not None else decision.bonus
 
 
+class _LateDraft:
+    """A draft from elsewhere that is under way beside plain decoding from the same bonus, to be shortened by that."""
+
+    proposed = 0
+    interruptible = False
+    """Whether a match may end the pause: what is under way would be lost by it."""
+
+    def __init__(self, run: _Run, pending: Pending, forwards: int) -> None:
+        self.forwards = forwards
+        self._run = run
+        self._pending = pending
+        self._came: list[int] = []
+        self._draft = Draft(skipped=LATE)
+
+    def compare(self, token: int) -> tuple[bool, bool]:
+        """Take the next plain token; return that nothing was read from the device, and whether the draft is there."""
+        self._came.append(token)
+        self._draft = self._pending.take(0.0)
+        return False, self._draft.skipped != LATE
+
+    def left(self) -> Draft:
+        """Return what of the draft is still to be verified: nothing if another token came than it says, or all did."""
+        depth, draft, passed = self._run.depth, self._draft, len(self._came)
+        if draft.count == 0:
+            if draft.skipped == LATE:
+                depth.silent()
+            else:
+                depth.unanswered(self._run.sequence.length, 1)
+            return draft
+        ids = draft.ids()
+        right = accepted_length(ids, self._came)
+        depth.came_late(draft.came_s, len(ids), passed, right)
+        rest = ids[passed:][: max(0, self._run.stopping.remaining_tokens - 1)] if right == passed else ()
+        probs = None if draft.probs is None else draft.probs[passed : passed + len(rest)]
+        return Draft(rest, len(rest), probs)
+
+
 class _Shadow:
     """A draft that nothing verifies, beside plain decoding from the same bonus; it ends with its last token."""
 
-    def __init__(self, run: _Run, bonus: int, pause: Pause, limit: int) -> None:
+    interruptible = True
+
+    def __init__(self, run: _Run, bonus: int, pause: Pause) -> None:
         # Under a rule that draws, another draw than the target's says nothing about being accepted.
+        limit = min(pause.tokens, run.stopping.remaining_tokens)
+        self.forwards = run.drafter.forwards
         count = min(pause.shadow, limit) if run.accept.greedy else 0
         if count > 0:
             run.drafter.select(Choice(count, pause.source))
@@ -182,23 +235,30 @@ class _Shadow:
             run.depth.unanswered(run.sequence.length, count)
         self._depth = run.depth
         self._came: list[int] = []
+        self._compared = False
 
     def compare(self, token: int) -> tuple[bool, bool]:
         """Take the next plain token; return whether the draft was read from the device, and whether to end the pause.
 
-        It is read once as many tokens have come as it proposed: by then the device has long had it.
+        It is read once as many tokens have come as it proposed: by then the device has long had it. One from elsewhere
+        is looked for again at each later token.
         """
         self._came.append(token)
-        if len(self._came) != self.proposed:
+        if self._compared or len(self._came) < self.proposed:
             return False, False
         draft = self._pending.take(0.0)
+        self._compared = draft.skipped != LATE
         if draft.count == 0:
             return False, False
+        if draft.came_s:
+            self._depth.waited(0.0, draft.came_s)
         accepted = accepted_length(draft.ids(), self._came)
         return not isinstance(draft.tokens, tuple), self._depth.shadowed(draft.count, accepted)
 
 
-def _plain(run: _Run, bonus: int, pause: Pause, skipped: str | None) -> Generator[Step, None, int | None]:
+def _plain(
+    run: _Run, bonus: int, pause: Pause, beside: _LateDraft | _Shadow, skipped: str | None
+) -> Generator[Step, None, int | None]:
     """Decode up to ``pause.tokens`` tokens without verifying drafts and yield a step for each.
 
     Returns:
@@ -206,9 +266,7 @@ def _plain(run: _Run, bonus: int, pause: Pause, skipped: str | None) -> Generato
     """
     sequence, drafter, stopping = run.sequence, run.drafter, run.stopping
     tokens = min(pause.tokens, stopping.remaining_tokens)
-    forwards = drafter.forwards
-    shadow = _Shadow(run, bonus, pause, tokens)
-    shadowed = shadow.proposed
+    forwards, shadowed = beside.forwards, beside.proposed
     stop, ended = None, False
     ahead = sequence.decode_ahead(bonus, tokens) if run.accept.greedy else _one_by_one(run, bonus, tokens)
     for came, (read, forward) in enumerate(ahead, 1):
@@ -220,8 +278,8 @@ def _plain(run: _Run, bonus: int, pause: Pause, skipped: str | None) -> Generato
             drafter.observe(forward.start, (bonus,), sequence.committed(forward, 1))
         run.depth.record(forward.start, 0, decision)
         bonus = decision.bonus
-        waited, ended = shadow.compare(bonus) if stop is None else (False, False)
-        if stop is None and not ended and came < tokens:
+        waited, ended = beside.compare(bonus) if stop is None else (False, False)
+        if stop is None and not ended and came < tokens and beside.interruptible:
             limit = stopping.remaining_tokens - 1
             ended = run.depth.interrupts(forward.start + 1, limit, partial(drafter.lookup, bonus))
         if stop is not None or ended:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from engine.protocols import Clock, Depth
-from engine.types import Choice, Decision, Draft, Match, Pause, Step
+from engine.protocols import Clock, Depth, Pending
+from engine.types import LATE, Choice, Decision, Draft, Match, Pause, Step
 
 
 class TimedDepth:
@@ -19,8 +19,9 @@ class TimedDepth:
 
     def __init__(self, depth: Depth, clock: Clock) -> None:
         self._depth, self._host_ns = depth, clock.host_ns
-        self._began_ns = 0
+        self._began_ns = self._asked_ns = 0
         self.shadowed, self.interrupts = depth.shadowed, depth.interrupts
+        self.waited, self.came_late = depth.waited, depth.came_late
 
     def choose(self, position: int, limit: int, lookup: Callable[[], Match | None]) -> Choice:
         """Return the draft of the step that begins now."""
@@ -33,6 +34,25 @@ class TimedDepth:
         pause = self._depth.park(position)
         self._began_ns = self._host_ns()
         return pause
+
+    def take(self, pending: Pending, choice: Choice) -> Draft:
+        """Return a draft that was asked for, waiting for one from elsewhere as long as was chosen.
+
+        The wait is told apart from the step: how long it takes depends on the link, not on the target.
+        """
+        if isinstance(pending, Draft):
+            return pending
+        self._asked_ns = self._host_ns()
+        draft = pending.take(choice.wait_s)
+        if draft.count or draft.skipped == LATE:
+            waited_ns = self._host_ns() - self._asked_ns if choice.wait_s != 0.0 else 0
+            self._began_ns += waited_ns
+            self._depth.waited(waited_ns / 1e9, draft.came_s if draft.count else None)
+        return draft
+
+    def silent(self) -> None:
+        """Pass on that nothing came of the last ask, with the time since."""
+        self._depth.silent((self._host_ns() - self._asked_ns) / 1e9)
 
     def unanswered(self, position: int, asked: int) -> None:
         """Pass on an ask that came to nothing with its time; the plain step that follows begins now."""

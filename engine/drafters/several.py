@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from engine.drafters.ngram import NgramDrafter, NgramModel
 from engine.errors import UsageError
 from engine.protocols import Drafter, DrafterModel, Pending, SamplingDrafterModel
-from engine.types import Choice, Draft, DrafterInfo, Features, Match
+from engine.types import LATE, Choice, Draft, DrafterInfo, Features, Match
 from engine.verification.rejection import Sampling
 
 LONGEST_MATCH = 32
@@ -102,7 +102,11 @@ class SeveralDrafters:
         if chosen is None:
             return self.looking.ask(bonus, position, count)
         pending = chosen.ask(bonus, position, count)
-        return self._extended(pending.take(), bonus) if self._choice.extended > count else pending
+        if self._choice.extended <= count:
+            return pending
+        draft = pending.take(0.0)
+        # One from elsewhere that is still under way stays as it is: nobody waits for it here.
+        return pending if draft.skipped == LATE else self._extended(draft, bonus)
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Show all of them what was committed."""
