@@ -19,7 +19,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt
 
 $(VENV)/.dev: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e ".[mlx,torch,gguf,github,mcp,report,dev]"
+	$(PIP) -e ".[mlx,torch,gguf,distributed,github,mcp,report,dev]"
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.release: $(VENV)/.dev

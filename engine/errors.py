@@ -13,6 +13,7 @@ EngineError
 ├── ChildError                 a child process ended, or says that something went wrong
 ├── ObservationError           a drafter was shown tokens after a gap, or again
 ├── CacheCropError             a cache was asked for rows it no longer holds
+├── SessionError               a drafting session was refused, or ended
 └── NonFiniteLogitsError       the target itself produced NaN or infinite logits
 
 Every message says what happened, what was got and expected, and what to do next.
@@ -113,3 +114,13 @@ class ChildError(EngineError):
     """Report a child process that did not answer as it should."""
 
     exit_code = 5
+
+
+class SessionError(EngineError):
+    """Report what a drafting session is refused for; ``status`` is gRPC's name of the kind, such as ``NOT_FOUND``."""
+
+    exit_code = 7
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status

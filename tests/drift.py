@@ -18,6 +18,7 @@ GENERATORS = (
     "tests.generated.client_documents:generate",
     "tests.generated.forgeries:generate",
     "tests.generated.gate_pages:generate",
+    "tests.generated.protos:generate",
     "tests.generated.record_schemas:generate",
     "tests.generated.report_views:generate",
     "tests.generated.security_tests:generate",

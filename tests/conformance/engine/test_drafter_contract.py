@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from engine.benchmarks.controller import SpoiltDrafter
+from engine.distributed.remote_drafter import RemoteDrafter
 from engine.drafters.draft_model import DraftModel
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
@@ -18,15 +20,24 @@ from engine.errors import ObservationError
 from engine.loading import load_backend
 from engine.protocols import Drafter
 from engine.structure.layout import CacheLayout
+from engine.types import LATE
 
+pytest.importorskip("grpc", reason="remote drafters are asked over gRPC")
 torch = pytest.importorskip("torch", reason="the checkpoints are written with torch")
 pytest.importorskip("mlx.core", reason="conformance needs both backends")
 
+from engine.distributed.rpc.client import DrafterChannel  # noqa: E402
+from engine.distributed.rpc.in_thread import serving  # noqa: E402
+from engine.distributed.rpc.methods import DFLASH, NGRAM  # noqa: E402
+from engine.distributed.rpc.remote import remote_model  # noqa: E402
+from engine.distributed.rpc.server import DrafterServer  # noqa: E402
+from engine.distributed.served import serve_dflash, serve_ngram  # noqa: E402
 from tests.fakes import tiny_torch  # noqa: E402
 
 PROMPT = (9, 8, 7, 9, 8, 7, 9, 8, 7, 9, 8)
 BONUS = 7
-KINDS = ("ngram", "spoilt", "draft model", "dflash", "several")
+LOCAL = ("ngram", "spoilt", "draft model", "dflash", "several")
+REMOTE = ("remote ngram", "remote dflash")
 
 
 @dataclass
@@ -45,12 +56,13 @@ class Shown:
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Any, dict[str, Any]]]:
-    """Return a backend's target and its drafters by kind, loaded when they are first asked for."""
+def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[Any, dict[str, Any]]]]:
+    """Yield a backend's target and its drafters by kind, loaded and served when they are first asked for."""
     torch.set_num_threads(1)
     root = tmp_path_factory.mktemp("contract")
     tiny_torch.write_target(root / "target", "qwen3")
     tiny_torch.write_dflash(root / "dflash")
+    served = ExitStack()
 
     @cache
     def load(name: str) -> tuple[Any, dict[str, Any]]:
@@ -58,12 +70,28 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[An
         target = backend.load_target(root / "target")
         dflash, small, ngram = backend.load_dflash(root / "dflash", target), DraftModel(target), NgramModel()
         both = several([dflash, small])
-        return target, {"ngram": ngram, "spoilt": ngram, "draft model": small, "dflash": dflash, "several": both}
+        offered = {NGRAM: serve_ngram(ngram), DFLASH: serve_dflash(backend, dflash, target.info, root / "target")}
+        address = served.enter_context(serving(DrafterServer(offered)))
+        remote = {}
+        for service in offered:
+            channel = DrafterChannel(address, service)
+            served.callback(channel.close)
+            remote[service] = remote_model(channel, backend, target, root / "target", patience_s=600.0)
+        return target, {
+            "ngram": ngram,
+            "spoilt": ngram,
+            "draft model": small,
+            "dflash": dflash,
+            "several": both,
+            "remote ngram": remote[NGRAM],
+            "remote dflash": remote[DFLASH],
+        }
 
-    return load
+    with served:
+        yield load
 
 
-@pytest.fixture(params=[f"{backend}, {kind}" for backend in ("mlx", "torch") for kind in KINDS])
+@pytest.fixture(params=[f"{backend}, {kind}" for backend in ("mlx", "torch") for kind in (*LOCAL, *REMOTE)])
 def shown(request: pytest.FixtureRequest, models: Callable[[str], tuple[Any, dict[str, Any]]]) -> Shown:
     name, kind = request.param.split(", ")
     target, known = models(name)
@@ -127,9 +155,12 @@ def test_what_a_drafter_goes_back_over_leaves_no_trace(shown: Shown) -> None:
     assert len(found[0]) == 3
 
 
-def test_a_local_draft_is_there_at_once_and_may_be_taken_twice(shown: Shown) -> None:
+def test_a_draft_may_be_taken_twice_and_a_local_one_is_there_at_once(shown: Shown) -> None:
     shown.show(0, len(PROMPT))
     pending = shown.drafter.ask(BONUS, len(PROMPT), 3)
+    if isinstance(shown.drafter, RemoteDrafter):
+        assert pending.take(0.0).skipped in {None, LATE}
+        pending.take()
     at_once, later = pending.take(0.0), pending.take()
     assert (at_once.count, at_once.skipped) == (3, None)
     assert ids(at_once) == ids(later)

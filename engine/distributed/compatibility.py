@@ -1,0 +1,144 @@
+"""What a drafter's server offers, and the hash in which both sides agree on it before any row is sent.
+
+The target's weights are not part of it: quantised forms of one target share a drafter, and a drafter of another
+target's weights costs accepted tokens, never a wrong one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.distributed.kakeya.v1 import proposer_pb2 as pb
+from engine.errors import ModelMismatchError
+from engine.types import DrafterInfo, TargetInfo
+
+PROTOCOL = 1
+FORMATS: dict[str, pb.RowFormat] = {
+    "float32": pb.ROW_FORMAT_FLOAT32,
+    "bfloat16": pb.ROW_FORMAT_BFLOAT16,
+    "float16": pb.ROW_FORMAT_FLOAT16,
+}
+"""Formats of rows by the name of their dtype."""
+ITEM_BYTES: dict[pb.RowFormat, int] = {pb.ROW_FORMAT_FLOAT32: 4, pb.ROW_FORMAT_BFLOAT16: 2, pb.ROW_FORMAT_FLOAT16: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterOffer:
+    """What a server drafts with, and for which target.
+
+    ``context_tokens`` is how many of the newest positions the drafter's context shows, None for all. ``hidden_size`` is
+    0 and ``tokenizer`` empty where no rows are read and any tokenizer will do.
+    """
+
+    info: DrafterInfo
+    capture: tuple[int, ...]
+    context_tokens: int | None
+    hidden_size: int
+    vocab_size: int
+    tokenizer: str
+    lease_s: float
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row: the hidden states of all captured layers."""
+        return len(self.capture) * self.hidden_size
+
+    def message(self) -> pb.DrafterFacts:
+        """Return what is sent of it."""
+        return pb.DrafterFacts(
+            protocol=PROTOCOL,
+            name=self.info.name,
+            digest=self.info.digest or "",
+            format=self.info.format,
+            parameters=self.info.parameters,
+            block_size=self.info.block_size or 0,
+            settings_json=json.dumps(self.info.settings, sort_keys=True),
+            capture=self.capture,
+            context_tokens=self.context_tokens or 0,
+            hidden_size=self.hidden_size,
+            vocab_size=self.vocab_size,
+            tokenizer=self.tokenizer,
+            lease_ms=int(self.lease_s * 1000),
+        )
+
+    @classmethod
+    def read(cls, facts: pb.DrafterFacts) -> DrafterOffer:
+        """Return what a server sent.
+
+        Raises:
+            ModelMismatchError: If it speaks another version of the protocol, or says something unusable.
+        """
+        if facts.protocol != PROTOCOL:
+            raise ModelMismatchError(
+                f"the drafter's server speaks version {facts.protocol} of the protocol; expected {PROTOCOL}. Install "
+                "the same version of Kakeya at both ends."
+            )
+        try:
+            settings: Any = json.loads(facts.settings_json or "{}")
+        except (ValueError, RecursionError) as error:
+            raise ModelMismatchError(f"the drafter's server sent settings that are no JSON: {error}") from error
+        info = DrafterInfo(
+            name=facts.name,
+            digest=facts.digest or None,
+            format=facts.format,
+            parameters=facts.parameters,
+            block_size=facts.block_size or None,
+            settings=settings if isinstance(settings, dict) else {},
+        )
+        return cls(
+            info,
+            tuple(facts.capture),
+            facts.context_tokens or None,
+            facts.hidden_size,
+            facts.vocab_size,
+            facts.tokenizer,
+            facts.lease_ms / 1000,
+        )
+
+    def check_fits(self, target: TargetInfo, tokenizer: str) -> None:
+        """Check that the drafter belongs to a target with this digest of its tokenizer.
+
+        Raises:
+            ModelMismatchError: If it does not.
+        """
+        facts: list[tuple[str, object, object]] = [("vocabulary", self.vocab_size or None, target.vocab_size)]
+        if self.capture:
+            facts += [
+                ("hidden size", self.hidden_size, target.hidden_size),
+                ("tokenizer", self.tokenizer, tokenizer),
+            ]
+        for name, got, expected in facts:
+            if got is not None and got != expected:
+                raise ModelMismatchError(
+                    f"the remote drafter {self.info.name!r} is for a target with {name} {got}; {target.name!r} has "
+                    f"{expected}. Serve the drafter trained for it."
+                )
+        if self.capture and self.capture[-1] >= target.layer_count:
+            raise ModelMismatchError(
+                f"the remote drafter {self.info.name!r} reads target layer {self.capture[-1]}; {target.name!r} has "
+                f"{target.layer_count} layers"
+            )
+
+    def compatibility(self, row_format: str) -> bytes:
+        """Return the hash both sides compare when a session opens."""
+        agreed = {
+            "protocol": PROTOCOL,
+            "drafter": self.info.digest or self.info.name,
+            "format": self.info.format,
+            "capture": list(self.capture),
+            "hidden_size": self.hidden_size,
+            "vocab_size": self.vocab_size,
+            "tokenizer": self.tokenizer,
+            "rows": row_format,
+        }
+        return hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).digest()
+
+
+def tokenizer_digest(folder: Path) -> str:
+    """Return sha256 hex of a folder's tokenizer.json, empty where there is none."""
+    path = folder / "tokenizer.json"
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""

@@ -1,0 +1,326 @@
+"""A drafter on another machine, as the decoding loop sees it: asked over a stream, waited for no longer than said.
+
+Whatever goes wrong with the stream is a draft that does not come, with its reason; the next ask opens another session
+and shows it what the context needs. Knows streams through ``engine.distributed.stream`` alone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.distributed.compatibility import FORMATS, DrafterOffer
+from engine.distributed.history import Observed, ObservedRows, Pack
+from engine.distributed.kakeya.v1 import proposer_pb2 as pb
+from engine.distributed.session import MOST_BLOCK_TOKENS, TokenHash
+from engine.distributed.stream import Connect, DraftStream, Listener, Message, Reply, Traffic
+from engine.distributed.tensors import chunks, described
+from engine.drafters.local import LocalDrafter
+from engine.types import LATE, Draft, DrafterInfo, Features
+
+PATIENCE_S = 5.0
+"""How long a server may be silent with an ask before it is given up."""
+FIRST_RETRY_S, LONGEST_RETRY_S = 0.1, 8.0
+MOST_PARTS = 1 << 16
+"""Blocks that one ask may be sent in: sequence numbers leave room for them."""
+MOST_MARKS = 64
+"""Ends of blocks at which a session that lost its stream can be gone on with."""
+UNREACHED = "no connection to the remote drafter"
+LOST = "the remote drafter's stream ended"
+SILENT = "the remote drafter was silent"
+BROKEN = "the remote drafter sent no usable draft"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteModel:
+    """A drafter served elsewhere, for targets of one vocabulary.
+
+    Attributes:
+        offer: What its server says of it.
+        vocab_size: Ids that the target knows.
+        connect: Opens a stream to it.
+        row_format: The dtype rows are sent in.
+        pack: Makes bytes of the target's features in that dtype, None where the drafter reads none.
+        patience_s: How long its server may be silent with an ask.
+        now_s: Monotonic seconds.
+    """
+
+    offer: DrafterOffer
+    vocab_size: int
+    connect: Connect
+    row_format: str
+    pack: Pack | None
+    patience_s: float = PATIENCE_S
+    now_s: Callable[[], float] = time.monotonic
+
+    @property
+    def info(self) -> DrafterInfo:
+        """Name, digest and settings of the drafter served."""
+        return self.offer.info
+
+    @property
+    def capture(self) -> tuple[int, ...]:
+        """Target layers it reads."""
+        return self.offer.capture
+
+    def open(self) -> RemoteDrafter:
+        """Start on an empty sequence, and open a session for it meanwhile."""
+        return RemoteDrafter(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    sequence: int
+    bonus: int
+    position: int
+    count: int
+    asked_s: float
+
+    @property
+    def number(self) -> int:
+        """The number of the block that asks: one ask may be sent in several blocks, and this is the last of them."""
+        return (self.sequence + 1) * MOST_PARTS - 1
+
+
+@dataclass(slots=True)
+class _Session:
+    """An open line: the session's id once it is known, what was sent in it, and the hash at each end of a block."""
+
+    line: DraftStream
+    identity: str = ""
+    sent: int = 0
+    marks: dict[int, TokenHash] | None = None
+
+
+class RemoteDrafter(LocalDrafter):
+    """One sequence drafted for elsewhere. Its reader's thread only stores replies and sends what was packed."""
+
+    def __init__(self, model: RemoteModel) -> None:
+        self.traffic = Traffic()
+        self._model = model
+        self._history = ObservedRows(model.offer.context_tokens, model.pack)
+        self._changed = threading.Condition()
+        self._session: _Session | None = None
+        self._resumable: tuple[str, dict[int, TokenHash]] | None = None
+        self._sequence = 0
+        self._wanted: _Wanted | None = None
+        self._answer: Draft | None = None
+        self._silent_since_s: float | None = None
+        self._retry_s, self._retry_at_s = FIRST_RETRY_S, 0.0
+        self._why, self._refused = UNREACHED, ""
+        self._forwards = 0
+        with self._changed:
+            self._connect()
+
+    @property
+    def forwards(self) -> int:
+        """Forwards that the server says its drafter ran for this sequence's newest session."""
+        return self._forwards
+
+    def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
+        """Keep committed tokens and their rows until an ask takes them along.
+
+        Raises:
+            ObservationError: If the positions do not follow those observed so far.
+        """
+        self._history.add(start, tokens, features)
+
+    def ask(self, bonus: int, position: int, count: int) -> Asked | Draft:
+        """Send what the context lacks, and ask; returns at once."""
+        block = self._model.offer.info.block_size
+        count = min(count, block - 1) if block else count
+        # In this thread: an array belongs to the thread that made it.
+        self._history.pack()
+        with self._changed:
+            now_s = self._model.now_s()
+            if self._silent_since_s is not None and now_s - self._silent_since_s > self._model.patience_s:
+                self._drop(SILENT)
+            if self._session is None and not self._refused and now_s >= self._retry_at_s:
+                self._connect()
+            self._sequence += 1
+            self._answer = None
+            if self._session is None:
+                self._wanted = None
+                return Draft(skipped=self._refused or self._why)
+            wanted = self._wanted = _Wanted(self._sequence, bonus, position, count, now_s)
+            self._silent_since_s = self._silent_since_s or now_s
+            if self._session.identity:
+                self._send(self._session, wanted)
+            return Asked(self, wanted.sequence)
+
+    def rewind(self, length: int) -> int:
+        """Go back to the first ``length`` positions; the next ask opens a session that was shown no more.
+
+        Raises:
+            CacheCropError: If rows that the context would show then are gone.
+        """
+        left = self._history.rewind(length)
+        self.close()
+        return left
+
+    def close(self) -> None:
+        """End the session; a later ask opens another."""
+        with self._changed:
+            session, self._session, self._wanted = self._session, None, None
+            self._resumable, self._silent_since_s, self._retry_at_s = None, None, 0.0
+            self._changed.notify_all()
+        if session is not None:
+            session.line.close(pb.Close(session=session.identity))
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of rows kept for a session that begins anew; the context itself is elsewhere."""
+        return self._history.measured_bytes()
+
+    def taken(self, sequence: int, deadline_s: float | None) -> Draft:
+        """Return the draft of an ask, waiting at most ``deadline_s`` seconds, and never longer than the patience."""
+        with self._changed:
+            if self._answer is None and deadline_s != 0.0:
+                patience_s = self._model.patience_s
+                wait_s = patience_s if deadline_s is None else min(deadline_s, patience_s)
+                self._changed.wait_for(lambda: self._answer is not None or not self._awaited(sequence), wait_s)
+                if deadline_s is None and self._answer is None and self._awaited(sequence):
+                    self._drop(SILENT)
+            if self._answer is not None and self._sequence == sequence:
+                return self._answer
+            if self._awaited(sequence):
+                return Draft(skipped=LATE)
+            return Draft(skipped=self._refused or self._why)
+
+    def _awaited(self, sequence: int) -> bool:
+        return self._wanted is not None and self._wanted.sequence == sequence
+
+    def _connect(self) -> None:
+        """Open a stream and say who is there; called with the lock held, like all below."""
+        resume = self._resumable[0] if self._resumable is not None else ""
+        self.traffic.sessions += 1
+
+        def heard(reply: Reply) -> None:
+            with self._changed:
+                if self._session is session:
+                    self._hear(session, reply)
+
+        def ended(status: str, message: str) -> None:
+            with self._changed:
+                if self._session is session:
+                    self._end(session, status, message)
+
+        session = _Session(self._model.connect(Listener(heard, ended)))
+        self._session = session
+        name = self._model.row_format
+        agreed = self._model.offer.compatibility(name)
+        row_format = FORMATS[name]
+        self._tell(session, pb.Open(compatibility=agreed, row_format=row_format, resume=resume))
+
+    def _hear(self, session: _Session, reply: Reply) -> None:
+        self.traffic.count_received(reply)
+        self._silent_since_s = None
+        if isinstance(reply, pb.Opened):
+            self._begin(session, reply)
+        elif self._wanted is not None and reply.sequence == self._wanted.number:
+            self._retry_s = FIRST_RETRY_S
+            self._forwards = reply.forwards
+            came_s = self._model.now_s() - self._wanted.asked_s
+            self.traffic.seconds.append(came_s)
+            self._answer = _draft_of(reply, self._wanted.count, self._model.vocab_size, came_s)
+            self._wanted = None
+            self._changed.notify_all()
+
+    def _begin(self, session: _Session, opened: pb.Opened) -> None:
+        """Go on where the server is, or have it shown what its context needs, and send what is asked by now."""
+        marks = self._resumable[1] if self._resumable is not None else {}
+        self._resumable = None
+        known = opened.context_length
+        if known and not (known in marks and self._history.reaches(known)):
+            session.line.close(pb.Close(session=opened.session))
+            self._session = None
+            self._connect()
+            return
+        session.identity, session.sent = opened.session, known
+        session.marks = {known: marks[known]} if known else {}
+        if self._wanted is not None:
+            self._send(session, self._wanted)
+
+    def _send(self, session: _Session, wanted: _Wanted) -> None:
+        """Send what was committed since the last block, cut into blocks, and the ask with the last of them."""
+        parts = _blocks_of(self._history.since(session.sent))
+        marks = session.marks if session.marks is not None else {}
+        token_hash = marks[session.sent].copy() if session.sent in marks else TokenHash()
+        for index, part in enumerate(parts):
+            last = index == len(parts) - 1
+            block = pb.Block(session=session.identity, sequence=wanted.sequence * MOST_PARTS + index)
+            data = b"".join(observed.data or b"" for observed in part)
+            for observed in part:
+                block.segments.add(start=observed.start, tokens=observed.tokens)
+                token_hash.add(observed.tokens)
+                session.sent = observed.end
+            rows = sum(len(observed.tokens) for observed in part)
+            if data:
+                row_format = FORMATS[self._model.row_format]
+                block.rows.CopyFrom(described(data, row_format, rows, self._model.offer.width))
+            if last:
+                block.sequence = wanted.number
+                block.ask.bonus, block.ask.context_length = wanted.bonus, wanted.position
+                block.ask.count, block.ask.token_hash = wanted.count, token_hash.with_bonus(wanted.bonus)
+            self._tell(session, block)
+            for chunk in chunks(data, block.sequence):
+                self._tell(session, chunk)
+        session.marks = dict(list({**marks, session.sent: token_hash}.items())[-MOST_MARKS:])
+
+    def _tell(self, session: _Session, message: Message) -> None:
+        self.traffic.count_sent(message)
+        session.line.send(message)
+
+    def _end(self, session: _Session, status: str, message: str) -> None:
+        """Take that a stream ended: what was asked will not come; try again later, unless the two do not fit."""
+        if status == "FAILED_PRECONDITION" and not session.identity:
+            self._refused = f"the remote drafter was refused: {message}"
+        keep = status in {"UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED", "UNKNOWN", "INTERNAL", "OK"}
+        self._drop(LOST if session.identity else UNREACHED, resumable=keep)
+
+    def _drop(self, why: str, resumable: bool = False) -> None:
+        """Give a session up; nothing is asked until the next ask after a pause that doubles."""
+        session, self._session, self._why = self._session, None, why
+        self._wanted, self._silent_since_s, self._resumable = None, None, None
+        if session is not None:
+            if resumable and session.identity and session.marks:
+                self._resumable = session.identity, session.marks
+            session.line.close(None)
+        self._retry_at_s = self._model.now_s() + self._retry_s
+        self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S)
+        self._changed.notify_all()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A draft that is under way."""
+
+    drafter: RemoteDrafter
+    sequence: int
+
+    def take(self, deadline_s: float | None = None) -> Draft:
+        """Return the draft, waiting at most ``deadline_s`` seconds from now; without one, as long as the patience."""
+        return self.drafter.taken(self.sequence, deadline_s)
+
+
+def _blocks_of(observed: list[Observed]) -> list[list[Observed]]:
+    """Return what was observed in blocks of bounded tokens, at least one."""
+    parts: list[list[Observed]] = [[]]
+    tokens = 0
+    for each in observed:
+        if tokens + len(each.tokens) > MOST_BLOCK_TOKENS and parts[-1]:
+            parts.append([])
+            tokens = 0
+        parts[-1].append(each)
+        tokens += len(each.tokens)
+    return parts
+
+
+def _draft_of(reply: pb.BlockDraft, count: int, vocab_size: int, came_s: float) -> Draft:
+    """Return what a server proposes; ids that the target could not even look up are no draft."""
+    tokens = tuple(reply.tokens)
+    if len(tokens) > count or any(token >= vocab_size for token in tokens):
+        return Draft(skipped=BROKEN, came_s=came_s)
+    skipped = None if tokens else reply.skipped or BROKEN
+    return Draft(tokens, len(tokens), skipped=skipped, came_s=came_s)

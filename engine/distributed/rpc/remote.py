@@ -1,0 +1,48 @@
+"""A drafter served elsewhere, for a target of this process."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from engine.distributed.compatibility import FORMATS, tokenizer_digest
+from engine.distributed.remote_drafter import PATIENCE_S, RemoteModel
+from engine.distributed.rpc.client import DrafterChannel
+from engine.errors import UsageError
+from engine.protocols import Backend
+
+EXACT = "exact"
+
+
+def remote_model(
+    channel: DrafterChannel,
+    backend: Backend,
+    target: Any,
+    folder: Path,
+    *,
+    rows: str = EXACT,
+    patience_s: float = PATIENCE_S,
+) -> RemoteModel:
+    """Return the drafter at the other end of a channel.
+
+    Args:
+        channel: The connection.
+        backend: Whose arrays the target's features are.
+        target: The target that it drafts for.
+        folder: The target's folder, for its tokenizer.
+        rows: The dtype rows are sent in, ``exact`` for their own.
+        patience_s: How long its server may be silent with an ask.
+
+    Raises:
+        ModelMismatchError: If the drafter is for another target.
+        SessionError: If nobody answers.
+        UsageError: If there is no such format of rows.
+    """
+    row_format = backend.row_dtype(target) if rows == EXACT else rows
+    if row_format not in FORMATS:
+        raise UsageError(f"rows {rows!r}; expected {EXACT}, {', '.join(FORMATS)}")
+    offer = channel.describe()
+    offer.check_fits(target.info, tokenizer_digest(folder))
+    pack = partial(backend.packed, dtype=row_format) if offer.capture else None
+    return RemoteModel(offer, target.info.vocab_size, channel.connect, row_format, pack, patience_s)

@@ -1,0 +1,47 @@
+"""Drafters of this machine as a server offers them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.distributed.compatibility import DrafterOffer, tokenizer_digest
+from engine.distributed.session import Served
+from engine.distributed.sessions import LEASE_S
+from engine.drafters.ngram import NgramModel
+from engine.errors import SessionError, UsageError
+from engine.protocols import Backend, Drafter, DrafterModel, LateStartModel
+from engine.types import TargetInfo
+
+
+def serve_ngram(model: NgramModel, lease_s: float = LEASE_S) -> Served:
+    """Return prompt lookup as it is offered: for any tokenizer, from the first token on."""
+
+    def opened(position: int) -> Drafter:
+        if position:
+            raise SessionError("INVALID_ARGUMENT", f"tokens from position {position} on; expected those before it too")
+        return model.open()
+
+    offer = DrafterOffer(model.info, (), None, 0, 0, "", lease_s)
+    return Served(offer, opened)
+
+
+def serve_dflash(
+    backend: Backend, model: DrafterModel, target: TargetInfo, folder: Path, lease_s: float = LEASE_S
+) -> Served:
+    """Return a DFlash drafter as it is offered, for targets with the tokenizer in ``folder``.
+
+    Raises:
+        UsageError: If the drafter reads no hidden states, or its context must begin at the first token.
+    """
+    if not model.capture or not isinstance(model, LateStartModel):
+        raise UsageError(f"{model.info.name} reads no hidden states; expected a DFlash drafter, or ngram")
+    offer = DrafterOffer(
+        info=model.info,
+        capture=model.capture,
+        context_tokens=model.context_tokens,
+        hidden_size=target.hidden_size,
+        vocab_size=target.vocab_size,
+        tokenizer=tokenizer_digest(folder),
+        lease_s=lease_s,
+    )
+    return Served(offer, model.open_at, backend.unpacked)

@@ -1,0 +1,90 @@
+"""Rows of hidden states on the wire: cut into chunks here, checked and put together there.
+
+Knows bytes only. A receiver believes nothing before it has checked it, and reserves memory only for a size that it
+would have expected.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+from engine.distributed.compatibility import ITEM_BYTES
+from engine.distributed.kakeya.v1 import proposer_pb2 as pb
+from engine.errors import SessionError
+
+CHUNK_BYTES = 1 << 20
+"""Of a message: one this large moves a tensor several times faster than a single large one."""
+INVALID = "INVALID_ARGUMENT"
+
+
+def described(data: bytes, row_format: pb.RowFormat, rows: int, width: int) -> pb.Rows:
+    """Return the head of rows with their first bytes."""
+    return pb.Rows(
+        format=row_format,
+        rows=rows,
+        width=width,
+        total_bytes=len(data),
+        crc32=zlib.crc32(data),
+        data=data[:CHUNK_BYTES],
+    )
+
+
+def chunks(data: bytes, sequence: int) -> Iterator[pb.Chunk]:
+    """Yield what of the data did not fit into its head."""
+    for offset in range(CHUNK_BYTES, len(data), CHUNK_BYTES):
+        yield pb.Chunk(sequence=sequence, offset=offset, data=data[offset : offset + CHUNK_BYTES])
+
+
+class Assembly:
+    """The rows of one block, put together in a buffer of the size declared; ``tokens`` of them, ``width`` numbers each.
+
+    Raises:
+        SessionError: INVALID_ARGUMENT if they are not the rows this session exchanges, RESOURCE_EXHAUSTED if they are
+            more than ``most_bytes``.
+    """
+
+    def __init__(self, head: pb.Rows, row_format: pb.RowFormat, tokens: int, width: int, most_bytes: int) -> None:
+        names = pb.RowFormat.Name(row_format)
+        if head.format != row_format:
+            raise SessionError(INVALID, f"rows of format {head.format}; expected {names}, as the session was opened")
+        if (head.rows, head.width) != (tokens, width):
+            raise SessionError(
+                INVALID, f"{head.rows} rows of {head.width} numbers; expected {tokens} of {width}: one for each token"
+            )
+        size = tokens * width * ITEM_BYTES[row_format]
+        if head.total_bytes != size:
+            raise SessionError(INVALID, f"rows of {head.total_bytes} bytes; {tokens} of {width} numbers take {size}")
+        if size > most_bytes:
+            raise SessionError(
+                "RESOURCE_EXHAUSTED", f"{size} bytes of rows in one block; at most {most_bytes} are taken. Send fewer."
+            )
+        self.rows, self.width = tokens, width
+        self._crc32 = head.crc32
+        self.buffer = bytearray(size)
+        self._filled = 0
+        self.add(0, head.data)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every byte has come."""
+        return self._filled == len(self.buffer)
+
+    def add(self, offset: int, data: bytes) -> None:
+        """Take the bytes that follow.
+
+        Raises:
+            SessionError: INVALID_ARGUMENT if they leave a gap, come twice, are too many, or all together are not those
+                whose checksum was sent.
+        """
+        end = offset + len(data)
+        if offset != self._filled or end > len(self.buffer) or len(data) > CHUNK_BYTES:
+            raise SessionError(
+                INVALID,
+                f"bytes {offset} to {end} of {len(self.buffer)}; expected the next from {self._filled} on, at most "
+                f"{CHUNK_BYTES} at once",
+            )
+        self.buffer[offset:end] = data
+        self._filled = end
+        if self.complete and zlib.crc32(self.buffer) != self._crc32:
+            raise SessionError(INVALID, "the checksum of the rows is another than was sent; send the block again")
