@@ -236,8 +236,8 @@ class Bounds:
         stop = self._judge_disk(use)
         took_s = self._clock.steady_s() - now_s
         # A run that fills its directories quickly is looked at again when it will have, however long a look takes.
-        pause_s = min(_DISK_EFFORT * took_s, self._until_full_s(use, now_s))
-        self._disk_at_s = now_s + took_s + max(_DISK_EVERY_S, pause_s)
+        calm_s = took_s + max(_DISK_EVERY_S, _DISK_EFFORT * took_s)
+        self._disk_at_s = now_s + max(took_s, min(calm_s, self._until_full_s(use, now_s)))
         self._disk_last, self._disk_last_s = use, now_s
         return stop
 
