@@ -87,13 +87,16 @@ while True:
     if int.from_bytes(counter[:8], "little") * (4 << 20) > {BOUNDS.output_bytes} and not told: told = not mark()
 """,
     "inodes": f"""
-told = False
+# Eight at once, each in folders of its own, or other programs keep it from its bound for minutes.
+made = memoryview(mmap.mmap(-1, 64)).cast("Q")
+which, told = next((number for number in range(1, 8) if os.fork() == 0), 0), False
 while True:
-    made = more()
-    folder = f"{{made // 5000}}"
-    if made % 5000 == 0 or made == 1: os.makedirs(folder, exist_ok=True)
-    os.close(os.open(f"{{folder}}/{{made}}", os.O_CREAT | os.O_WRONLY))
-    if made > {BOUNDS.output_files} and not told: told = not mark()
+    if made[which] % 5000 == 0:
+        os.mkdir(f"folder{{which}}")
+        os.chdir(f"folder{{which}}")
+    os.mknod(str(made[which]))
+    made[which] += 1
+    if not told and made[which] % 100 == 0 and sum(made) > {BOUNDS.output_files}: told = not mark()
 """,
     "log flood": """
 block = (b"x" * 199 + b"\\n") * 5000
