@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.show.line import Line
 from benchmarks.show.proofs import proof
+from benchmarks.studies import hog_leases
 from benchmarks.studies.escapes.situations import SITUATIONS
 from benchmarks.studies.hogs import cases
 from benchmarks.studies.report import FOLDER, ROOT, report_of
@@ -64,6 +65,19 @@ def hogs(folder: Path = FOLDER) -> str | None:
     return f"{said}; left: {'; '.join(left) or 'nothing'}" + (f"; not run yet: {open_cases}" if open_cases else "")
 
 
+def leases(folder: Path = FOLDER) -> str | None:
+    """Return in how many runs beside a hog of the same runner the lease held, from the committed report."""
+    rows = [row for entry in report_of("executor", hog_leases.STUDY.name, folder).entries() for row in entry["rows"]]
+    if not rows:
+        return None
+    held, renewals = (sum(row[name] for row in rows) for name in ("held", "renewals"))
+    longest_s = max(row["longest_s"] for row in rows)
+    return (
+        f"{held} held beside {len(rows)} hogs, {renewals} renewals, at most {longest_s:.1f} s "
+        f"apart at a lease of {hog_leases.LEASE_S:.0f} s; not run yet: {len(hog_leases.cases()) - len(rows)}"
+    )
+
+
 def exposure() -> str | None:
     """Return what systemd says of the units that set-up writes, None where its program is missing."""
     program = shutil.which("systemd-analyze")
@@ -105,6 +119,7 @@ LINES = (
         STUDIES,
         hogs,
     ),
+    Line("leases of other runs held beside them", STUDIES, leases),
     Line(
         "two users really separated in an overlay root: install, check, break, undo",
         "python -m pytest -q -m slow tests/integration/setup/test_two_users.py",

@@ -245,22 +245,31 @@ def _left(token: str) -> list[str]:
 
 
 def run(case: str) -> list[Row]:
-    """Run one case in a process of its own, which has control groups or not.
+    """Run one case.
 
     Raises:
         RuntimeError: it could not be run.
     """
     hog, cgroups, mode = case.split(", ")
+    return [in_own_process("benchmarks.studies.hogs", [hog, mode.removeprefix("sandbox ")], cgroups)]
+
+
+def in_own_process(module: str, words: Sequence[str], cgroups: str) -> Row:
+    """Run a module in a process of its own, which has control groups or not; return the row that it prints.
+
+    Raises:
+        RuntimeError: it could not be run.
+    """
 
     def cover() -> None:
         if cgroups == CGROUPS[1]:
             stage(["/sys/fs/cgroup"], {})
 
-    words = [sys.executable, "-m", "benchmarks.studies.hogs", hog, mode.removeprefix("sandbox ")]
-    done = subprocess.run(words, preexec_fn=cover, cwd=ROOT, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", module, *words]
+    done = subprocess.run(command, preexec_fn=cover, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"{case}: {done.stderr[-2000:]}")
-    return [json.loads(done.stdout.splitlines()[-1])]
+        raise RuntimeError(f"{' '.join(words)}, {cgroups}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main(arguments: Sequence[str]) -> None:
