@@ -76,6 +76,7 @@ LEASE_LISTINGS_COUNT: Final = 3  # good listings, without the claim moving on, b
 LISTING_WHOLE_EVERY_S: Final = 3600.0  # between listings of all refs; all others show the last days
 LISTING_WHOLE_FIRST_S: Final = 20.0  # and before the first one
 LISTING_SMALL_BYTES: Final = 16 * KIB  # of a listing of all refs that is no dearer than one of the last days
+PUSH_ANSWER_SMALL_BYTES: Final = MIB  # of all refs, with which a remote answers a push, below which nobody is warned
 STEP_CLAIM_FETCHES: Final = 4  # fetches of one step of a runner that read claims of others
 STEP_REQUEST_FETCHES: Final = 7  # and those that read requests
 STEP_SIGNATURES_COUNT: Final = 64  # signatures of requests that one step verifies

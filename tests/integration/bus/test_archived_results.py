@@ -137,7 +137,9 @@ def test_a_requester_lists_and_fetches_and_verifies_archived_runs(
 
 def test_doctor_says_that_a_remote_sends_every_ref(archived: tuple[Path, list[str]], tmp_path: Path) -> None:
     remote, _ = archived
-    assert check_listing(open_over("2", remote, tmp_path / "v2"), CLOCK).remedy is None
+    seen = check_listing(open_over("2", remote, tmp_path / "v2"), CLOCK)
+    assert seen.remedy is None
+    assert "each push is answered with all refs, over protocol v2 too: about" in seen.text
     said = check_listing(open_over("0", remote, tmp_path / "v0"), CLOCK)
     assert said.level == "ok"  # a handful of refs
     assert "drop_after_days" in str(said.remedy)
