@@ -14,7 +14,14 @@ from dataclasses import replace
 from typing import Literal
 
 from bridge.bus.views import Tree
-from bridge.errors import KakeyaError, LeftRunningError, PolicyRefusedError, RequestRejectedError
+from bridge.errors import (
+    FencedError,
+    InfrastructureError,
+    KakeyaError,
+    LeftRunningError,
+    PolicyRefusedError,
+    RequestRejectedError,
+)
 from bridge.executor.interface import Execution, Hooks, LiveRun
 from bridge.limits import RESTART_GRACE_S
 from bridge.presets import Preset, Trust
@@ -224,12 +231,27 @@ class ClaimedRunSession:
     def _follow(self, running: LiveRun) -> Execution:
         """Follow a run to its end, or leave it to the next process of this runner."""
         try:
-            return self._ended(running.wait())
+            seen = running.wait()
         except LeftRunningError:
             self._log.info("goes on without this runner; to end it: kakeya-runner stop --runs")
-            self._renewal.extend(RESTART_GRACE_S)
-            self._renewal.stop()
+            self._renew_for_restart()
             raise
+        return self._ended(seen)
+
+    def _renew_for_restart(self) -> None:
+        """Renew the claim for the time a restart may take; where that fails its lease holds as it is.
+
+        Raises:
+            FencedError: another runner moved the claim.
+        """
+        try:
+            self._renewal.extend(RESTART_GRACE_S)
+        except FencedError:
+            raise
+        except InfrastructureError as error:
+            self._log.warning("its claim could not be renewed for the restart: %s", error.message)
+        finally:
+            self._renewal.stop()
 
     def _ended(self, seen: Execution) -> Execution:
         """Write down that the run has ended, and send the rest of its log."""

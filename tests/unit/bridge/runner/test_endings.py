@@ -7,6 +7,7 @@ import datetime as dt
 from bridge.presets import load
 from bridge.records import RunnerSelector
 from bridge.system.clock import rfc3339
+from tests.support.runner_world import probe
 
 
 def test_a_probe_is_claimed_started_run_judged_published_and_copied(world):
@@ -52,6 +53,27 @@ def test_a_run_that_leaves_no_report_is_refused_by_the_gate_not_by_the_executor(
     assert (w.claim(ref.id).reason, w.claim(ref.id).exit_code) == ("gate_rejected", 1)
     record = w.record(ref.id)
     assert (record.executor_ok, record.program_exit) == (True, 0)
+
+
+def test_a_run_whose_claim_cannot_be_renewed_for_a_restart_goes_on_and_is_followed_again(world):
+    w = world()
+
+    def left(spec, directory):
+        yield b"first\n"
+        w.faults.decide = lambda operation: "lost" if operation == "push" else None
+        runner.leaving.set()
+        yield b"second\n"
+
+    w.program = left
+    ref, runner = w.ask(), w.runner()
+    runner.step()
+    while runner.busy:
+        runner.join()
+    assert runner.outcomes == ()
+    w.program, w.faults.decide = probe, lambda operation: None
+    w.serve_once()
+    record = w.record(ref.id)
+    assert (record.executor_ok, record.program_exit, record.reason) == (True, 0, "passed")
 
 
 def test_an_unknown_preset_is_rejected_with_the_known_ones(world):
