@@ -183,6 +183,10 @@ class LeftRunningError(InfrastructureError):
     """The run goes on without this process; a later one follows it."""
 
 
+class GivenUpError(RemoteError, LeftRunningError):
+    """A call to the remote was given up because this process is to end; a later one goes on from there."""
+
+
 class SandboxUnavailableError(InfrastructureError):
     """The preset or the policy requires a sandbox that this host cannot give."""
 

@@ -95,9 +95,8 @@ BEACON_LIVE_SLACK_S: Final = 120.0
 LOG_CHUNK_MAX_BYTES: Final = 256 * KIB
 EMBEDDED_IDLE_S: Final = 60.0
 GIT_WALL_S: Final = 60.0  # one git call over a network
-STOP_PUSH_S: Final = (
-    3.0  # a push of a runner that is asked to end, before it is given up; a listing or fetch is at once
-)
+STOP_PUSH_S: Final = 2.0  # how long a push may go on after a runner is asked to end; a listing or fetch may not
+STOP_RUNS_S: Final = 3.5  # what a runner that leaves its runs to the next start waits for their threads
 WAKE_GRACE_S: Final = 60.0  # after a machine woke: how long a lease that ran out meanwhile may take to be renewed
 GIT_LOCAL_WALL_S: Final = 20.0  # one git call on this machine
 GIT_UPKEEP_WALL_S: Final = 600.0  # one that packs or prunes a repository of ours, while nothing else waits

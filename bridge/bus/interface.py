@@ -257,11 +257,11 @@ class RunnerBus(SharedBus, Protocol):
         ...
 
     def stop_when(self, asked: Callable[[], bool]) -> None:
-        """Give calls of this object up soon after `asked` returns True, as if the remote had not answered."""
+        """Give calls of this object up soon after `asked` returns True: they raise `bridge.errors.GivenUpError`."""
         ...
 
     def beside(self) -> RunnerBus:
-        """Return the same bus for work that goes on beside: its calls wait for no others and are never given up."""
+        """Return the same bus for work that goes on beside: its calls wait for no others; `stop_when` is its own."""
         ...
 
     def bad_claim(self, oid: str) -> str | None:

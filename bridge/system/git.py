@@ -140,12 +140,40 @@ def start(
         raise GitError("git is not installed, or not on PATH", remedy="install git 2.36 or newer") from error
 
 
+class StopSignal:
+    """Whether this program was asked to end, and when its calls first saw that.
+
+    Args:
+        asked: returns whether it was; from then on that stands.
+    """
+
+    def __init__(self, asked: Callable[[], bool]) -> None:
+        self._asked = asked
+        self._since_s: float | None = None
+
+    def since_s(self) -> float | None:
+        """Return the steady time at which it was first seen, None where it was not asked."""
+        if self._since_s is None and self._asked():
+            self._since_s = _CLOCK.steady_s()
+        return self._since_s
+
+
 @dataclass(frozen=True)
 class CallStop:
-    """When a call is given up because the program is asked to end: it gets so many seconds more from then on."""
+    """When a call is given up because the program is asked to end: so many seconds after that was first seen."""
 
-    asked: Callable[[], bool]
+    signal: StopSignal
     grace_s: float
+
+    def due_s(self) -> float | None:
+        """Return the steady time at which the call is given up, None while nobody asks for it."""
+        since_s = self.signal.since_s()
+        return None if since_s is None else since_s + self.grace_s
+
+    def is_due(self) -> bool:
+        """Return whether a call that began now would be given up at once."""
+        due_s = self.due_s()
+        return due_s is not None and _CLOCK.steady_s() >= due_s
 
 
 def collect(process: Process, timeout_s: float, stop: CallStop | None = None) -> Finished:
@@ -163,8 +191,8 @@ def collect(process: Process, timeout_s: float, stop: CallStop | None = None) ->
                 selector.register(stream, selectors.EVENT_READ)
             while selector.get_map() and not timed_out and not too_large:
                 now = _CLOCK.steady_s()
-                if stop is not None and stop.asked():
-                    deadline, stop = min(deadline, now + stop.grace_s), None
+                if stop is not None and (due_s := stop.due_s()) is not None:
+                    deadline = min(deadline, due_s)
                 if ended_s is None and process.poll() is not None:
                     ended_s = now
                 if ended_s is not None and now > ended_s + _DRAIN_S:

@@ -29,9 +29,9 @@ from bridge.bus.store.interface import (
 from bridge.bus.store.listing import parse_ls_remote, parse_trace
 from bridge.bus.store.route import Route
 from bridge.bus.store.upkeep import FETCHED, KEPT, is_half_pruned, prune, recover, tidy
-from bridge.errors import InfrastructureError, UsageError
+from bridge.errors import GivenUpError, InfrastructureError, UsageError
 from bridge.limits import GIT_WALL_S, STOP_PUSH_S
-from bridge.system.git import CallStop, Finished, explain, run_in_work_tree
+from bridge.system.git import CallStop, Finished, StopSignal, explain, run_in_work_tree
 from bridge.system.gitobjects import GitObject, Kind
 from bridge.system.gitreader import GitObjectKindError, GitObjectMissingError, GitObjectTooLargeError, ObjectReader
 from bridge.system.gitrepository import BareRepository, GitSettings
@@ -117,7 +117,7 @@ class GitStore:
         )
         self._repository.create()
         recover(self._repository)
-        self._asked_to_stop: Callable[[], bool] | None = None
+        self._stop_signal: StopSignal | None = None
 
     @property
     def route(self) -> str:
@@ -222,7 +222,7 @@ class GitStore:
             wall_s=self._wall_s,
             borrows=borrows,
         )
-        store._asked_to_stop = self._asked_to_stop
+        store._stop_signal = self._stop_signal
         wanted = {oid: oid for oid in oids}
         sure = commits == 1 and not (borrows and is_half_pruned(self._repository))
         missing = store._missing(wanted) if sure else wanted
@@ -235,14 +235,14 @@ class GitStore:
 
     def stop_when(self, asked: Callable[[], bool]) -> None:
         """Give calls up soon after the program is asked to end; see the interface."""
-        self._asked_to_stop = asked
+        self._stop_signal = StopSignal(asked)
 
     def beside(self) -> GitStore:
-        """Return the same store for other work, whose calls are never given up; see the interface."""
+        """Return the same store for other work, with a `stop_when` of its own; see the interface."""
         return GitStore(self._route, self._state, self._clone, wall_s=self._wall_s)
 
     def _stop(self, grace_s: float) -> CallStop | None:
-        return None if self._asked_to_stop is None else CallStop(self._asked_to_stop, grace_s)
+        return None if self._stop_signal is None else CallStop(self._stop_signal, grace_s)
 
     def drop(self, name: str) -> None:
         """Delete an isolated store, if there is one."""
@@ -270,16 +270,28 @@ class GitStore:
         options = [one for one in arguments if one.startswith("--")]
         specs = [one for one in arguments if not one.startswith("--")]
         unchecked = () if checked else ("-c", "fetch.fsckObjects=false")
-        return self._repository.run(
-            [*unchecked, *_FETCH, *options, self._route.url, *specs],
-            timeout_s=self._wall_s,
-            max_file_bytes=max_bytes,
-            stop=self._stop(0.0),
-        )
+        return self._run([*unchecked, *_FETCH, *options, self._route.url, *specs], max_file_bytes=max_bytes)
 
-    def _run(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Finished:
+    def _run(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        *,
+        max_file_bytes: int | None = None,
+    ) -> Finished:
+        """Run git on the remote.
+
+        Raises:
+            GivenUpError: this program is asked to end, and the remote had not answered.
+        """
         stop = self._stop(STOP_PUSH_S if arguments[0] == "push" else 0.0)
-        return self._repository.run(arguments, timeout_s=self._wall_s, environment=environment, stop=stop)
+        if stop is None or not stop.is_due():
+            finished = self._repository.run(
+                arguments, timeout_s=self._wall_s, environment=environment, max_file_bytes=max_file_bytes, stop=stop
+            )
+            if stop is None or not (finished.timed_out and stop.is_due()):
+                return finished
+        raise GivenUpError(f"{self.route}: given up, as this program is asked to end")
 
 
 class _Reader:

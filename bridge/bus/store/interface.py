@@ -155,9 +155,9 @@ class RefStore(Protocol):
         ...
 
     def stop_when(self, asked: Callable[[], bool]) -> None:
-        """Give calls up soon after `asked` returns True, as if the remote had not answered."""
+        """Give calls up soon after `asked` returns True: they raise `bridge.errors.GivenUpError`."""
         ...
 
     def beside(self) -> RefStore:
-        """Return the same remote and objects for work that goes on beside this; its calls are never given up."""
+        """Return the same remote and objects for work that goes on beside this; `stop_when` is its own."""
         ...

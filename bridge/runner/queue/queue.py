@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
 from collections.abc import Callable, Mapping
 
 from bridge.bus.store.gather import WorkBudget
@@ -36,7 +35,7 @@ class Queue:
         running_ids: returns the runs that are going on here.
         start: begins a run whose claim is held.
         slots: how many runs go on at once.
-        stopping: set when the runner was asked to end now.
+        is_ending: returns whether the runner was asked to end.
     """
 
     def __init__(
@@ -49,12 +48,12 @@ class Queue:
         *,
         slots: RunSlots,
         clock: Clock,
-        stopping: threading.Event,
+        is_ending: Callable[[], bool],
         log: logging.Logger,
     ) -> None:
         self._rules, self._state, self._link = rules, state, link
         self._running_ids, self._start, self._slots = running_ids, start, slots
-        self._clock, self._stopping, self._log = clock, stopping, log
+        self._clock, self._is_ending, self._log = clock, is_ending, log
         self._admission = Admission(rules, state, clock)
         self._inbox = Inbox(rules, state.journal, link, clock)
         self._told: dict[str, str] = {}
@@ -91,9 +90,9 @@ class Queue:
             for ref in wanted:
                 self._tell(ref, blocked.reason)
             return wanted
-        self._inbox.read(wanted, WorkBudget(STEP_REQUEST_FETCHES, self._stopping.is_set))
+        self._inbox.read(wanted, WorkBudget(STEP_REQUEST_FETCHES, self._is_ending))
         waiting = {ref.oid for ref in wanted if not self._inbox.is_done(ref)}
-        for one in self._inbox.in_turn(wanted, WorkBudget(STEP_SIGNATURES_COUNT, self._stopping.is_set)):
+        for one in self._inbox.in_turn(wanted, WorkBudget(STEP_SIGNATURES_COUNT, self._is_ending)):
             wait = self._blocked() or self._tried(one, forged.get(one.ref.id))
             if wait is None or wait.permanent:
                 waiting.discard(one.ref.oid)
@@ -105,7 +104,7 @@ class Queue:
 
     def _blocked(self) -> NotTaken | None:
         """Return why this runner takes nothing at all now, or None."""
-        if self._stopping.is_set() or self._state.folder.drain.exists():
+        if self._is_ending() or self._state.folder.drain.exists():
             return NotTaken("this runner is about to end")
         if len(self._running_ids()) >= self._slots.count:
             return NotTaken("all slots are busy")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from bridge.bus.views import HeldClaim, LogChunk, ReceivedRequest, RequestRef
-from bridge.errors import FencedError, InfrastructureError
+from bridge.errors import FencedError, GivenUpError, InfrastructureError
 from bridge.limits import LOG_CHUNK_MAX_BYTES, WAKE_GRACE_S
 from bridge.records import Beacon, Claim, LogHead, RunProgress
 from bridge.run.lease import OwnLease
@@ -147,7 +147,7 @@ class ClaimRenewal:
 
         Raises:
             FencedError: another runner moved it.
-            RemoteError: it could not be sent.
+            RemoteError: it could not be sent; a `GivenUpError` where the runner is to end.
         """
         made: list[tuple[str, Claim]] = []
 
@@ -160,7 +160,7 @@ class ClaimRenewal:
         for attempt in range(_TRIES - 1):
             try:
                 return self._push(make, final=False)
-            except FencedError:
+            except (FencedError, GivenUpError):
                 raise
             except InfrastructureError:
                 if self._lease.lost():
@@ -195,6 +195,7 @@ class ClaimRenewal:
 
         Raises:
             FencedError: another runner moved it.
+            GivenUpError: the runner is to end.
         """
         self.stop()
         short = self._held.claim.beat == 0 and len(self._pending) <= LOG_CHUNK_MAX_BYTES
@@ -206,7 +207,7 @@ class ClaimRenewal:
             try:
                 final = len(self._pending) <= LOG_CHUNK_MAX_BYTES
                 self._push(lambda held: following(held, self._clock, phase=phase), final=final)
-            except FencedError:
+            except (FencedError, GivenUpError):
                 raise
             except InfrastructureError:
                 failures += 1

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import pydantic
 
 from bridge.bus.views import HeldClaim, LogChunk, RequestRef
-from bridge.errors import FencedError, InfrastructureError, IntegrityError
+from bridge.errors import FencedError, GivenUpError, InfrastructureError, IntegrityError
 from bridge.records import Delivery, Request
 from bridge.run.outcomes import Ending
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
@@ -119,7 +119,7 @@ class ResultDelivery:
             except FencedError:
                 raise
             except InfrastructureError as error:
-                self._retry_later(ref, f"result not published yet: {error.message}", attempt, tries)
+                self._retry_later(ref, "published", error, attempt, tries)
             else:
                 self._journal.append("terminal", ref.id, ended.oid)
                 return self.copy(ref, result_oid, tries=tries)
@@ -135,16 +135,16 @@ class ResultDelivery:
                 with self._link.lock:
                     delivery = self._link.bus.copy_result(ref, result_oid)
             except InfrastructureError as error:
-                self._retry_later(ref, f"result not copied to its branch yet: {error.message}", attempt, tries)
+                self._retry_later(ref, "copied to its branch", error, attempt, tries)
             else:
                 self._journal.append("copied", ref.id, result_oid, delivery=delivery, **self._pending(ref))
                 return delivery
         return "spooled"
 
-    def _retry_later(self, ref: RequestRef, said: str, attempt: int, tries: int) -> None:
-        """Log a failed try, and wait before the next."""
-        for_run(self._log, ref.id).warning("%s", said)
-        if attempt + 1 < tries:
+    def _retry_later(self, ref: RequestRef, what: str, error: InfrastructureError, attempt: int, tries: int) -> None:
+        """Log a failed try, and wait before the next, which fails at once where the runner is to end."""
+        for_run(self._log, ref.id).warning("result not %s yet: %s", what, error.message)
+        if attempt + 1 < tries and not isinstance(error, GivenUpError):
             self._clock.sleep(min(2.0**attempt, 10.0))
 
     def notify(self, ended: RunAnnouncement) -> None:

@@ -16,7 +16,7 @@ from functools import partial
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import ClaimTip, ClaimView, RequestRef
 from bridge.errors import FencedError, InfrastructureError, KakeyaError, LeftRunningError
-from bridge.limits import EXPIRY_MAX_S, STEP_CLAIM_FETCHES
+from bridge.limits import EXPIRY_MAX_S, STEP_CLAIM_FETCHES, STOP_RUNS_S
 from bridge.pipeline import recover_once, run_once
 from bridge.run.outcomes import Ending, RunOutcome
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
@@ -103,14 +103,14 @@ class Runner:
         self._mark: Hashable = None
         self._lock = threading.Lock()
         self._queue = Queue(
-            rules, state, link, self._running_ids, self._start, slots=self._slots, clock=clock, stopping=stopping,
-            log=log,
+            rules, state, link, self._running_ids, self._start, slots=self._slots, clock=clock,
+            is_ending=self._is_ending, log=log,
         )  # fmt: skip
         self._view = OwnerView(
             rules.policy, state.folder, self._slots.count, running=self._running_ids, outcomes=lambda: self.outcomes,
             clock=clock, log=log,
         )  # fmt: skip
-        link.bus.stop_when(stopping.is_set)
+        link.bus.stop_when(self.asked_to_end)
         self._recovery.sweep()
 
     @property
@@ -152,7 +152,7 @@ class Runner:
         self._spool.tried(resting)
         running = self._running_ids()
         foreign = {run_id: oid for run_id, oid in snapshot.claims.items() if run_id in refs and run_id not in running}
-        self._foreign.look(foreign, WorkBudget(STEP_CLAIM_FETCHES, self.stopping.is_set))
+        self._foreign.look(foreign, WorkBudget(STEP_CLAIM_FETCHES, self._is_ending))
         self._take_over_expired(refs)
         forged = self._foreign.not_counting()
         free = [ref for ref in requests if ref.id not in snapshot.claims or ref.id in forged]
@@ -185,6 +185,9 @@ class Runner:
         """Whether the runner is to end now, by a signal or by a file that the owner's command wrote."""
         with contextlib.suppress(OSError):
             (self.stopping if self.state.folder.stop.read_text("ascii") == RUNS_TOO else self.leaving).set()
+        return self._is_ending()
+
+    def _is_ending(self) -> bool:
         return self.stopping.is_set() or self.leaving.is_set()
 
     def failed(self) -> None:
@@ -197,18 +200,31 @@ class Runner:
 
     def announce_end(self) -> None:
         """Send the last beacon: this runner takes nothing any more."""
+        if not self.leaving.is_set():  # ending the runs took its time, and the beacon has its own
+            self._link.bus.stop_when(self.asked_to_end)
         self._beacons.send(last=True)
 
     def join(self) -> None:
-        """Wait for the runs that are going on."""
+        """Wait for the runs that are going on; for those that are left to the next start no longer than a moment.
+
+        What a thread is about to do then is in the journal, as if the runner had crashed.
+        """
         with self._lock:
             tasks = list(self._active.values())
+        until_s = None
+        while self.busy:
+            if until_s is None and self.leaving.is_set() and not self.stopping.is_set():
+                until_s = self.clock.steady_s() + STOP_RUNS_S
+            if until_s is not None and self.clock.steady_s() >= until_s:
+                return
+            self._tasks.wait(self._run_ended, self._tasks.glance_s)
+            self._run_ended.clear()
         for task in tasks:
             task.join()
 
     def _take_over_expired(self, refs: dict[str, RequestRef]) -> None:
         """Take over what another runner only claimed, finalise what it started, once its lease has run out."""
-        budget = WorkBudget(STEP_CLAIM_FETCHES, self.stopping.is_set)
+        budget = WorkBudget(STEP_CLAIM_FETCHES, self._is_ending)
         for tip in self._foreign.expired():
             if not self._may_take_over(tip) or not budget.take():
                 continue
@@ -268,6 +284,7 @@ class Runner:
     def _work(self, work: ClaimedRun) -> None:
         run_id, clock, log = work.ref.id, self.clock, for_run(self.log, work.ref.id)
         link = self._link.beside()
+        link.bus.stop_when(self.leaving.is_set)  # one that is to end with the runner is still published
         delivery = self._delivery.over(link)
         renewal = ClaimRenewal(
             link, work.held, clock=clock, beacon=self._beacons.due, asked_s=work.asked_s, tasks=self._tasks

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.bus.interface import RunnerBus
-from bridge.errors import InfrastructureError
+from bridge.errors import GivenUpError, InfrastructureError
 from bridge.runner.actions.announce import announcer
 from bridge.runner.actions.notify import NOTIFY_WALL_S, OwnerNotifier, each
 from bridge.runner.authorisation.rules import OwnerRules
@@ -134,7 +134,7 @@ def serve(runner: Runner, *, idle_s: float | None = None) -> None:
         except InfrastructureError as error:
             waiting = 0
             runner.failed()
-            if error.message != problem:
+            if error.message != problem and not isinstance(error, GivenUpError):
                 runner.log.warning("trying on: %s", error.message)
             problem = error.message
         if runner.busy or waiting:
@@ -158,6 +158,7 @@ def once(runner: Runner, *, branch: str | None = None) -> int:
     Raises:
         InfrastructureError: the bus cannot be listed.
     """
+    runner.state.folder.stop.unlink(missing_ok=True)
     runner.step(only=branch)
     while runner.busy and not runner.stopping.is_set():
         runner.wait()
