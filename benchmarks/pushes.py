@@ -17,6 +17,7 @@ from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
 from tests.support.runner_world import World
 
 BUSY_S = 900
+IDLE_AN_HOUR = 12.0
 
 
 def measure(_repeats: int = 0) -> list[Figure]:
@@ -42,6 +43,7 @@ def _idle(folder: Path) -> list[Figure]:
     moments = [moment for moment, _ in store.pushes[before:]]
     return [
         Figure("pushes of an idle day", len(moments), "pushes"),
+        Figure("pushes of an idle hour", round(len(moments) * 3600 / DAY_S, 2), "pushes", IDLE_AN_HOUR),
         Figure("most in a minute, idle", most_in_a_minute(moments), "pushes", PUSHES_PER_MINUTE_HOSTED),
     ]
 
