@@ -6,15 +6,17 @@ a second. What it holds is sampled after each run; the last quarter is compared 
 
 from __future__ import annotations
 
+import contextlib
+import os
+import stat
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
 
-from benchmarks.studies.bus_histories import sizes
 from benchmarks.studies.study import Row, Study
 from tests.support.runner_site import Site
 
@@ -66,15 +68,25 @@ def served(site: Site, runs: int, rest_s: float) -> Row:
 
 
 def sample(process: psutil.Process, state: Path) -> dict[str, int]:
-    """Return what a process holds now, and its state folder."""
+    """Return what a process holds now, and its state folder: its files, their bytes, and the disk they take."""
+    files = list(_files(state))
     with process.oneshot():
         return {
             "rss bytes": process.memory_info().rss,
             "descriptors": process.num_fds(),
             "threads": process.num_threads(),
-            "state bytes": sum(sizes(state)),
-            "state files": sum(1 for path in state.rglob("*") if path.is_file()),
+            "state bytes": sum(one.st_size for one in files),
+            "state disk bytes": sum(512 * one.st_blocks for one in files),  # st_blocks: of 512 bytes, inode(7)
+            "state files": len(files),
         }
+
+
+def _files(folder: Path) -> Iterator[os.stat_result]:
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # it may be replaced meanwhile
+            found = path.lstat()
+            if stat.S_ISREG(found.st_mode):
+                yield found
 
 
 def middle(samples: Sequence[dict[str, int]]) -> dict[str, float]:
