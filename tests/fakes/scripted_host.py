@@ -22,6 +22,7 @@ from bridge.records import (
     Finding,
     GateIdentity,
     HostRecord,
+    LimitHit,
     LogHead,
     OutputRecord,
     Reason,
@@ -113,13 +114,14 @@ class ScriptedHost:
         reports: Mapping[str, object] | None = None, claims: tuple[ClaimResult, ...] = (), message: str | None = None,
         forge: Mapping[str, bytes] | None = None, program_exit: int | None = 0, attempt: int = 1,
         gate: GateIdentity | None = None, findings: tuple[Finding, ...] = (), commands: tuple[CommandResult, ...] = (),
+        limits_hit: tuple[LimitHit, ...] = (),
     ) -> None:  # fmt: skip
         """End a run; `forge` replaces files of the tree after it was sealed, `gate` is who is said to have judged."""
         request = self._request
         files = {name: json.dumps(value).encode() for name, value in (reports or {"probe.json": PROBE}).items()}
         spec = resolve(request, find(request.preset, {**registry(), **self.own}), FACTS, Trust())
         record = self._record(run_id, request, reason, files, message, program_exit, attempt)
-        record = record.evolve(commands=commands) if commands else record
+        record = record.evolve(commands=commands or record.commands, limits_hit=limits_hit)
         verdict = Verdict(
             id=run_id, decision=decision, headline="a scripted verdict", why=(), profile=request.profile,
             gate=gate or ANOTHER_GATE, findings=findings, claims=claims, reports=tuple(files), rules_run=1,

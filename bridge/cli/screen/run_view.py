@@ -13,6 +13,7 @@ from pathlib import Path
 from bridge.cli.screen.output import DATA_LABEL_CHARS, Output
 from bridge.client.document.untrusted import PREFIX, clean_line, tail
 from bridge.client.run.facts import next_steps, place_of, times_of
+from bridge.client.run.limit import raise_limit
 from bridge.client.run.progress import progress_text
 from bridge.client.run.run import Run
 from bridge.client.run.status import RunStatus
@@ -71,7 +72,7 @@ def rows(run: Run, status: RunStatus, directory: Path) -> Iterator[tuple[str, st
         yield "cause", f"{PREFIX}{cause}"
     if status.message and status.reason != "gate_rejected":  # the findings below say it line by line
         yield "message", clean_line(status.message)
-        if status.remedy and status.reason in _HOST_SAYS_WHAT_NEXT:
+        if status.remedy and (status.reason in _HOST_SAYS_WHAT_NEXT or raise_limit(status.result) == status.remedy):
             yield "remedy", clean_line(status.remedy)
     yield from _log_rows(status)
     yield from _gate_rows(status)

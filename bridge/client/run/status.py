@@ -15,6 +15,7 @@ from bridge.bus.views import RunView, Tree
 from bridge.client.clone.store import Store
 from bridge.client.connection.pins import RefusedResultError
 from bridge.client.connection.session import BusSession
+from bridge.client.run.limit import raise_limit
 from bridge.client.run.result import Result, ending, exit_code, read_result
 from bridge.errors import REMEDY_MARK, FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
 from bridge.records import Claim, Request, RunProgress, RunRecord, Verdict
@@ -277,6 +278,8 @@ def _unfinished(
 
 def _remedy(run_id: str, reason: str, required: Requirement | None, result: Result | None) -> str | None:
     row = OUTCOMES.get(reason)
+    if reason in {"program_failed", "timed_out"} and (said := raise_limit(result)) is not None:
+        return said
     if row is not None and row.remedy is not None:
         return row.remedy.replace("ID", run_id)
     if reason == "passed" and required is not None and result is not None and not satisfied(result.verdict, required):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.records import ClaimResult, PremiseResult, RunProgress
+from bridge.records import ClaimResult, LimitHit, PremiseResult, RunProgress
 from tests.fakes.requester import Requester, normal
 from tests.fakes.scripted_host import ScriptedHost
 from tests.unit.bridge.cli.looking import claim
@@ -96,7 +96,9 @@ def day(folder: Path, width: int) -> dict[str, str]:
     here.show("quote-refused", "quote", waiting)
     failed = here.ended(FAILED, reason="program_failed", decision="rejected", message="exit code 1", program_exit=1)
     here.show("program-failed", "status", failed)
-    late = here.ended(b"step 1\nstep 2\n", reason="timed_out", decision="rejected", message="wall limit of 300 s")
+    hit = LimitHit(limit="wall_s", bound=300.0, observed=301.0, action="killed")
+    said = "wall limit reached: 301 seconds, at most 300 (limits.wall_s)"
+    late = here.ended(b"step 1\n", reason="timed_out", decision="rejected", message=said, limits_hit=(hit,))
     here.show("timed-out", "status", late)
     here.sent()
     here.show("listed", "ls")
