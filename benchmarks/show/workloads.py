@@ -8,7 +8,7 @@ from collections import Counter
 from benchmarks.show.identity import ran
 from benchmarks.show.line import Line
 from benchmarks.show.source import ROOT
-from benchmarks.studies import ratios, workload_mutations
+from benchmarks.studies import ratios, served_examples, workload_mutations
 from benchmarks.studies.report import report_of
 from benchmarks.studies.study import Row
 from bridge.gate import MeasuredRun, compare, judge
@@ -82,6 +82,17 @@ def found_as_planted(*kinds_of_case: str) -> str | None:
     return "; ".join(f"{kind}: {sum(said)} of {len(said)} as planted" for kind, said in by_kind.items() if said)
 
 
+def served() -> str | None:
+    """Return how many presets of the examples passed and verified over a served runner, and what their claims say."""
+    found = rows(served_examples.STUDY.name)
+    if not found:
+        return None
+    well = [row for row in found if row["exit_code"] == 0 and row["verify"] == 0]
+    said = ", ".join(f"{row['preset']} {row['reason']}" for row in found if row not in well)
+    of = len(served_examples.cases())
+    return f"{len(well)} of {of} presets passed and verified from a second clone" + (f"; not {said}" if said else "")
+
+
 def kinds_named() -> str:
     """Return how many lines of these rooms name a kind of the engine's, in quotes or not."""
     words = "|".join(sorted(kinds()))
@@ -111,4 +122,5 @@ LINES = (
     Line("sweeps: one request each under one id, resumed by the same line, a table, compare", f"{PYTEST} {SWEEPS}",
          lambda: ran(SWEEPS)),
     Line("every example is checked as a folder, and each program runs", f"{PYTEST} {EXAMPLES}", lambda: ran(EXAMPLES)),
+    Line("each preset of the examples over a runner that is served as printed", STUDIES, served),
 )  # fmt: skip
