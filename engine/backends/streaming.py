@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.backends.caches import SinkWindowRows
-from engine.backends.pages import PageFile
+from engine.backends.page_store import PageFile
 from engine.backends.rows import Array, Rows, RowStore
 from engine.backends.visibility import Visibility
 from engine.errors import UsageError

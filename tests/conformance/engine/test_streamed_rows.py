@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.backends.pages import PageFile
+from engine.backends.page_store import PageFile
 from engine.backends.streaming import PAGE_ROWS, StreamedRows
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
