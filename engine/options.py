@@ -153,8 +153,10 @@ def add_cache_option(parser: argparse.ArgumentParser) -> None:
         help="native: window and block on sliding layers; full: every row on all; lossy: affine8, affine4, affine8/32 "
         "(groups of 32 values), d4x4 and e8x4 (blocks of 4 or 8 values as points of a lattice, 4 bits a value; x8 for "
         "8), sink4+window64 (first 4 and newest 64 rows on full layers), sink4+window64+exact5 "
-        "(every row on layer 5); exact in little memory: sink4+window64+stream (older rows are read from a file for "
-        "every block) (default: %(default)s)",
+        "(every row on layer 5), sink4+window64+pages16x10 (and 10 pages of 16 older rows, chosen for each block by "
+        "2-bit codes of their keys, or by /bounds, /drafter, /recent); exact in little memory: sink4+window64+stream "
+        "(older rows are read from a file for every block), sink4+window64+pages16x10+stream (the pages with most "
+        "attention stay in memory); +host behind either keeps older rows in the host's memory (default: %(default)s)",
     )
 
 

@@ -7,6 +7,7 @@ but not yet in the target's cache, and it is always the first row of the next bl
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -35,12 +36,24 @@ LATE = "late"
 
 
 @dataclass(frozen=True, slots=True)
+class Looked:
+    """What a draft paid attention to: a share for each position from ``first`` on, the largest of all rows and heads.
+
+    Shares are summed over the drafter's layers.
+    """
+
+    first: int
+    shares: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """Tokens proposed for the positions after the bonus.
 
     ``tokens`` is a tuple of host integers or a device array of ``count`` ids. ``probs`` (sampling only) holds the
     drafter's distribution of each proposed row. A drafter that proposes nothing says why in ``skipped``. One from
-    elsewhere came ``came_s`` seconds after it was asked for.
+    elsewhere came ``came_s`` seconds after it was asked for. A drafter with a context of its own tells by ``attention``
+    what it looked at, while the draft is the newest.
     """
 
     tokens: Ids = ()
@@ -48,6 +61,7 @@ class Draft:
     probs: Rows | None = None
     skipped: str | None = None
     came_s: float = 0.0
+    attention: Callable[[], Looked] | None = field(default=None, compare=False)
 
     def take(self, deadline_s: float | None = None) -> Draft:
         """Return the draft itself: what a local drafter is asked for is there or queued on the device."""

@@ -168,6 +168,10 @@ class WindowRows(LayerRows):
         self._store.write(parts, 0, count)
         self._base, self._floor, self._length = first, floor, first + count
 
+    def _oldest_held(self) -> int:
+        """Return the position from which on every row is in the buffer."""
+        return self._base
+
     def _make_room(self, rows: int, like: list[Array]) -> int:
         """Let ``rows`` more rows fit and return the physical row of the oldest one they may see."""
         begin, end = self._length, self._length + rows
@@ -204,7 +208,7 @@ class WindowRows(LayerRows):
         Raises:
             CacheCropError: If a row of it is gone, or ``length`` is beyond what was seen.
         """
-        if self._begin <= length <= self._length and max(self._begin, length - self._reach) >= self._base:
+        if self._begin <= length <= self._length and max(self._begin, length - self._reach) >= self._oldest_held():
             self._floor = min(self._floor, length)
         self.crop(length)
 
@@ -228,7 +232,16 @@ class SinkWindowRows(WindowRows):
 
     def append(self, keys: Array, values: Array) -> Rows:
         """Append rows and return the sink's rows that left the window, then the window's, oldest first."""
-        begin, shown = self._length, min(self.sink, self._oldest_visible())
+        shown = min(self.sink, self._oldest_visible())
+        recent = self._keep(keys, values)
+        if not shown:
+            return recent
+        early_rows, joined = self._first.rows(0, shown), self._store.library.joined
+        return joined([early_rows[0], recent[0]]), joined([early_rows[1], recent[1]])
+
+    def _keep(self, keys: Array, values: Array) -> Rows:
+        """Append rows, to the sink too while it is open; return the window's rows and these, oldest first."""
+        begin = self._length
         if begin < self.sink:
             rows = self.sink - begin
             early = self._first.encode(keys[..., :rows, :], values[..., :rows, :])
@@ -236,11 +249,7 @@ class SinkWindowRows(WindowRows):
                 # A write over a whole MLX array would make it a view that keeps all the prompt's rows alive.
                 self._first.move(early, 0, 0, self.sink + 1)
             self._first.write(early, begin, begin + int(early[0].shape[2]))
-        recent = super().append(keys, values)
-        if not shown:
-            return recent
-        early_rows, joined = self._first.rows(0, shown), self._store.library.joined
-        return joined([early_rows[0], recent[0]]), joined([early_rows[1], recent[1]])
+        return super().append(keys, values)
 
     def measured_bytes(self) -> int:
         """Return the bytes of all buffers."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from engine.backends.caches import FullRows, LayerRows, SinkWindowRows, WindowRows
+from engine.backends.evicting import EvictingRows, PageCounts
+from engine.backends.pages import PagedRows
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Library, Rows, RowStore
+from engine.backends.streaming import StreamedRows
 from engine.errors import UsageError
 from engine.structure.layout import CacheLayout
+from engine.types import Draft
 
 
 def crop_all(caches: Sequence[LayerRows | RecurrentState], length: int) -> None:
@@ -48,6 +52,27 @@ def by_layer(
     return tuple(caches)
 
 
+def page_counts(caches: Sequence[LayerRows | RecurrentState]) -> PageCounts:
+    """Return what became of the pages of all layers so far."""
+    return sum((cache.counts() for cache in caches if isinstance(cache, EvictingRows)), PageCounts())
+
+
+def watch(caches: Sequence[LayerRows | RecurrentState], draft: Draft) -> None:
+    """Tell the caches that choose pages by it what a draft looked at."""
+    watching = [cache.watched for cache in caches if isinstance(cache, PagedRows) and cache.watched is not None]
+    if watching and draft.attention is not None:
+        looked = draft.attention()
+        for each in watching:
+            each.looked = looked
+
+
+def close_all(caches: Sequence[LayerRows | RecurrentState]) -> None:
+    """Let go of evicted pages."""
+    for cache in caches:
+        if isinstance(cache, EvictingRows):
+            cache.close()
+
+
 def held_rows(caches: Sequence[LayerRows | RecurrentState]) -> list[Rows]:
     """Return every row of every layer that keeps rows.
 
@@ -78,6 +103,9 @@ def layer_rows(
     """
     slack, grow_rows = sizes
     store = RowStore(library, library.codec(layout, head_dim))
+    if window is None and layout.window is not None and layout.evicts:
+        kind = StreamedRows if layout.stream else PagedRows
+        return kind(store, layout, (slack(layout.window), grow_rows))
     if window is None and layout.window is not None:
         return SinkWindowRows(store, layout.sink, layout.window, slack(layout.window), grow_rows)
     if window is not None and not layout.every_row:

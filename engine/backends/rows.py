@@ -6,7 +6,7 @@ arithmetic on lengths in every codec.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +15,8 @@ from engine.structure.layout import CacheLayout
 from engine.types import StoredError
 
 CODES_PER_BYTE = {8: 1, 4: 2}
+ASKING_ROWS = 32
+"""How many of the newest queries say which pages are wanted: a block, or the end of a chunk of a prompt."""
 Array = Any
 Rows = tuple[Array, Array]
 """Keys and values."""
@@ -42,6 +44,24 @@ class PlainRows:
         return parts[0]
 
 
+class PageIndex(Protocol):
+    """What the keys of evicted pages are remembered by, in a fraction of their bytes."""
+
+    def encode(self, keys: Array) -> tuple[Array, ...]:
+        """Return the arrays that stand for the keys ``[1, heads, rows, head_dim]`` of one page."""
+
+    def mass(self, queries: Array, parts: Sequence[Array], held: Array, pages: int, scale: float) -> Sequence[float]:
+        """Return by page the largest share of attention that a head of the newest queries is expected to give it.
+
+        Args:
+            queries: Normed and rotated ``[1, query heads, rows, head_dim]``.
+            parts: The arrays of all pages, one after the other along the rows.
+            held: Keys that the queries see beside the pages.
+            pages: How many pages there are.
+            scale: What a product of query and key is multiplied by.
+        """
+
+
 @dataclass(frozen=True)
 class Library:
     """What buffers need of an array library.
@@ -55,9 +75,12 @@ class Library:
         arithmetic: what codes of a lattice are made with.
         packed: keys and values as bytes.
         unpacked: those bytes as keys and values of a shape, in the dtype and on the device of an array.
+        unified: whether an array lies in the memory of the host.
         attended: what queries from a position on make of chunks of rows (keys, values, first position) that together
-            are all they see, under a softmax that runs along: ``[1, heads, rows, head_dim]``.
+            are all they see, under a softmax that runs along: ``[1, heads, rows, head_dim]``, and by chunk the largest
+            share of attention that a head of the newest ``ASKING_ROWS`` queries gave it.
         alone: such results as rows of so many key heads, one for each query.
+        indexes: by policy what the keys of evicted pages are remembered by.
     """
 
     grown: Callable[[Array | None, Array, int, int, int], Array]
@@ -67,8 +90,10 @@ class Library:
     arithmetic: Arithmetic
     packed: Callable[[Array, Array], bytes]
     unpacked: Callable[[bytearray, tuple[int, ...], Array], Rows]
-    attended: Callable[[Array, int, Iterable[tuple[Array, Array, int]], float], Array]
+    unified: Callable[[Array], bool]
+    attended: Callable[[Array, int, Iterable[tuple[Array, Array, int]], float], tuple[Array, Array]]
     alone: Callable[[Array, int], Rows]
+    indexes: Mapping[str, PageIndex]
 
     def codec(self, layout: CacheLayout, head_dim: int) -> Codec:
         """Return how ``layout`` stores the rows of heads of ``head_dim`` values."""

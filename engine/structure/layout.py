@@ -13,9 +13,13 @@ _CODED = re.compile(r"(affine|(?P<lattice>d4|e8)x)(?P<bits>[48])(/(?P<group>[1-9
 _BLOCKS = {None: 1, "d4": 4, "e8": 8}
 _BOUNDED = re.compile(
     r"sink(?P<sink>[0-9]{1,5})\+window(?P<window>[1-9][0-9]{0,6})(?P<exact>(\+exact[0-9]{1,3})*)"
-    r"(\+pages(?P<page_rows>[1-9][0-9]{0,3})x(?P<page_count>[1-9][0-9]{0,4}))?"
-    r"(?P<stream>\+stream)?(\+ftheta(?P<rank>[1-9][0-9]{0,4}))?"
+    r"(\+pages(?P<page_rows>[1-9][0-9]{0,3})x(?P<page_count>[1-9][0-9]{0,4})(/(?P<policy>[a-z]{1,9}))?)?"
+    r"(?P<stream>\+stream)?(?P<host>\+host)?(\+ftheta(?P<rank>[1-9][0-9]{0,4}))?"
 )
+POLICIES = ("codes", "bounds", "drafter", "recent")
+"""What may choose the pages that a block sees; the first does unless another is named."""
+LONGEST_BLOCK = 17
+"""Rows that a pool holds at least: the longest draft that is asked for, and the bonus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class CacheLayout:
     Written as ``native``, ``full``, ``affine8``, ``affine4``, ``affine8/32`` (groups of 32), ``d4x4`` or ``e8x4``
     (points of a lattice, 4 bits a value), or ``sink4+window64``.
     Behind a window may follow, in this order, ``+exact5`` for each layer that keeps every row, ``+pages16x10`` (10
-    pages of 16 evicted rows), ``+stream`` and ``+ftheta64``.
+    pages of 16 evicted rows) or ``+pages16x10/bounds``, ``+stream``, ``+host`` and ``+ftheta64``.
 
     Attributes:
         every_row: sliding layers keep every row too, the window enforced by the mask: a labelled study. Otherwise they
@@ -38,7 +42,9 @@ class CacheLayout:
         window: full-attention layers attend to the newest this many positions; None to all.
         exact: full-attention layers that are not bounded, ascending.
         pages: rows of a page and how many pages of evicted rows each bounded layer holds; None for no pages.
+        policy: what chooses those pages: one of ``POLICIES``, or ``attention``, which only a stream can measure.
         stream: evicted rows are read page by page for each block.
+        host: evicted rows lie in the memory of the host instead of a file.
         rank: evicted rows are restored from so many values a side; None for no restoration.
     """
 
@@ -50,7 +56,9 @@ class CacheLayout:
     window: int | None = None
     exact: tuple[int, ...] = ()
     pages: tuple[int, int] | None = None
+    policy: str = ""
     stream: bool = False
+    host: bool = False
     rank: int | None = None
 
     NATIVE: ClassVar[CacheLayout]
@@ -73,13 +81,14 @@ class CacheLayout:
             return cls(bits=int(coded["bits"]), lattice=coded["lattice"], group_size=group)
         if bounded is not None:
             layout = cls._bounded(bounded)
+            layout._check_pages()
             if str(layout) == text:
                 return layout
             raise UsageError(f"cache layout {text!r}; expected it as {str(layout)!r}: each part once, numbers in order")
         raise UsageError(
             f"cache layout {text!r}; expected native, full, affine8, affine4, d4x8, d4x4, e8x8 or e8x4, one of those "
             "with /GROUP behind it, or sinkROWS+windowROWS with a window of at least 1, and behind that +exactLAYER "
-            "for each layer, +pagesROWSxPAGES, +stream and +fthetaRANK"
+            "for each layer, +pagesROWSxPAGES or +pagesROWSxPAGES/POLICY, +stream, +host and +fthetaRANK"
         )
 
     @classmethod
@@ -90,7 +99,9 @@ class CacheLayout:
             window=int(parts["window"]),
             exact=tuple(exact),
             pages=(int(parts["page_rows"]), int(parts["page_count"])) if parts["page_rows"] else None,
+            policy=parts["policy"] or _usual_policy(parts["page_rows"] is not None, parts["stream"] is not None),
             stream=parts["stream"] is not None,
+            host=parts["host"] is not None,
             rank=int(parts["rank"]) if parts["rank"] else None,
         )
 
@@ -102,14 +113,22 @@ class CacheLayout:
         if self.window is None:
             return "full" if self.every_row else "native"
         parts = [f"sink{self.sink}+window{self.window}", *(f"exact{layer}" for layer in self.exact)]
-        parts += [] if self.pages is None else [f"pages{self.pages[0]}x{self.pages[1]}"]
+        if self.pages is not None:
+            named = "" if self.policy == _usual_policy(True, self.stream) else f"/{self.policy}"
+            parts.append(f"pages{self.pages[0]}x{self.pages[1]}{named}")
         parts += ["stream"] if self.stream else []
+        parts += ["host"] if self.host else []
         return "+".join(parts + ([] if self.rank is None else [f"ftheta{self.rank}"]))
 
     @property
     def lossless(self) -> bool:
         """Whether decoding with it is decoding as the model defines it."""
         return self.bits is None and (self.window is None or self.stream)
+
+    @property
+    def evicts(self) -> bool:
+        """Whether rows that leave the window are kept to be read again."""
+        return self.stream or self.pages is not None
 
     def of(self, layer: int) -> CacheLayout:
         """Return the layout of one layer: an exact one keeps every row that the model attends to."""
@@ -133,13 +152,20 @@ class CacheLayout:
             )
         return group
 
-    def check(self, windows: Sequence[int | None], head_dims: Sequence[int], layers: Sequence[int]) -> None:
+    def check(
+        self,
+        windows: Sequence[int | None],
+        head_dims: Sequence[int],
+        layers: Sequence[int],
+        positions: int | None = None,
+    ) -> None:
         """Check the layout against a target's layers, before anything runs.
 
         Args:
             windows: The window of every layer that keeps rows, None on full-attention layers.
             head_dims: The size of a head in each of them.
             layers: Which layers of the target they are.
+            positions: The positions that the target holds, None where nobody knows.
 
         Raises:
             UsageError: If the target cannot have it.
@@ -149,6 +175,54 @@ class CacheLayout:
                 self.group_of(head_dim)
         if self.window is not None:
             self._check_bounded([layer for layer, window in zip(layers, windows, strict=True) if window is None])
+        if self.pages is not None:
+            self._check_pool(
+                positions, [size for size, window in zip(head_dims, windows, strict=True) if window is None]
+            )
+
+    def check_block(self, rows: int) -> None:
+        """Check that the pages of a pool may serve a block.
+
+        Raises:
+            UsageError: If the block has more rows.
+        """
+        if self.pages is not None and rows > self.pages[0] * self.pages[1]:
+            raise UsageError(
+                f"a block of {rows} rows with cache layout {self}, whose pool holds {self.pages[0] * self.pages[1]}; "
+                "expected at least a row for each row of a block. Draft fewer tokens or take more pages"
+            )
+
+    def _check_pages(self) -> None:
+        """Check that what is said of pages goes together."""
+        if self.host and not self.evicts:
+            raise UsageError(
+                f"cache layout {self}: +host says where evicted rows lie; expected +pages or +stream before"
+            )
+        if self.pages is None:
+            return
+        known = ("attention",) if self.stream else POLICIES
+        if self.policy not in known:
+            why = "a stream" if self.stream else "pages that are not all read"
+            raise UsageError(f"cache layout {self}: pages by {self.policy!r}; expected of {why} {', '.join(known)}")
+        rows, count = self.pages
+        if rows * count < LONGEST_BLOCK:
+            raise UsageError(
+                f"cache layout {self}: a pool of {rows * count} rows is smaller than a block, which may have "
+                f"{LONGEST_BLOCK}; expected more pages, or more rows in each"
+            )
+
+    def _check_pool(self, positions: int | None, head_dims: Sequence[int]) -> None:
+        """Check that pages can leave, and that what they are chosen by can be made of heads of these sizes."""
+        rows, count = self.pages or (0, 0)
+        kept = self.sink + (self.window or 0) + rows * count
+        if positions is not None and kept >= positions:
+            raise UsageError(
+                f"cache layout {self} keeps {kept} rows and the target holds {positions} positions, so nothing would "
+                "ever be left out; expected fewer pages, or native"
+            )
+        odd = [size for size in head_dims if size % 4]
+        if self.policy == "codes" and odd:
+            raise UsageError(f"cache layout {self} on heads of {odd[0]} values; expected a multiple of 4. Use /bounds")
 
     def _check_bounded(self, full: list[int]) -> None:
         """Check that there are layers to bound among ``full``, and that every part can be decoded."""
@@ -159,10 +233,14 @@ class CacheLayout:
             raise UsageError(f"cache layout {self}: layer {unknown[0]} is none of the full-attention layers {full}")
         if list(self.exact) == full:
             raise UsageError(f"cache layout {self} leaves no full-attention layer of {full} to bound; use native")
-        decoded = replace(self, pages=None, rank=None)
-        if decoded != self:
-            beyond = f"+pages{self.pages[0]}x{self.pages[1]}" if self.pages is not None else f"+ftheta{self.rank}"
-            raise UsageError(f"cache layout {self}: {beyond} cannot be decoded yet; expected {decoded}")
+        if self.rank is not None:
+            decoded = replace(self, rank=None)
+            raise UsageError(f"cache layout {self}: +ftheta{self.rank} cannot be decoded yet; expected {decoded}")
+
+
+def _usual_policy(pages: bool, stream: bool) -> str:
+    """Return what chooses pages where no policy is named."""
+    return ("attention" if stream else POLICIES[0]) if pages else ""
 
 
 CacheLayout.NATIVE = CacheLayout()

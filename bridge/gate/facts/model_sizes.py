@@ -26,9 +26,13 @@ _BLOCKS: Final = {"affine": 1, "d4x": 4, "e8x": 8}  # values that a group holds 
 _GROUP_MOST: Final = 64  # of a name that says none
 _BOUNDED: Final = re.compile(
     r"sink(?P<sink>[0-9]{1,5})\+window(?P<window>[0-9]{1,7})(?P<exact>(\+exact[0-9]{1,3})*)"
-    r"(\+pages(?P<rows>[0-9]{1,4})x(?P<count>[0-9]{1,5}))?(?P<stream>\+stream)?(\+ftheta[0-9]{1,5})?"
+    r"(\+pages(?P<rows>[0-9]{1,4})x(?P<count>[0-9]{1,5})(/(?P<policy>[a-z]{1,9}))?)?"
+    r"(?P<stream>\+stream)?(?P<host>\+host)?(\+ftheta[0-9]{1,5})?"
 )
 _STREAM_ROWS: Final = 256  # a page on its way, and its copy
+_BLOCK_ROWS: Final = 32  # of the newest append, behind whose start nothing has left yet
+_INDEX_ROWS: Final = 64  # what an index grows by
+_LEAST_HEAD: Final = 8  # values of a key that share a scale, at least
 
 
 def shape_of(report: Report, evidence: Evidence, role: str = "target") -> ModelShape | None:
@@ -72,9 +76,10 @@ def layout_bytes(
         window = None if layout == "full" else one.window
         if bounded is not None and window is None and str(layer) not in bounded["exact"].split("+exact"):
             rows = _bounded_rows(bounded, positions)
+            index = _index_bytes(bounded, one.keys, positions, (low, high))
         else:
-            rows = _shown(window, positions), _most_shown(window, positions) + _SLACK_ROWS
-        least, most = least + low * _width(one) * rows[0], most + high * _width(one) * rows[1]
+            rows, index = (_shown(window, positions), _most_shown(window, positions) + _SLACK_ROWS), (0.0, 0.0)
+        least, most = least + low * _width(one) * rows[0] + index[0], most + high * _width(one) * rows[1] + index[1]
     return least, most
 
 
@@ -102,11 +107,25 @@ def _coded_bytes(
 def _bounded_rows(parts: re.Match[str], positions: int) -> tuple[int, int]:
     """Return the fewest and the most rows of a layer that keeps a sink, a window, and a pool of pages beside them."""
     kept = int(parts["sink"]) + int(parts["window"])
-    pool = int(parts["rows"]) * int(parts["count"]) if parts["rows"] else 0
+    page = int(parts["rows"] or 0)
+    pool = page * int(parts["count"] or 0)
     least = min(positions, kept - 1 + pool)
-    # Streamed rows leave in whole pages: until the next one is full, as many rows as the sink has stay beside it.
-    streamed = _STREAM_ROWS + int(parts["sink"]) if parts["stream"] else 0
-    return least, _most_shown(kept, positions) + pool + _SLACK_ROWS + streamed
+    beside = _SLACK_ROWS + (_STREAM_ROWS if parts["stream"] else 0) + (positions if parts["host"] else 0)
+    # Rows leave in whole pages: until one is full, as many rows as the sink has stay beside it. Beside the pool there
+    # is room for one page more, and a page on its way.
+    beside += int(parts["sink"]) + 3 * page if page or parts["stream"] else 0
+    return least, _most_shown(kept, positions) + pool + beside
+
+
+def _index_bytes(parts: re.Match[str], keys: int, positions: int, value: tuple[float, float]) -> tuple[float, float]:
+    """Return the least and the most bytes of what a layer chooses its pages by: by name ``codes``, unless streamed."""
+    if not parts["rows"] or parts["stream"] or parts["policy"] not in {None, "codes", "bounds"}:
+        return 0.0, 0.0
+    page, kept = int(parts["rows"]), int(parts["sink"]) + int(parts["window"])
+    gone = max(0, positions - kept - page - _BLOCK_ROWS)
+    if parts["policy"] == "bounds":
+        return 2 * value[0] * keys * (gone // page), 2 * value[1] * keys * (positions / page + _INDEX_ROWS)
+    return keys / 4 * gone, (keys / 4 + value[1] * keys / _LEAST_HEAD) * (positions + _INDEX_ROWS)
 
 
 def most_bytes(bits: float, caches: tuple[CacheShape, ...], positions: int) -> float:

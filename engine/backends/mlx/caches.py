@@ -8,7 +8,6 @@ from engine.backends.caches import FullRows, LayerRows, SinkWindowRows, WindowRo
 from engine.backends.layers import layer_rows
 from engine.backends.mlx.rows import LIBRARY
 from engine.backends.rows import RowStore
-from engine.backends.streaming import StreamedRows
 from engine.backends.visibility import Visibility
 from engine.structure.layout import CacheLayout
 
@@ -38,8 +37,6 @@ def sink_window_cache(sink: int, window: int) -> SinkWindowRows:
 
 def make_cache(window: int | None, layout: CacheLayout, head_dim: int) -> LayerRows:
     """Return the cache of one layer; ``window`` is None on a full-attention layer."""
-    if window is None and layout.window is not None and layout.stream:
-        return StreamedRows(RowStore(LIBRARY), layout.sink, layout.window, slack_of(layout.window), GROW_ROWS)
     return layer_rows(window, layout, head_dim, LIBRARY, (slack_of, GROW_ROWS))
 
 

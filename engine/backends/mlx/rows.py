@@ -12,7 +12,8 @@ import mlx.core as mx
 import numpy as np
 
 from engine.backends.lattices import Arithmetic
-from engine.backends.rows import CODES_PER_BYTE, Library, Rows
+from engine.backends.mlx.page_index import INDEXES
+from engine.backends.rows import ASKING_ROWS, CODES_PER_BYTE, Library, Rows
 
 
 class Affine:
@@ -98,11 +99,17 @@ def unpacked_features(data: bytearray, shape: tuple[int, int], dtype: mx.Dtype) 
     return mx.array(np.frombuffer(data, np.uint8)).view(dtype).reshape(shape)
 
 
+def _unified(array: mx.array) -> bool:
+    del array
+    return True
+
+
 def _attended(
     queries: mx.array, start: int, chunks: Iterable[tuple[mx.array, mx.array, int]], scale: float
-) -> mx.array:
-    """Return softmax attention over chunks of which each is seen once and let go; sums are kept in float32."""
+) -> tuple[mx.array, mx.array]:
+    """Return softmax attention over chunks of which each is seen once, in float32, and what share each chunk got."""
     _, heads, rows, head_dim = queries.shape
+    weights: list[mx.array] = []
     positions, most, weight, total = mx.arange(start, start + rows)[:, None], None, mx.array(0.0), mx.array(0.0)
     for keys, values, first in chunks:
         key_heads, count = keys.shape[1], keys.shape[2]
@@ -114,10 +121,15 @@ def _attended(
         above = highest if most is None else mx.maximum(most, highest)
         shrunk = mx.zeros_like(above) if most is None else mx.exp(most - above)
         shares = mx.exp(scores - above)
-        weight = weight * shrunk + mx.sum(shares, axis=-1, keepdims=True)
+        added = mx.sum(shares, axis=-1, keepdims=True)
+        weights.append((above + mx.log(added))[:, :, :, -ASKING_ROWS:])
+        weight = weight * shrunk + added
         total, most = total * shrunk + shares @ values.astype(mx.float32)[:, :, None], above
-        mx.eval(weight, total, most)
-    return (total / weight).reshape(1, heads, rows, head_dim).astype(queries.dtype)
+        # A chunk is let go before the next comes.
+        mx.eval(weight, total, most, weights[-1])
+    asked = mx.concatenate(weights, axis=-1)
+    mass = mx.max(mx.exp(asked - mx.logsumexp(asked, axis=-1, keepdims=True)), axis=(0, 1, 2, 3))
+    return (total / weight).reshape(1, heads, rows, head_dim).astype(queries.dtype), mass
 
 
 def _alone(attended: mx.array, key_heads: int) -> Rows:
@@ -143,6 +155,8 @@ LIBRARY = Library(
     ),
     packed=_packed,
     unpacked=_unpacked,
+    unified=_unified,
     attended=_attended,
     alone=_alone,
+    indexes=INDEXES,
 )

@@ -18,7 +18,8 @@ class MlxTarget(Weights):
             ModelMismatchError: If a captured layer does not exist.
             UsageError: If the target cannot have the layout.
         """
-        layout.check(self.family.windows, self.family.head_dims, self.family.structure.attending)
+        family = self.family
+        layout.check(family.windows, family.head_dims, family.structure.attending, self.info.max_positions)
         if any(not 0 <= layer < self.info.layer_count for layer in capture):
             raise ModelMismatchError(f"capture of layers {list(capture)}; the target has {self.info.layer_count}")
         return MlxSequence(self, capture, layout)

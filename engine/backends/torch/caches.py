@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 
 from engine.backends.caches import FullRows, LayerRows, SinkWindowRows, WindowRows
+from engine.backends.evicting import EvictingRows
 from engine.backends.layers import by_layer, crop_all, layer_rows
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows, RowStore
-from engine.backends.streaming import StreamedRows
 from engine.backends.torch.rows import LIBRARY
 from engine.backends.visibility import Visibility
 from engine.errors import UsageError
@@ -70,8 +70,8 @@ class LayerCaches:
     ) -> None:
         self.states = dict(states or {})
         self.layers = by_layer(list(zip(windows, head_dims, strict=True)), layout, self.states, make_cache)
-        self.streams = {index: layer for index, layer in enumerate(self.layers) if isinstance(layer, StreamedRows)}
-        """The layers whose evicted rows are read for every block."""
+        self.asked = {index: layer for index, layer in enumerate(self.layers) if isinstance(layer, EvictingRows)}
+        """The layers that are asked with their queries before each append."""
 
     @property
     def length(self) -> int:
@@ -79,8 +79,9 @@ class LayerCaches:
         return self.layers[0].length
 
     def masks(self, rows: int, device: torch.device) -> dict[int, torch.Tensor | None]:
-        """Return by layer the mask over what its next ``update`` with ``rows`` rows will return."""
-        seen = {index: layer.visible(rows) for index, layer in enumerate(self.layers) if isinstance(layer, LayerRows)}
+        """Return by layer the mask over what its next ``update`` with ``rows`` rows will return, asked ones apart."""
+        own = {index: layer for index, layer in enumerate(self.layers) if index not in self.asked}
+        seen = {index: layer.visible(rows) for index, layer in own.items() if isinstance(layer, LayerRows)}
         made = {visible: attention_mask(visible, device) for visible in set(seen.values())}
         return {index: made[visible] for index, visible in seen.items()}
 
@@ -134,8 +135,6 @@ def _movable(layer: LayerRows | RecurrentState) -> FullRows | WindowRows:
 
 def make_cache(window: int | None, layout: CacheLayout, head_dim: int) -> LayerRows:
     """Return the cache of one layer; ``window`` is None on a full-attention layer."""
-    if window is None and layout.window is not None and layout.stream:
-        return StreamedRows(RowStore(LIBRARY), layout.sink, layout.window, slack_of(layout.window), GROW_ROWS)
     return layer_rows(window, layout, head_dim, LIBRARY, (slack_of, GROW_ROWS))
 
 

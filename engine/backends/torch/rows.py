@@ -12,7 +12,8 @@ from collections.abc import Iterable
 import torch
 
 from engine.backends.lattices import Arithmetic
-from engine.backends.rows import CODES_PER_BYTE, Library, Rows
+from engine.backends.rows import ASKING_ROWS, CODES_PER_BYTE, Library, Rows
+from engine.backends.torch.page_index import INDEXES
 
 
 class Affine:
@@ -98,11 +99,16 @@ def unpacked_features(
     return torch.frombuffer(data, dtype=torch.uint8).view(dtype).view(shape).to(device)
 
 
+def _unified(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu"
+
+
 def _attended(
     queries: torch.Tensor, start: int, chunks: Iterable[tuple[torch.Tensor, torch.Tensor, int]], scale: float
-) -> torch.Tensor:
-    """Return softmax attention over chunks of which each is seen once; sums are kept in float32."""
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return softmax attention over chunks of which each is seen once, in float32, and what share each chunk got."""
     device, most, weight, total = queries.device, None, torch.tensor(0.0), torch.tensor(0.0)
+    weights: list[torch.Tensor] = []
     positions = torch.arange(start, start + queries.shape[2], device=device)[:, None]
     for keys, values, first in chunks:
         group, count = queries.shape[1] // keys.shape[1], keys.shape[2]
@@ -114,9 +120,12 @@ def _attended(
         above = highest if most is None else torch.maximum(most, highest)
         shrunk = torch.zeros_like(above) if most is None else (most - above).exp()
         shares = (scores - above).exp()
-        weight = weight * shrunk + shares.sum(dim=-1, keepdim=True)
-        total, most = total * shrunk + shares @ brought, above
-    return (total / weight).to(queries.dtype)
+        added = shares.sum(dim=-1, keepdim=True)
+        weights.append((above + added.log())[:, :, -ASKING_ROWS:])
+        weight, total, most = weight * shrunk + added, total * shrunk + shares @ brought, above
+    asked = torch.cat(weights, dim=-1)
+    mass = (asked - asked.logsumexp(dim=-1, keepdim=True)).exp().amax(dim=(0, 1, 2))
+    return (total / weight).to(queries.dtype), mass
 
 
 def _alone(attended: torch.Tensor, key_heads: int) -> Rows:
@@ -140,6 +149,8 @@ LIBRARY = Library(
     ),
     packed=_packed,
     unpacked=_unpacked,
+    unified=_unified,
     attended=_attended,
     alone=_alone,
+    indexes=INDEXES,
 )

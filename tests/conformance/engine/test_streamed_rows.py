@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from engine.backends.page_store import PageFile
-from engine.backends.streaming import PAGE_ROWS, StreamedRows
+from engine.backends.evicting import PAGE_ROWS
+from engine.backends.streaming import StreamedRows
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.ngram import NgramModel
-from engine.errors import PageError, UsageError
+from engine.errors import UsageError
 from engine.loading import load_backend
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
@@ -88,18 +88,3 @@ def test_a_family_whose_attention_is_another_is_refused_by_name(loaded: Any) -> 
     _, targets, _ = loaded
     with pytest.raises(UsageError, match="'gemma4_text' cannot be decoded yet: it has layers that share the rows"):
         targets["gemma4-shared"].open((), STREAMED)
-
-
-def test_a_page_that_is_not_what_was_written_is_an_error() -> None:
-    pages = PageFile(8)
-    pages.write(b"12345678")
-    pages.write(b"abcdefgh")
-    assert [bytes(page) for page in pages.read()] == [b"12345678", b"abcdefgh"]
-    assert pages.bytes_read == 16
-    pages._file.seek(9)
-    pages._file.write(b"x")
-    with pytest.raises(PageError, match="page 1 of evicted rows is not what was written"):
-        list(pages.read())
-    pages._file.truncate(12)
-    with pytest.raises(PageError, match="page 1"):
-        list(pages.read())

@@ -25,15 +25,8 @@ from engine.structure.layout import CacheLayout
 from tests.corpus.gate.breaks import honest
 
 LENGTHS = ((5, 3), (63, 2), (64, 3), (400, 4))
-LAYOUTS = (
-    "native",
-    "full",
-    "affine8",
-    "e8x4",
-    "sink4+window64",
-    "sink4+window64+exact5",
-    "sink4+window64+stream",
-)
+BOUNDED = ("", "+exact5", "+stream", "+pages16x4", "+pages16x2/bounds", "+pages16x2+stream")
+LAYOUTS = ("native", "full", "affine8", "e8x4", *(f"sink4+window64{part}" for part in BOUNDED))
 RULES = ("G2-MODELS", "G4-ERRORS", "G4-PROMPTS", "G7-NATIVE")
 
 

@@ -19,7 +19,8 @@ TEXTS = [
     "sink0+window1",
     "sink4+window64",
 ]
-PARTS = ["+exact5", "+exact0+exact12", "+pages16x10", "+stream", "+ftheta64", "+exact5+pages16x10+stream+ftheta64"]
+PARTS = ["+exact5", "+exact0+exact12", "+pages16x10", "+pages16x10/bounds", "+pages16x10/recent+host", "+stream"]
+PARTS += ["+stream+host", "+ftheta64", "+exact5+pages16x10+stream+host+ftheta64"]
 
 
 @pytest.mark.parametrize("text", [*TEXTS, *(f"sink4+window64{part}" for part in PARTS)])
@@ -34,6 +35,8 @@ def test_a_layout_reads_back_as_itself(text: str) -> None:
         ("sink4+window64+exact5+exact2", "sink4+window64+exact2+exact5"),
         ("sink4+window64+exact5+exact5", "sink4+window64+exact5"),
         ("sink04+window64", "sink4+window64"),
+        ("sink4+window64+pages16x10/codes", "sink4+window64+pages16x10"),
+        ("sink4+window64+pages16x10/attention+stream", "sink4+window64+pages16x10+stream"),
     ],
 )
 def test_a_layout_has_one_text(text: str, expected: str) -> None:
@@ -72,6 +75,24 @@ def test_what_names_no_layout_is_refused_with_what_does(text: str) -> None:
         CacheLayout.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (
+            "+pages16x10/attention",
+            "pages by 'attention'; expected of pages that are not all read codes, bounds, drafter",
+        ),
+        ("+pages16x10/codes+stream", "pages by 'codes'; expected of a stream attention"),
+        ("+pages16x10/best", "pages by 'best'; expected"),
+        ("+pages16x1", "a pool of 16 rows is smaller than a block, which may have 17"),
+        ("+host", "says where evicted rows lie; expected"),
+    ],
+)
+def test_parts_that_do_not_go_together_are_refused(parts: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        CacheLayout.parse(f"sink4+window64{parts}")
+
+
 def test_a_group_is_the_largest_divisor_of_the_head_up_to_64_unless_it_is_named() -> None:
     sizes = {head: CacheLayout.parse("affine8").group_of(head) for head in (8, 48, 64, 80, 128, 256, 512)}
     assert sizes == {8: 8, 48: 48, 64: 64, 80: 40, 128: 64, 256: 64, 512: 64}
@@ -91,7 +112,12 @@ def test_a_group_is_the_largest_divisor_of_the_head_up_to_64_unless_it_is_named(
         ("sink4+window64+exact6", (None, 8), (32, 32), r"layer 6 is none of the full-attention layers \[0\]"),
         ("sink4+window64+exact1", (None, 8), (32, 32), r"layer 1 is none of the full-attention layers \[0\]"),
         ("sink4+window64+exact0", (None, 8), (32, 32), "leaves no full-attention layer"),
-        ("sink4+window64+pages16x10", (None,), (32,), r"\+pages16x10 cannot be decoded yet; expected sink4"),
+        (
+            "sink4+window64+pages16x10",
+            (None, 8),
+            (30, 32),
+            "on heads of 30 values; expected a multiple of 4. Use /bounds",
+        ),
         ("sink4+window64+stream+ftheta9", (None,), (32,), r"\+ftheta9 cannot be decoded yet; expected .*\+stream$"),
         ("sink4+window64+ftheta64", (None,), (32,), r"\+ftheta64 cannot be decoded yet"),
     ],

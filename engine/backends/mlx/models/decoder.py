@@ -18,12 +18,12 @@ import mlx.core as mx
 from mlx_lm.models.gemma4_text import logit_softcap
 
 from engine.backends.caches import LayerRows
+from engine.backends.evicting import EvictingRows, check_asks
 from engine.backends.layers import by_layer
 from engine.backends.mlx.caches import attention_mask, make_cache
 from engine.backends.mlx.models.delta_net import new_state, run_layer
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows
-from engine.backends.streaming import StreamedRows, check_streams
 from engine.errors import UsageError
 from engine.structure.decoder import Structure
 from engine.structure.families import LINEAR
@@ -57,10 +57,10 @@ class Decoder:
         """Return empty caches of one sequence, by layer.
 
         Raises:
-            UsageError: If the layout streams rows past an attention that does not compute with them.
+            UsageError: If the layout evicts rows of an attention whose queries are others than those computed here.
         """
-        if layout.stream:
-            check_streams(self.structure)
+        if layout.evicts:
+            check_asks(self.structure, layout)
         reach = None if layout.every_row else 1
         states = {index: new_state(self.text.layers[index].linear_attn, reach) for index in self.structure.recurrent}
         return by_layer(list(zip(self.windows, self.head_dims, strict=True)), layout, states, make_cache)
@@ -124,23 +124,24 @@ class Decoder:
         return logit_softcap(cap, logits) if soft_capped and cap is not None else logits
 
     def _masks(self, caches: Caches, rows: int) -> dict[int, Any]:
-        """Return by layer the mask over what its next append of ``rows`` rows will return."""
-        seen = {index: cache.visible(rows) for index, cache in enumerate(caches) if isinstance(cache, LayerRows)}
+        """Return by layer the mask over what its next append of ``rows`` rows will return, asked ones apart."""
+        own = [(index, cache) for index, cache in enumerate(caches) if not isinstance(cache, EvictingRows)]
+        seen = {index: cache.visible(rows) for index, cache in own if isinstance(cache, LayerRows)}
         made = {visible: attention_mask(visible) for visible in set(seen.values())}
         return {index: made[visible] for index, visible in seen.items()}
 
     def _mask(self, index: int, hidden: mx.array, caches: Caches, masks: dict[int, Any]) -> Any:
-        """Return a layer's mask; a layer that streams its rows is asked for them first."""
-        streamed = caches[index] if index < len(caches) else None
-        if not isinstance(streamed, StreamedRows):
+        """Return a layer's mask; a layer with pages is asked with its queries first."""
+        asked = caches[index] if index < len(caches) else None
+        if not isinstance(asked, EvictingRows):
             return masks[self._sources[index]]
         block = self.text.layers[index]
         attention, normed = block.self_attn, block.input_layernorm(hidden)
         queries = attention.q_proj(normed).reshape(*normed.shape[:2], attention.n_heads, -1)
         norm = getattr(attention, "q_norm", None)
         queries = (queries if norm is None else norm(queries)).transpose(0, 2, 1, 3)
-        turned = attention.rope(queries, offset=streamed.offset)
-        return attention_mask(streamed.ask(turned, attention.n_kv_heads, attention.scale))
+        turned = attention.rope(queries, offset=asked.offset)
+        return attention_mask(asked.ask(turned, attention.n_kv_heads, attention.scale))
 
     def _embedding_scale(self) -> Any:
         """Return what the model multiplies embeddings by, None for nothing."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import mlx.core as mx
 
-from engine.backends.layers import crop_all, held_rows
+from engine.backends.evicting import PageCounts
+from engine.backends.layers import close_all, crop_all, held_rows, page_counts, watch
 from engine.backends.mlx.accept import predictions, read
 from engine.backends.mlx.models.decoder import Weights
 from engine.backends.mlx.rows import LIBRARY, squared
@@ -23,6 +24,7 @@ class MlxSequence:
     def __init__(self, target: Weights, capture: tuple[int, ...], layout: CacheLayout) -> None:
         self.target = target
         self.capture = capture
+        self.layout = layout
         self.caches = target.family.caches(layout)
 
     @property
@@ -57,7 +59,13 @@ class MlxSequence:
             yield Forward(logits=logits, features=features, start=start, rows=len(part))
 
     def forward_block(self, bonus: int, draft: Draft) -> Forward:
-        """Queue the verify forward of ``[bonus, *draft]``; nothing is read here."""
+        """Queue the verify forward of ``[bonus, *draft]``; nothing is read here.
+
+        Raises:
+            UsageError: If it has more rows than a pool of pages.
+        """
+        self.layout.check_block(1 + draft.count)
+        watch(self.caches, draft)
         if isinstance(draft.tokens, mx.array):
             ids = mx.concatenate([mx.array([bonus], draft.tokens.dtype), draft.tokens])
         else:
@@ -100,6 +108,14 @@ class MlxSequence:
     def measured_bytes(self) -> int:
         """Return the bytes of every cache buffer."""
         return sum(cache.measured_bytes() for cache in self.caches)
+
+    def page_counts(self) -> PageCounts:
+        """Return what became of the evicted pages so far."""
+        return page_counts(self.caches)
+
+    def close(self) -> None:
+        """Let go of evicted pages; may be called again."""
+        close_all(self.caches)
 
     def fallbacks(self) -> dict[str, int]:
         """Return nothing: there is one way to run a forward."""

@@ -10,6 +10,8 @@ Shapes: L layers, N rows, C context positions, D hidden size, H query heads, G k
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,8 +26,11 @@ from engine.backends.torch.models.rotary import RotaryTable, Table, rotated
 from engine.backends.torch.target import TorchTarget
 from engine.drafters.dflash import DFlashConfig, LayerRule
 from engine.drafters.dflash_model import DFlashDrafter, DFlashModel, LayerWeights, context_projections, layer_weights
-from engine.types import Draft, DrafterInfo
+from engine.types import Draft, DrafterInfo, Looked
 from engine.verification.rejection import Sampling
+
+Asked = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
+"""Queries ``[H, N, E]`` of one layer, the keys ``[G, C + N, E]`` they were compared with, and which each row sees."""
 
 
 class TorchDFlash(DFlashModel):
@@ -81,8 +86,18 @@ class TorchDFlash(DFlashModel):
         return rotated(keys, cos[0], sin[0]), values
 
     @torch.inference_mode()
-    def hidden_rows(self, ids_N: torch.Tensor, position: int, context: WindowRows, table: RotaryTable) -> torch.Tensor:
-        """Run the block ``ids_N`` whose first row sits at ``position``; return normed hidden states ``[N, D]``."""
+    def hidden_rows(
+        self,
+        ids_N: torch.Tensor,
+        position: int,
+        context: WindowRows,
+        table: RotaryTable,
+        asked: list[Asked] | None = None,
+    ) -> torch.Tensor:
+        """Run the block ``ids_N`` whose first row sits at ``position``; return normed hidden states ``[N, D]``.
+
+        What every layer asks its context is appended to ``asked``.
+        """
         config, rows = self.config, ids_N.shape[0]
         x_ND = self.target.family.embed(ids_N).to(self.dtype)
         if config.input_embedding_scale != 1.0:
@@ -100,8 +115,11 @@ class TorchDFlash(DFlashModel):
             queries, keys, values = heads.split([config.head_count, config.kv_head_count, config.kv_head_count])
             keys_LGCE[index, :, shown:] = rotated(self._normed(keys, layer.k_norm), cos, sin)
             values_LGCE[index, :, shown:] = values
+            queries = rotated(self._normed(queries, layer.q_norm), cos, sin)
+            if asked is not None:
+                asked.append((queries, keys_LGCE[index], masks[rule]))
             attended = functional.scaled_dot_product_attention(
-                rotated(self._normed(queries, layer.q_norm), cos, sin)[None],
+                queries[None],
                 keys_LGCE[index][None],
                 values_LGCE[index][None],
                 attn_mask=masks[rule],
@@ -112,6 +130,18 @@ class TorchDFlash(DFlashModel):
             x_ND = x_ND + (mixed if attention_conv is None else attention_conv(1, mixed))
             x_ND = x_ND + self._mlp(layer, self._normed(x_ND, layer.post_norm))
         return self._normed(x_ND, self.norm)
+
+    @torch.inference_mode()
+    def looked(self, asked: Sequence[Asked], end: int) -> Looked:
+        """Return what share of attention each context position up to ``end`` got."""
+        total, shown = torch.zeros(()), 0
+        for queries, keys, mask in asked:
+            rows, shown = queries.shape[1], keys.shape[1] - queries.shape[1]
+            scores = queries.float() @ keys.float().repeat_interleave(queries.shape[0] // keys.shape[0], 0).mT
+            scores = scores * self.config.head_dim**-0.5
+            seen = scores if mask is None else scores.masked_fill(~mask.expand(rows, -1), float("-inf"))
+            total = total + seen.softmax(dim=-1)[..., :shown].amax(dim=(0, 1)) if shown else total
+        return Looked(end - shown, total.tolist() if shown else [])
 
     @torch.inference_mode()
     def logits(self, hidden_ND: torch.Tensor) -> torch.Tensor:
@@ -159,23 +189,25 @@ class TorchDFlashDrafter(DFlashDrafter):
     def ask(self, bonus: int, position: int, count: int) -> Draft:
         """Run one pass over ``[bonus, mask * count]``; row j proposes the token at position + j."""
         count = min(count, self.model.config.block_size - 1)
-        hidden_ND = self.hidden_rows(bonus, position, count)[1:]
+        asked: list[Asked] = []
+        hidden_ND = self.hidden_rows(bonus, position, count, asked)[1:]
+        looked = partial(self.model.looked, asked, self.context.length)
         if self._settings is None or self._uniforms is None:
-            return Draft(tokens=self.model.best(bonus, hidden_ND)[0], count=count)
+            return Draft(tokens=self.model.best(bonus, hidden_ND)[0], count=count, attention=looked)
         logits_NV, selector = self.model.logits(hidden_ND), self.model.selector
         uniforms = torch.tensor(self._uniforms.take(count), dtype=torch.float64, device=logits_NV.device)
         if selector is not None:
             tokens, probs = selector.drawn(bonus, hidden_ND, logits_NV, self._settings.temperature, uniforms)
-            return Draft(tokens=tokens, count=count, probs=probs)
+            return Draft(tokens=tokens, count=count, probs=probs, attention=looked)
         probs = sampling.shape(logits_NV, self._settings)
-        return Draft(tokens=sampling.draw(probs, uniforms), count=count, probs=probs)
+        return Draft(tokens=sampling.draw(probs, uniforms), count=count, probs=probs, attention=looked)
 
-    def hidden_rows(self, bonus: int, position: int, count: int) -> torch.Tensor:
+    def hidden_rows(self, bonus: int, position: int, count: int, asked: list[Asked] | None = None) -> torch.Tensor:
         """Return the normed hidden states ``[1 + count, D]`` of one pass."""
         self._flush()
         ids = torch.tensor([bonus] + [self.model.config.mask_token_id] * count, device=self.model.target.device)
         self._forwards += 1
-        return self.model.hidden_rows(ids, position, self.context, self._table)
+        return self.model.hidden_rows(ids, position, self.context, self._table, asked)
 
     def measured_bytes(self) -> int:
         """Return the bytes of the context buffers with every committed row in them: no count of rows that wait."""

@@ -25,7 +25,7 @@ class GraphedSequence(TorchSequence):
 
     def __init__(self, target: Weights, capture: tuple[int, ...], layout: CacheLayout, slots: Slots) -> None:
         super().__init__(target, capture, layout)
-        self._layout, self._slots = layout, slots
+        self._slots = slots
         self._slot: Slot | None = None
         self._inside = False
         self._give_back: weakref.finalize | None = None
@@ -106,8 +106,8 @@ class GraphedSequence(TorchSequence):
         """Hold a slot with room for one more block; return why there is none."""
         if self.target.family.structure.recurrent:
             return "recurrent states are not kept at fixed addresses"
-        if self._layout.bits is not None or self._layout.window is not None:
-            return f"cache layout {self._layout} is not kept at fixed addresses"
+        if self.layout.bits is not None or self.layout.window is not None:
+            return f"cache layout {self.layout} is not kept at fixed addresses"
         length = self.length
         if length == 0:
             return "nothing is cached yet"
@@ -115,7 +115,7 @@ class GraphedSequence(TorchSequence):
             return None
         capacity = self._slots.capacity_for(length, self.target.info.max_positions)
         held = self._held()
-        found = self._slots.take(self.target.family, (self.capture, self._layout, capacity), held)
+        found = self._slots.take(self.target.family, (self.capture, self.layout, capacity), held)
         if isinstance(found, NoSlot):
             return found.reason
         if self._inside:
@@ -145,4 +145,4 @@ class GraphedSequence(TorchSequence):
         return self.caches.held() if self._static is None else self._static.held()
 
     def _empty(self) -> LayerCaches:
-        return self.target.family.caches(self._layout)
+        return self.target.family.caches(self.layout)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
+from engine.backends.evicting import EvictingRows
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows
-from engine.backends.streaming import StreamedRows
 from engine.backends.torch.caches import HeldRows
 from engine.errors import CacheCropError
 
@@ -103,7 +103,7 @@ class StaticCaches:
         self._length = self._floor = self._written = 0
         self.states: dict[int, RecurrentState] = {}
         """None: a recurrent state is replaced by every append, and its addresses with it."""
-        self.streams: dict[int, StreamedRows] = {}
+        self.asked: dict[int, EvictingRows] = {}
         """None: reading pages is no part of a recording."""
 
     @property

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 import torch
 
+from engine.backends.evicting import EvictingRows, check_asks
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows
-from engine.backends.streaming import StreamedRows, check_streams
 from engine.backends.torch.caches import LayerCaches, attention_mask
 from engine.backends.torch.models.delta_net import new_state, run_layer
 from engine.backends.torch.models.rotary import Table, rotated
@@ -37,8 +37,8 @@ class KeyValueCaches(Protocol):
         """The states of recurrent layers, by layer."""
 
     @property
-    def streams(self) -> Mapping[int, StreamedRows]:
-        """The layers whose evicted rows are read for every block."""
+    def asked(self) -> Mapping[int, EvictingRows]:
+        """The layers that are asked with their queries before each append."""
 
     def masks(self, rows: int, device: torch.device) -> Mapping[int, torch.Tensor | None]:
         """Return by layer the mask over what its next ``update`` with ``rows`` rows will return."""
@@ -77,10 +77,10 @@ class Decoder:
         """Return empty caches of one sequence.
 
         Raises:
-            UsageError: If the layout streams rows past an attention that does not compute with them.
+            UsageError: If the layout evicts rows of an attention whose queries are others than those computed here.
         """
-        if layout.stream:
-            check_streams(self.structure)
+        if layout.evicts:
+            check_asks(self.structure, layout)
         reach = None if layout.every_row else 1
         states = {index: new_state(self.text.layers[index].linear_attn, reach) for index in self.structure.recurrent}
         return LayerCaches(self.windows, self.head_dims, layout, states)
@@ -155,9 +155,9 @@ class Decoder:
         masks: Mapping[int, torch.Tensor | None],
         table: tuple[torch.Tensor, torch.Tensor],
     ) -> torch.Tensor | None:
-        """Return a layer's mask; a layer that streams its rows is asked for them first."""
-        streamed = caches.streams.get(index)
-        if streamed is None:
+        """Return a layer's mask; a layer with pages is asked with its queries first."""
+        asked = caches.asked.get(index)
+        if asked is None:
             return masks[self._sources[index]]
         block, (cos, sin) = self.text.layers[index], table
         attention = block.self_attn
@@ -165,7 +165,7 @@ class Decoder:
         norm = getattr(attention, "q_norm", None)
         queries = rotated((queries if norm is None else norm(queries)).transpose(1, 2), cos[:, None], sin[:, None])
         key_heads = queries.shape[1] // attention.num_key_value_groups
-        return attention_mask(streamed.ask(queries, key_heads, attention.scaling), hidden.device)
+        return attention_mask(asked.ask(queries, key_heads, attention.scaling), hidden.device)
 
     def head(self, hidden: torch.Tensor, soft_capped: bool = True) -> torch.Tensor:
         """Return logits of normed hidden states, soft-capped as the model defines unless told otherwise."""

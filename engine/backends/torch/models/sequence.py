@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import torch
 
-from engine.backends.layers import held_rows
+from engine.backends.evicting import PageCounts
+from engine.backends.layers import close_all, held_rows, page_counts, watch
 from engine.backends.rows import stored_errors
 from engine.backends.torch.accept import GreedyAccept, predictions
 from engine.backends.torch.models.decoder import Weights
@@ -23,6 +24,7 @@ class TorchSequence:
     def __init__(self, target: Weights, capture: tuple[int, ...], layout: CacheLayout) -> None:
         self.target = target
         self.capture = capture
+        self.layout = layout
         self.caches = target.family.caches(layout)
         self._rotary = RotaryTable(target.family.rotary, target.device, target.info.max_positions)
         self._accept = GreedyAccept(target.info.vocab_size)
@@ -49,7 +51,13 @@ class TorchSequence:
             yield self._forward(part, logits_rows=1 if start + chunk >= len(ids) else 0)
 
     def forward_block(self, bonus: int, draft: Draft) -> Forward:
-        """Queue the verify forward of ``[bonus, *draft]``; nothing is read here."""
+        """Queue the verify forward of ``[bonus, *draft]``; nothing is read here.
+
+        Raises:
+            UsageError: If it has more rows than a pool of pages.
+        """
+        self.layout.check_block(1 + draft.count)
+        watch(self.caches.layers, draft)
         if isinstance(draft.tokens, torch.Tensor):
             first = torch.tensor([bonus], device=self.target.device)
             ids = torch.cat([first, draft.tokens.to(first.dtype)])
@@ -90,6 +98,14 @@ class TorchSequence:
     def measured_bytes(self) -> int:
         """Return the bytes of every cache buffer."""
         return self.caches.measured_bytes()
+
+    def page_counts(self) -> PageCounts:
+        """Return what became of the evicted pages so far."""
+        return page_counts(self.caches.layers)
+
+    def close(self) -> None:
+        """Let go of evicted pages; may be called again."""
+        close_all(self.caches.layers)
 
     def fallbacks(self) -> dict[str, int]:
         """Return nothing: forwards run as they come, as they were asked to."""

@@ -51,8 +51,11 @@ def test_a_native_cache_is_bounded_by_rows_windows_and_growth(dtype, backend, bo
         ("e8x8/8", 20 * 107 * (1 + 4 / 8)),
         ("sink4+window16", 4 * 20 * (19 + 7)),
         ("sink4+window16+exact0", 4 * 20 * 107),
-        ("sink4+window16+pages8x3", 4 * 20 * (19 + 24 + 7)),
-        ("sink4+window16+pages8x99", 4 * 20 * 107),
+        ("sink4+window16+pages8x3", 4 * 20 * (19 + 24 + 7) + 10 / 4 * (100 - 20 - 8 - 32)),
+        ("sink4+window16+pages8x3/bounds", 4 * 20 * (19 + 24 + 7) + 2 * 4 * 10 * ((100 - 20 - 8 - 32) // 8)),
+        ("sink4+window16+pages8x3/recent", 4 * 20 * (19 + 24 + 7)),
+        ("sink4+window16+pages8x3+stream+host", 4 * 20 * (19 + 24 + 7)),
+        ("sink4+window16+pages8x99/drafter", 4 * 20 * 107),
         ("sink4+window16+stream+ftheta64", 4 * 20 * (19 + 7)),
     ],
 )
@@ -71,6 +74,8 @@ def test_a_group_that_is_named_leaves_only_the_rows_open(layout, bytes_a_value):
 def test_most_of_a_bounded_layout_does_not_grow_with_the_context():
     most = [layout_bytes("sink4+window16+stream", (FULL,), report(), positions)[1] for positions in (1_000, 32_000)]
     assert most[0] == most[1] < 4 * 20 * 600
+    paged = [layout_bytes("sink4+window16+pages8x3", (FULL,), report(), positions)[1] for positions in (1_000, 32_000)]
+    assert paged[1] - paged[0] == (10 / 4 + 4 * 10 / 8) * 31_000
     whole = [layout_bytes("sink4+window16+exact0", (FULL,), report(), positions)[1] for positions in (1_000, 32_000)]
     assert whole[1] - whole[0] == 4 * 20 * 31_000
 

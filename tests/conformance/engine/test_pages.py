@@ -1,0 +1,201 @@
+"""A pool of evicted pages: chosen by policy, bit for bit what left, and native tokens where it has room for all."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from engine.backends.evicting import EvictingRows
+from engine.backends.pages import PagedRows, highest
+from engine.decoding.autoregressive import autoregressive
+from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
+from engine.drafters.ngram import NgramModel
+from engine.errors import CacheCropError, UsageError
+from engine.loading import load_backend
+from engine.stopping import Stopping
+from engine.structure.layout import POLICIES, CacheLayout
+from engine.types import Draft, Looked
+
+torch = pytest.importorskip("torch", reason="the checkpoints are written with torch")
+pytest.importorskip("mlx.core", reason="conformance needs both backends")
+
+from tests.conformance.engine.row_libraries import HEADS, RowLibrary, library  # noqa: E402
+from tests.fakes import tiny_torch  # noqa: E402
+
+DIM, ROWS, COUNT, SINK, WINDOW = 8, 4, 5, 2, 6
+NAME = f"sink{SINK}+window{WINDOW}+pages{ROWS}x{COUNT}"
+BUDGET = 10
+KINDS = ("gemma4", "qwen3")
+
+
+@pytest.fixture(params=["mlx", "torch"], scope="module")
+def held(request: pytest.FixtureRequest) -> RowLibrary:
+    return library(request.param)
+
+
+@pytest.fixture(scope="module", params=["mlx", "torch"])
+def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, Any], Any]:
+    torch.set_num_threads(1)
+    root = tmp_path_factory.mktemp("paged")
+    backend = load_backend(request.param, device="cpu" if request.param == "torch" else None)
+    targets = {kind: backend.load_target(tiny_torch.write_target(root / kind, kind)) for kind in KINDS}
+    folder = tiny_torch.write_dflash(root / "dflash")
+    return backend, targets, {kind: backend.load_dflash(folder, target) for kind, target in targets.items()}
+
+
+def prompt_of(length: int, seed: int = 0) -> tuple[int, ...]:
+    chooser = random.Random(f"{length} {seed}")
+    return tuple(chooser.randrange(5, tiny_torch.VOCAB) for _ in range(length))
+
+
+def drawn(held: RowLibrary, chooser: random.Random, rows: int, heads: int = HEADS) -> Any:
+    return held.array([[[[chooser.gauss(0, 1) for _ in range(DIM)] for _ in range(rows)] for _ in range(heads)]])
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_rows_in_the_pool_are_those_that_left_bit_for_bit_whatever_is_cropped(held: RowLibrary, policy: str) -> None:
+    name = NAME if policy == POLICIES[0] else f"{NAME}/{policy}"
+    cache = held.caches.make_cache(None, CacheLayout.parse(name), DIM)
+    assert isinstance(cache, PagedRows)
+    chooser = random.Random(policy)
+    history: list[Any] = []
+    for _ in range(40):
+        before, rows = cache.length, chooser.randrange(1, 12)
+        keys, values = drawn(held, chooser, rows), drawn(held, chooser, rows)
+        visible = cache.ask(drawn(held, chooser, rows, 2 * HEADS), HEADS, DIM**-0.5)
+        shown = held.append(cache, keys, values)
+        pairs = zip(keys[0, 0].tolist(), values[0, 0].tolist(), strict=True)
+        history = history[:before] + list(pairs)
+        wanted = [history[position] for begin, end in visible.runs for position in range(begin, end)]
+        assert list(zip(shown[0][0, 0].tolist(), shown[1][0, 0].tolist(), strict=True)) == wanted
+        first, end = visible.runs[-1]
+        assert end == cache.length
+        assert first <= max(0, before - WINDOW + 1)
+        assert len(cache.shown_pages) == min(cache.page_count, COUNT)
+        cache.crop(before + chooser.randrange(rows + 1))
+    assert cache.page_count > COUNT
+    counts = cache.counts()
+    assert counts.pool_bytes >= 2 * 4 * HEADS * DIM * ROWS * COUNT
+    assert (counts.index_bytes > 0) == (policy in {"codes", "bounds"})
+    assert counts.pages_moved > COUNT
+    assert counts.bytes_read == counts.pages_moved * 2 * 4 * HEADS * DIM * ROWS
+    with pytest.raises(CacheCropError, match="rows older than the last append are gone"):
+        cache.rewind(3)
+
+
+@pytest.mark.parametrize("policy", ["codes", "bounds", "recent"])
+def test_queries_find_the_page_that_holds_what_they_look_for(held: RowLibrary, policy: str) -> None:
+    name = f"sink{SINK}+window{WINDOW}+pages{ROWS}x{COUNT}" + ("" if policy == "codes" else f"/{policy}")
+    cache = held.caches.make_cache(None, CacheLayout.parse(name), DIM)
+    chooser, needle = random.Random(5), 21
+    rows = drawn(held, chooser, 90)
+    wanted = (8 * rows[:, :, needle : needle + 1]).tolist()
+    cache.ask(rows, HEADS, DIM**-0.5)
+    held.append(cache, rows, rows)
+    cache.ask(held.array(wanted), HEADS, DIM**-0.5)
+    assert ((needle - SINK) // ROWS in cache.shown_pages) == (policy != "recent")
+
+
+def test_pages_follow_what_a_drafter_looked_at_where_it_looked(held: RowLibrary) -> None:
+    cache = held.caches.make_cache(None, CacheLayout.parse(f"{NAME}/drafter"), DIM)
+    rows = drawn(held, random.Random(5), 90)
+    cache.ask(rows, HEADS, DIM**-0.5)
+    held.append(cache, rows, rows)
+    cache.ask(rows[:, :, :1], HEADS, DIM**-0.5)
+    assert cache.shown_pages == tuple(range(cache.page_count))[-COUNT:]
+    cache.watched.looked = Looked(10, [0.0] * 11 + [0.7] + [0.0] * 40)
+    cache.ask(rows[:, :, :1], HEADS, DIM**-0.5)
+    assert cache.shown_pages == ((21 - SINK) // ROWS, *range(cache.page_count)[1 - COUNT :])
+
+
+def test_a_draft_tells_what_it_looked_at(loaded: Any) -> None:
+    _, targets, drafters = loaded
+    sequence, drafter = targets["qwen3"].open(drafters["qwen3"].capture, CacheLayout.NATIVE), drafters["qwen3"].open()
+    (forward,) = sequence.prefill(prompt_of(40), 512)
+    drafter.observe(0, prompt_of(40), sequence.committed(forward, 40))
+    draft = drafter.ask(7, 40, 5).take()
+    looked = draft.attention()
+    assert (looked.first, len(looked.shares)) == (0, 40)
+    assert 0 < max(looked.shares) <= len(drafters["qwen3"].config.layers)
+
+
+def test_of_equal_pages_the_newer_are_chosen() -> None:
+    assert highest([0.5, 0.1, 0.5, 0.5], 2) == [2, 3]
+    assert highest([0.5, 0.1], 5) == [0, 1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pool_with_room_for_every_page_emits_native_tokens(loaded: Any, kind: str) -> None:
+    backend, targets, drafters = loaded
+    target, prompt = targets[kind], prompt_of(150)
+    accept = backend.greedy(target)
+    plain = autoregressive(target.open((), CacheLayout.NATIVE), accept, prompt, Stopping(BUDGET), 512)
+    expected = [token for step in plain for token in step.tokens]
+    ways = [(NgramModel(min_tokens=1), 5, 33), (drafters[kind], 7, 512)]
+    for policy, (drafter, depth, chunk) in zip(("", "/bounds", "/drafter"), [*ways, ways[1]], strict=True):
+        sequence = target.open(drafter.capture, CacheLayout.parse(f"sink4+window16+pages16x12{policy}"))
+        parts = Parts(sequence, drafter.open(), accept, FixedDepth(depth), backend.clock)
+        steps = list(speculative(parts, prompt, Stopping(BUDGET), chunk))
+        assert [token for step in steps for token in step.tokens] == expected, policy
+        counts = sequence.page_counts()
+        assert counts.pages_moved > 0
+        assert counts.rows_shown >= 150
+        assert sequence.measured_bytes() > counts.pool_bytes + counts.index_bytes > 0
+        sequence.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_pages_with_most_attention_stay_and_are_not_read_again(loaded: Any, kind: str) -> None:
+    backend, targets, _ = loaded
+    target, prompt, accept = targets[kind], prompt_of(200), backend.greedy(targets[kind])
+    read, found = {}, {}
+    for layout in ("native", "sink4+window16+stream", "sink4+window16+pages64x2+stream"):
+        sequence = target.open((), CacheLayout.parse(layout))
+        steps = autoregressive(sequence, accept, prompt, Stopping(BUDGET), 512)
+        found[layout] = [token for step in steps for token in step.tokens]
+        read[layout] = sequence.page_counts().bytes_read
+        for cache in getattr(sequence.caches, "layers", sequence.caches):
+            if isinstance(cache, EvictingRows):
+                assert cache.page_count == 2 == len(cache.mass)  # type: ignore[attr-defined]
+                assert all(0 < share <= 1 for share in cache.mass)  # type: ignore[attr-defined]
+    assert len({tuple(tokens) for tokens in found.values()}) == 1
+    assert read["native"] == 0 < 4 * read["sink4+window16+pages64x2+stream"] < read["sink4+window16+stream"]
+
+
+def test_sessions_side_by_side_decode_as_each_alone(loaded: Any) -> None:
+    backend, targets, _ = loaded
+    target, layout = targets["qwen3"], CacheLayout.parse("sink4+window16+pages8x3")
+    prompts = [prompt_of(120, seed) for seed in range(2)]
+
+    def steps(prompt: tuple[int, ...]) -> Any:
+        return autoregressive(target.open((), layout), backend.greedy(target), prompt, Stopping(BUDGET), 64)
+
+    alone = [[step.tokens for step in steps(prompt)] for prompt in prompts]
+    together = list(zip(*(steps(prompt) for prompt in prompts), strict=True))
+    assert [[pair[0].tokens for pair in together], [pair[1].tokens for pair in together]] == alone
+
+
+@pytest.mark.parametrize(
+    ("layout", "why"),
+    [
+        ("sink4+window64+pages16x40", "keeps 708 rows and the target holds 512 positions"),
+        ("sink4+window444+pages16x4", "keeps 512 rows and the target holds 512 positions"),
+    ],
+)
+def test_a_pool_that_leaves_nothing_out_is_refused(loaded: Any, layout: str, why: str) -> None:
+    _, targets, _ = loaded
+    with pytest.raises(UsageError, match=why):
+        targets["qwen3"].open((), CacheLayout.parse(layout))
+
+
+def test_a_block_of_more_rows_than_the_pool_is_refused_and_one_token_is_prompt_enough(loaded: Any) -> None:
+    backend, targets, _ = loaded
+    sequence = targets["qwen3"].open((), CacheLayout.parse("sink4+window16+pages17x1"))
+    (forward,) = sequence.prefill((7,), 512)
+    assert backend.greedy(targets["qwen3"]).first(forward).tokens
+    with pytest.raises(UsageError, match=r"a block of 18 rows with cache layout .*, whose pool holds 17"):
+        sequence.forward_block(7, Draft((5,) * 17, 17))
+    assert sequence.forward_block(7, Draft((5,) * 16, 16)).rows == 17

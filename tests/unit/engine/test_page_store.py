@@ -1,0 +1,128 @@
+"""A store of evicted pages: whole pages or one error, one owner, and nothing left behind however a process ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.backends.page_store import PageFile, PageMemory, PageStore
+from engine.errors import PageError
+
+WRITER = """
+import os, resource, sys
+from engine.backends.page_store import PageFile
+from engine.errors import PageError
+what = sys.argv[1]
+pages = PageFile()
+pages.claim()
+if what == "full":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    for number in range(3):
+        pages.write(bytes([number]) * 3000)
+except PageError as error:
+    print(error, flush=True)
+if what == "fork":
+    child = os.fork()
+    if child == 0:
+        try:
+            pages.page(0)
+        except PageError as error:
+            print(error, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+if what == "kill":
+    print("written", flush=True)
+    sys.stdin.read()
+if what == "crash":
+    os.abort()
+"""
+
+
+@pytest.fixture(params=[PageFile, PageMemory])
+def store(request: pytest.FixtureRequest) -> PageStore:
+    return request.param()
+
+
+def started(what: str, folder: Path) -> subprocess.Popen[str]:
+    environment = os.environ | {"TMPDIR": str(folder)}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, what], env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+    )
+
+
+def test_pages_come_back_as_they_were_written(store: PageStore) -> None:
+    written = [bytes([number]) * 8 for number in range(3)]
+    for page in written:
+        store.write(page)
+    assert [bytes(page) for page in store.read()] == written
+    assert bytes(store.page(1)) == written[1]
+    assert (len(store), store.page_bytes, store.bytes_read) == (3, 8, 32)
+    assert store.memory_bytes == (8 if isinstance(store, PageFile) else 24)
+    with pytest.raises(PageError, match="a page of 7 bytes; expected 8"):
+        store.write(b"1234567")
+
+
+def test_a_page_that_is_not_what_was_written_is_an_error() -> None:
+    pages = PageFile()
+    pages.write(b"12345678")
+    pages.write(b"abcdefgh")
+    os.pwrite(pages._file.fileno(), b"x", 9)
+    assert bytes(pages.page(0)) == b"12345678"
+    with pytest.raises(PageError, match="page 1 of evicted rows is not what was written; decode again"):
+        pages.page(1)
+    os.truncate(pages._file.fileno(), 4)
+    with pytest.raises(PageError, match="page 0"):
+        list(pages.read())
+
+
+def test_a_store_has_one_owner(store: PageStore) -> None:
+    store.claim()
+    with pytest.raises(PageError, match="belongs to another session; open a store for each"):
+        store.claim()
+
+
+def test_a_closed_store_says_so(store: PageStore) -> None:
+    store.write(b"12345678")
+    store.close()
+    store.close()
+    assert store.memory_bytes == 0
+    with pytest.raises(PageError, match="is closed; decode again"):
+        store.page(0)
+    with pytest.raises(PageError, match="is closed"):
+        store.write(b"12345678")
+
+
+@pytest.mark.parametrize(
+    ("what", "said", "code"),
+    [
+        ("full", "let TMPDIR name a roomy disk", 0),
+        ("fork", "belongs to process", 0),
+        ("crash", "", -signal.SIGABRT),
+        ("kill", "written", -signal.SIGKILL),
+    ],
+)
+def test_nothing_is_left_of_a_process_however_it_ends(tmp_path: Path, what: str, said: str, code: int) -> None:
+    process = started(what, tmp_path)
+    if what == "kill":
+        assert process.stdout is not None
+        assert said in process.stdout.readline()
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+    out, err = process.communicate()
+    assert process.returncode == code, err
+    assert what in {"kill"} or said in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_takes_no_file_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    with pytest.raises(PageError, match="let TMPDIR name a folder to write in"):
+        PageFile()
