@@ -1,7 +1,8 @@
 """Whether weights, cache and drafters fit into a device's memory, by the headers of their files alone.
 
-Knows no array library: a backend says what its device has room for. What a header cannot tell is not counted, so that
-nothing is refused that might fit.
+Knows no array library: a backend says what its device has room for. What a header cannot tell is not counted, and
+neither are towers for images and sound or heads for several tokens, which mlx-lm drops and torch drops or keeps by the
+family: nothing is refused that might fit.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ _GB: Final = 1e9
 _MIB: Final = 1 << 20
 _FLOATS: Final = frozenset({"F64", "F32", "F16", "BF16"})
 _WIDTHS: Final = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
+_BESIDE_TEXT: Final = re.compile(
+    r"(?:^|\.)(?:(?:vision|visual|audio|image|multi_modal|embed_vision|embed_audio|patch_merge)[a-z_]*|aligner|mtp)\."
+)
 _PROJECTION: Final = re.compile(r"(?:^|\.)layers\.([0-9]{1,4})\.self_attn\.([kv])_proj\.weight$")
 
 
@@ -37,7 +41,7 @@ class DeviceMemory:
 
     Attributes:
         kind: ``metal`` or ``cuda``.
-        usable_bytes: Metal's recommended working set, or what is free on a card.
+        usable_bytes: Metal's recommended working set, or what is free on a card or held there by torch for later.
         total_bytes: of the machine, which a Mac's GPU shares, or of the card.
         weight_bytes: what a floating weight takes there, None for what its file stores.
     """
@@ -153,9 +157,10 @@ def _width(kind: str, weight_bytes: int | None) -> int:
 
 
 def _tensors(folder: Path) -> Iterator[tuple[str, int]]:
-    """Yield type and number of values of each tensor."""
-    for kind, shape in _headers(folder).values():
-        yield kind, math.prod(shape)
+    """Yield type and number of values of each tensor that every way to load the text keeps."""
+    for name, (kind, shape) in _headers(folder).items():
+        if not _BESIDE_TEXT.search(name):
+            yield kind, math.prod(shape)
 
 
 def _cache(folder: Path, weight_bytes: int | None) -> int:

@@ -51,6 +51,16 @@ def test_a_card_that_works_is_seen_busy_and_says_its_state() -> None:
 def test_what_is_free_is_less_than_what_there_is() -> None:
     from engine.backends.torch.backend import TorchBackend
 
-    room = TorchBackend("cuda").memory()
+    backend, gib = TorchBackend("cuda"), 1 << 30
+    room = backend.memory()
     assert room is not None
     assert 0 < room.usable_bytes <= room.total_bytes
+    held = torch.empty(2 * gib, dtype=torch.uint8, device="cuda")
+    while_held = backend.memory()
+    del held
+    freed = backend.memory()
+    assert while_held is not None
+    assert freed is not None
+    assert while_held.usable_bytes <= room.usable_bytes - gib
+    # Freed blocks stay with torch, which gives them to the next tensor.
+    assert freed.usable_bytes >= while_held.usable_bytes + 2 * gib

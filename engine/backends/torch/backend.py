@@ -184,10 +184,12 @@ class TorchBackend:
         return accept.apart(one, other)
 
     def memory(self) -> DeviceMemory | None:
-        """Return what is free on the card, None on a CPU."""
+        """Return what is free on the card or cached by torch, None on a CPU."""
         if self._device.type != "cuda":
             return None
         free, total = torch.cuda.mem_get_info(self._device)
+        # The driver takes torch's own freed blocks for taken, which the next tensor gets.
+        free += torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
         wide = None if self._dtype == "auto" else int(getattr(torch, self._dtype).itemsize)
         return DeviceMemory("cuda", int(free), int(total), wide)
 

@@ -21,12 +21,15 @@ CONFIG = {
 }  # fmt: skip
 
 
-def write_model(folder: Path, billions: float, kind: str = "BF16", width: int = 2, **changes: Any) -> Path:
+def write_model(
+    folder: Path, billions: float, kind: str = "BF16", width: int = 2, *, beside: tuple[str, ...] = (), **changes: Any
+) -> Path:
     """Write a folder whose weights are a header and a hole: nobody can have read what was refused."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({**CONFIG, **changes}))
     shapes = {"model.embed_tokens.weight": [int(billions * 1e6), 1000]}
     shapes |= {f"model.layers.{layer}.self_attn.{side}_proj.weight": [512, 64] for layer in (0, 1) for side in "kv"}
+    shapes |= {name: [1000, 1000] for name in beside}
     header, at = {}, 0
     for name, (rows, columns) in shapes.items():
         size = rows * columns * width
@@ -100,6 +103,19 @@ def test_weights_are_counted_as_the_device_holds_them(tmp_path: Path) -> None:
     assert memory_need(codes, [], 4).weights == memory_need(codes, []).weights
     with pytest.raises(ModelMemoryError, match="next: use a smaller model, or a machine with more memory"):
         check_memory(codes, [], MAC_16)
+
+
+def test_what_a_text_can_be_loaded_without_is_not_counted(tmp_path: Path) -> None:
+    towers = (
+        "vision_tower.encoder.weight",
+        "model.visual.blocks.0.weight",
+        "model.embed_audio.weight",
+        "mtp.fc.weight",
+    )
+    plain = memory_need(write_model(tmp_path / "plain", 1), [])
+    assert memory_need(write_model(tmp_path / "towers", 1, beside=towers), []) == plain
+    more = write_model(tmp_path / "more", 1, beside=("model.layers.0.mlp.up_proj.weight", "lm_head.weight"))
+    assert memory_need(more, []).weights == plain.weights + 2 * 2 * 1000 * 1000
 
 
 @pytest.mark.parametrize("info", [{}, {"memory_size": GIB}, {"max_recommended_working_set_size": 0, "memory_size": 1}])
