@@ -8,7 +8,7 @@ PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest
 # Tests start many Python processes: without bytecode files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test unit lint ruff types imports check drift evidence workflows release-ready bench engine-study gate-score planted fuzz slow studies hardware-kit show locks audit release site clean
+.PHONY: help demo test tests unit lint ruff types imports check drift evidence workflows release-ready bench engine-study gate-score planted fuzz slow studies hardware-kit show locks audit release site clean
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -29,9 +29,12 @@ $(VENV)/.release: $(VENV)/.dev
 demo: $(VENV)/.demo ## install what a runner needs and send one real request through the bridge
 	$(BIN)/kakeya-mac run k3-fused-allmlx-code --wait
 
-test: $(VENV)/.dev ## everything CI runs: linters, drift checks, then all tests but the slow studies
-	$(MAKE) --jobs=2 check
-	$(PYTEST) -q -n 3 --dist worksteal -m "not slow" $(PYTEST_ARGS)
+# Tests that wait for processes leave a third of two cores idle: the linters run beside them, one at a time.
+test: $(VENV)/.dev ## everything CI runs: linters, drift checks, all tests but the slow studies
+	$(MAKE) --jobs=2 --keep-going tests check
+
+tests: $(VENV)/.dev
+	MAKEFLAGS= $(PYTEST) -q -n 4 --dist worksteal -m "not slow" $(PYTEST_ARGS)
 
 unit: $(VENV)/.dev ## the offline tier, under a minute
 	$(PYTEST) -q tests/unit -m "not slow" -n 4 --dist worksteal --disable-socket --allow-unix-socket $(PYTEST_ARGS)
@@ -60,7 +63,7 @@ workflows: $(VENV)/.dev
 release-ready: $(VENV)/.dev ## where a release tag is checked out: its version, its change log, an address for reports of weaknesses
 	$(BIN)/python -m tests.release_ready
 
-check: types imports evidence drift ruff workflows release-ready ## what must hold before tests are worth running
+check: types imports evidence drift ruff workflows release-ready ## what must hold beside the tests
 
 bench: $(VENV)/.dev ## ratios inside interleaved runs; needs a quiet machine
 	$(ONE_THREAD) $(BIN)/python -m benchmarks
