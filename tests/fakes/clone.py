@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,9 @@ from typing import Any
 import psutil
 
 from tests.support import forked
+from tests.support.waiting import PATIENCE_S
 
 MAC = "bridge.cli.mac.main"
-PATIENCE_S = 240.0
 
 
 @dataclass
@@ -106,14 +105,3 @@ class Clone:
         for pid in self.runner_pids():
             with contextlib.suppress(ProcessLookupError):  # one runner's end may take another with it
                 os.kill(pid, number)
-
-
-def until(question, *, patience_s: float = PATIENCE_S):
-    """Return the first true answer; how long that takes is nobody's promise, only that it happens."""
-    deadline = time.monotonic() + patience_s
-    while time.monotonic() < deadline:
-        answer = question()
-        if answer:
-            return answer
-        time.sleep(0.1)
-    raise AssertionError(f"it did not happen within {patience_s} s")

@@ -7,7 +7,6 @@ import io
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +22,10 @@ from bridge.records import Claim
 from bridge.system.clock import SystemClock
 from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request, push
+from tests.support.claims import Claims
 from tests.support.forked import Forked, command
 from tests.support.interpreter import write_interpreter
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 CLOCK = SystemClock()
@@ -81,7 +82,6 @@ class Site:
     work: str = ":"
     lease_s: float = 15.0
     runners: list[Forked] = field(default_factory=list)
-    _claims: dict[str, tuple[object, Claim | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         subprocess.run(["git", "init", "-q", "--bare", self.folder / "bus.git"], check=True)
@@ -93,6 +93,7 @@ class Site:
         self.interpreter = self.folder / "python"
         self.set_work(self.work)
         self.route = f"file://{self.folder}/bus.git"
+        self.claims = Claims(self.folder / "bus.git", self.requester)
 
     def set_work(self, work: str) -> None:
         write_interpreter(self.interpreter, WORK.format(folder=self.folder, work=work))
@@ -142,23 +143,8 @@ class Site:
         return push(bus, make_request(bus.identity().bus_id, preset, **changes))
 
     def claim(self, ref: RequestRef) -> Claim | None:
-        """Return a run's claim; asked again and again, it is fetched when its ref has moved."""
-        mark = self._mark(ref.id)
-        if mark != self._claims.get(ref.id, (None, None))[0]:
-            view = self.requester().view(ref.id)
-            self._claims[ref.id] = mark, None if view.claim is None else view.claim.claim
-        return self._claims[ref.id][1]
-
-    def _mark(self, run_id: str) -> tuple[object, ...]:
-        """Return what changes when a claim ref moves: its file, or that of refs which were packed."""
-        found = []
-        for file in (f"refs/kakeya/claim/{run_id}", "packed-refs"):
-            try:
-                stat = (self.folder / "bus.git" / file).stat()
-                found.append((stat.st_ino, stat.st_mtime_ns))
-            except FileNotFoundError:
-                found.append(None)
-        return tuple(found)
+        """Return a run's claim."""
+        return self.claims.claim(ref.id)
 
     def starts(self) -> list[str]:
         file = self.folder / "counted" / "starts"
@@ -166,16 +152,16 @@ class Site:
 
     def until(self, what: Callable[[], object], why: str, within_s: float = 60.0) -> None:
         """Wait until something holds; the bound is only there to end a broken test."""
-        deadline = time.monotonic() + within_s
-        while not what():
-            logs = "\n".join(log.read_text() for log in self.folder.glob("*.log"))
-            assert time.monotonic() < deadline, f"{why}\n{logs}"
-            time.sleep(0.05)
+
+        def said() -> str:
+            return "\n".join([why, *(log.read_text() for log in self.folder.glob("*.log"))])
+
+        until(what, patience_s=within_s, why=said)
 
     def ended(self, ref: RequestRef) -> Claim:
         """Wait for a run's end and return its terminal claim; its result verifies."""
-        self.until(lambda: (found := self.claim(ref)) is not None and found.state == "terminal", "never ended")
-        claim = self.claim(ref)
+        self.until(lambda: self.claims.end(ref.id), "never ended")
+        claim = self.claims.end(ref.id)
         assert claim is not None
         assert claim.result_oid is not None
         assert verify_tree(self.requester().read_result(claim.result_oid).files, run_id=ref.id) == []

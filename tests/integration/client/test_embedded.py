@@ -18,8 +18,9 @@ from bridge.bus.refs import names
 from bridge.system.clock import SystemClock
 from bridge.trust import runner_key as keys
 from bridge.trust.keyring import pin
-from tests.fakes.clone import Clone, until
+from tests.fakes.clone import Clone
 from tests.fakes.git_servers import git
+from tests.support.waiting import until
 
 QUICK = ("pytest-path", "-p", "path=checks/test_quick.py")
 QUICK_TEST = "def test_quick():\n    assert True\n"

@@ -17,7 +17,7 @@ from bridge.executor.process.tree import alive
 from bridge.executor.sandbox.held_folders import sweep, sweep_run_folders
 from bridge.executor.trial import PREFIX
 from bridge.system.clock import SystemClock
-from tests.fakes.clone import until
+from tests.support.waiting import until
 
 PROGRAM = """
 import signal

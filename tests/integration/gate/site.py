@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +25,9 @@ from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request, push
 from tests.integration.gate.lies import EARLIER, LIES
 from tests.support import guarded
+from tests.support.claims import Claims
 from tests.support.interpreter import write_interpreter
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[3]
 CLOCK = SystemClock()
@@ -200,14 +201,12 @@ class Site:
         """Wait for the end of a run; the bound only ends a broken test."""
         if name not in self.asked:
             self.ask(name)
-        bus, deadline = self.bus(), time.monotonic() + ENDED_MOST_S
-        while (view := bus.view(self.asked[name].id)).claim is None or view.claim.claim.state != "terminal":
-            assert time.monotonic() < deadline, (self.folder / "log").read_text()
-            time.sleep(0.3)
-        claim = view.claim.claim
+        run_id, claims = self.asked[name].id, Claims(self.folder / "bus.git", self.bus)
+        claim = until(lambda: claims.end(run_id), patience_s=ENDED_MOST_S, why=(self.folder / "log").read_text)
+        assert claim is not None
         assert claim.result_oid is not None
-        files = dict(bus.read_result(claim.result_oid).files)
-        assert verify_tree(files, run_id=self.asked[name].id) == []
+        files = dict(self.bus().read_result(claim.result_oid).files)
+        assert verify_tree(files, run_id=run_id) == []
         return Ended(claim, files)
 
 

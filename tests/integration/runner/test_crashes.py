@@ -15,10 +15,10 @@ from bridge.runner.state.journal import verify_journal
 from bridge.system.clock import SystemClock
 from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request, push
-from tests.fakes.clone import until
 from tests.fakes.github_server import serving
 from tests.support.crash import crash, run, start
 from tests.support.interpreter import write_interpreter
+from tests.support.waiting import until
 
 CLOCK = SystemClock()
 # (event, when) -> what the next runner of the same name makes of it

@@ -16,8 +16,8 @@ from bridge.system.clock import rfc3339
 from bridge.system.tasks import THREADS
 from tests.fakes.asking import make_request, push
 from tests.fakes.bus_actors import FakeClock
-from tests.fakes.clone import until
 from tests.fakes.memory_bus import Faults, MemoryBus, MemoryRemote, bus_record
+from tests.support.waiting import until
 
 
 class Steps:
