@@ -6,6 +6,7 @@ from benchmarks.areas import AREAS
 from benchmarks.show import (
     bus,
     claim_runs,
+    distributed,
     engine_drafting,
     engine_folders,
     engine_models,
@@ -30,6 +31,7 @@ LINES: dict[str, tuple[Line, ...]] = dict.fromkeys(AREAS, ()) | {
     "evidence": (*claim_runs.LINES, *statistics.LINES, *premises.LINES),
     "workloads": workloads.LINES,
     "front-door": front_door.LINES,
+    "distributed": distributed.LINES,
     "hardware": hardware.LINES,
     "restoration": restoration.LINES,
     "engine": (*engine_folders.LINES, *engine_models.LINES, *engine_drafting.LINES),

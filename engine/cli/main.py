@@ -15,6 +15,10 @@ VERBS = {
     "generate": ("engine.cli.generate", "complete a prompt, speculatively or not, streaming"),
     "eval": ("engine.cli.eval", "measure a workload and write a schema 3 report"),
     "bench": ("engine.cli.bench", "interleaved comparison against other implementations"),
+    "distributed": (
+        "engine.cli.distributed.commands",
+        "serve a drafter to another process, verify and measure it there",
+    ),
     "probe": ("engine.cli.probe", "say what this machine can run, and measure a small matrix product"),
     "tests": ("engine.cli.tests", "run a test suite and write its outcome as a report"),
     "chat": ("engine.cli.chat", "talk to a model, the caches kept from turn to turn"),
@@ -25,7 +29,7 @@ VERBS = {
 
 def usage() -> str:
     """Return the help text, one line a verb."""
-    lines = [f"  {verb:<9} {summary}" for verb, (_, summary) in VERBS.items()]
+    lines = [f"  {verb:<11} {summary}" for verb, (_, summary) in VERBS.items()]
     return "usage: kakeya-engine VERB [options]\n\n" + "\n".join(lines) + "\n\n`kakeya-engine VERB --help` says more."
 
 

@@ -1,0 +1,115 @@
+"""What the issue on remote drafting promises to show."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from benchmarks.show.line import Line
+from benchmarks.studies.remote_identity import LENGTHS
+from benchmarks.studies.remote_sweep import PLAIN, TARGETS_MS, TRIPS_MS
+from benchmarks.studies.report import report_of
+from engine.measurement.ratio import PairedRatio, paired_ratio
+
+STUDIES = "make studies AREA=distributed"
+LEAST_PAIRS = 60
+
+
+def identity() -> str | None:
+    """Return by length of prompt on how many drafts and output were the same."""
+    found: dict[str, list[dict]] = defaultdict(list)
+    for entry in report_of("distributed", "remote-identity").entries():
+        found[entry["case"].split(",")[0]] += entry["rows"]
+    if not found:
+        return None
+    said = []
+    for length in LENGTHS:
+        rows = found.get(length, [])
+        exact = [row for row in rows if row["rows"] == "exact"]
+        drafts, output = sum(row["same_drafts"] for row in exact), sum(row["same_output"] for row in rows)
+        said.append(f"{length}: drafts {drafts} of {len(exact)}, output {output} of {len(rows)} (fp32 and bf16 rows)")
+    return "in process and loopback only; " + "; ".join(said)
+
+
+def curve() -> dict[tuple[int, int], PairedRatio]:
+    """Return by target and round-trip time the speed against plain decoding of the same prompts."""
+    times: dict[tuple[int, int], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    for entry in report_of("distributed", "remote-sweep").entries():
+        target, trip, part = entry["case"].split(", ")
+        for row in entry["rows"]:
+            key = int(target.split()[0]), int(trip.split()[0])
+            times[key][row["way"]][f"{part}/{row['prompt']}"] = row["decode_s"]
+    return {
+        key: paired_ratio(list(ways[PLAIN].values()), [ways["elsewhere"][prompt] for prompt in ways[PLAIN]])
+        for key, ways in times.items()
+        if len(ways[PLAIN]) > 1
+    }
+
+
+def speeds(target_ms: int, trips_ms: tuple[int, ...]) -> str | None:
+    """Return the curve of a target, each point with its interval and pairs."""
+    found = curve()
+    points = {trip: found[target_ms, trip] for trip in trips_ms if (target_ms, trip) in found}
+    if not points:
+        return None
+    said = ", ".join(f"{trip} ms {at.value:.2f}x [{at.low:.2f}, {at.high:.2f}] n {at.n}" for trip, at in points.items())
+    return said if len(points) == len(trips_ms) else f"of {len(trips_ms)} points {len(points)}: {said}"
+
+
+def never_slower() -> str | None:
+    """Return the curves of both targets."""
+    said = [f"{target or 'packaged'} ms a token: {at}" for target in TARGETS_MS if (at := speeds(target, TRIPS_MS))]
+    return "; ".join(said) or None
+
+
+def bytes_a_step() -> str | None:
+    """Return the bytes of each kind of message by draft, over the short prompts of the identity study."""
+    sent: dict[str, dict[str, float]] = {"exact": defaultdict(float), "bfloat16": defaultdict(float)}
+    asks: dict[str, int] = defaultdict(int)
+    for entry in report_of("distributed", "remote-identity").entries():
+        for row in entry["rows"] if entry["case"].startswith("short") else ():
+            asks[row["rows"]] += row["drafted_steps"]
+            for kind, size in row["sent"].items():
+                sent[row["rows"]][kind] += size
+    if not asks:
+        return None
+    return "; ".join(
+        f"{rows}: " + ", ".join(f"{kind} {size / asks[rows]:.0f}" for kind, size in sorted(kinds.items()))
+        for rows, kinds in sent.items()
+        if asks[rows]
+    )
+
+
+FAULTS = "pytest tests/integration/distributed/test_faults.py tests/unit/engine/distributed"
+LINES = (
+    Line(
+        "L1: in-process = loopback = network namespaces, drafts and output byte for byte, ≥ 60 prompts, short and far "
+        "past the window, past 1,024 tokens",
+        STUDIES,
+        identity,
+    ),
+    Line("perfect, wrong, late, dying, lying drafters: output equals plain decoding", FAULTS),
+    Line(
+        "never slower: RTT 0 to 150 ms through a delay proxy, ≥ 60 pairs each, ≥ 512 tokens, lower bound ≥ 0.95x plain "
+        "decoding at every point, the remote forced",
+        STUDIES,
+        never_slower,
+    ),
+    Line(
+        "lower bound > 1.0 at 50 and 100 ms on a target of ≥ 40 ms a token (emulated), 150 ms printed",
+        STUDIES,
+        lambda: speeds(40, (50, 100, 150)),
+    ),
+    Line(
+        "always 150 ms late on a 10 ms target: ≥ 0.98x at every depth, on a virtual clock",
+        "pytest tests/unit/engine/decoding/test_late_drafter.py",
+    ),
+    Line("bytes a step printed by kind", "kakeya-engine distributed bench", bytes_a_step),
+    Line("small ask on an open stream ≤ 200 µs p50 above the draft; ≥ 4 MiB at ≥ 40 % of TCP in the same run", STUDIES),
+    Line("health answers ≤ 5 ms p99 while an 80 ms draft runs, beside an idle server in the same run", STUDIES),
+    Line("gossip: Hypothesis state machine, ⌈log2 N⌉+3 rounds, real processes", STUDIES),
+    Line("faults, each ≤ 1 deadline and output unchanged; 64 sessions bounded; 10,000 leak nothing", FAULTS),
+    Line("branches drafted ahead, only if they win in the sweep; a drafter trained without newest features", STUDIES),
+    Line(
+        "adds ≤ 30 s to make test", "pytest --durations=0 tests/unit/engine/distributed tests/integration/distributed"
+    ),
+)

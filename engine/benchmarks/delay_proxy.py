@@ -1,0 +1,77 @@
+"""A link with a round-trip time, between two ports of this machine: each way keeps its order and takes half of it.
+
+A program of its own, so that it takes no time from either end: ``python -m engine.benchmarks.delay_proxy TARGET MS``
+prints the port it listens at and ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+
+READ_BYTES = 1 << 18
+
+
+class DelayedLink:
+    """The proxy as a process in front of an address ``127.0.0.1:PORT``."""
+
+    def __init__(self, address: str, round_trip_ms: float) -> None:
+        command = [sys.executable, "-m", "engine.benchmarks.delay_proxy", address, f"{round_trip_ms:g}"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        line = self._process.stdout.readline() if self._process.stdout is not None else ""
+        self.address = f"127.0.0.1:{int(line)}"
+
+    def close(self) -> None:
+        """End it."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._process.wait()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, one_way_s: float) -> None:
+    """Pass on what comes, each piece ``one_way_s`` after it came."""
+    pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+
+    async def deliver() -> None:
+        while True:
+            due_s, data = await pieces.get()
+            await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
+            if not data:
+                writer.close()
+                return
+            writer.write(data)
+
+    delivering = asyncio.create_task(deliver())
+    try:
+        while data := await reader.read(READ_BYTES):
+            pieces.put_nowait((time.perf_counter() + one_way_s, data))
+    except ConnectionError:
+        writer.close()
+    pieces.put_nowait((0.0, b""))
+    await delivering
+
+
+async def _serve(target: str, one_way_s: float) -> None:
+    host, _, port = target.rpartition(":")
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(_pump(reader, back, one_way_s), _pump(there, writer, one_way_s), return_exceptions=True)
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    target, round_trip_ms = sys.argv[1:3]
+    asyncio.run(_serve(target, float(round_trip_ms) / 2e3))
+
+
+if __name__ == "__main__":
+    main()

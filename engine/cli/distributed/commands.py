@@ -1,0 +1,231 @@
+"""``kakeya-engine distributed serve|verify|demo|bench``: a drafter in another process, and what it is worth."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+from engine.benchmarks.delay_proxy import DelayedLink
+from engine.benchmarks.remote import RemoteDecode, RemoteTrial
+from engine.cli.boundary import guarded
+from engine.decoding.controller import ControlledDepth
+from engine.decoding.depth import FixedDepth
+from engine.decoding.prompt import check_prompts
+from engine.distributed.served import serve_dflash, serve_ngram
+from engine.distributed.sessions import LEASE_S, MOST_SESSIONS
+from engine.drafters.ngram import NgramModel
+from engine.errors import BackendMissingError, UsageError, install_remedy
+from engine.isolation.drafter_process import SERVING, DrafterProcess
+from engine.loading import Engine
+from engine.measurement.ratio import paired_ratio
+from engine.measurement.selection import Prompt, load_prompts
+from engine.options import add_model_options, longest_draft, open_selected, positive
+from engine.protocols import DrafterModel
+from engine.tokenizer import Tokenizer
+
+VERBS = {
+    "serve": "offer a drafter on a port of this machine until interrupted",
+    "verify": "compare drafts and output with the drafter here, in another process, and with plain decoding",
+    "demo": "complete a prompt with the drafter in another process, and say what crossed the link",
+    "bench": "plain decoding, the drafter here, and the drafter behind links of several round-trip times",
+}
+LOOPBACK = "127.0.0.1:0"
+PATIENT_S = 600.0
+"""How long `verify` waits for a draft: what it compares does not depend on how busy the machine is."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line of every verb."""
+    built = argparse.ArgumentParser(
+        prog="kakeya-engine distributed",
+        description="; ".join(f"{verb}: {about}" for verb, about in VERBS.items()),
+    )
+    built.add_argument("verb", choices=VERBS)
+    add_model_options(built)
+    built.add_argument(
+        "--address",
+        help="serve: where to listen; others: a drafter that is served already (default: one started for it). "
+        f"127.0.0.1:PORT or unix:/PATH, never another machine's: ssh -L carries it there (default: {LOOPBACK})",
+    )
+    built.add_argument("--sessions", type=positive, default=MOST_SESSIONS, help="serve: at most (default: %(default)s)")
+    built.add_argument("--until-eof", action="store_true", help="serve: also end when standard input does")
+    built.add_argument("--rows", default="exact", help="dtype of the rows sent: exact, bfloat16 (default: %(default)s)")
+    built.add_argument("--set", default="code-structured", help="prompt set or file (default: %(default)s)")
+    built.add_argument("--prompts", type=positive, default=6, help="how many prompts (default: %(default)s)")
+    built.add_argument("--max-new", type=positive, default=64, help="token budget (default: %(default)s)")
+    built.add_argument("--depth", type=positive, default=3, help="verify: tokens drafted a step (default: %(default)s)")
+    built.add_argument("--rtt", default="0,20,50", help="bench: round-trip times in ms (default: %(default)s)")
+    built.add_argument(
+        "--target-ms", type=float, default=0.0, help="bench: emulate a target that takes so long a token (default: 0)"
+    )
+    return built
+
+
+def main(argv: list[str]) -> int:
+    """Run a verb; verify exits 1 where anything differs."""
+    options = parser().parse_args(argv)
+    verbs = {"serve": _serve, "verify": _verify, "demo": _demo, "bench": _bench}
+    return guarded(lambda: verbs[options.verb](options))
+
+
+def _rpc() -> Any:
+    """Import what needs gRPC.
+
+    Raises:
+        BackendMissingError: If it is not installed.
+    """
+    try:
+        from engine.distributed.rpc import client, methods, remote, server
+    except ImportError as error:
+        remedy = install_remedy("distributed")
+        raise BackendMissingError(f"gRPC cannot be imported: {error}. Install it {remedy}") from error
+    return argparse.Namespace(client=client, methods=methods, remote=remote, server=server)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    rpc = _rpc()
+    if options.drafter == "ngram":
+        served = {rpc.methods.NGRAM: serve_ngram(NgramModel())}
+    else:
+        engine = open_selected(options)
+        served = {rpc.methods.DFLASH: serve_dflash(engine.backend, engine.drafter, engine.target.info, engine.folder)}
+    server = rpc.server.DrafterServer(served, LEASE_S, options.sessions)
+
+    async def serve() -> None:
+        address = await server.start(options.address or LOOPBACK)
+        names = ", ".join(each.offer.info.name for each in served.values())
+        print(f"{SERVING}{address} · {names}", flush=True)
+        try:
+            if options.until_eof:
+                await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+            else:
+                await server.wait()
+        finally:
+            await server.stop()
+
+    with suppress(KeyboardInterrupt):
+        asyncio.run(serve())
+    return 0
+
+
+@contextmanager
+def _served(options: argparse.Namespace) -> Iterator[str]:
+    """Yield the address of a drafter: the one named, or one started in a process of its own."""
+    if options.address:
+        yield options.address
+        return
+    words = ["--backend", options.backend]
+    for name in ("device", "dtype", "target", "drafter"):
+        value = getattr(options, name)
+        words += [f"--{name}", value] if value else []
+    process = DrafterProcess(words)
+    try:
+        yield process.address
+    finally:
+        process.close()
+
+
+@contextmanager
+def _remote(options: argparse.Namespace, engine: Engine, address: str, patience_s: float) -> Iterator[DrafterModel]:
+    """Yield the drafter at an address."""
+    rpc = _rpc()
+    service = rpc.methods.DFLASH if engine.drafter.capture else rpc.methods.NGRAM
+    channel = rpc.client.DrafterChannel(address, service)
+    try:
+        yield rpc.remote.remote_model(
+            channel, engine.backend, engine.target, engine.folder, rows=options.rows, patience_s=patience_s
+        )
+    finally:
+        channel.close()
+
+
+def _opened(options: argparse.Namespace) -> tuple[Engine, list[Prompt]]:
+    """Return the engine and the prompts that its budget fits behind.
+
+    Raises:
+        UsageError: If there is no drafter.
+        PromptError: If the budget does not fit behind one of them.
+    """
+    depth, options.depth = options.depth, None
+    engine = open_selected(options)
+    options.depth = depth
+    if engine.drafter.info.name == "none":
+        raise UsageError("this compares a drafter here with the same one elsewhere; give --drafter one")
+    prompts = load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name).prompts[: options.prompts]
+    check_prompts((prompt.ids for prompt in prompts), engine.target.info, options.max_new)
+    return engine, list(prompts)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    engine, prompts = _opened(options)
+    trial, depth = RemoteTrial(engine, options.max_new), FixedDepth(options.depth, waits=True)
+    drafts = output = 0
+    with _served(options) as address, _remote(options, engine, address, PATIENT_S) as remote:
+        for prompt in prompts:
+            here, there = (trial.decode(prompt.ids, model, depth) for model in (engine.drafter, remote))
+            plain = trial.decode(prompt.ids, None, FixedDepth(0))
+            drafts += here.drafts == there.drafts
+            output += here.tokens == there.tokens == plain.tokens
+            same = "identical" if here.drafts == there.drafts and here.tokens == there.tokens else "DIFFERENT"
+            print(f"{prompt.id}: {same}, {there.drafted_steps} drafts, {len(there.tokens)} tokens", flush=True)
+    count = len(prompts)
+    print(f"drafts identical on {drafts} of {count} prompts, output identical to plain decoding on {output} of {count}")
+    return 0 if output == count and (drafts == count or options.rows != "exact") else 1
+
+
+def _demo(options: argparse.Namespace) -> int:
+    engine, prompts = _opened(options)
+    trial, prompt = RemoteTrial(engine, options.max_new), prompts[0]
+    with _served(options) as address, _remote(options, engine, address, PATIENT_S) as remote:
+        plain = trial.decode(prompt.ids, None, FixedDepth(0))
+        drafted = trial.decode(prompt.ids, remote, ControlledDepth(longest_draft(remote)))
+        print(Tokenizer(engine.folder).decode(drafted.tokens))
+        said = "the tokens of plain decoding" if drafted.tokens == plain.tokens else "OTHER TOKENS than plain decoding"
+        print(f"[{remote.info.name} at {address}: {said}; {_figures(drafted)}]", file=sys.stderr)
+    return 0 if drafted.tokens == plain.tokens else 1
+
+
+def _bench(options: argparse.Namespace) -> int:
+    engine, prompts = _opened(options)
+    trial = RemoteTrial(engine, options.max_new, options.target_ms / 1e3)
+    trips = [float(trip) for trip in options.rtt.split(",")]
+    with ExitStack() as stack:
+        address = stack.enter_context(_served(options))
+        models: dict[str, DrafterModel | None] = {"plain": None, "here": engine.drafter}
+        for trip in trips:
+            link = DelayedLink(address, trip)
+            stack.callback(link.close)
+            models[f"{trip:g} ms away"] = stack.enter_context(_remote(options, engine, link.address, PATIENT_S))
+        found: dict[str, list[RemoteDecode]] = {way: [] for way in models}
+        chooser = random.Random(0)  # noqa: S311 - a reproducible order, not a secret
+        for prompt in prompts:
+            for way, model in chooser.sample(sorted(models.items(), key=lambda pair: pair[0]), len(models)):
+                depth = FixedDepth(0) if model is None else ControlledDepth(longest_draft(model))
+                found[way].append(trial.decode(prompt.ids, model, depth))
+    plain = found["plain"]
+    for way, decodes in found.items():
+        ratio = paired_ratio([one.decode_s for one in plain], [one.decode_s for one in decodes])
+        same = sum(one.tokens == other.tokens for one, other in zip(plain, decodes, strict=True))
+        print(
+            f"{way:<12} {ratio.value:.2f}x plain [{ratio.low:.2f}, {ratio.high:.2f}], identical on {same} of "
+            f"{len(decodes)} prompts; {_figures(decodes[-1])}"
+        )
+    return 0
+
+
+def _figures(decode: RemoteDecode) -> str:
+    """Return what one decode drafted and what crossed the link, as words."""
+    row = decode.row()
+    said = f"{row['drafted_steps']} of {row['steps']} steps drafted, {row['accepted']} tokens accepted"
+    if row["answer_p50_s"] is not None:
+        said += f"; a draft took {1e3 * row['answer_p50_s']:.1f} ms p50, {1e3 * row['answer_p99_s']:.1f} ms p99"
+        asks = max(len(decode.answers_s), 1)
+        sent = ", ".join(f"{kind} {size / asks:.0f}" for kind, size in sorted(decode.sent.items()))
+        got = ", ".join(f"{kind} {size / asks:.0f}" for kind, size in sorted(decode.received.items()))
+        said += f"; bytes a draft: sent {sent}; received {got}"
+    return said
