@@ -70,7 +70,7 @@ def options(preset: ArmsCompared, parser: argparse.ArgumentParser) -> None:
 
 def measure(preset: ArmsCompared, options: argparse.Namespace) -> None:
     """Measure one launch and write its part; where a supervisor hands out turns, these are the measurement."""
-    turns = None if preset.baseline_only else Turns.open()
+    turns = Turns.open()
     if turns is not None:
         measure_in_turns(preset, turns, options)
         return
@@ -106,7 +106,7 @@ def measure(preset: ArmsCompared, options: argparse.Namespace) -> None:
 def measure_in_turns(preset: ArmsCompared, turns: Turns, options: argparse.Namespace) -> None:
     """Measure the launch that a supervisor says this is, or be its reference; launch 0 writes what it calibrated."""
     context, layout = RunContext.current(out=options.out, profile=options.profile), cache_layout(options, lossless=True)
-    if options.reference:
+    if options.reference or preset.baseline_only:
         options.drafter = "none"
     engine = open_selected(options)
     profile = _profile(preset, in_turns(PROFILES[context.profile]), options)
@@ -114,7 +114,7 @@ def measure_in_turns(preset: ArmsCompared, turns: Turns, options: argparse.Names
         preset, profile, options, load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name)
     )
     known = read_calibration(context.out)
-    if options.depth == "0" and not options.reference:
+    if options.depth == "0" and not (options.reference or preset.baseline_only):
         proposal = (engine, prompts, profile, options)
         options.depth = str(known["depth"] if known else _trial(*proposal, profile.blocks * profile.prompts_per_launch))
     make_depth, depth = depth_factory("0" if options.reference else options.depth, engine)
@@ -162,7 +162,8 @@ def _trial(engine: Engine, prompts: PromptSet, profile: Profile, options: argpar
 
 def _profile(preset: ArmsCompared, profile: Profile, options: argparse.Namespace) -> Profile:
     if preset.baseline_only:
-        arms = (AUTOREGRESSIVE,) if profile.name == "smoke" else (AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN)
+        alone = profile.name == "smoke" and not profile.in_turns  # turns are handed out to two arms
+        arms = (AUTOREGRESSIVE,) if alone else (AUTOREGRESSIVE, AUTOREGRESSIVE_AGAIN)
         profile = replace(profile, arms=arms)
     return replace(profile, max_new_tokens=options.max_new or profile.max_new_tokens)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
+from bridge.gate.claims.speed import stamped_rate
 from bridge.gate.facts.samples import (
     Arm,
     Sample,
@@ -155,7 +156,11 @@ def compare(candidate: Arm, baseline: Arm) -> tuple[int, int, int, tuple[int, fl
 
 
 def throughput(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
-    """Yield the baseline's decode rate; the primary claim of a report without a candidate."""
+    """Yield the baseline's decode rate; the primary claim of a report without a candidate.
+
+    Alone in its turns it is the supervisor's, over launches. A baseline that takes turns with a candidate shares its
+    caches and heat: its rate is the program's own word.
+    """
     arms = arms_of(report, evidence)
     if arms.baseline is None:
         return
@@ -164,6 +169,10 @@ def throughput(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     seconds = [float(sum(s["stages"]["decode_s"] for s in samples)) for samples in groups.values()]
     rate = known_ratio(tokens, seconds)
     if rate is None:
+        return
+    stamped = None if arms.candidate is not None else stamped_rate(report, evidence)
+    if stamped is not None:
+        yield replace(stamped, stated=rate.value, arms=tuple(arm.name for arm in arms.reference))
         return
     low, high = rate.interval(CONFIDENCE)
     yield replace(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft
 from bridge.gate.facts.accelerators import accelerator_of, seen_of
-from bridge.gate.facts.launch_series import Series, SeriesRatio, load_of, series_of, series_ratio, worked
+from bridge.gate.facts.launch_series import Series, SeriesRatio, load_of, series_of, series_rate, series_ratio, worked
 from bridge.gate.facts.samples import Arm, Arms, Sample, StageName, arms_of, by_prompt, stage_means, steps_before
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.stats.multiple import holm
@@ -64,6 +64,8 @@ def speedups(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     Where the supervisor handed out turns, its stamps over launches are the ratio. Otherwise it is the program's own
     word over prompts.
     """
+    if arms_of(report, evidence).candidate is None:
+        return
     series = series_ratio(report, evidence)
     if series is None:
         yield from _over_prompts(report, evidence)
@@ -143,6 +145,29 @@ def _part_over_launches(report: Report, evidence: Evidence, found: SeriesRatio, 
         baseline=baseline,
         arms=tuple(arm.name for arm in (*arms.candidates[:1], *arms.reference)),
         detail={"effect": effect_, "over": "launches", "summary": f"{shown}, vs {baseline}"},
+    )
+
+
+def stamped_rate(report: Report, evidence: Evidence) -> ClaimDraft | None:
+    """Return the baseline's tokens a second in the turns that were stamped; None where there are none, or too few."""
+    own, found = series_of(report, evidence), series_rate(report, evidence)
+    if own is None or found is None:
+        return None
+    bounds, pooled = found.shown, found.pooled
+    shown = f"{bounds.value:.1f} tokens/s [{bounds.low:.1f}, {bounds.high:.1f}] 95 %, {pooled.launches} launches, "
+    shown += wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
+    few = wording.too_few(pooled.launches, own.rule.least, None)
+    return ClaimDraft(
+        id="baseline_tokens_per_s",
+        role="primary",
+        value=bounds.value,
+        interval=(bounds.low, bounds.high),
+        confidence=CONFIDENCE,
+        unit="tokens/s",
+        n=pooled.launches,
+        wording=f"native decoding {shown}",
+        stops={"times": few} if pooled.launches < own.rule.least else {},
+        detail={"over": "launches", "summary": shown},
     )
 
 

@@ -6,7 +6,7 @@ Knows records and ratios; what may be said of them is for claims and rules.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bridge.gate.facts.samples import arms_of
@@ -16,7 +16,7 @@ from bridge.launches.estimate import Launch
 from bridge.launches.sittings import PooledRatio, pool
 from bridge.launches.stopping import LaunchRule
 from bridge.records import JobSpec, LaunchRecord, LaunchSeries, RunRecord, SoloStretch
-from bridge.run.stop_rule import Part, counting, finished
+from bridge.run.stop_rule import Part, counting, finished, turns_of
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,18 @@ class Series:
     def over(self, part: Part) -> list[Launch]:
         """Return the launches with the ratio of a part of their samples."""
         return finished(self.plan, self.records, part)
+
+    def rates(self) -> list[Launch]:
+        """Return the launches with the logarithm of the baseline's tokens a second, in the samples that it finished."""
+        found = []
+        for record in self.counted:
+            turns = turns_of(self.plan, record, self.plan.arms[0], "decode")
+            over = {turn.sample for turn in turns if turn.over}
+            spent = [(turn.done_s - turn.go_s, turn.tokens) for turn in turns if turn.sample in over]
+            token_s = _rate(spent)
+            if token_s is not None:
+                found.append(Launch(-math.log(token_s), record.block))
+        return found
 
     @property
     def counted(self) -> list[LaunchRecord]:
@@ -76,9 +88,10 @@ def series_of(report: Report, evidence: Evidence) -> Series | None:
 
 def _of_record(report: Report, evidence: Evidence, record: RunRecord | None) -> Series | None:
     arms = arms_of(report, evidence)
-    if record is None or evidence.spec is None or arms.baseline is None or arms.candidate is None:
+    other = arms.candidate or arms.control  # a baseline alone is measured beside itself
+    if record is None or evidence.spec is None or arms.baseline is None or other is None:
         return None
-    names = (arms.baseline.name, arms.candidate.name)
+    names = (arms.baseline.name, other.name)
     for command, plan in _plans(evidence.spec):
         records = tuple(one for one in record.launches if one.command == command)
         if plan.arms == names and records:
@@ -99,16 +112,31 @@ def series_ratio(report: Report, evidence: Evidence, part: Part = "decode", ques
         part: of each sample.
         questions: among how many ratios of one report it is; its interval is as wide as that asks.
     """
+    looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
+    return _over_attempts(report, evidence, lambda one: one.over(part), looks, questions)
+
+
+def series_rate(report: Report, evidence: Evidence) -> SeriesRatio | None:
+    """Return the baseline's tokens a second of decoding over this run's launches and those of its earlier attempts.
+
+    None where no turns were handed out, or with too few launches.
+    """
+    return _over_attempts(report, evidence, Series.rates)
+
+
+def _over_attempts(
+    report: Report, evidence: Evidence, values: Callable[[Series], list[Launch]], looks: int = 1, questions: int = 1
+) -> SeriesRatio | None:
+    """Return what the launches of this run and of its earlier attempts say together of a value that each has."""
     own = series_of(report, evidence)
     if own is None:
         return None
     earlier = [_of_record(report, evidence, record) for record in evidence.earlier_records.values()]
     known = [one for one in (own, *earlier) if one is not None and one.plan == own.plan]
-    every = pool([one.over(part) for one in known], own.plan.rule.blocks)
+    every = pool([values(one) for one in known], own.plan.rule.blocks)
     if every is None:
         return None
-    whole = pool([one.over(part) for one in known if not one.cut], own.plan.rule.blocks)
-    looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
+    whole = pool([values(one) for one in known if not one.cut], own.plan.rule.blocks)
     bounds = ShownInterval.of(every, looks * questions)
     shown = weaker(bounds, None if whole is None else ShownInterval.of(whole, looks * questions))
     return SeriesRatio(every, shown, looks)

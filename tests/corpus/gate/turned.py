@@ -27,44 +27,49 @@ REFERENCE = ["/opt/kakeya/bin/python", "-I", "-m", "engine.cli", "eval", "code",
 Row = dict[str, Any]
 
 
-def in_turns(seed: int = 3, faster: float = 1.0) -> Case:
+def in_turns(seed: int = 3, faster: float = 1.0, names: tuple[str, str] = ARMS) -> Case:
     """Return the run: ten launches of five blocks of twelve prompts.
 
     Args:
         seed: of the noise.
         faster: than the machine of the corpus; samples are as many prompts, and turns as many tokens, as last there.
+        names: of its arms.
     """
     size_of_sample = math.ceil(SAMPLE_LEAST_S * faster / 0.4)
     rng, report = random.Random(seed), code_throughput().report
-    arms = {arm["name"]: arm for arm in report["arms"] if arm["name"] in ARMS}
-    known = {(name, row["prompt_id"]): row for name in ARMS for row in arms[name]["samples"]}
+    arms = {arm["name"]: arm for arm in report["arms"] if arm["name"] in names}
+    known = {(name, row["prompt_id"]): row for name in names for row in arms[name]["samples"]}
     warm = sorted({prompt for (_, prompt), row in known.items() if row["is_warmup"]})
     measured = sorted({prompt for _, prompt in known} - set(warm))
     every, size = drawn_names(measured, NONCE, "blocks"), len(measured) // BLOCKS
-    rows: dict[str, list[Row]] = {name: [] for name in ARMS}
-    launches, now = [_launch(0, 0, 0.5, [], rng)], 5.0
+    rows: dict[str, list[Row]] = {name: [] for name in names}
+    launches, now = [_launch(0, 0, 0.5, [], rng, names=names)], 5.0
     for number in range(1, LAUNCHES + 1):
         block, nonce = (number - 1) % BLOCKS, sha(f"launch {number}")
         order = drawn_names(every[block * size : (block + 1) * size], nonce, number)
         spots = enumerate([*warm, *order])
-        pairs = [_pair(known, prompt, (number - 1, place, faster), rng) for place, prompt in spots]
+        pairs = [_pair(known, prompt, (number - 1, place, faster), rng, names) for place, prompt in spots]
         for pair in pairs:
-            for name, row in zip(ARMS, pair, strict=True):
+            for name, row in zip(names, pair, strict=True):
                 rows[name].append(row)
         mine = pairs[len(warm) :]
         samples = [mine[start : start + size_of_sample] for start in range(0, len(mine), size_of_sample)]
-        launches.append(_launch(number, block, now, samples, rng, int(TURN_TOKENS * faster)))
+        launches.append(_launch(number, block, now, samples, rng, int(TURN_TOKENS * faster), names))
         now = launches[-1]["ended_s"] + 5.0
-    return _run(report, arms, rows, launches)
+    return _run(report, arms, rows, launches, names)
 
 
 def _pair(
-    known: dict[tuple[str, str], Row], prompt: str, spot: tuple[int, int, float], rng: random.Random
+    known: dict[tuple[str, str], Row],
+    prompt: str,
+    spot: tuple[int, int, float],
+    rng: random.Random,
+    names: tuple[str, str],
 ) -> list[Row]:
     (launch, place, faster), pair = spot, []
-    for index, name in enumerate(ARMS):
+    for index, name in enumerate(names):
         row, slower = copy.deepcopy(known[name, prompt]), math.exp(rng.gauss(0.0, 0.01)) / faster
-        row["launch"], row["order_index"] = launch, len(ARMS) * place + index
+        row["launch"], row["order_index"] = launch, len(names) * place + index
         row["id"] = f"{launch}/{row['order_index']}/{name}/{prompt}"
         row["stages"] = {stage: seconds and seconds * slower for stage, seconds in row["stages"].items()}
         pair.append(row)
@@ -78,19 +83,24 @@ def _launch(
     samples: list[list[list[Row]]],
     rng: random.Random,
     turn_tokens: int = TURN_TOKENS,
+    names: tuple[str, str] = ARMS,
 ) -> Row:
     turns, now = [], began_s + 2.0
     for sample, pairs in enumerate(samples):
-        waiting = {name: _stamped([pair[place] for pair in pairs], turn_tokens) for place, name in enumerate(ARMS)}
+        waiting = {name: _stamped([pair[place] for pair in pairs], turn_tokens) for place, name in enumerate(names)}
         while any(waiting.values()):
-            for name in rng.sample(ARMS, k=2):
+            for name in rng.sample(names, k=2):
                 if waiting[name]:
                     tokens, spent = waiting[name].pop(0)
                     stamp = {"number": len(turns) + 1, "arm": name, "sample": sample, "tokens": tokens}
                     turns.append(stamp | {"go_s": now, "done_s": now + spent, "over": not waiting[name]})
                     now += spent + 1e-4
     every = [pair for pairs in samples for pair in pairs]
-    solos = [_alone(name, every, now, 500 + place) for place, name in enumerate(ARMS)] if every else []
+    solos = (
+        [_alone(name, [pair[place] for pair in every], now, 500 + place) for place, name in enumerate(names)]
+        if every
+        else []
+    )
     ended = now + (sum(one["done_s"] - one["go_s"] for one in solos))
     reference = None if not solos else solos[0] | {"arm": "reference", "number": 1}
     return {
@@ -107,17 +117,18 @@ def _stamped(rows: list[Row], turn_tokens: int) -> list[tuple[int, float]]:
     return [(first, prefill_s), *((count, decode_s * count / sum(later)) for count in later)]
 
 
-def _alone(name: str, pairs: list[list[Row]], now: float, number: int) -> Row:
-    mine = [pair[ARMS.index(name)] for pair in pairs]
+def _alone(name: str, mine: list[Row], now: float, number: int) -> Row:
     token_s = sum(row["stages"]["total_s"] for row in mine) / sum(row["output_tokens"] for row in mine)
     spent = SOLO_TOKENS * token_s
     stretch = {"number": number, "arm": name, "sample": 1, "tokens": SOLO_TOKENS, "go_s": now, "done_s": now + spent}
     return stretch | {"cpu_s": 0.9 * spent, "waited_s": 0.0, "source": "proc"}
 
 
-def _run(report: Row, arms: dict[str, Row], rows: dict[str, list[Row]], launches: list[Row]) -> Case:
+def _run(
+    report: Row, arms: dict[str, Row], rows: dict[str, list[Row]], launches: list[Row], names: tuple[str, str]
+) -> Case:
     ended = launches[-1]["ended_s"] + 1.0
-    chosen = {(name, row["prompt_id"]): row["id"] for name in ARMS for row in arms[name]["samples"]}
+    chosen = {(name, row["prompt_id"]): row["id"] for name in names for row in arms[name]["samples"]}
     old = {row["sample"]: row for row in report["fallbacks"]}
     by_prompt = {key: old[name] for key, name in chosen.items() if name in old}
     placed = sorted((row["launch"], row["order_index"], row["id"]) for mine in rows.values() for row in mine)
@@ -125,16 +136,20 @@ def _run(report: Row, arms: dict[str, Row], rows: dict[str, list[Row]], launches
         by_prompt[key] | {"sample": name} for *_, name in placed if (key := tuple(name.split("/")[2:])) in by_prompt
     ]
     value = report | {
-        "arms": [arms[name] | {"samples": rows[name]} for name in ARMS],
+        "arms": [arms[name] | {"samples": rows[name]} for name in names],
         "claims": [],
         "fallbacks": fallbacks,
         "started_at": moment(2.0),
         "ended_at": moment(ended - 0.5),
         "wall_s": round(ended - 30.0, 6),
     }
-    case = around({"report.json": value}, commands=[(0.1, ended)], marks=[], models=MODELS, primary="decode_speedup")
+    drafts = "speculative" in names
+    primary = "decode_speedup" if drafts else "baseline_tokens_per_s"
+    if not drafts:
+        value["config"] = value["config"] | {"drafter": None, "block_size": None, "depth": None}
+    case = around({"report.json": value}, commands=[(0.1, ended)], marks=[], models=MODELS, primary=primary)
     command = case.spec["commands"][0]
-    command |= {"launches": PLAN, "reference": REFERENCE}
+    command |= {"launches": PLAN | {"arms": list(names)}, "reference": REFERENCE}
     for launch in launches:
         launch["command"] = command["name"]
     case.record["launches"] = launches

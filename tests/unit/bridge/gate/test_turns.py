@@ -143,3 +143,24 @@ def test_decode_prefill_and_the_whole_are_ratios_of_their_own_turns(honest):
     assert claims["prefill_speedup"].value == pytest.approx(math.exp(sum(logs) / len(logs)))
     low, high = sorted(claims[name].value for name in ("prefill_speedup", "decode_speedup"))
     assert low < claims["total_speedup"].value < high
+
+
+def test_the_baseline_alone_takes_turns_with_itself_and_its_rate_is_the_supervisors():
+    case = in_turns(names=("autoregressive", "autoregressive_again"))
+    (claim,) = [one for one in judged(case).claims if one.role == "primary"]
+    assert (claim.id, claim.decision, claim.n) == ("baseline_tokens_per_s", "evidence", 10), claim.why
+    assert "10 launches, one sitting" in claim.wording
+    turns = [turn for one in case.record["launches"] for turn in one["turns"] if turn["arm"] == "autoregressive"]
+    scaled(case, 2.0)
+    (faster,) = [one for one in judged(case).claims if one.role == "primary"]
+    assert turns
+    assert faster.value == pytest.approx(2.0 * claim.value)
+
+
+def test_a_baseline_alone_with_fewer_launches_has_no_rate_to_quote():
+    case = in_turns(names=("autoregressive", "autoregressive_again"))
+    case.record["launches"] = case.record["launches"][:6]
+    for arm in case.report["arms"]:
+        arm["samples"] = [sample for sample in arm["samples"] if sample["launch"] < 5]
+    (claim,) = [one for one in judged(case).claims if one.role == "primary"]
+    assert "times" in claim.missing
